@@ -1,1 +1,1 @@
-"""The one door of the scheduler: events in, decisions out, time as an argument."""
+"""The core of the scheduler: events in, decisions out, time as an argument."""

@@ -1,7 +1,8 @@
-"""The members of a job agree on class and preemption policy; on the queue they agree as members of one application (J1).
+"""The rule that members of a gang agree on class and preemption policy (J1).
 
-Only where the policy `job` is listed do classes mean anything, so that elsewhere nobody is refused for one (J4).
-What runs already is never refused (design 1.10), and labels that change later are taken as they are.
+Members agree on the queue as members of one application. Classes mean something only where the
+policy `job` is listed, so that elsewhere no ask is rejected for one (J4). A member that runs
+already is never rejected (design 1.10), and labels that change later are taken as they are.
 """
 
 from server.books.applications import Application
@@ -12,7 +13,7 @@ from server.model.quota import PreemptionSettings
 
 
 def disagreement(partition: Partition, application: Application, spec: AskSpec) -> str:
-    """Why a new ask may not join its job, "" when it may, or has none."""
+    """Return why a new ask may not join its gang, "" when it may, or has none."""
     settings = partition.spec.preemption
     named = "job" in settings.policies and spec.job_key != PLACEHOLDERS
     job = application.jobs.get(spec.job_key) if named else None
@@ -30,14 +31,14 @@ def disagreement(partition: Partition, application: Application, spec: AskSpec) 
 
 
 def note(application: Application, spec: AskSpec) -> None:
-    """Remember what a member that was taken in is like: those to come are compared with it."""
+    """Remember an accepted member as the example that later members are compared with."""
     job = application.jobs.get(spec.job_key)
     if job is not None:
         job.example = spec
 
 
 def _terms(spec: AskSpec, settings: PreemptionSettings) -> tuple[str, str]:
-    """Class (J2) and preemption policy (J3), with the partition's word where nothing was written."""
+    """Return class (J2) and preemption policy (J3), by the partition's default where the ask says nothing."""
     firm = job_class(spec, settings) is JobClass.FIRM
     triggers = settings.job_default_trigger if spec.may_trigger is None else spec.may_trigger
     may = triggers and spec.allow_preempt_other

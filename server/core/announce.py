@@ -1,4 +1,4 @@
-"""What happened to open decisions since the last time: for the shell, and for the records that people look at."""
+"""The changes of open decisions since the last call: decisions for the shell, and the updated records."""
 
 from server.books.commitments import Commitment
 from server.books.partition import Partition
@@ -14,7 +14,7 @@ _CODES = {
 
 
 def moves(partition: Partition, now: int) -> list[Decision]:
-    """Each change of state once, in order."""
+    """Return each change of state once, in order, and update the records."""
     found: list[Decision] = []
     for commitment, state, reason in partition.moves:
         if commitment.record is not None:

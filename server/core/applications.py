@@ -1,4 +1,4 @@
-"""Events of applications: where they go, which state they are in, when they end."""
+"""The events of applications: queue placement, states and removal."""
 
 from server.books import tree
 from server.books.applications import Application
@@ -24,24 +24,27 @@ from server.model.quota import QUEUES_MAX, RECOVERY_QUEUE
 from server.model.reasons import Code
 
 APPLICATIONS_MAX = 200_000
-"""Applications of one partition."""
+"""The most applications that one partition takes."""
 
 
 class QueueLookup:
-    """What the placement rules may ask of the tree."""
+    """The part of the queue tree that placement rules may read."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
 
     def find(self, path: str) -> QueueFacts | None:
-        """Facts of an existing queue."""
+        """Return the facts of an existing queue; None for an unknown path."""
         queue = self._partition.queues.get(path)
         if queue is None:
             return None
         return QueueFacts(leaf=queue.leaf, accepting=queue.state is QueueState.ACTIVE)
 
     def may_submit(self, path: str, user: str, groups: tuple[str, ...]) -> bool:
-        """May the user submit to this queue, existing or to be made? Any level's ACL will do."""
+        """Return whether the user may submit to this queue, existing or to be created.
+
+        The access list of any level suffices.
+        """
         queue = self._nearest(path)
         return any(
             one.spec.submit_acl.allows(user, groups) or one.spec.admin_acl.allows(user, groups)
@@ -55,7 +58,7 @@ class QueueLookup:
 
 
 def add(state: State, event: ApplicationAdded, now: int) -> list[Decision]:
-    """A new application: placement rules find its queue, its limits decide whether it may come in."""
+    """Add an application: placement rules find its queue, whose limits decide whether it is accepted."""
     partition = state.partitions.get(event.partition)
     refusal = _may_add(state, partition, event)
     if refusal or partition is None:
@@ -163,7 +166,7 @@ def _make(partition: Partition, leaf: Queue, event: ApplicationAdded, now: int) 
 
 
 def _take_tags(partition: Partition, leaf: Queue, wanted: tags.TagQuota) -> None:
-    """Quota from the namespace's annotations counts in dynamic leaves only, for new pods only (Q17)."""
+    """Apply the quota of the namespace's annotations: to dynamic leaves only, for new pods only (Q17)."""
     if leaf.managed or wanted == tags.NO_QUOTA:
         return
     before = leaf.spec
@@ -173,7 +176,10 @@ def _take_tags(partition: Partition, leaf: Queue, wanted: tags.TagQuota) -> None
 
 
 def _too_many(partition: Partition, leaf: Queue, event: ApplicationAdded) -> str:
-    """`maxapplications` of every queue on the path, then the limits of user and group."""
+    """Return which limit on applications is reached, "" for none.
+
+    First `maxapplications` of every queue on the path, then the limits of user and group.
+    """
     for queue in leaf.path_up():
         most = queue.spec.max_applications
         if most and _running(queue) >= most:
@@ -201,7 +207,7 @@ def _note_queue(partition: Partition, queue: Queue, code: Code, what: str) -> No
 
 
 def remove(state: State, event: ApplicationRemoved, now: int) -> list[Decision]:
-    """The client ends an application: its asks vanish, its allocations are released."""
+    """Remove an application at its client's request: drop its asks and release its allocations."""
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
     if partition is None or application is None or application.rm_id != event.rm_id:

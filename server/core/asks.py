@@ -1,4 +1,4 @@
-"""Events of asks, allocations and foreign pods."""
+"""The events of asks, allocations and foreign pods."""
 
 from typing import Final
 
@@ -41,7 +41,7 @@ _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
 
 
 def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
-    """A new ask, or an update in place of one that waits or runs."""
+    """Add a new ask, or update one that waits or runs in place."""
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
     if partition is None or application is None or application.rm_id != event.rm_id:
@@ -70,7 +70,7 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
 
 
 def _may_join(partition: Partition, application: Application, spec: AskSpec) -> str:
-    """Why an application takes no such ask any more, "" when it does."""
+    """Return why an application accepts no such ask, "" when it does."""
     if application.state is ApplicationState.FAILING:
         return f"application {application.application_id!r} is failing"
     return agreement.disagreement(partition, application, spec) if spec.job_key else ""
@@ -91,7 +91,7 @@ def _unknown(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> 
 
 
 def owned_by_other(partition: Partition) -> str:
-    """Said to a manager that speaks of another's partition: each serves one cluster (design 1.10)."""
+    """Return the answer to a manager that names another's partition: each partition serves one cluster (design 1.10)."""
     if not partition.owner:
         return f"partition {partition.name!r} has no nodes yet: register them first"
     return (
@@ -117,7 +117,7 @@ def _keep_tags(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -
 def _may_be(
     partition: Partition, key: str, spec: AskSpec, known: Ask | None, application: Application
 ) -> str:
-    """Why an ask or allocation cannot be, "" when it can."""
+    """Return why an ask or allocation is invalid, "" when it is valid."""
     if not key:
         return "allocationKey is empty"
     if known is not None and known.application is not application:
@@ -169,7 +169,7 @@ def _add_waiting(state: State, partition: Partition, ask: Ask, now: int) -> None
 def _update(
     state: State, partition: Partition, ask: Ask, spec: AskSpec, now: int
 ) -> list[Decision]:
-    """The same key again: what changed changes in place, its place in the order stays (design 6.3)."""
+    """Update a known ask in place; its place in the order stays (design 6.3)."""
     if ask.spec is spec:
         return []
     if spec.constraints != ask.spec.constraints:
@@ -203,7 +203,7 @@ def _respec(partition: Partition, ask: Ask, spec: AskSpec) -> None:
 
 
 def _update_allocation(partition: Partition, ask: Ask, spec: AskSpec) -> None:
-    """A running pod was resized in place: a fact, charged even past a limit (Q7)."""
+    """Apply the resize of a running pod: a fact, charged even past a limit (Q7)."""
     if ask.spec is spec:
         return
     node, placed_ms, releasing = ask.node, ask.placed_ms, ask.releasing
@@ -215,7 +215,7 @@ def _update_allocation(partition: Partition, ask: Ask, spec: AskSpec) -> None:
 
 
 def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decision]:
-    """An existing allocation: never refused for want of room (design 1.10)."""
+    """Add an existing allocation, which is never rejected for lack of capacity (design 1.10)."""
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
     if partition is None or application is None or application.rm_id != event.rm_id:
@@ -253,13 +253,13 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
 
 
 def _check_pledges(partition: Partition, ask: Ask, now: int) -> None:
-    """What came to run, or grew, may have taken room that was pledged (G10)."""
+    """Abort pledges whose capacity a new or larger allocation has taken (G10)."""
     if ask.node is not None and ask.node.pledges:
         victims.abort_unfit(partition, now, ask.node)
 
 
 def _adopt(partition: Partition, ask: Ask, node: Node, spec: AskSpec, now: int) -> None:
-    """A waiting ask was placed by somebody else: it is an allocation now."""
+    """Turn a waiting ask that was placed outside this core into an allocation."""
     lifecycle.drop_pledge(partition, ask, "its ask was placed by somebody else")
     backlog.dequeue(partition, ask)
     _respec(partition, ask, spec)
@@ -267,7 +267,7 @@ def _adopt(partition: Partition, ask: Ask, node: Node, spec: AskSpec, now: int) 
 
 
 def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
-    """A pod of another scheduler appears or changes its size; room that was pledged may be gone with it (G10)."""
+    """Add or resize a pod of another scheduler, and abort pledges whose capacity it has taken (G10)."""
     partition = state.partitions.get(event.partition)
     if partition is None or partition.owner != event.rm_id:
         return [_reject_foreign(state, event, _unknown(state, event))]
@@ -301,7 +301,7 @@ def _reject_foreign(state: State, event: ForeignAdded, reason: str) -> AskReject
 
 
 def release(state: State, event: ReleaseRequested, now: int) -> list[Decision]:
-    """The shim releases something, or confirms a release of ours."""
+    """Release what the shim names, or accept its confirmation of a release that the core ordered."""
     partition = state.partitions.get(event.partition)
     if partition is None or partition.owner != event.rm_id:
         return [_nothing_to_release(event)]
@@ -327,7 +327,7 @@ def _nothing_to_release(event: ReleaseRequested) -> Noted:
 def _release_all(
     state: State, partition: Partition, event: ReleaseRequested, now: int
 ) -> list[Decision]:
-    """An empty key releases all of an application."""
+    """Release everything of an application: the meaning of an empty key."""
     application = partition.applications.get(event.application_id)
     if application is None:
         return [_nothing_to_release(event)]
@@ -356,7 +356,7 @@ def _release_one(
 
 
 def _wait_again(state: State, partition: Partition, ask: Ask, now: int) -> list[Decision]:
-    """Binding failed: the allocation is an ask again and avoids that node for a while (design 1.8)."""
+    """Turn an allocation whose binding failed back into an ask that avoids that node for a while (design 1.8)."""
     node = ask.node
     assert node is not None
     journal.unsettle(partition, ask)
@@ -368,7 +368,7 @@ def _wait_again(state: State, partition: Partition, ask: Ask, now: int) -> list[
     state.at(now + AVOID_MS, "avoid", partition.name, ask.key)
     partition.arrivals += 1
     ask.arrival = partition.arrivals
-    ask.cycle = partition.round.cycles  # it was placed: no opportunity was missed since (P2)
+    ask.cycle = partition.round.cycles  # an ask that was placed missed no opportunity (P2)
     _respec(partition, ask, ask.spec)
     _add_waiting(state, partition, ask, now)
     message = f"binding on {node.node_id} failed; the node is avoided for {AVOID_MS // 1000} s"
@@ -379,7 +379,7 @@ def _wait_again(state: State, partition: Partition, ask: Ask, now: int) -> list[
 
 
 def timed_out(state: State, partition: Partition, key: str, now: int) -> list[Decision]:
-    """An ask waited longer than its execution timeout."""
+    """Release an ask that has waited longer than its execution timeout."""
     ask = partition.asks.get(key)
     if ask is None or ask.node is not None or not 0 < ask.expires_ms <= now:
         return []

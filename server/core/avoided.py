@@ -1,11 +1,11 @@
-"""Nodes on which an ask could not be bound: it avoids each for a while, or until that changes (design 1.8)."""
+"""The nodes on which an ask could not be bound: avoided for a while, or until the node changes (design 1.8)."""
 
 from server.books import reclassing
 from server.books.partition import Partition
 
 
 def over(partition: Partition, key: str, now: int) -> None:
-    """Nodes that an ask has avoided long enough count again."""
+    """Allow an ask the nodes again that it has avoided long enough."""
     avoided = partition.avoided.get(key)
     if avoided is None:
         return
@@ -13,7 +13,7 @@ def over(partition: Partition, key: str, now: int) -> None:
 
 
 def forget(partition: Partition, node_id: str) -> None:
-    """A node changed: nobody avoids it any more."""
+    """Allow a node that has changed to all asks that avoid it."""
     for key, avoided in list(partition.avoided.items()):
         if node_id in avoided:
             _avoid_only(

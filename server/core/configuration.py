@@ -1,7 +1,7 @@
-"""A checked configuration comes into force: last applied wins (design 1.11), unless it was made from an older one.
+"""The application of a checked configuration: the last one applied wins (design 1.11), unless it was made from an older one.
 
-A text that a manager sends in each of its sessions has to differ from the one that it sent before to replace what was
-applied meanwhile.
+A text that a manager sends in each of its sessions replaces what was applied meanwhile only when it
+differs from the text that the manager sent before.
 """
 
 from typing import Final
@@ -20,9 +20,9 @@ from server.model.revisions import Base, Revision
 
 PAST_MAX: Final = 8
 PAST_CHARACTERS_MAX: Final = 1 << 18
-"""Configurations that were in force before, kept for comparisons: how many, and the length of all their texts."""
+"""The limits on earlier configurations that are kept for comparisons: their number, and the length of all their texts."""
 GIVEN_MAX: Final = 256
-"""Managers whose last text is remembered."""
+"""The most managers whose last text is remembered."""
 
 
 def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision]:
@@ -57,7 +57,7 @@ def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
 
 
 def is_stale(state: State, event: ConfigurationApplied) -> bool:
-    """Return whether a configuration was made from one that is in force no longer. One that is in force itself never is."""
+    """Return whether a configuration was made from one that is no longer in force; False for the one in force itself."""
     is_there = event.configuration.digest == state.revision.digest
     return event.base.is_stale(state.revision) and not is_there
 
@@ -78,8 +78,8 @@ def register(
 def counts(state: State, rm_id: str, digest: str) -> bool:
     """Return whether a text that a manager sends in each of its sessions comes into force.
 
-    The text that the manager sent last does not undo what was applied since. Of a manager that sent nothing before it is not
-    known whether its text was changed: what an operator applied stays.
+    The text that the manager sent last does not undo what was applied since. When the manager sent
+    nothing before, it is not known whether its text was changed, so what an operator applied stays.
     """
     if not digest or digest == state.revision.digest:
         return True
@@ -170,7 +170,7 @@ def _change(
 
 
 def drop_retired(state: State) -> None:
-    """An empty partition has no owner, and goes when it is not configured any more."""
+    """Clear the owner of every empty partition, and remove those that are no longer configured."""
     for partition in list(state.partitions.values()):
         if partition.index.nodes or partition.applications:
             continue
@@ -180,7 +180,7 @@ def drop_retired(state: State) -> None:
 
 
 def _retire(partition: Partition) -> list[Decision]:
-    """A partition that is not configured any more stops; it goes when nothing is left in it."""
+    """Stop a partition that is no longer configured; it is removed when nothing is left in it."""
     tree.stop(partition)
     message = "not configured any more: nothing is placed until it is empty or configured again"
     return [Noted("queue", "root", Code.QUEUE_DRAINING, message, partition.name)]

@@ -1,7 +1,8 @@
 """The core: `handle` an event, `tick` to decide, `next_due` to sleep. Pure, synchronous, single-threaded.
 
-``now`` is Unix milliseconds and never decreases. The same events at the same instants give the same decisions,
-byte for byte. A budget counts steps (placements and candidates examined), never time (design 1.3).
+``now`` is Unix milliseconds and never decreases. The same events at the same instants give the same
+decisions, byte for byte. A budget counts steps (placements and candidates examined), never time
+(design 1.3).
 """
 
 import hashlib
@@ -48,9 +49,9 @@ from server.scheduling import burst, cycle, replacing, yielding
 _STATE: Final = attrgetter("application.state")
 
 BUDGET = 20_000
-"""Steps of one tick unless the caller says otherwise."""
+"""The steps of one tick unless the caller says otherwise."""
 PLANNING: Final = 1_100
-"""Of them what a round, or a shadow's turn, takes at most: its steps are longer than those of placing."""
+"""The most steps of a tick that a round, or a shadow's turn, takes: they are longer than those of placing."""
 
 Handler = Callable[[State, Any, int], list[Decision]]
 
@@ -114,16 +115,16 @@ _ALARMS: dict[str, Alarm] = {
         partition, subject, now
     ),
 }
-"""By kind of timer what happens when it is due; each looks whether it still means something."""
+"""The action of each kind of timer; each checks whether the timer still means something."""
 
 
 class Core:
-    """All partitions behind one door."""
+    """The state of all partitions, changed by events and ticks alone."""
 
     def __init__(
         self, configuration: Configuration | None = None, beginning: Beginning | None = None
     ) -> None:
-        """Without a configuration the first registration's counts, until then the default (any queue named).
+        """Begin with a configuration, or with the default (any queue named) until the first registration brings one.
 
         Without a ``beginning`` the configuration is that of a file, as the first revision.
         """
@@ -133,18 +134,18 @@ class Core:
 
     @property
     def managers(self) -> Mapping[str, Manager]:
-        """The registered resource managers by id."""
+        """Return the registered resource managers by id."""
         return self.state.managers
 
     def handle(self, event: events.Event, now: int) -> list[Decision]:
-        """Take one event into the books; gives the replies to it. Bad input is answered, never raised."""
+        """Apply one event to the state and return the replies. Bad input is answered, never raised."""
         self._take_in_fresh()
         return self._handle(event, now)
 
     def take(self, events: Sequence[events.Event], now: int) -> list[Decision]:
-        """The same for many events at once, before a tick: it places plain asks among them together.
+        """Apply many events before a tick, which places plain asks among them in a batch; return the replies.
 
-        Until that tick such asks stand in no group.
+        Until that tick such asks are in no group.
         """
         state, at = self.state, 0
         decisions: list[Decision] = []
@@ -161,7 +162,7 @@ class Core:
                 at += 1
 
     def _take_in_fresh(self) -> None:
-        """Nothing else has to know that some asks stand in no group yet."""
+        """Enqueue unqueued asks, so that no other code has to know of asks without a group."""
         for partition in self.state.partitions.values():
             fresh.take_in(partition)
 
@@ -193,7 +194,8 @@ class Core:
         decisions = self._timers(now)
         more = False
         for partition in self.state.partitions.values():
-            decisions += announce.moves(partition, now)  # what time ended, before what follows
+            # Decisions that time ended come before what follows.
+            decisions += announce.moves(partition, now)
             if not self._may_burst(partition):
                 fresh.take_in(partition)
             if self._ticks(partition):
@@ -205,7 +207,7 @@ class Core:
         return Tick(decisions, more or self._shadows_go_on())
 
     def next_due(self) -> int | None:
-        """The next instant at which `tick` could decide something without a new event; None: no such instant."""
+        """Return the next instant at which `tick` could decide something without an event; None for none."""
         live, shadows = self._live_due(), self._shadow_due()
         return min((one for one in (live, shadows) if one is not None), default=None)
 
@@ -217,11 +219,11 @@ class Core:
         return min(dues, default=None)
 
     def _ticks(self, partition: Partition) -> bool:
-        """Does a tick decide anything for it: is it configured, and has its manager sent everything it knows?"""
+        """Return whether a tick decides anything: the partition is configured, and its manager has completed its sync."""
         return not partition.retired and self.state.synced(partition)
 
     def _may_burst(self, partition: Partition) -> bool:
-        """May what came last be placed in a burst, so that nobody has to know before that it waits?"""
+        """Return whether new asks may be placed in a batch, because nothing must know before that they wait."""
         if sharing.is_shared_out(partition):
             return False
         others = partition.marks or partition.holding or partition.gathering
@@ -238,12 +240,12 @@ class Core:
         return min((one for one in dues if one is not None), default=None)
 
     def _shadows_go_on(self) -> bool:
-        """Did the budget cut a shadow's turn off? One whose partition does not tick any more gets no other."""
+        """Return whether the budget cut a shadow's turn off. A partition that no longer ticks gives its shadow no turn."""
         known = (one.shadow for one in self._ticking())
         return any(one is not None and one.round.goes_on for one in known)
 
     def _is_for_shadows(self, now: int) -> bool:
-        """Does only a shadow have something to do? Then nothing else moves, as if there had been no tick."""
+        """Return whether only a shadow has work; then the live state stays as if there had been no tick."""
         if self._stirred:
             return False
         live, shadows = self._live_due(), self._shadow_due()
@@ -261,13 +263,13 @@ class Core:
         return Tick(decisions, self._shadows_go_on())
 
     def validate(self) -> None:
-        """Assert every invariant of the books (design section 5)."""
+        """Assert every invariant of the state (design section 5)."""
         self._take_in_fresh()
         for partition in self.state.partitions.values():
             validate(partition)
 
     def digest(self) -> str:
-        """A hash of the whole state, equal before and after anything that changes nothing."""
+        """Return a hash of the whole state, equal before and after anything that changes nothing."""
         self._take_in_fresh()
         state = self.state
         text = hashlib.sha256(state.configuration.digest.encode())
@@ -297,7 +299,7 @@ class Core:
         if left <= 0:
             return True
         partition.round.cycles += (
-            1  # everything was tried: whoever waits now missed an opportunity (P2)
+            1  # everything was tried: each ask that still waits missed an opportunity (P2)
         )
         partition.disruptions = self.state.disruptions(partition)
         left = min(left, PLANNING)
@@ -308,21 +310,22 @@ class Core:
         if mine is not None:
             decisions += mine.told(result)
         self.state.expect(partition, result.expiring)
-        decisions += announce.moves(partition, now)  # what ended, before who stays because of it
+        # Decisions that ended come before the victims that stay because of it.
+        decisions += announce.moves(partition, now)
         stays = [] if result.more else withdrawing.withdraw(partition)
         told, unfinished = waiting.tell(self.state, partition, now, most)
         decisions += [*stays, *told]
-        # A plan took the place that was reserved for somebody: that ask looks for another one.
+        # A plan took a reserved node: the ask that had the reservation looks for another one.
         displaced = partition.round.pledges_ended > ended
         stale = bool(cycle.stale_jobs(partition)) or replacing.waits(partition)
         return result.more or unfinished or stale or displaced or bool(stays)
 
     def _place(self, partition: Partition, now: int, budget: int, decisions: list[Decision]) -> int:
-        """Whoever fits gets a place; what is left of the budget."""
+        """Place every ask that fits, and return what is left of the budget."""
         placed: list[Ask] = []
         cycle.open_tick(partition, now, placed)
         told = len(placed)
-        self._announce(partition, placed, now, decisions)  # before anybody of them goes again
+        self._announce(partition, placed, now, decisions)  # before any of them is evicted
         decisions += placeholders.replace(self.state, partition, now)
         left = burst.run(partition, now, budget, placed)
         left = cycle.run(partition, now, left, placed)
@@ -344,7 +347,7 @@ class Core:
 
     def _timers(self, now: int) -> list[Decision]:
         decisions: list[Decision] = []
-        while timers := self.state.due(now):  # one may set another that is due at once
+        while timers := self.state.due(now):  # a timer may set another that is due at once
             for timer in timers:
                 decisions += self._fire(timer, now)
         if self.state.notes:

@@ -1,4 +1,4 @@
-"""The decisions of preemption that the core still knows: all that are open, and the last that ended."""
+"""The preemption decisions that the core still knows: all that are open, and the last that ended."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ from server.model.ranking import DECIDING, NOT_NEEDED, Ranking
 from server.model.records import DecisionRecord, Level, Spared
 
 PODS: Final = "pods"
-"""The type in which every pod asks for one."""
+"""The type of which every pod asks for one."""
 
 
 def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
@@ -21,7 +21,11 @@ def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
     open_only: bool = False,  # noqa: FBT001, FBT002 - the flag of the wire
     since_ms: int = 0,
 ) -> list[DecisionRecord]:
-    """Decisions, oldest first. A queue stands for all below it; ``since_ms`` is when one was made, or ended."""
+    """Return decisions, oldest first.
+
+    A queue includes all queues below it; ``since_ms`` compares with the instant at which a decision
+    was made, or ended.
+    """
     found = [
         one
         for one in _of(core, partition)
@@ -34,7 +38,7 @@ def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
 
 
 def decision(core: Core, decision_id: str) -> DecisionRecord | None:
-    """The decision with this id; None when it never was, or ended long ago."""
+    """Return the decision with this id; None when there was none, or it ended long ago."""
     for books in core.state.partitions.values():
         if decision_id in books.decisions:
             return books.decisions[decision_id]
@@ -53,8 +57,9 @@ def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
 def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
     """Return the queues that decided, and the victims' own queues, with their numbers at the decision.
 
-    Of the victims' queues those types are told that the claiming queue lacks, or that a queue has to free, and those
-    asked for that are guaranteed on the way from the victim's queue to the root.
+    The victims' queues are reported in the types that the claiming queue lacks, or that a queue has
+    to free, and in those asked for that are guaranteed on the way from the victim's queue to the
+    root.
     """
     ranking = ranking_of(core, record)
     if ranking is None:
@@ -68,7 +73,7 @@ def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
 
 
 def whole(core: Core, record: DecisionRecord) -> DecisionRecord:
-    """Return a record with all that is kept beside it: every candidate that stays, and the victims' queues."""
+    """Return a record complete with what is kept beside it: every candidate that stays, and the victims' queues."""
     return replace(record, spared=spared(core, record), levels=levels(core, record))
 
 
@@ -96,7 +101,7 @@ def evicted_later(core: Core, record: DecisionRecord, key: str) -> str:
 
 
 def touches(record: DecisionRecord, queue: str) -> bool:
-    """Does a decision give to a queue, or take from it, or from one below it?"""
+    """Return whether a decision gives to a queue or takes from it, or from one below it."""
     return any(is_below(path, queue) for path in _queues(record))
 
 

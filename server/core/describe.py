@@ -1,4 +1,4 @@
-"""Decisions in words and numbers: records for people, logs and explanations."""
+"""The records and texts of decisions, for people, logs and explanations."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ _KEY: Final = attrgetter("key")
 _LEAF: Final = attrgetter("leaf")
 _PRIORITY: Final = attrgetter("priority")
 _RESOURCE: Final = attrgetter("resource")
-"""Read without a step of Python for each of tens of thousands."""
+"""The getters of attributes, which cost no step of Python for each of tens of thousands."""
 
 
 def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
@@ -35,9 +35,10 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
     gone: tuple[str, ...],
     now: int,
 ) -> DecisionRecord:
-    """The record of a plan as it is ordered. One that goes on with an open decision keeps who went for it before.
+    """Return the record of a plan as it is ordered. A plan that continues an open decision keeps that one's earlier victims.
 
-    ``going`` are those whom the plan releases, ``gone`` the victims of that open decision that are gone already.
+    ``going`` are the asks that the plan releases, ``gone`` the victims of that open decision that
+    are gone already.
     """
     before = partition.decisions.get(decision_id)
     earlier, left, kept = ((), (), ()) if before is None else _still(before, plan)
@@ -75,7 +76,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
 def _still(
     before: DecisionRecord, plan: Plan
 ) -> tuple[tuple[Victim, ...], tuple[str, ...], tuple[str, ...]]:
-    """Of an open decision the victims, those vetoed and those withdrawn that do not go by the new plan."""
+    """Return victims, vetoed and withdrawn ones of an open decision that the new plan does not evict."""
     again = {release.key for release in plan.releases}
     return (
         tuple(one for one in before.victims if one.key not in again),
@@ -85,12 +86,12 @@ def _still(
 
 
 def spared(answer: Plan | Refusal) -> tuple[Spared, ...]:
-    """Whom the laws spared, as people are shown it."""
+    """Return the candidates that the rules protected, as shown to people."""
     return tuple(Spared(one.law.value, one.leaf, one.count, one.keys) for one in answer.spared)
 
 
 def refused(view: View, policy: str, refusal: Refusal, now: int, retry_ms: int = 0) -> Verdict:
-    """A refusal as people are shown it."""
+    """Return a refusal as shown to people."""
     return Verdict(
         policy,
         refusal.law.value,
@@ -105,7 +106,7 @@ def refused(view: View, policy: str, refusal: Refusal, now: int, retry_ms: int =
 
 
 def victims(trial: Trial, plan: Plan, ran_ms: Iterable[int] | None = None) -> tuple[Victim, ...]:
-    """Those who go, as people are shown them; where nobody says for how long they ran, that is not counted."""
+    """Return the victims as shown to people; running times are 0 where ``ran_ms`` gives none."""
     columns, releases, rows = trial.view.allocations, plan.releases, plan.rows.tolist()
     found_specs = list(map(columns.specs.__getitem__, rows))
     assert None not in found_specs, "a victim has no spec"
@@ -128,20 +129,20 @@ def victims(trial: Trial, plan: Plan, ran_ms: Iterable[int] | None = None) -> tu
 
 
 def asks_of(partition: Partition, releases: Sequence[Release]) -> list[Ask]:
-    """Those who go, as the books have them."""
+    """Return the asks of the state that the releases name."""
     return list(map(partition.asks.__getitem__, map(_KEY, releases)))
 
 
 def with_running_times(
     trial: Trial, plan: Plan, asks: Sequence[Ask], now: int
 ) -> tuple[Victim, ...]:
-    """As `victims`, with what each had run: `Ask.ran_until` without a call for each of tens of thousands."""
+    """Return the victims with the time that each had run: `Ask.ran_until` without a call for each of tens of thousands."""
     since = [ask.placed_ms if ask.started_ms is None else ask.started_ms for ask in asks]
     return victims(trial, plan, [now - one if one < now else 0 for one in since])
 
 
 def would(plan: Plan, node_id: str) -> str:
-    """What a plan would do, in one clause."""
+    """Return what a plan would do, in one clause."""
     going = len(plan.releases)
     if not going:
         return f"it gets capacity on node {node_id} once what was ordered is gone"
@@ -149,7 +150,7 @@ def would(plan: Plan, node_id: str) -> str:
 
 
 def would_job(plan: Plan) -> str:
-    """The same for a job: its members' nodes, and how many go."""
+    """Return what a plan for a gang would do, in one clause: its members' nodes, and the number of victims."""
     nodes = count(len({one.node_id for one in plan.pledges}), "node")
     members = count(len(plan.pledges), "member")
     if not plan.releases:
@@ -184,7 +185,7 @@ def moved(
     reason: str,
     confirmed: tuple[str, ...],
 ) -> DecisionRecord:
-    """The record after a change of state; ``confirmed`` are the victims that are gone by then."""
+    """Return the record after a change of state; ``confirmed`` are the victims that are gone by then."""
     ended, why = (0, "") if state.is_open else (at_ms, reason)
     return DecisionRecord(  # `replace` takes three times as long, and each decision moves twice
         known.decision_id,
@@ -208,17 +209,20 @@ def moved(
 
 
 def vetoed(known: DecisionRecord, key: str) -> DecisionRecord:
-    """The record once a victim could not go."""
+    """Return the record after a victim's eviction was vetoed."""
     return replace(known, vetoed=(*known.vetoed, key))
 
 
 def withdrawn(known: DecisionRecord, keys: Iterable[str]) -> DecisionRecord:
-    """The record once nobody needs these victims gone any more."""
+    """Return the record after the evictions of these victims were withdrawn, because nothing needs them any more."""
     return replace(known, withdrawn=(*known.withdrawn, *keys))
 
 
 def to_the_owners(known: DecisionRecord, victims: Sequence[Victim]) -> Iterator[str]:
-    """Why each goes, as its owner may read it: queue, policy, rule, priority, decision; nobody else's names."""
+    """Return why each victim is evicted, as its owner may read it.
+
+    The text has queue, policy, rule, priority and decision, and names of no other tenant.
+    """
     alike = list(map(_ALIKE, victims))
     by = f"by decision {known.decision_id} (policy {known.policy})"
     told = {

@@ -1,4 +1,4 @@
-"""What is wrong or unhealthy, each with advice: broken invariants first, then what an operator should know."""
+"""The findings of `doctor`, each with advice: broken invariants first, then what an operator should know."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -24,29 +24,29 @@ from server.model.records import DecisionRecord, DecisionState
 from server.model.reports import Finding
 
 RESERVATION_MS: Final = 3_600_000
-"""A reservation older than this keeps room from others for too long."""
+"""The age from which a reservation keeps capacity from others for too long."""
 RELEASE_MS: Final = 60_000
-"""A pod that is told to go is gone so long after its grace is over, or something keeps it."""
+"""The time after its grace within which an evicted pod is gone, unless something keeps it."""
 SYNC_MS: Final = 300_000
-"""A manager needs no longer than this to send what it knows."""
+"""The longest that a manager needs to send what it knows."""
 ALONE_MS: Final = 60_000
-"""A core that has just started waits this long for its first manager."""
+"""The time for which a core that has just started waits for its first manager."""
 UNSCHEDULABLE_SHARE: Final = 5
-"""One node in so many that takes no placements is no cause for a warning."""
+"""The share of the nodes, one in so many, that may take no placements without a warning."""
 
 
 CHECKS: Final = ("books", "nodes", "allocations", "queues")
 CHECKS_OF_AGE: Final = ("releases", "reservations", "waiting asks", "resource managers")
-"""What is looked at; the latter only when the instant is known."""
+"""The names of the checks; the latter are made only when the instant is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What the core cannot know by itself."""
+    """The facts about its surroundings that the core cannot know by itself."""
 
     started_ms: int
     away: Mapping[str, int] = field(default_factory=dict)
-    """Since when each resource manager is away that is away for longer than a reconnect takes."""
+    """The resource managers that are away for longer than a reconnect takes, each with the instant since when."""
 
 
 def doctor(
@@ -56,9 +56,10 @@ def doctor(
     around: Around | None = None,
     name: Namer = by_key,
 ) -> list[Finding]:
-    """All findings, errors first; of one partition when it is named (KeyError when there is none of the name).
+    """Return all findings, errors first; of one partition when it is named (KeyError for an unknown name).
 
-    Without an instant nothing is said about how long things have lasted. Findings name asks by ``name``.
+    Without an instant there are no findings about how long things have lasted. Findings name asks
+    by ``name``.
     """
     state = core.state
     wanted = [state.partitions[partition]] if partition else list(state.partitions.values())
@@ -115,7 +116,7 @@ def _nodes(partition: Partition) -> Iterator[Finding]:
 
 
 def _overcommitted(partition: Partition, node: Node) -> Iterator[Finding]:
-    """Free room below zero without pledges: its pods take more than it has."""
+    """Yield a finding where a node's pods take more than it has: its free capacity is negative without the pledges."""
     over = [-free for free in node.free]
     for held in node.pledges.values():
         for index, amount in held.node_demand:
@@ -133,7 +134,7 @@ def _overcommitted(partition: Partition, node: Node) -> Iterator[Finding]:
 
 
 def _lost(partition: Partition, name: Namer) -> Iterator[Finding]:
-    """Allocations on nodes that nobody reported."""
+    """Yield a finding about allocations on nodes that no manager reported."""
     lost = [
         ask
         for ask in partition.asks.values()
@@ -172,7 +173,7 @@ def _queues(partition: Partition, now: int | None) -> Iterator[Finding]:
 
 
 def _guaranteed(queue: Queue) -> Counter[str]:
-    """What a queue and those below it are guaranteed: its own figure, or their sum where that is larger."""
+    """Return what a queue and those below it are guaranteed: its own figure, or their sum where that is larger."""
     below: Counter[str] = Counter()
     for child in queue.children.values():
         below.update(_guaranteed(child))
@@ -191,7 +192,7 @@ def _over_max(partition: Partition, queue: Queue, now: int | None) -> Iterator[F
 
 
 def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
-    """What brings a queue down to its maximum, and what people can do."""
+    """Return what brings a queue down to its maximum, and what people can do."""
     why, due = quota_timers.why_not(partition, queue), partition.quota_due.get(queue.path)
     if why is not None:
         return f"Nothing enforces it: {why}. It gets no more until pods end; end some, or raise the max."
@@ -205,7 +206,7 @@ def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
 
 
 def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
-    """Pods that should be gone by now, one finding a node."""
+    """Yield a finding for each node with pods that should be gone by now."""
     late: dict[str, dict[str, Ask]] = {}
     for record in partition.decisions.values():
         ordered = max(record.at_ms, record.expires_ms - partition.spec.preemption.expiry_ms)
@@ -224,7 +225,7 @@ def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
 
 
 def _still_leaving(partition: Partition, record: DecisionRecord) -> list[Ask]:
-    """The victims of a decision who were told to go and are not gone; nobody's, once it is fulfilled."""
+    """Return the victims of a decision that were ordered to end and still run; none once it is fulfilled."""
     if record.state in {DecisionState.FULFILLED, DecisionState.OBSERVED}:
         return []
     victims = (partition.asks.get(one.key) for one in record.victims)
@@ -244,7 +245,7 @@ def _reservations(partition: Partition, now: int, name: Namer) -> Iterator[Findi
 
 
 def _waiting(state: State, partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
-    """Asks that wait for long, one finding a code."""
+    """Yield a finding for each code of asks that have waited for long."""
     obstacles = Obstacles(state, partition)
     late: dict[Code, list[Ask]] = {}
     for ask in partition.asks.values():
@@ -299,7 +300,7 @@ def _managers(state: State, now: int) -> Iterator[Finding]:
 
 
 def _absences(state: State, now: int, around: Around) -> Iterator[Finding]:
-    """Managers that are away, and a core that has none."""
+    """Yield findings about managers that are away, and about a core that has none."""
     for rm_id, since in around.away.items():
         owned = [name for name, one in sorted(state.partitions.items()) if one.owner == rm_id]
         where = f" in {listed(owned)}" if owned else ""

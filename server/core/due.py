@@ -1,7 +1,7 @@
-"""Who is due for a round: looked for in the books, so that no View is taken for nobody.
+"""The asks that are due for a round, found in the live state, so that a snapshot is taken only when there is work.
 
-What stands here is necessary and cheap to ask; the policies and the laws decide. For reservations it costs a look at
-each group of equal asks, not at each ask.
+The checks here are necessary and cheap; the policies and the rules decide. For reservations the
+cost is a look at each group of equal asks, not at each ask.
 """
 
 from collections import Counter
@@ -20,12 +20,12 @@ Counters = tuple[int, int]
 
 
 def counters(partition: Partition) -> Counters:
-    """What moves when an event may have made something possible: room, limits, nodes, ended commitments."""
+    """Return counters that move when an event may have made something possible: capacity, limits, nodes, ended decisions."""
     return partition.relief, len(partition.index.nodes)
 
 
 def is_called_for(partition: Partition, now: int) -> bool:
-    """Could there be anything that the last round has not seen?"""
+    """Return whether there could be anything that the last round has not seen."""
     state = partition.round
     return (
         state.open
@@ -38,12 +38,12 @@ def is_called_for(partition: Partition, now: int) -> bool:
 
 
 def instants(partition: Partition) -> tuple[int | None, int | None]:
-    """When time alone may let somebody reserve, and when claim."""
+    """Return when time alone may let an ask reserve, and when one may claim."""
     return partition.round.due_ms, pacing.due_ms(partition)
 
 
 def begin(partition: Partition) -> None:
-    """A new round, unless one is open and nothing moved since: nobody is masked any more."""
+    """Begin a round. Unless one is open and nothing moved since, no ask is masked any more."""
     state, now = partition.round, counters(partition)
     state.claims_ms = None
     if not state.open or state.seen != now:
@@ -52,7 +52,7 @@ def begin(partition: Partition) -> None:
 
 
 def claimants(partition: Partition, shortage: Shortage, now: int) -> snapshot.Due:
-    """For whom others may go now: those who are due, as far as the pace of rounds admits them (P1)."""
+    """Return the asks and gangs that may preempt now, as far as the pace of rounds admits them (P1)."""
     return snapshot.Due(
         claiming=pacing.admitted(partition, starving.claiming(partition, shortage, now), now),
         requiring=starving.requiring(partition),
@@ -62,7 +62,7 @@ def claimants(partition: Partition, shortage: Shortage, now: int) -> snapshot.Du
 
 
 def may_trim(partition: Partition, now: int) -> bool:
-    """Is more used than there is, where that is shared in proportion to weights (W3), and may it be trimmed now (P1)?"""
+    """Return whether surplus may be reclaimed now (P1): shares follow weights, and more is used than there is (W3)."""
     settings = partition.spec.preemption
     shared_out = settings.enabled and sharing.is_shared_out(partition)
     is_due = shared_out and sharing.is_too_much_used(partition)
@@ -70,7 +70,7 @@ def may_trim(partition: Partition, now: int) -> bool:
 
 
 def reserving(partition: Partition, now: int) -> list[Ask]:
-    """Asks that may reserve, the oldest of each group, in order; sets the instant at which the next one comes of age."""
+    """Return the asks that may reserve, the oldest of each group, in order; set the instant when the next one may."""
     state = partition.round
     state.due_ms = None
     if not partition.spec.reservations.enabled:
@@ -93,19 +93,19 @@ def reserving(partition: Partition, now: int) -> list[Ask]:
 
 
 def may_reserve_more(partition: Partition) -> bool:
-    """Are fewer nodes reserved than may be?"""
+    """Return whether fewer nodes are reserved than may be."""
     return _held(partition).total() < reservation.most(len(partition.index.nodes))
 
 
 def _held(partition: Partition) -> Counter[str]:
-    """Reservations by leaf."""
+    """Return the number of reservations by leaf."""
     return Counter(
         one.ask.application.leaf.path for one in partition.pledges.values() if one.reserves
     )
 
 
 def _refresh_hopeless(partition: Partition) -> None:
-    """Classes that no node could hold have hope again when a node opened or a pledge ended."""
+    """Forget which classes no node could hold, when a node opened or a pledge ended."""
     state = partition.round
     now = (partition.index.entered, state.pledges_ended)
     if now != state.hopeless_seen:
@@ -114,7 +114,7 @@ def _refresh_hopeless(partition: Partition) -> None:
 
 
 def _stuck(partition: Partition, held: Counter[str]) -> Iterator[Group]:
-    """Groups whose limits have room and whose class no node can take, in leaves that may still reserve."""
+    """Yield groups whose limits have headroom and whose class no node can take, in leaves that may still reserve."""
     for leaf in partition.queues.values():
         if not leaf.leaf or not leaf.pending_asks or not _may_reserve(leaf, held):
             continue
@@ -131,7 +131,7 @@ def _may_reserve(leaf: Queue, held: Counter[str]) -> bool:
 
 
 def is_stuck(partition: Partition, group: Group) -> bool:
-    """Does only a node keep the group waiting, and is there one that could hold it, as far as that is known?"""
+    """Return whether only a node is missing for the group, and some node could hold it, as far as is known."""
     ask_class = group.ask_class
     return (
         ask_class.dead
@@ -142,9 +142,10 @@ def is_stuck(partition: Partition, group: Group) -> bool:
 
 
 def reservable(group: Group, *, known_barren: bool) -> list[Ask]:
-    """The group's first asks that may reserve at all, as many as a leaf may have and one more.
+    """Return the group's first asks that may reserve at all: as many as a leaf may have, and one more.
 
-    A group in which none may is not walked again: only those that joined since are looked at.
+    A group in which none may reserve is not searched again: only asks that joined since are looked
+    at.
     """
     if known_barren and not any(_is_plain(ask, group) for ask in group.untold):
         return []
@@ -158,13 +159,13 @@ def reservable(group: Group, *, known_barren: bool) -> list[Ask]:
 
 
 def _is_plain(ask: Ask, group: Group) -> bool:
-    """Is it still in the group, and neither to be checked by its manager nor a member of a job?"""
+    """Return whether the ask is still in the group, needs no check by its manager, and is no member of a gang."""
     spec = ask.spec
     return ask.group is group and not spec.rm_check and not (spec.job_key and spec.min_members > 1)
 
 
 def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[Ask]:
-    """Those that have waited long enough; the first that has not is due when it will have."""
+    """Yield the asks that have waited long enough; the first that has not sets the instant when it will have."""
     for ask in oldest:
         comes = ask.pending_since + reservation.RESERVE_AFTER_MS
         instant = max(comes, ask.application.reserves_from_ms)

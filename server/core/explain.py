@@ -1,4 +1,4 @@
-"""Why a key waits or where it runs, in facts and in sentences. Looks only: no heap is touched, nothing changes."""
+"""The answer why a key waits or where it runs, in facts and in sentences. Looks only: no heap is touched."""
 
 from difflib import get_close_matches
 from itertools import chain, islice
@@ -18,24 +18,25 @@ from server.model.phrases import count, listed, noun, quantities, quantity, some
 from server.model.reports import Explanation
 
 NEAR_MAX: Final = 5
-"""Near matches that an answer names."""
+"""The most near matches that an answer names."""
 NEAR_AMONG: Final = 1_000
-"""Keys that are compared letter by letter for them."""
+"""The most keys that are compared letter by letter for near matches."""
 SCHEDULABLE: Final = "schedulable"
 NAMED_MAX: Final = 10
+"""The most keys that one sentence names."""
 BROUGHT: Final = (
     "It ran before this core was told of it, and its shim has not sent when its pod started."
 )
-"""Keys that one sentence names."""
 
 
 def explain(
     core: Core, key: str, now: int, partition: str = "", name: Namer = by_key
 ) -> Explanation:
-    """What the key is and why: an ask, an allocation, an application, a node, a queue, or unknown.
+    """Return what the key is and why: an ask, an allocation, an application, a node, a queue, or unknown.
 
-    The code is why an ask waits, the state of an application or queue, and whether a node is schedulable.
-    Without a partition all are searched, in the order of the configuration. Sentences name asks by ``name``.
+    The code is why an ask waits, the state of an application or queue, and whether a node is
+    schedulable. Without a partition all are searched, in the order of the configuration. Sentences
+    name asks by ``name``.
     """
     state = core.state
     known = state.partitions
@@ -75,7 +76,7 @@ def _explain_in(answer: Answer, key: str, name: Namer) -> Explanation | None:
 
 
 def near_matches(partition: Partition, key: str) -> list[str]:
-    """Known keys that look like this one: those that contain it, then the most alike of the first thousand."""
+    """Return known keys that look like this one: those that contain it, else the most alike of the first thousand."""
     if not key:
         return []
     names = (
@@ -125,7 +126,7 @@ def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
 
 
 def _ending(ask: Ask) -> list[str]:
-    """Is it on its way out, and for whom?"""
+    """Return a sentence when the allocation is being released, with the decision behind it."""
     decision = ask.released_by
     if decision is not None:
         return [f"It is being released by decision {decision.commitment_id} ({decision.policy})."]
@@ -199,7 +200,7 @@ def _application(answer: Answer, application: Application, name: Namer) -> Expla
 
 
 def _gang_member(partition: Partition, named: Application) -> str:
-    """Return the key of the first member of the gang that has the application's name, one that waits before one that runs.
+    """Return the key of the first member of the gang that has the application's name; a waiting one comes before a running one.
 
     A gang of the application itself comes first; of others, only one that still waits is found.
     """
@@ -213,7 +214,7 @@ def _gang_member(partition: Partition, named: Application) -> str:
 
 
 def _by_code(answer: Answer, application: Application) -> list[str]:
-    """How many of its asks wait for what, when they do not all wait for the same."""
+    """Return how many of the application's asks wait for each reason, when there are several reasons."""
     obstacles = Obstacles(answer.state, answer.partition)
     counts: dict[str, int] = {}
     for ask in application.asks.values():
@@ -261,7 +262,7 @@ def _node(partition: Partition, node: Node, name: Namer) -> Explanation:
 
 
 def _on_node(node: Node, name: Namer) -> list[str]:
-    """What runs there."""
+    """Return sentences about what runs on a node."""
     lines = []
     if node.allocations:
         running = some_of(list(node.allocations.values()), NAMED_MAX, name)

@@ -1,4 +1,4 @@
-"""Why an ask waits: the first rule that fails, then every fact about the others, most important first."""
+"""The explanation of a waiting ask: the first rule that fails, then all other facts, most important first."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ _LIMIT_CODES = frozenset(CODES.values())
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one answer is made from."""
+    """The state, partition and instant that an answer is made from."""
 
     state: State
     partition: Partition
@@ -51,7 +51,7 @@ class Answer:
 
 
 def explain_ask(answer: Answer, ask: Ask) -> Explanation:
-    """The whole answer for an ask that waits."""
+    """Return the whole answer for an ask that waits."""
     partition = answer.partition
     code = Obstacles(answer.state, partition).code(ask)
     only = only_node(ask.spec.constraints)
@@ -108,7 +108,7 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
 def _facts(
     answer: Answer, ask: Ask, code: Code, nodes: Tally, gang: GroupFit | None
 ) -> Iterator[str]:
-    """Return the facts behind the first sentence, a sentence each."""
+    """Yield the facts behind the first sentence, a sentence each."""
     where = f"queue {ask.application.leaf.path}, application {ask.application.application_id}"
     yield (
         f"It asks for {quantities(dict(ask.spec.resource))} with priority {ask.spec.priority} in {where}."
@@ -143,7 +143,7 @@ def _reason(answer: Answer, ask: Ask, code: Code, nodes: Tally) -> str:
 def _in_full(
     partition: Partition, ask: Ask, code: Code, nodes: Tally, gang: GroupFit | None
 ) -> str:
-    """Return the reason with the numbers that only those see who see the cluster; "" where there are none."""
+    """Return the reason with numbers for readers who may see the whole cluster; "" where there are none."""
     if gang is not None:
         return fit_text(gang) if code in {Code.GANG_PARTIAL, Code.NOT_TRIED} else ""
     only = only_node(ask.spec.constraints)
@@ -252,7 +252,7 @@ def _of_replacement(held: Pledge) -> str:
 
 
 def limit_text(partition: Partition, ask: Ask, limiter: Limiter) -> str:
-    """What a limit lacks for an ask, as the end of a sentence."""
+    """Return what a limit lacks for an ask, as the end of a sentence."""
     lacks = short_of(partition, ask, limiter)
     return f"{_subject(limiter)} has no headroom for it and lacks {quantities(lacks)}"
 
@@ -276,7 +276,7 @@ def _subject(limiter: Limiter) -> str:
 
 
 def short_of(partition: Partition, ask: Ask, limiter: Limiter) -> dict[str, int]:
-    """By how much the room of a limit is too small, by type; an ask's own promise counts as room."""
+    """Return by how much the headroom of a limit is too small, by type; an ask's own pledge counts as headroom."""
     own = ask.pledge is not None and limiter.kind == "queue"
     names = partition.types.names
     lacks = (
@@ -334,7 +334,7 @@ def _short_types(partition: Partition, ask: Ask, limiter: Limiter) -> tuple[str,
 
 
 def _other_limits(partition: Partition, ask: Ask, code: Code) -> list[str]:
-    """Further limits that are in the way, beside the first one."""
+    """Return sentences about further limits that are in the way, beside the first one."""
     full = [
         one for one in ask.application.limits_of(ask.ask_class) if not one.has_room(ask.ask_class)
     ]
@@ -397,7 +397,7 @@ def _reservation(answer: Answer, ask: Ask) -> list[str]:
 
 
 def _ranks(partition: Partition, ask: Ask) -> list[str]:
-    """Where the ask stands: in its application, the application in its queue, the queue among its siblings."""
+    """Return the rank of the ask in its application, of the application in its queue, and of each queue among its siblings."""
     application = ask.application
     before = sum(one.sort_key < ask.sort_key for one in application.asks.values())
     waiting = [one for one in application.leaf.applications.values() if one.asks]
@@ -411,7 +411,7 @@ def _ranks(partition: Partition, ask: Ask) -> list[str]:
 
 
 def _queue_rank(partition: Partition, queue: Queue, parent: Queue) -> str:
-    """By share alone: the priority that a queue shows changes with every placement."""
+    """Return the rank of a queue by share alone: the priority that a queue shows changes with every placement."""
     rivals = [one for one in parent.children.values() if one.pending_asks]
     shares = {one.path: share_ppm(partition, one) for one in rivals}
     own = shares[queue.path]

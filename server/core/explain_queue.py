@@ -1,4 +1,4 @@
-"""How a queue stands to its guarantee, and from whom it may claim, in sentences."""
+"""The sentences about a queue: how it stands to its guarantee, and from which queues it may claim."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -14,14 +14,14 @@ from server.model.quota import ROOT, PreemptionSettings
 from server.model.reports import Explanation
 
 QUEUES_NAMED: Final = 6
-"""Queues that one sentence names."""
+"""The most queues that one sentence names."""
 PASSES_FENCES: Final = (
     "Fences stop neither pods of DaemonSets nor the enforcement of a lowered max."
 )
 
 
 def explain_queue(partition: Partition, queue: Queue, now: int) -> Explanation:
-    """The queue's standing first, then its max, then what preemption may do for it and to it."""
+    """Return how the queue stands, then its max, then what preemption may do for it and to it."""
     summary = _standing(partition, queue)
     lines = [
         summary,
@@ -68,7 +68,7 @@ def held(partition: Partition, queue: Queue) -> Mapping[str, int]:
 
 
 def _beside_used(partition: Partition, queue: Queue) -> Iterator[str]:
-    """Say in which of the types that its guarantee names it holds something else than it uses, and what is reserved."""
+    """Yield how far held differs from used in the types of the guarantee, and what is reserved."""
     kinds = dict(queue.spec.guaranteed) or partition.types.names
     promised = _amounts(_promised(partition, queue), kinds)
     leaving = _amounts(_named(partition, queue.releasing), kinds)
@@ -120,7 +120,7 @@ def _standing(partition: Partition, queue: Queue) -> str:
 
 
 def _from_above(queue: Queue) -> Iterator[str]:
-    """Types that only a queue above guarantees."""
+    """Yield a sentence about types that only a queue above guarantees."""
     for above in queue.path_up():
         if above is not queue and above.spec.guaranteed:
             own = {kind for kind, _ in queue.spec.guaranteed}
@@ -163,7 +163,7 @@ def _claims(partition: Partition, queue: Queue) -> Iterator[str]:
 
 
 def _no_claims(settings: PreemptionSettings) -> str:
-    """Why no claims are made, or carried out, in the whole partition."""
+    """Return why no claims are made, or carried out, in the whole partition; "" when they are."""
     if not settings.enabled:
         return "Preemption is off in this partition: preemption.enabled is false."
     if not {"guaranteed", "job"} & set(settings.policies):
@@ -174,7 +174,7 @@ def _no_claims(settings: PreemptionSettings) -> str:
 
 
 def _claims_of(queue: Queue, found: ReachReport) -> str:
-    """Say whose pods its asks may claim."""
+    """Return from which queues its asks may claim pods."""
     if not found.claims:
         asks = "Asks below it" if queue.children else "Its asks"
         top = found.scope if found.fences else "root"

@@ -1,4 +1,4 @@
-"""Sentences about how asks fit together: how many, what the others lack, and where."""
+"""The sentences about how asks fit together: how many, what the others lack, and where."""
 
 from collections.abc import Iterator, Sequence
 
@@ -59,7 +59,10 @@ def none_large_enough(excluded: Sequence[Excluded]) -> str:
 
 
 def none_large_enough_counted(excluded: Sequence[Excluded]) -> str:
-    """Return the same without names of nodes, for a caller that may not know them."""
+    """Return how many nodes are large enough and why an ask may not run on them; "" where none is large enough.
+
+    The text has no names of nodes, for a caller that may not know them.
+    """
     return f"{_NONE}; {counted_text(excluded)}" if excluded else ""
 
 
@@ -94,7 +97,7 @@ def _subject(limit: LimitFit) -> str:
 
 
 def gang_lines(fit: GroupFit) -> Iterator[str]:
-    """Return a sentence for each node that comes near."""
+    """Yield a sentence for each node that comes near."""
     for one in fit.nodes:
         yield f"node {one.node_id} {_node_text(one)}."
     if fit.nodes_left_out:

@@ -1,9 +1,10 @@
-"""What would follow a configuration: the core itself, copied, goes on under it until nothing more happens.
+"""The forecast of a configuration change: a copy of the core runs on under it until nothing more happens.
 
-The copy (see `books.copying`) knows all that the live core knows: open decisions, quota timers, how long asks have waited, back-offs, the
-pace, frozen pairs, reservations, jobs that gather, disruption budgets. It takes the configuration as an event at ``now`` and ticks
-at each instant that time brings, as `core.settling` finds them, with the code that decides in earnest. What the cluster does meanwhile
-is assumed (ASSUMPTIONS). A shadow moves nothing, so the copy has none.
+The copy (see `books.copying`) knows all that the live core knows: open decisions, quota timers, how
+long asks have waited, back-offs, the pace, frozen pairs, reservations, gangs that gather,
+disruption budgets. It takes the configuration as an event at ``now`` and ticks at each instant that
+time brings, as `core.settling` finds them, with the code that decides in earnest. What the cluster
+does meanwhile is assumed (ASSUMPTIONS). A shadow moves nothing, so the copy has none.
 """
 
 from collections import Counter
@@ -53,12 +54,12 @@ ASSUMPTIONS: Final = (
     "every pod that gets a node is bound",
 )
 RESERVING: Final = "reservations that end and are made again go on alike"
-"""What is assumed where reservations end and are made again without end: they repeat themselves (see `core.settling`)."""
+"""The assumption where reservations end and are made again without end: they repeat themselves (see `core.settling`)."""
 _UNCHANGED: Final = "what would be evicted without the change was simulated only until"
 HORIZON_MS: Final = 24 * 3_600_000
-"""How far a forecast looks ahead."""
+"""The time that a forecast looks ahead."""
 TICKS_MAX: Final = 5_000
-"""Ticks of one forecast; past that it is cut."""
+"""The most ticks of one forecast; then it is cut."""
 _TOO_MANY_TICKS: Final = f"a simulation ends after {TICKS_MAX:,} ticks of the core"
 
 _GONE_FOR_GOOD: Final = (AskReleased, AskRejected)
@@ -74,7 +75,7 @@ _CHANGES: Final = (
 
 
 def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
-    """What would follow if the configuration were applied now. The core is as before afterwards."""
+    """Return what would follow if the configuration were applied now. The core is unchanged afterwards."""
     captured = Captured(core)
     copy = captured.rebuild()
     change = _Course(copy, now)
@@ -98,7 +99,7 @@ def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
 
 
 def _compared(found: Forecast, rest: "_Course") -> Forecast:
-    """The forecast, with the victims marked that would be evicted without the change, too."""
+    """Return the forecast with the victims marked that would be evicted without the change, too."""
     cut = (f"{_UNCHANGED} {span(rest.until_ms)} from now",) if rest.cut else ()
     return replace(
         found,
@@ -121,13 +122,13 @@ def _marked(one: ForeseenDecision, evicted: set[tuple[str, str]]) -> ForeseenDec
 
 @dataclass(slots=True)
 class _Found:
-    """What happened in one partition."""
+    """The events of one partition in a forecast."""
 
     before: QueueReport
     applied: QueueReport | None = None
     decisions: list[tuple[int, DecisionRecord]] = field(default_factory=list)
     fixed: dict[str, int] = field(default_factory=dict)
-    """Decisions that end a wait which began before the change, by id, with their instants."""
+    """The decisions that end a wait which began before the change, by id, with their instants."""
     outcomes: dict[str, DecisionState] = field(default_factory=dict)
     beneficiaries: dict[str, str] = field(default_factory=dict)
     placements: list[ForeseenPlacement] = field(default_factory=list)
@@ -136,7 +137,7 @@ class _Found:
 
 
 class _Course:
-    """The life of one copy from ``now`` on, to which nothing comes but what it orders itself."""
+    """The run of one copy from ``now`` on, with no events but the ends that the copy orders itself."""
 
     def __init__(self, copy: Core, now: int) -> None:
         self._core = copy
@@ -159,7 +160,7 @@ class _Course:
             self._is_gone(name, partition)
 
     def _is_gone(self, name: str, partition: Partition) -> None:
-        """What was ordered to end before ends at once, too."""
+        """Note allocations whose end was ordered before: they end at once, too."""
         for ask in partition.asks.values():
             if ask.node is not None and ask.is_replaced:
                 self._going[name, ask.key] = Termination.PLACEHOLDER_REPLACED
@@ -167,7 +168,7 @@ class _Course:
                 self._going[name, ask.key] = Termination.PREEMPTED_BY_SCHEDULER
 
     def apply(self, configuration: Configuration) -> None:
-        """The configuration is in force from now on."""
+        """Apply the configuration to the copy."""
         event = ConfigurationApplied(_without_shadows(configuration), "a simulation")
         self._hear(self._core.handle(event, self._now))
         for name, partition in self._core.state.partitions.items():
@@ -198,7 +199,7 @@ class _Course:
                 self._now = due
 
     def _instant(self) -> None:
-        """All that happens at one instant: ticks, and the ends that these order."""
+        """Run one instant: ticks, and the ends that these order."""
         while not self.cut:
             tick = self._core.tick(self._now, BUDGET)
             self._ticks += 1
@@ -225,7 +226,7 @@ class _Course:
                 self._note(one)
 
     def _is_repeated(self, one: Decision) -> bool:
-        """Tell whether a decision that only observes was made before: the state is the same, so it comes again without end."""
+        """Return whether a decision that only observes was made before: the state is unchanged, so it recurs without end."""
         if not isinstance(one, Decided) or one.record.state is not DecisionState.OBSERVED:
             return False
         record = one.record
@@ -236,7 +237,7 @@ class _Course:
         return known
 
     def _note(self, one: Decision) -> None:
-        """Keep what people are shown of it."""
+        """Record what the forecast shows of a decision."""
         if isinstance(one, Decided):
             self._decided(one.record)
         elif isinstance(one, Placed):
@@ -267,7 +268,7 @@ class _Course:
         found.beneficiaries |= {one.key: record.decision_id for one in record.beneficiaries}
 
     def _began_before(self, record: DecisionRecord) -> bool:
-        """Does the decision end a wait that began before the change: a delay, a back-off, a quota timer?"""
+        """Return whether the decision ends a wait that began before the change: a delay, a back-off, a quota timer."""
         if self._now == self._start:
             return False
         partition = self._core.state.partitions[record.partition]
@@ -297,7 +298,7 @@ class _Course:
     # What the cluster answers -----------------------------------------------------------------------------------------
 
     def _ends(self) -> list[Event]:
-        """Everything that was ordered to end is gone; each victim uses up one of its disruption budgets."""
+        """Return the release of everything that was ordered to end; each victim uses up one of its disruption budgets."""
         events: list[Event] = []
         for (name, key), why in self._going.items():
             partition = self._core.state.partitions.get(name)
@@ -329,7 +330,7 @@ class _Course:
     # Quota runs -------------------------------------------------------------------------------------------------------
 
     def _shrinking(self) -> list[tuple[str, str]]:
-        """The partitions and queues whose quota runs are due at this instant."""
+        """Return the partitions and queues whose quota runs are due at this instant."""
         return [
             (name, path)
             for name, partition in self._core.state.partitions.items()
@@ -337,7 +338,7 @@ class _Course:
         ]
 
     def _count_shrinks(self, due: list[tuple[str, str]]) -> None:
-        """How far the runs came that decided nothing: None where the queue was within its maximum."""
+        """Record how far the runs came that decided nothing: None where the queue was within its maximum."""
         for name, path in due:
             partition = self._core.state.partitions[name]
             queue = partition.queues.get(path)
@@ -353,7 +354,7 @@ class _Course:
     # What came of it --------------------------------------------------------------------------------------------------
 
     def forecast(self, quotas: dict[str, list[QueueSimulation]]) -> Forecast:
-        """All that was found."""
+        """Return all that was found."""
         partitions = tuple(
             self._partition(name, found, quotas.get(name, []))
             for name, found in sorted(self._found.items())
@@ -405,7 +406,7 @@ def _without_shadows(configuration: Configuration) -> Configuration:
 
 
 def _queues(found: _Found, after: QueueReport | None) -> tuple[QueueForecast, ...]:
-    """Every queue that is there before or afterwards, by path."""
+    """Return every queue that exists before or afterwards, by path."""
     before, applied, last = _numbers(found.before), _numbers(found.applied), _numbers(after)
     return tuple(
         QueueForecast(path, before.get(path), applied.get(path), last.get(path))

@@ -1,9 +1,10 @@
-"""When a job whose size nobody said is whole: once no further member has come for `job.gathering` (J1).
+"""The size of gangs that declare none: complete once no further member has come for `job.gathering` (J1).
 
-It is whole with the members that are there then, and needs all of them; one that comes later joins it, and the job does
-not need it. When a member is lost before all have their places, the job gathers anew. Those that run already when they
-are made known count at once: they were placed together, and who sends them knows all of them. A job of one is an ask like
-others and is not remembered: who comes after it gathers again.
+A gang needs all members that are there at that instant; one that comes later joins it, and the gang
+does not need it. When a member is lost before all have their places, the gang gathers again.
+Members that run already when they are reported count at once: they were placed together, and their
+sender knows all of them. A gang of one is an ask like others and is not remembered: a member that
+comes after it gathers again.
 """
 
 from dataclasses import replace
@@ -17,11 +18,11 @@ from server.model.events import AllocationAdded, AskAdded
 
 E = TypeVar("E", AskAdded, AllocationAdded)
 
-# Who comes ----------------------------------------------------------------------------------------------------------
+# Arrivals -----------------------------------------------------------------------------------------------------------
 
 
 class _Size(NamedTuple):
-    """The size of a job, whether it was counted, and the spec of some member."""
+    """The size of a gang, whether it was counted, and the spec of some member."""
 
     needed: int
     counted: bool
@@ -29,7 +30,7 @@ class _Size(NamedTuple):
 
 
 def sized(partition: Partition, application: Application, event: E, known: Ask | None) -> E:
-    """The event with the spec as the books have it: with the size of its job, where its client writes none."""
+    """Return the event with the spec as the state has it: with the size of its gang, where the client gives none."""
     spec = event.spec
     if not spec.job_key or spec.min_members:
         return event
@@ -58,10 +59,9 @@ def _of_member(ask: Ask) -> _Size:
 def joins(
     partition: Partition, application: Application, spec: AskSpec, known: Ask | None = None
 ) -> int | None:
-    """A member comes to its job: one that gathers waits anew, or has no more to count where the size is said.
+    """Add a member to its gang: a gathering one waits again, or stops counting when a size is given.
 
-    Who is a member already (``known``) and says something new about itself is no further one: gives since when its job
-    gathers.
+    A known member (``known``) that changes is no further one: return since when its gang gathers.
     """
     job = application.jobs.get(spec.job_key)
     if job is None or not job.counted:
@@ -75,7 +75,7 @@ def joins(
 
 
 def goes_on(partition: Partition, ask: Ask, since_ms: int | None) -> None:
-    """The ask has changed; its job, were it the only member, was made anew, and gathers no longer for that."""
+    """Keep since when a gang gathers, when it was made again only because its single member changed."""
     job = ask.group
     if since_ms is not None and isinstance(job, Job) and job in partition.came:
         partition.gathering.setdefault(job, since_ms)
@@ -84,7 +84,7 @@ def goes_on(partition: Partition, ask: Ask, since_ms: int | None) -> None:
 def existing(
     partition: Partition, application: Application, event: AllocationAdded, known: Ask | None
 ) -> AllocationAdded:
-    """The same for a member that runs; one that nobody knew is one of those that its job needs."""
+    """Return the event of a running member with its gang's size; a new one is among those that the gang needs."""
     event = sized(partition, application, event, known)
     joins(partition, application, event.spec, known)
     job = application.jobs.get(event.spec.job_key)
@@ -99,7 +99,7 @@ def existing(
 
 
 def note(partition: Partition, now: int) -> None:
-    """After an event or a tick: which jobs gather, and since when nobody joined them."""
+    """Update, after an event or a tick, which gangs gather, and since when no member joined them."""
     changed, partition.came = partition.came, {}
     for job, further in changed.items():
         since_ms = partition.gathering.get(job, now)
@@ -110,30 +110,30 @@ def note(partition: Partition, now: int) -> None:
 
 
 def count(partition: Partition, now: int) -> None:
-    """Jobs that have gathered for long enough are as many as they are now."""
+    """Fix the size of gangs that have gathered for long enough at what they have now."""
     for job in [one for one in partition.gathering if whole_ms(partition, one) <= now]:
         whole(partition, job)
 
 
 def whole(partition: Partition, job: Job) -> None:
-    """It needs the members that are there, all of them."""
+    """Fix the size of the gang at the members that are there: it needs all of them."""
     gathering.resize(partition, job, gathering.present(partition, job), counted=True)
 
 
 def whole_ms(partition: Partition, job: Job) -> int:
-    """When a job that gathers is whole, unless a further member comes."""
+    """Return when a gathering gang is complete, unless a further member comes."""
     since_ms = partition.gathering[job]
     at_once = job.placed and job.min_members == UNSIZED
     return since_ms if at_once else since_ms + partition.spec.preemption.job_gathering_ms
 
 
 def next_due(partition: Partition) -> int | None:
-    """The instant at which the next job is whole, None when none gathers."""
+    """Return the instant at which the next gang is complete, None when none gathers."""
     return min((whole_ms(partition, one) for one in partition.gathering), default=None)
 
 
 def resumed(partition: Partition) -> None:
-    """All is known after a restart: a job for which a decision was open was whole before (J10)."""
+    """Complete, when all is known after a restart, every gang with an open decision: it was complete before (J10)."""
     for marks in partition.marks.values():
         for mark in marks.values():
             ask = partition.asks.get(mark.released_for)

@@ -1,8 +1,9 @@
-"""How many asks of a group fit now, what the others lack, and on which nodes: the numbers of every answer about a gang.
+"""The fit of a group of asks: how many fit now, what the others lack, and on which nodes; the numbers about every gang.
 
-Members get places one after another, as placement gives them: limits of queues, users and groups first, then the
-best-ranked node. A member that gets none is charged to the node that lacks least for it. What such nodes lack in the
-end is what is missing: with exactly that free, all members have a place.
+Members get places one after another, as placement gives them: limits of queues, users and groups
+first, then the best-ranked node. A member that gets none is charged to the node that lacks least
+for it. What such nodes lack in the end is what is missing: with exactly that free, all members have
+a place.
 """
 
 from collections import Counter
@@ -23,13 +24,13 @@ from server.view.waiting import ClassFacts, WaitingAsk
 NAME: Final = "tentative"
 """The policy of a place that is only looked for."""
 NODES_MAX: Final = 5
-"""Nodes that an answer names."""
+"""The most nodes that an answer names."""
 TRIED_MAX: Final = 1_000
-"""Members for which places are looked for; an answer about more says so."""
+"""The most members for which places are looked for; an answer about more says so."""
 
 
 class PersonLimit(NamedTuple):
-    """What the limit of a user or group leaves by type index, as it was when the books were read."""
+    """The headroom under a limit of a user or group, by type index, when the state was read."""
 
     kind: str
     name: str
@@ -38,7 +39,7 @@ class PersonLimit(NamedTuple):
 
 
 class Members(NamedTuple):
-    """Asks that have to fit together, in placement order. ``size`` is 0 where they are no gang."""
+    """The asks that have to fit together, in placement order. ``size`` is 0 where they are no gang."""
 
     name: str
     asks: Sequence[WaitingAsk]
@@ -69,12 +70,12 @@ def gang_name(job: Job) -> str:
 
 
 def is_of_placeholders(job: Job) -> bool:
-    """Are its members placeholders?"""
+    """Return whether the gang's members are placeholders."""
     return bool(job.members) and all(one.spec.placeholder for one in job.members)
 
 
 def group_fit(trial: Trial, members: Members) -> GroupFit:
-    """Return how the members fit together now, on top of what the Trial has planned. The Trial is as before afterwards.
+    """Return how the members fit together now, on top of the plans of the Trial, which is unchanged afterwards.
 
     What its plans evict counts as gone in what the others lack, and is not free yet for those that fit now.
     """
@@ -201,7 +202,7 @@ def _placed(trial: Trial, asks: Sequence[WaitingAsk], people: Sequence[PersonLim
 def _limits(
     trial: Trial, asks: Sequence[WaitingAsk], people: Sequence[PersonLimit]
 ) -> Iterator[LimitFit]:
-    """Return the limits that have no headroom for all members together, those of the leaf first."""
+    """Yield the limits that have no headroom for all members together, those of the leaf first."""
     by_leaf: dict[str, list[WaitingAsk]] = {}
     for one in asks:
         by_leaf.setdefault(one.leaf, []).append(one)
@@ -220,7 +221,7 @@ def _limits(
 def _rooms(
     trial: Trial, queue: QueueFacts, kind: ClassFacts
 ) -> Iterator[tuple[str, dict[int, int]]]:
-    """Return what a queue leaves for asks of a class, by its maximum and for firm asks by its guarantee (J4)."""
+    """Yield what a queue leaves for asks of a class, by its maximum and for firm asks by its guarantee (J4)."""
     used, promised = trial.used(queue.path), trial.promised(queue.path)
     bounds = {at: admission.most(trial, queue, at, kind) for at, _ in kind.demand}
     yield (
@@ -238,7 +239,7 @@ def _rooms(
 def _limit(
     trial: Trial, limit: LimitFit, room: dict[int, int], asks: Sequence[WaitingAsk]
 ) -> Iterator[LimitFit]:
-    """Return the limit with what it lacks for all asks, if it lacks anything."""
+    """Yield the limit with what it lacks for all asks, if it lacks anything."""
     total = Counter[int]()
     held, full = 0, False
     for one in asks:

@@ -1,7 +1,8 @@
 """The read side: what the core shows of itself, as plain values. Nothing here changes anything.
 
-Each function costs what its answer holds. An unknown partition gives an empty answer; whoever asks for it by
-name checks that first. Lists have an order that only events change, so that `start` and `size` can page.
+Each function costs what its answer holds. An unknown partition gives an empty answer; a caller that
+names one checks that first. Lists have an order that only events change, so that `start` and `size`
+can page.
 """
 
 from collections import Counter
@@ -52,7 +53,7 @@ Row = TypeVar("Row")
 
 
 def managers(core: Core) -> list[ManagerReport]:
-    """The registered resource managers in order of their registration."""
+    """Return the registered resource managers in order of their registration."""
     return [
         ManagerReport(
             one.rm_id,
@@ -80,7 +81,7 @@ def holdings(core: Core) -> Holdings:
 
 
 def partitions(core: Core) -> list[PartitionReport]:
-    """Totals of every partition, by name."""
+    """Return the totals of every partition, by name."""
     known = core.state.partitions
     return [_partition(core, known[name]) for name in sorted(known)]
 
@@ -107,7 +108,7 @@ def _partition(core: Core, partition: Partition) -> PartitionReport:
 
 
 def _waiting(core: Core, partition: Partition) -> dict[str, int]:
-    """Waiting asks by code, most first."""
+    """Return the number of waiting asks by code, most first."""
     obstacles = Obstacles(core.state, partition)
     counts: Counter[str] = Counter()
     for application in partition.applications.values():
@@ -116,7 +117,7 @@ def _waiting(core: Core, partition: Partition) -> dict[str, int]:
 
 
 def queue_tree(core: Core, partition: str) -> QueueReport:
-    """The queues of a partition from its root down; KeyError for an unknown partition."""
+    """Return the queues of a partition from its root down; KeyError for an unknown partition."""
     books = core.state.partitions[partition]
     return queue_report(books)
 
@@ -124,7 +125,7 @@ def queue_tree(core: Core, partition: str) -> QueueReport:
 def queue_settings(
     core: Core, partition: str, path: str = "", *, start: int = 0, size: int | None = None
 ) -> list[SettingsReport]:
-    """What is set for a queue and all below it, parents first; KeyError for an unknown partition."""
+    """Return what is set for a queue and all below it, parents first; KeyError for an unknown partition."""
     books = core.state.partitions[partition]
     top = books.queues.get(path) if path else books.root
     rows = top.walk() if top is not None else iter(())
@@ -132,7 +133,7 @@ def queue_settings(
 
 
 def queue_reach(core: Core, partition: str, path: str) -> ReachReport:
-    """From whom a queue may claim and who may claim from it; KeyError for an unknown one."""
+    """Return from which queues a queue may claim and which may claim from it; KeyError for an unknown one."""
     books = core.state.partitions[partition]
     return reach(books, books.queues[path])
 
@@ -143,7 +144,7 @@ def queue_reach(core: Core, partition: str, path: str) -> ReachReport:
 def applications(
     core: Core, partition: str, queue: str = "", *, start: int = 0, size: int | None = None
 ) -> list[ApplicationReport]:
-    """The applications of a queue and all below it (empty: of the partition), in order of submission."""
+    """Return the applications of a queue and all below it (empty: of the partition), in order of submission."""
     books = core.state.partitions.get(partition)
     if books is None:
         return []
@@ -192,7 +193,7 @@ def _application(partition: Partition, application: Application) -> ApplicationR
 def nodes(
     core: Core, partition: str, *, start: int = 0, size: int | None = None
 ) -> list[NodeReport]:
-    """The nodes of a partition in order of arrival."""
+    """Return the nodes of a partition in order of arrival."""
     books = core.state.partitions.get(partition)
     if books is None:
         return []
@@ -228,7 +229,7 @@ def _sum(amounts: Amounts, demands: Iterable[Iterable[tuple[int, int]]]) -> Amou
 
 
 def taint_text(taint: Taint) -> str:
-    """A taint as Kubernetes writes it: key=value:effect."""
+    """Return a taint as Kubernetes writes it: key=value:effect."""
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect}"
 
@@ -247,7 +248,7 @@ def allocations(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
     start: int = 0,
     size: int | None = None,
 ) -> list[AllocationReport]:
-    """Allocations, and with ``asks`` what waits; foreign pods unless a queue or application is named."""
+    """Return allocations, and with ``asks`` waiting asks; foreign pods unless a queue or application is named."""
     books = core.state.partitions.get(partition)
     if books is None:
         return []

@@ -1,7 +1,8 @@
-"""Which jobs are due for preemption, and which asks may replace others of their queue (J3, I5).
+"""The gangs that are due for preemption, and the asks that may replace others of their queue (J3, I5).
 
-Looked for in the books, so that no View is taken for nobody; policies and laws decide. A job has no delay: it is due
-as soon as it is complete and does not fit, and again when the back-off after a refusal is over.
+Both are found in the live state, so that a snapshot is taken only when there is work; policies and
+rules decide. A gang has no delay: it is due as soon as it is complete and does not fit, and again
+when the back-off after a refusal is over.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,15 +23,18 @@ from server.model.fit import Amounts, fits
 from server.preemption import guarantee, in_queue, job
 
 Seat = tuple[Ask, str, Node | None]
-"""An ask, the node on which it gets room, and that node where it is known."""
+"""The ask, the node on which it gets capacity, and that node where it is known."""
 Coming = tuple[Node, Amounts]
-"""A node that somebody was told to leave, and what is free there once everybody is gone."""
+"""The node from which pods are being evicted, and what is free there once they are gone."""
 GROUP_MOST: Final = 64
-"""Asks of one group that are looked at in a round; the others follow when these have room."""
+"""The most asks of one group that a round looks at; the others follow when these have places."""
 
 
 def waiting(partition: Partition, now: int) -> list[JobDue]:
-    """The jobs that may plan now; the rest sets the next instant. A single ask is one where nobody claims for it."""
+    """Return the gangs that may plan now; the others set the next instant.
+
+    A single ask is a gang of one where no policy claims for it.
+    """
     settings = partition.spec.preemption
     if not settings.enabled or job.NAME not in settings.policies:
         return []
@@ -47,22 +51,22 @@ def waiting(partition: Partition, now: int) -> list[JobDue]:
 
 
 def admitted(partition: Partition, found: list[JobDue], now: int) -> list[JobDue]:
-    """Those of the jobs that are planned for now; the others wait for the next round (P1)."""
+    """Return those of the gangs that are planned for now; the others wait for the next round (P1)."""
     return [one for one in found if pacing.admits(partition, one.members[0], now)]
 
 
 def due(one: Job) -> JobDue:
-    """A job that waits, as a View shall have it."""
+    """Return a waiting gang in the form that a View takes."""
     return JobDue(one.key, one.number, tuple(one.members), one.placed, one.min_members)
 
 
 def single(ask: Ask) -> JobDue:
-    """An ask as a job of one (J4)."""
+    """Return an ask as a gang of one (J4)."""
     return JobDue(ask.spec.job_key or ask.key, 0, (ask,), 0, 1)
 
 
 def again(commitment: Commitment) -> JobDue:
-    """A job whose decision is planned anew, because a victim of it could not go (section 9)."""
+    """Return a gang whose decision is planned again, because a victim of it was vetoed (section 9)."""
     members = tuple(held.ask for held in commitment.pledges.values())
     first = members[0]
     known = first.application.jobs.get(first.spec.job_key)
@@ -76,7 +80,7 @@ def again(commitment: Commitment) -> JobDue:
 
 
 def promised(partition: Partition) -> dict[str, JobDue]:
-    """By member the jobs of several for which a decision holds room, whether or not that is to be planned anew."""
+    """Return by member the gangs of several for which a decision holds capacity, to be planned again or not."""
     found = [again(one) for one in partition.commitments.values() if _is_job(one)]
     return {ask.key: job for job in found if job.size > 1 for ask in job.members}
 
@@ -100,7 +104,7 @@ def _may_plan(partition: Partition, one: Job, now: int) -> bool:
 
 
 def replacing(partition: Partition, now: int) -> list[Ask]:
-    """Asks that may replace others of their queue now: those that nobody could place, once their delay is over (I5)."""
+    """Return asks that may replace others of their queue: those without a place, once their delay is over (I5)."""
     settings = partition.spec.preemption
     if not settings.enabled or in_queue.NAME not in settings.policies:
         return []
@@ -112,9 +116,9 @@ def replacing(partition: Partition, now: int) -> list[Ask]:
 
 
 def _worth_a_look(partition: Partition) -> Iterator[Group]:
-    """Groups in whose leaf another application runs at all (I2), and those for which room is coming anyway (G8).
+    """Yield groups in whose leaf another application runs (I2), and those for which capacity is coming anyway (G8).
 
-    Two that run are others for everybody.
+    Where two applications run, every group has another one beside it.
     """
     coming = _coming(partition)
     for leaf in starving.open_leaves(partition):
@@ -126,13 +130,13 @@ def _worth_a_look(partition: Partition) -> Iterator[Group]:
 
 
 def _coming(partition: Partition) -> list[Coming]:
-    """The nodes that somebody was told to leave, each with what it has once everybody is gone."""
+    """Return the nodes from which pods are being evicted, each with what it has once they are gone."""
     nodes = dict.fromkeys(ask.node for ask in partition.leaving.values() if ask.node is not None)
     return [(node, node.room_without(node.dying())) for node in nodes]
 
 
 def _gets_room(group: Group, coming: Iterable[Coming]) -> bool:
-    """Is there room for one of the group once what was ordered is gone, which is reserved for nobody else (G8, I4)?"""
+    """Return whether an ask of the group has a place once all ordered evictions are done, not reserved for others (G8, I4)."""
     ask_class = group.ask_class
     full = [one for one in group.application.limits_of(ask_class) if not one.has_room(ask_class)]
     if full:
@@ -158,7 +162,7 @@ def _fits_on(ask_class: AskClass, node: Node, room: Amounts) -> bool:
 
 
 def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
-    """The group's first asks, unless it waits for the back-off."""
+    """Yield the group's first asks, unless it waits for the back-off."""
     asks = _foremost(group)
     again_ms = _again_ms(partition, group, asks)
     if again_ms > now:
@@ -168,7 +172,7 @@ def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
 
 
 def _again_ms(partition: Partition, group: Group, asks: list[Ask]) -> int:
-    """The end of the back-off after a refusal, 0 for none. There is no delay (J3)."""
+    """Return the end of the back-off after a refusal, 0 for none. There is no delay (J3)."""
     tried = max(ask.tried_ms for ask in asks)
     refused_ms = partition.round.tries.refused_ms(group)
     if not refused_ms or tried > refused_ms:
@@ -177,7 +181,7 @@ def _again_ms(partition: Partition, group: Group, asks: list[Ask]) -> int:
 
 
 def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
-    """From when a policy may plan for a waiting ask, and whether it is a back-off that it waits for (G1, J3, I5)."""
+    """Return from when a policy may plan for a waiting ask, and whether a back-off is what it waits for (G1, J3, I5)."""
     group = ask.group
     if policy != job.NAME or not isinstance(group, Group):
         return starving.awaits(partition, ask, policy)
@@ -193,10 +197,10 @@ def _foremost(group: Group) -> list[Ask]:
 
 
 def seats_again(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> list[Seat]:
-    """A node for every member of a job whose decision was open before a restart; [] when one has none (J10, 19).
+    """Return a node for every member of a gang whose decision was open before a restart; [] when one has none (J10, 19).
 
-    Those for whom somebody goes get the node that the marks name; the others, who needed no victim, the first by name
-    that has room once everything that was ordered is gone.
+    Members for which pods are evicted get the node that the marks name; the others, which needed no
+    victim, get the first by name that has capacity once everything that was ordered is gone.
     """
     nodes = partition.index.nodes
     rooms = {name: nodes[name].room_without(nodes[name].dying()) for name in sorted(nodes)}

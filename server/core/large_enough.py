@@ -1,4 +1,4 @@
-"""The nodes that are large enough for an ask and that its constraints exclude: what to say of them. Looks only."""
+"""The nodes that are large enough for an ask and that its constraints exclude, and the text about them. Looks only."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,12 +13,12 @@ from server.model.phrases import count, listed, some
 from server.model.reports import Excluded
 
 GROUPS_MAX: Final = 2
-"""Groups of nodes, by what excludes them, that are told."""
+"""The most groups of nodes, by what excludes them, that are reported."""
 NAMED_MAX: Final = 3
 SEVERAL: Final = 2
 TAINT: Final = "taint"
 _OF_CLUSTER: Final = "node.kubernetes.io/"
-"""Taints with which Kubernetes marks a node in trouble: tolerating them is no way out."""
+"""The prefix of taints with which Kubernetes marks a node in trouble: tolerating them is no way out."""
 
 
 def excluded(
@@ -70,7 +70,10 @@ def excluded_text(groups: Sequence[Excluded]) -> str:
 
 
 def counted_text(groups: Sequence[Excluded]) -> str:
-    """Return the same for who may not know nodes: how many there are, without their names and taints."""
+    """Return how many nodes are large enough and why they are not allowed, without names and taints of nodes.
+
+    For readers that may not know the nodes.
+    """
     return "; ".join(_excluded(one, count(len(one.nodes), "node"), ()) for one in groups)
 
 
@@ -99,7 +102,7 @@ def _taints(keys: Sequence[str]) -> str:
 
 
 def allowing(groups: Sequence[Excluded]) -> list[str]:
-    """Return for each group the step that lets the ask run on its nodes; the nodes are not known to everybody."""
+    """Return for each group the step that lets the ask run on its nodes, named only where the group names them."""
     return [_allowing(one) for one in groups]
 
 

@@ -1,4 +1,4 @@
-"""Life of applications, asks and queues: states on the way, and how each ends."""
+"""The life of applications, asks and queues: states on the way, and how each ends."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -32,20 +32,20 @@ _COMPLETES: Final = (RUNNING, ApplicationState.ACCEPTED)
 """The states of an application that completes when its last ask and allocation are gone."""
 
 COMPLETING_MS = 30_000
-"""How long an application without asks and allocations stays Completing."""
+"""The time that an application without asks and allocations stays Completing."""
 
 # States ---------------------------------------------------------------------------------------------------------
 
 
 def asks_added(partition: Partition, application: Application, now: int) -> list[Decision]:
-    """New asks bring a completing application back."""
+    """Bring a completing application back because it has new asks."""
     if application.state is ApplicationState.COMPLETING:
         return become(partition, application, ApplicationState.RUNNING, now)
     return []
 
 
 def allocated(partition: Partition, application: Application, now: int) -> list[Decision]:
-    """The first allocation makes an application Running; of one that declared placeholders, the last of these (1.9)."""
+    """Make an application Running at its first allocation; with declared placeholders, at the last of these (1.9)."""
     if is_reserving(application) and not is_complete(partition, application):
         return []
     if application.state in _BEGINNING:
@@ -68,7 +68,7 @@ def become(
     now: int,
     message: str = "",
 ) -> list[Decision]:
-    """The application changes its state and its client hears of it."""
+    """Change the state of an application and return the update for its client."""
     application.state = new
     application.completing_since = 0
     size_placeholders(partition, application)
@@ -80,15 +80,16 @@ def become(
 
 
 def for_held(partition: Partition, application: Application) -> None:
-    """Asks that wait for placeholders of the application are looked at in the next tick."""
+    """Look in the next tick at the asks that wait for placeholders of the application."""
     if application.holds:
         partition.holding[application] = None
 
 
 def emptied(state: State, partition: Partition, application: Application, now: int) -> None:
-    """Complete an application whose last ask and allocation are gone: Completing, and Completed when nothing comes for a while.
+    """Begin to complete an application whose last ask and allocation are gone.
 
-    One whose asks never got a node completes likewise. One that is Failing is Failed at once.
+    It is Completing, and Completed when nothing comes for a while, also where its asks never got a
+    node. An application that is Failing is Failed at once.
     """
     if application.asks or application.allocations:
         return
@@ -102,7 +103,7 @@ def emptied(state: State, partition: Partition, application: Application, now: i
 
 
 def completed(partition: Partition, application_id: str, now: int) -> list[Decision]:
-    """A completing application that got nothing new is done."""
+    """Complete a completing application that got nothing new."""
     application = partition.applications.get(application_id)
     if application is None or application.state is not ApplicationState.COMPLETING:
         return []
@@ -113,18 +114,18 @@ def completed(partition: Partition, application_id: str, now: int) -> list[Decis
 
 
 def failed(partition: Partition, application_id: str, now: int) -> list[Decision]:
-    """A failing application of which nothing is left has failed."""
+    """Fail a failing application of which nothing is left."""
     application = partition.applications.get(application_id)
     if application is None or application.state is not ApplicationState.FAILING:
         return []
     if application.asks or application.allocations:
-        return []  # the timer is of one that had its name before the manager registered anew
+        return []  # the timer is of an application of that name before the manager registered again
     decisions = become(partition, application, ApplicationState.FAILED, now)
     return decisions + forget(partition, application)
 
 
 def forget(partition: Partition, application: Application) -> list[Decision]:
-    """Take an application without asks and allocations out of the books."""
+    """Remove an application without asks and allocations from the state."""
     leaf = application.leaf
     ranking.leave(leaf, application)
     application.heap.clear()  # What is left there holds its groups, and they the application.
@@ -140,12 +141,12 @@ def forget(partition: Partition, application: Application) -> list[Decision]:
 
 
 def swept(partition: Partition, leaf: Queue) -> list[Decision]:
-    """Queues on a path that nobody needs any more go, with a note each."""
+    """Remove the queues on a path that nothing needs any more, with a note each."""
     return [removed_note(partition, path) for path in tree.sweep_path(partition, leaf)]
 
 
 def removed_note(partition: Partition, path: str) -> Noted:
-    """What is said of a queue that went away."""
+    """Return the note about a queue that was removed."""
     message = f"queue {path} is empty and not configured: removed"
     return Noted("queue", path, Code.QUEUE_REMOVED, message, partition.name)
 
@@ -154,7 +155,7 @@ def removed_note(partition: Partition, path: str) -> Noted:
 
 
 def released(partition: Partition, ask: Ask, termination: Termination, message: str) -> Released:
-    """The release of an allocation as its shim hears of it."""
+    """Return the release of an allocation for its shim."""
     return Released(
         ask.rm_id,
         partition.name,
@@ -167,7 +168,7 @@ def released(partition: Partition, ask: Ask, termination: Termination, message: 
 
 
 def placed(partition: Partition, asks: Iterable[Ask]) -> list[Placed]:
-    """Placements as their shims hear of them. Made as `Placed` makes them, without the cost of its keywords."""
+    """Return placements for their shims, made as `Placed` makes them, without the cost of its keywords."""
     name, new, made = partition.name, tuple.__new__, []
     for ask in asks:
         node, application = ask.node, ask.application
@@ -188,7 +189,7 @@ def placed(partition: Partition, asks: Iterable[Ask]) -> list[Placed]:
 
 
 def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
-    """An ask or allocation is gone for good."""
+    """Remove an ask or allocation that is gone for good."""
     drop_pledge(partition, ask, "its ask is gone")
     decision = ask.released_by
     if ask.node is None:
@@ -207,7 +208,7 @@ def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
 
 
 def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) -> None:
-    """Nobody waits for a placeholder that is gone, however it went (YUNIKORN-1395)."""
+    """Stop waiting for a placeholder that is gone, however it ended (YUNIKORN-1395)."""
     application = placeholder.application
     if application.reserve is not None:
         application.reserve.lower(placeholder.spec.resource)
@@ -218,7 +219,7 @@ def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) ->
 
 
 def _take_over(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
-    """A placeholder is gone: the real ask has its place, unless its node took another turn meanwhile (1.9)."""
+    """Place the real ask where its placeholder is gone, unless the node has no capacity for it any more (1.9)."""
     for held in list(commitment.pledges.values()):
         ask, node = held.ask, held.node
         if not has_room_pledged(ask.ask_class, held):
@@ -232,6 +233,6 @@ def _take_over(state: State, partition: Partition, commitment: Commitment, now: 
 
 
 def drop_pledge(partition: Partition, ask: Ask, reason: str) -> None:
-    """What was pledged to the ask is everybody's, and the decision behind it ends."""
+    """Free what was pledged to the ask, and end the decision behind it."""
     if ask.pledge is not None:
         journal.close(partition, ask.pledge.commitment, DecisionState.ABORTED, reason)

@@ -1,4 +1,4 @@
-"""What preemption destroyed, as the books have summed it up since this core started, or since an instant."""
+"""The work that preemption destroyed, as the state has summed it up since this core started, or since an instant."""
 
 from collections.abc import Mapping
 
@@ -8,12 +8,12 @@ from server.model.records import Lost, LostLine
 
 
 def lost_work(core: Core, partition: str) -> list[LostLine]:
-    """By policy, claimant and victim queue; KeyError for an unknown partition."""
+    """Return lost work by policy, claimant and victim queue; KeyError for an unknown partition."""
     return _whole(core.state.partitions[partition].lost_work)
 
 
 def lost_owners(core: Core, partition: str) -> list[LostLine]:
-    """By policy, claimant and victim queue, user and application of the victims."""
+    """Return lost work by policy, claimant and victim queue, user and application of the victims."""
     return _whole(core.state.partitions[partition].lost_owners)
 
 
@@ -24,7 +24,7 @@ def lost_work_since(core: Core, partition: str, instant: int) -> tuple[list[Lost
 
 
 def lost_owners_since(core: Core, partition: str, instant: int) -> tuple[list[LostLine], int]:
-    """Return the same by user and application of the victims, too."""
+    """Return what was lost to orders by user and application, too, and since when that is complete."""
     found, begin = core.state.partitions[partition].lost_owners.since(instant)
     return _lines(found), begin
 

@@ -1,4 +1,4 @@
-"""Registration, re-registration and the end of a sync (design 1.10)."""
+"""The registration of managers, their re-registration and the end of a sync (design 1.10)."""
 
 from itertools import chain, islice
 
@@ -20,7 +20,7 @@ from server.model.reasons import Code
 
 
 def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]:
-    """A shim registers; what a shim of the same id had before is wiped."""
+    """Register a shim, and wipe what a shim of that id had before."""
     notes: list[Decision] = []
     if event.rm_id in state.managers:
         for partition in state.partitions.values():
@@ -59,7 +59,7 @@ def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
 
 
 def forget(state: State, event: ManagerForgotten) -> list[Decision]:
-    """Drop the registration of a shim that left nothing behind; the next one to register may bring the configuration."""
+    """Drop the registration of a shim that left nothing behind; the next to register may bring the configuration."""
     manager = state.managers.get(event.rm_id)
     if manager is None or manager.registered_ms > event.since:
         return []
@@ -74,7 +74,7 @@ def forget(state: State, event: ManagerForgotten) -> list[Decision]:
 def _configure(
     state: State, event: ManagerRegistered, brought: Configuration, now: int
 ) -> list[Decision]:
-    """The first manager that brings a configuration is the one whose registrations count (design 1.11)."""
+    """Apply a registration's configuration: only those of the first manager that brings one count (design 1.11)."""
     rm_id = event.rm_id
     state.configured_by = state.configured_by or rm_id
     if state.configured_by == rm_id:
@@ -87,7 +87,7 @@ def _configure(
 
 
 def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> list[Decision]:
-    """Everything that a manager brought goes; only others with pods on its nodes are told."""
+    """Remove everything that a manager brought; return the decisions for other managers with pods on its nodes."""
     decisions: list[Decision] = []
     for application in _applications(partition, rm_id):
         application.reserve = None
@@ -113,7 +113,7 @@ def _applications(partition: Partition, rm_id: str) -> list[Application]:
 
 
 def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision]:
-    """The shim has sent everything: placement may begin. Counts that differ are reported, not refused."""
+    """Complete a shim's sync, so that placement may begin. Counts that differ are reported, not rejected."""
     manager = state.managers.get(event.rm_id)
     if manager is None:
         message = f"sync of {event.rm_id!r} completed without a registration; nothing was changed"
@@ -170,7 +170,7 @@ def held(state: State, rm_id: str) -> dict[str, int]:
 
 
 def allow_disruptions(state: State, event: DisruptionsAllowed) -> list[Decision]:
-    """How many pods of a disruption group may go, as its manager last said (specification 7.6)."""
+    """Set how many pods of a disruption group may be evicted, as its manager last reported (specification 7.6)."""
     manager = state.managers.get(event.rm_id)
     if manager is None:
         message = REGISTER_FIRST.format(rm_id=event.rm_id)

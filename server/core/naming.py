@@ -1,6 +1,7 @@
-"""Names of asks in sentences: their keys, unless the caller knows what people call them.
+"""The names of asks in sentences: their keys, unless the caller knows the names that people use.
 
-The core does not read tags, in which clients send the names of pods; the read side passes a function that does.
+The core does not read tags, in which clients send the names of pods; the read side passes a
+function that does.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +18,6 @@ def by_key(ask: Ask) -> str:
 
 
 def some_of(asks: Sequence[Ask], most: int, name: Namer) -> str:
-    """Name the first of many asks, and how many more there are."""
+    """Return the names of the first of many asks, and how many more there are."""
     rest = (ask.key for ask in asks[most:])
     return some([*map(name, asks[:most]), *rest], most)

@@ -1,4 +1,4 @@
-"""How a running allocation stood in the latest decisions that evicted others near it: why it stays and they do not."""
+"""The rank of a running allocation in the latest decisions that evicted others near it: why it was not evicted."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,19 +11,20 @@ from server.model.ranking import NOT_CHOSEN, NOT_NEEDED, Rank, Ranked, Ranking, 
 from server.model.records import DecisionRecord
 
 NODE_KEYS: Final = ("opted-out", "originators", "priority", "victims", "excess")
-"""By which nodes are compared (G8), as the fields of `Rival` stand."""
+"""The keys by which nodes are compared (G8), in the order of the fields of `Rival`."""
 ALLOCATION_KEY: Final = "allocation-key"
 """The last key of every order."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotEvicted:
-    """Why one decision did not evict an allocation.
+    """The reason why one decision did not evict an allocation.
 
-    ``law`` is the rule that kept it, "" when that is not known any more. ``place`` is where it stands among ``total``
-    candidates, 0 when it is not ranked. ``key`` is the first key in which it, or its node, differs from what was chosen:
-    ``own`` and ``other`` are the values, ``victim`` the one compared with, or ``node`` the one that was chosen.
-    ``before`` says that it stands before every victim, so that no key decided: a set of victims without it was better.
+    ``law`` is the rule that protected it, "" when that is not known any more. ``place`` is its rank
+    among ``total`` candidates, 0 when it is not ranked. ``key`` is the first key in which it, or
+    its node, differs from what was chosen: ``own`` and ``other`` are the values, ``victim`` the one
+    compared with, or ``node`` the one that was chosen. ``before`` says that it ranks before every
+    victim, so that no key decided: a set of victims without it was better.
     """
 
     record: DecisionRecord
@@ -58,7 +59,7 @@ def not_evicted(partition: Partition, ask: Ask) -> list[NotEvicted]:
 
 
 def _rankings(partition: Partition, ask: Ask) -> Iterator[tuple[DecisionRecord, Ranking]]:
-    """The decisions with victims that were made since the allocation has its place, the latest first."""
+    """Yield the decisions with victims that were made since the allocation has its place, the latest first."""
     for decision_id, record in reversed(partition.decisions.items()):
         ranking = partition.rankings.get(decision_id)
         if ranking is not None and record.victims and record.at_ms >= ask.placed_ms:
@@ -85,12 +86,12 @@ def _stood(record: DecisionRecord, ranking: Ranking, ask: Ask) -> NotEvicted:
 
 
 def _named(record: DecisionRecord, key: str) -> str:
-    """The rule by which the record names it among those that stay."""
+    """Return the rule under which the record names the allocation among those that stay, "" for none."""
     return next((one.law for one in record.spared if key in one.keys), "")
 
 
 def _of_its_queue(record: DecisionRecord, ranking: Ranking, ask: Ask) -> str:
-    """The rule that kept everybody of its queue that was kept; "" when there are several."""
+    """Return the rule that protected every protected pod of its queue; "" when there are several."""
     leaf = ask.application.leaf.path
     laws = {one.law for one in record.spared if one.queue == leaf}
     if ranking.elsewhere.get(leaf):
@@ -99,7 +100,7 @@ def _of_its_queue(record: DecisionRecord, ranking: Ranking, ask: Ask) -> str:
 
 
 def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotEvicted:
-    """Its node was not chosen: the first key in which that differs from the one that was, where both are known."""
+    """Return the first key in which the allocation's node differs from the chosen one, where both are known."""
     chosen = ranking.nodes[0]
     found = NotEvicted(record, NOT_CHOSEN, 0, ranking.total, node=chosen)
     rivals = {one.node_id: one for one in ranking.rivals}
@@ -112,7 +113,7 @@ def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotE
 
 
 def _ranked(record: DecisionRecord, ranking: Ranking, place: int) -> NotEvicted:
-    """It was not needed: compared with the victim that comes last before it, the first one if none does."""
+    """Return how the allocation compares with the last victim ranked before it, or with the first victim if none is."""
     victims = {one.key for one in record.victims}
     at = place - 1 - ranking.start
     taken = [number for number, one in enumerate(ranking.ranked) if one[-1] in victims]

@@ -1,6 +1,7 @@
-"""The next step for what waits: what a person can do, or for how long nothing has to be done.
+"""The next steps for waiting asks: what a person can do, or for how long nothing has to be done.
 
-Made from an explanation that the caller may see, so that a step names nothing that the explanation does not.
+Made from an explanation that the caller may see, so that a step names nothing that the explanation
+does not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from server.model.reports import Explanation, GroupFit, LimitFit
 from server.preemption.policy import Law
 
 _PASSING: Final = frozenset({Law.DELAY.value, Law.BACK_OFF.value, Law.PACE.value, Law.ROUND.value})
-"""Laws that time alone lifts."""
+"""The rules that time alone lifts."""
 PODS: Final = "pods"
 NODES_NAMED_MAX: Final = 2
 

@@ -1,4 +1,4 @@
-"""Events of nodes."""
+"""The events of nodes."""
 
 from server.books import journal
 from server.books.nodes import Node
@@ -13,13 +13,13 @@ from server.model.reasons import Code
 from server.model.resources import QUANTITY_LIMIT, Resource
 
 NODES_MAX = 100_000
-"""Nodes of one partition."""
+"""The most nodes of one partition."""
 
 NodeChange = NodeUpdated | NodeDrained | NodeEnabled | NodeRemoved
 
 
 def add(state: State, event: NodeAdded) -> list[Decision]:
-    """CREATE and CREATE_DRAIN."""
+    """Add a node (CREATE and CREATE_DRAIN)."""
     refusal = _may_add(state, event)
     if refusal:
         known = state.partitions.get(event.partition)
@@ -63,7 +63,7 @@ def _may_add(state: State, event: NodeAdded) -> str:
 
 
 def _overflow(partition: Partition, capacity: Resource, before: Amounts) -> str:
-    """The running total of each type stays below 2^62 (design 6.13)."""
+    """Return why a capacity is not accepted, "" when it is: the total of each type stays below 2^62 (design 6.13)."""
     for name, quantity in capacity:
         if quantity < 0:
             return f"schedulableResource {name!r} is negative: {quantity}"
@@ -115,7 +115,7 @@ def _open(partition: Partition, node: Node) -> None:
 
 
 def change(state: State, event: NodeChange, now: int) -> list[Decision]:
-    """All events of a node that must be known already."""
+    """Apply an event of a node that must be known already."""
     if event.rm_id not in state.managers:
         return [NodeRejected(event.rm_id, event.node_id, REGISTER_FIRST.format(rm_id=event.rm_id))]
     partition = state.partitions.get(event.partition)
@@ -198,7 +198,7 @@ def _overcommitted(partition: Partition, node: Node) -> list[Decision]:
 def _drop_pledges(
     partition: Partition, node: Node, now: int, code: Code, *, daemons: bool
 ) -> list[Decision]:
-    """Nothing new is placed on the node; a cordon leaves those alone that require it (``daemons`` False)."""
+    """Drop the pledges on a node that takes no placements; a cordon keeps those that require it (``daemons`` False)."""
     notes: list[Decision] = []
     for held in [one for one in node.pledges.values() if daemons or not one.exclusive]:
         reason = f"node {node.node_id} takes no placements any more"
@@ -207,7 +207,7 @@ def _drop_pledges(
 
 
 def remove(state: State, partition: Partition, node: Node, now: int) -> list[Decision]:
-    """DECOMISSION: everything on the node is released, and the shim hears of each (specification 1.6)."""
+    """Remove a node (DECOMISSION): everything on it is released, each with a message to the shim (specification 1.6)."""
     node.schedulable = node.opened = False
     partition.index.leave(node)
     decisions = _drop_pledges(partition, node, now, Code.NODE_LOST, daemons=True)

@@ -1,4 +1,4 @@
-"""What stands in the way of a waiting ask: the first rule that fails, as a code. Looks only, touches no heap."""
+"""The first rule that keeps an ask waiting, as a code. Looks only, touches no heap."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -18,11 +18,11 @@ from server.model.fit import Amounts, Demand, fits
 from server.model.reasons import Code
 
 FEW_SIZES: Final = 16
-"""Capacities of nodes that are compared one by one."""
+"""The number of node capacities up to which they are compared one by one."""
 
 
 class Obstacles:
-    """The obstacles of one partition's asks, each group and class looked at once while this lives."""
+    """The obstacles of one partition's asks, each group and class looked at once during the life of the object."""
 
     def __init__(self, state: State, partition: Partition) -> None:
         self._partition = partition
@@ -32,7 +32,7 @@ class Obstacles:
         self._sizes: dict[NodeMask, list[Amounts]] = {}
 
     def code(self, ask: Ask) -> Code:
-        """Why the ask waits; NOT_TRIED when nothing is known against it."""
+        """Return why the ask waits; NOT_TRIED when nothing is known against it."""
         if not self._synced:
             return Code.NOT_SYNCED
         group = ask.group
@@ -57,7 +57,7 @@ class Obstacles:
         return self._of_nodes(ask)
 
     def _of_nodes(self, ask: Ask) -> Code:
-        """Asks that avoid nodes are judged by the constraints that they came with."""
+        """Return why no node takes the ask; one that avoids nodes is judged by the constraints that it came with."""
         ask_class = ask.ask_class
         if ask.key in self._partition.avoided or ask.pledge is not None:
             return node_code(self._partition, ask)
@@ -93,7 +93,7 @@ def _fits_any(demand: Demand, sizes: Sequence[Amounts]) -> bool:
 
 
 def is_stopped(partition: Partition, ask: Ask) -> bool:
-    """Does a queue on the ask's path, or the whole partition, place nothing any more?"""
+    """Return whether a queue on the ask's path, or the whole partition, places nothing any more."""
     path = ask.application.leaf.path_up()
     return partition.retired or any(queue.state is QueueState.STOPPED for queue in path)
 
@@ -108,14 +108,18 @@ def _of_job(partition: Partition, job: Job) -> Code:
 
 
 def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:
-    """Do the constraints that the ask came with allow the node? Nodes that it only avoids for now are allowed."""
+    """Return whether the constraints that the ask came with allow the node, also when the ask avoids it for now."""
     if ask.key not in partition.avoided:
         return ask.ask_class.mask.allows(node)
     return matches(ask.spec.constraints, node.labels, node.taints, node.node_id)
 
 
 def node_code(partition: Partition, ask: Ask) -> Code:
-    """Why no node takes the ask: there are none, none allows it, none is large enough, or none has free capacity now that is not reserved."""
+    """Return why no node takes the ask.
+
+    The codes are: there are none, none is allowed, none is large enough, or none has free capacity
+    now that is not reserved.
+    """
     constraints = ask.spec.constraints
     if not any(node.is_open_to(constraints) for node in partition.index.nodes.values()):
         return Code.NO_NODES
@@ -123,13 +127,13 @@ def node_code(partition: Partition, ask: Ask) -> Code:
     for node in _meant(partition, ask):
         if node.is_open_to(constraints) and is_allowed(partition, ask, node):
             if fits(ask.ask_class.node_demand, node.capacity):
-                return _without_room(partition, ask)  # the first one tells enough
+                return _without_room(partition, ask)  # the first one suffices
             found = Code.NO_NODE_CAPACITY
     return found
 
 
 def _meant(partition: Partition, ask: Ask) -> Iterator[Node]:
-    """The nodes that the ask's constraints can mean: few where they are kept by name."""
+    """Return the nodes that the ask's constraints can mean: few where they are kept by name."""
     nodes, names = partition.index.nodes, ask.ask_class.mask.names
     if names is None or ask.key in partition.avoided:
         return iter(nodes.values())
@@ -141,7 +145,7 @@ def _without_room(partition: Partition, ask: Ask) -> Code:
 
 
 def in_the_way(partition: Partition, ask: Ask) -> list[Pledge]:
-    """The reservations without which the ask would fit on their nodes now, the first to end first."""
+    """Return the reservations without which the ask would fit on their nodes now, the first to end first."""
     found = [held for held in partition.reservations.values() if _keeps_off(partition, held, ask)]
     return sorted(found, key=lambda held: (held.commitment.expires_ms or 1 << 62, held.node.number))
 

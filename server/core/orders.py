@@ -1,4 +1,7 @@
-"""Plans reach the books: pledges first, then releases, so that nobody else can take the room (G10, design 1.6)."""
+"""The writing of plans into the state: pledges first, then releases, so that no other ask takes the capacity (G10).
+
+See design 1.6.
+"""
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
@@ -31,28 +34,28 @@ LETTERS: Final = {
     "in-queue": "i",
     "trim": "t",
 }
-"""First letters of decision ids: after a restart they say by which policy a victim goes."""
+"""The first letters of decision ids: after a restart they say under which policy a victim is evicted."""
 POLICIES: Final = {letter: policy for policy, letter in LETTERS.items()}
 KEPT_MAX: Final = 1_000
-"""Records of ended decisions that a partition keeps."""
+"""The most records of ended decisions that a partition keeps."""
 
 
 _APPLICATION: Final = attrgetter("application_id")
 _GENERATION: Final = attrgetter("generation")
 _KEY: Final = attrgetter("key")
 _MANAGER: Final = attrgetter("rm_id")
-"""Read without a step of Python for each of tens of thousands."""
+"""The getters of attributes, which cost no step of Python for each of tens of thousands."""
 
 
 class Written(NamedTuple):
-    """What the shell has to hear, a decision before its releases; and the instants at which decisions expire."""
+    """The decisions for the shell, each before its releases, and the instants at which decisions expire."""
 
     decisions: list[Decision]
     expiring: list[tuple[int, str]]
 
 
 def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
-    """Carry one plan over to the books."""
+    """Write one plan into the state."""
     if plan.policy == reservation.NAME:
         return _reserve(partition, plan, now)
     settings = partition.spec.preemption
@@ -93,14 +96,14 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
 
 
 def is_shown(partition: Partition, plan: Plan) -> bool:
-    """Did a partition that only observes show the very same decision before, and nothing came of it (P8)?"""
+    """Return whether a partition that only observes showed the same decision before, with no effect (P8)."""
     if not partition.spec.preemption.observe_only or plan.policy == reservation.NAME:
         return False
     return partition.round.observed.get(_subject(plan)) == _content(plan)
 
 
 def show(partition: Partition, plan: Plan) -> None:
-    """Remember that it was shown, for as long as its subject waits."""
+    """Remember that a decision was shown, for as long as its subject waits."""
     shown = partition.round.observed
     if len(shown) > 2 * (partition.ask_count + len(partition.queues)):
         for key in [key for key in shown if not _waits(partition, key)]:
@@ -114,18 +117,18 @@ def _waits(partition: Partition, subject: str) -> bool:
 
 
 def _subject(plan: Plan) -> str:
-    """The first beneficiary, or the queue that shrinks."""
+    """Return the first preemptor, or the queue that shrinks."""
     return plan.shrink.queue if plan.shrink is not None else plan.pledges[0].ask.key
 
 
 def _content(plan: Plan) -> tuple[str, ...]:
-    """Where everybody goes, and who makes room."""
+    """Return the place of each preemptor, and the victims."""
     places = (f"{pledge.ask.key} on {pledge.node_id}" for pledge in plan.pledges)
     return (plan.policy, *places, *(release.key for release in plan.releases))
 
 
 def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
-    """The decision that the plan goes on with, because a victim of it was vetoed (section 9)."""
+    """Return the decision that the plan continues, because a victim of it was vetoed (section 9)."""
     keys = [pledge.ask.key for pledge in plan.pledges]
     keys += [plan.shrink.queue] if plan.shrink is not None else []
     found = [partition.suspended[key] for key in keys if key in partition.suspended]
@@ -133,7 +136,7 @@ def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
 
 
 def end_suspended(partition: Partition) -> None:
-    """Decisions that nobody could plan anew end here."""
+    """Abort suspended decisions for which no new plan was found."""
     for commitment in list(dict.fromkeys(partition.suspended.values())):
         journal.resume(partition, commitment)
         if commitment.pledges or not commitment.victims:
@@ -142,7 +145,7 @@ def end_suspended(partition: Partition) -> None:
 
 
 def policy_of(decision_id: str) -> str:
-    """By which policy a decision was made, as its id says."""
+    """Return the policy of a decision, as its id says."""
     return POLICIES.get(decision_id.partition("-")[0], "guaranteed")
 
 
@@ -172,7 +175,7 @@ def _node(partition: Partition, pledge: words.Pledge) -> Node:
 
 
 def _make_way(partition: Partition, pledge: words.Pledge) -> list[Decision]:
-    """Reservations of the ask itself, and of others on its node, give way (design 6.6)."""
+    """Drop reservations of the ask itself, and of others on its node (design 6.6)."""
     own = partition.asks[pledge.ask.key].pledge
     known = _node(partition, pledge).pledges.values()
     held = [one for one in known if one.reserves and not one.commitment.suspended]
@@ -198,7 +201,7 @@ def _make_way(partition: Partition, pledge: words.Pledge) -> list[Decision]:
 def _released(
     partition: Partition, record: DecisionRecord, going: Sequence[Ask], how: str
 ) -> Iterable[Decision]:
-    """An order for each victim. What its owner reads names neither the beneficiary nor its queue (specification 9)."""
+    """Return an order for each victim, whose text names neither the preemptor nor its queue (specification 9)."""
     if not going:
         return ()
     fresh, many = record.victims[-len(going) :], len(going)
@@ -220,7 +223,7 @@ def _released(
 def _beneficiaries(
     record: DecisionRecord, victims: Sequence[Victim]
 ) -> tuple[Iterable[str], Iterable[tuple[str, ...]]]:
-    """For whom victims go, and where: of a job's members the first one on its node, else the first of all."""
+    """Return the preemptor and the nodes for each victim: a gang's first member on its node, else the first of all."""
     if not record.beneficiaries:
         return repeat("", len(victims)), repeat((), len(victims))
     first = record.beneficiaries[0]
@@ -230,7 +233,7 @@ def _beneficiaries(
 
 
 def delivery(partition: Partition, policy: str) -> str:
-    """How victims of a policy are made to go; for jobs `podShouldBeDeletedWhenPreempted` overrides it (J11)."""
+    """Return how victims of a policy are evicted; for gangs `podShouldBeDeletedWhenPreempted` overrides it (J11)."""
     settings = partition.spec.preemption
     if policy != JOB or settings.job_delete is None:
         return settings.delivery
@@ -238,7 +241,7 @@ def delivery(partition: Partition, policy: str) -> str:
 
 
 def keep(partition: Partition, record: DecisionRecord, ranking: Ranking | None = None) -> Decided:
-    """Remember the record, and the order in which victims were taken; the oldest ended ones are forgotten."""
+    """Keep the record, and the order in which victims were taken; the oldest ended records are dropped."""
     known = partition.decisions
     known[record.decision_id] = record
     if ranking is not None:
@@ -253,7 +256,7 @@ def keep(partition: Partition, record: DecisionRecord, ranking: Ranking | None =
 
 
 def _reserve(partition: Partition, plan: Plan, now: int) -> Written:
-    """Keep the node of each pledge for its ask."""
+    """Reserve the node of each pledge for its ask."""
     written = Written([], [])
     for pledge in plan.pledges:
         made = reserve(partition, partition.asks[pledge.ask.key], _node(partition, pledge), now)
@@ -263,7 +266,7 @@ def _reserve(partition: Partition, plan: Plan, now: int) -> Written:
 
 
 def reserve(partition: Partition, ask: Ask, node: Node, now: int) -> Written:
-    """Keep the node for the ask, for as long as a reservation may last."""
+    """Reserve the node for the ask, for as long as a reservation may last."""
     assert ask.node is None, f"a node is reserved for {ask.key}, which runs"
     assert ask.pledge is None, f"a node is reserved for {ask.key}, which has some"
     timeout = partition.spec.reservations.timeout_ms

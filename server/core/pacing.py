@@ -1,8 +1,9 @@
-"""When the next round of claims may begin, and what the rounds so far have released (P1, P5).
+"""The pace of rounds: when the next round of claims may begin, and what the rounds so far have released (P1, P5).
 
-Kept in the books since the core started: after a restart the first round may begin at once, with its whole budget.
-Claims, jobs, in-queue replacement and trims wait for a round; required nodes, quota runs and reservations do not, nor
-does a decision that is planned anew because a victim was vetoed: it belongs to the round that made it.
+Kept in the state since the core started: after a restart the first round may begin at once, with
+its whole budget. Claims, gangs, in-queue preemption and surplus reclaim wait for a round; required
+nodes, quota runs and reservations do not, nor does a decision that is planned again after a veto:
+it belongs to the round that made it.
 """
 
 from collections import Counter
@@ -19,18 +20,18 @@ from server.view.pace import OverUse
 
 
 def earliest_ms(partition: Partition) -> int:
-    """The first instant at which the next round may begin (P1); 0: at once."""
+    """Return the first instant at which the next round may begin (P1); 0: at once."""
     state, interval = partition.round, partition.spec.preemption.rounds_interval_ms
     return 0 if state.began_ms is None or not interval else state.began_ms + interval
 
 
 def is_between(partition: Partition, now: int) -> bool:
-    """Do claims wait for the next round?"""
+    """Return whether claims wait for the next round."""
     return not partition.round.goes_on and now < earliest_ms(partition)
 
 
 def due_ms(partition: Partition) -> int | None:
-    """The next instant at which a claim may be planned, as far as time alone decides; None: there is none."""
+    """Return the next instant at which a claim may be planned, as far as time alone decides; None for none."""
     instant = partition.round.claims_ms
     if instant is None or partition.round.goes_on:
         return instant
@@ -38,14 +39,14 @@ def due_ms(partition: Partition) -> int | None:
 
 
 def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
-    """Those of the asks that are planned for now; the others wait for the next round."""
+    """Return the asks that are planned for now; the others wait for the next round."""
     return [ask for ask in asks if admits(partition, ask, now)]
 
 
 def admits(partition: Partition, ask: Ask, now: int) -> bool:
-    """May the ask, or the job that it belongs to, be planned for now? If not, the core is called again for it.
+    """Return whether the ask, or the gang that it belongs to, may be planned for now; if not, set the next call.
 
-    A round that goes on is for those who waited when it began, so that it ends.
+    A round that goes on is for asks that waited when it began, so that it ends.
     """
     state = partition.round
     if is_between(partition, now):
@@ -60,13 +61,13 @@ def admits(partition: Partition, ask: Ask, now: int) -> bool:
 
 
 def keep_waiting(partition: Partition, policy: str, now: int) -> None:
-    """Who was put off earlier in a round that goes on waits for the next one still (P5)."""
+    """Let an ask that was put off earlier in a round that goes on still wait for the next round (P5)."""
     if policy in pace.BOUND and earliest_ms(partition) > now:
         starving.call_again(partition, now)
 
 
 def may_trim(partition: Partition, now: int) -> bool:
-    """May queues be trimmed now, or in the next round (P1)?"""
+    """Return whether surplus may be reclaimed now; if not, set the next call for the next round (P1)."""
     known = partition.suspended.values()
     if not is_between(partition, now) or any(one.policy == trim.NAME for one in known):
         return True
@@ -75,7 +76,7 @@ def may_trim(partition: Partition, now: int) -> bool:
 
 
 def begin(partition: Partition, now: int) -> None:
-    """Claims are planned: a round begins, unless one goes on, or what is planned belongs to the last one."""
+    """Begin a round of claims, unless one goes on, or what is planned belongs to the last one."""
     state, window = partition.round, partition.spec.preemption.pace_window_ms
     if state.goes_on or is_between(partition, now):
         return
@@ -86,9 +87,9 @@ def begin(partition: Partition, now: int) -> None:
 
 
 def over_use(partition: Partition, trial: Trial) -> OverUse:
-    """What queues had over their entitlements when the round began (P9): ask before anything is decided in it.
+    """Return what queues had over their entitlements when the round began (P9): call before any decision of the round.
 
-    One that its step budget cut off goes on with what it began with.
+    A round that its step budget cut off keeps what it began with.
     """
     if not pace.is_natural(partition.spec.preemption):
         return {}
@@ -101,7 +102,7 @@ def over_use(partition: Partition, trial: Trial) -> OverUse:
 
 
 def record(partition: Partition, trial: Trial, plan: Plan, now: int) -> None:
-    """A decision was made: what it releases counts for its round."""
+    """Count what a decision releases for its round."""
     if plan.policy not in pace.BOUND or not pace.is_bounded(partition.spec.preemption):
         return
     state = partition.round

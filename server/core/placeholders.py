@@ -1,7 +1,8 @@
-"""Placeholders over time: real asks take their places, what is not used in time goes (specification 1.9).
+"""The life of placeholders: real asks take their places, and unused ones are released after a while (specification 1.9).
 
-States and their messages are those of the published interface: an application whose placeholders did not all get
-their places in time is Resuming (Soft) or Failing (Hard); one that runs loses those that nobody needed.
+States and their messages are those of the published interface: an application whose placeholders
+did not all get their places in time is Resuming (Soft) or Failing (Hard); one that runs loses those
+that nothing needed.
 """
 
 from dataclasses import replace as _with
@@ -32,9 +33,9 @@ from server.scheduling.replacing import Swap
 
 TIMER: Final = "placeholders"
 LETTER: Final = "p"
-"""First letter of the ids of replacements: what a shim marks a placeholder with before it goes."""
+"""The first letter of the ids of replacements: a shim marks a placeholder with it before it ends."""
 LOOK_AGAIN_MS: Final = 1_000
-"""Until then a time-out waits while its manager has not told yet what runs (1.7)."""
+"""The time after which a time-out is checked again while its manager has not reported yet what runs (1.7)."""
 RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
 
 # Declared ---------------------------------------------------------------------------------------------------------
@@ -43,14 +44,14 @@ RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
 def declare(
     state: State, partition: Partition, application: Application, reserve: Reserve, now: int
 ) -> None:
-    """An application says what its placeholders will sum up to; they have to come, too, within their time-out."""
+    """Record the sum of the placeholders that an application declares; they have to come within their time-out, too."""
     application.reserve = reserve
     if reserve.wanted:
         _expect(state, partition, application, now)
 
 
 def seen(state: State, partition: Partition, ask: Ask) -> None:
-    """An ask came: the first placeholder of an application begins its time-out, declared or not."""
+    """Count a new placeholder; the first one of an application begins its time-out, declared or not."""
     if not ask.spec.placeholder:
         return
     application = ask.application
@@ -65,7 +66,7 @@ def seen(state: State, partition: Partition, ask: Ask) -> None:
 
 
 def keyed(application: Application, event: AskAdded, known: Ask | None) -> AskAdded:
-    """The ask with the job of its application's placeholders, where its client names none.
+    """Return the ask as a member of the gang of its application's placeholders, where its client names no gang.
 
     So they are placed together or not at all, once all that the application declared are there.
     """
@@ -77,7 +78,7 @@ def keyed(application: Application, event: AskAdded, known: Ask | None) -> AskAd
 
 
 def resized(ask: Ask, spec: AskSpec) -> None:
-    """A placeholder changes: what has come changes with it."""
+    """Update the sum of what has come after a placeholder's size changed."""
     reserve = ask.application.reserve
     if reserve is not None and ask.spec.placeholder and spec.placeholder:
         reserve.came.subtract(dict(ask.spec.resource))
@@ -85,7 +86,7 @@ def resized(ask: Ask, spec: AskSpec) -> None:
 
 
 def runs_already(partition: Partition, ask: Ask, now: int) -> list[Decision]:
-    """An existing allocation: where a real one runs, nothing of the application waits for all placeholders any more."""
+    """Update an application for an existing allocation: with a real pod, nothing waits for all placeholders any more."""
     reserve = ask.application.reserve
     if reserve is not None and not ask.spec.placeholder:
         reserve.wanted.clear()
@@ -102,7 +103,7 @@ def _expect(state: State, partition: Partition, application: Application, since:
 
 
 def replace(state: State, partition: Partition, now: int) -> list[Decision]:
-    """Before ordinary placement: asks of task groups are given the places of their placeholders (cycle step 2)."""
+    """Give asks of task groups the places of their placeholders, before ordinary placement (cycle step 2)."""
     decisions: list[Decision] = []
     for swap in replacing.swaps(partition) if partition.holding else ():
         if swap.node is None:
@@ -113,7 +114,7 @@ def replace(state: State, partition: Partition, now: int) -> list[Decision]:
 
 
 def _too_small(partition: Partition, swap: Swap) -> list[Decision]:
-    """The real pod is larger: its placeholder goes, and it is an ordinary ask (peers 2.10)."""
+    """Release a placeholder that is smaller than the real pod, which becomes an ordinary ask (peers 2.10)."""
     ask, placeholder = swap.ask, swap.placeholder
     backlog.let_go(partition, ask)
     message = (
@@ -124,7 +125,7 @@ def _too_small(partition: Partition, swap: Swap) -> list[Decision]:
 
 
 def _go(partition: Partition, placeholder: Ask, message: str) -> Decision:
-    """A placeholder goes for nobody."""
+    """Release a placeholder for no ask."""
     journal.set_releasing(partition, placeholder, releasing=True)
     return lifecycle.released(partition, placeholder, Termination.TIMEOUT, message)
 
@@ -142,9 +143,10 @@ def _order(state: State, partition: Partition, swap: Swap, now: int) -> Decision
 
 
 def keeps_place(partition: Partition, ask: Ask, spec: AskSpec) -> bool:
-    """An ask that takes a placeholder's place changed: it takes it still when only other nodes suit it now, if this one does.
+    """Return whether a changed ask that replaces a placeholder still takes its place: only while this node suits it.
 
-    What suits it changes whenever a pod around it does; its placeholder should not have gone for nobody.
+    Other nodes may suit it as well. What suits it changes whenever a pod around it does; its
+    placeholder should not have been released for nothing.
     """
     held, before = ask.pledge, ask.spec
     same_size = (spec.resource, spec.constraints.host_ports, spec.priority) == (
@@ -182,7 +184,7 @@ def _released(
 
 
 def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
-    """A placeholder is still there: it is asked to go once more, and the real ask waits as before."""
+    """Order the release of a placeholder that is still there once more; the real ask waits as before."""
     decisions: list[Decision] = [
         _released(partition, placeholder, commitment, held.ask.key, held.node.node_id)
         for placeholder in commitment.victims.values()
@@ -195,9 +197,9 @@ def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
 def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
     partition: Partition, decision_id: str, ask: Ask, placeholder: Ask, node_id: str, now: int
 ) -> list[tuple[int, str]]:
-    """A replacement that was under way before a restart goes on (1.7), where it still can; gives when it expires.
+    """Continue a replacement that was under way before a restart (1.7), where it can; return when it expires.
 
-    Where it cannot the placeholder goes all the same, and the real ask is an ordinary one.
+    Where it cannot, the placeholder ends all the same, and the real ask is an ordinary one.
     """
     node = partition.index.nodes.get(node_id)
     if node is None or ask.pledge is not None or not replacing.fits_into(ask, placeholder):
@@ -213,7 +215,7 @@ def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
 
 
 def timed_out(state: State, partition: Partition, application_id: str, now: int) -> list[Decision]:
-    """The time of an application's placeholders is over; what happens depends on whether it runs (peers 2.10)."""
+    """Act on the time-out of an application's placeholders, by whether the application runs (peers 2.10)."""
     application = partition.applications.get(application_id)
     reserve = application.reserve if application is not None else None
     if application is None or reserve is None:
@@ -233,7 +235,10 @@ def timed_out(state: State, partition: Partition, application_id: str, now: int)
 
 
 def _is_told(state: State, partition: Partition) -> bool:
-    """Does the core know what runs? Without an explicit sync a node's pods are told before it is opened (1.7)."""
+    """Return whether the core knows what runs.
+
+    Without an explicit sync a node's pods are reported before the node is opened (1.7).
+    """
     manager = state.managers.get(partition.owner)
     if manager is not None and manager.explicit_sync:
         return True
@@ -243,7 +248,7 @@ def _is_told(state: State, partition: Partition) -> bool:
 def _release_unused(
     state: State, partition: Partition, application: Application, now: int
 ) -> list[Decision]:
-    """Who is preempted already, or is being replaced, goes anyway (G1)."""
+    """Release unused placeholders; one that is preempted already, or is being replaced, ends anyway (G1)."""
     message = "its application did not use it in time"
     decisions: list[Decision] = [
         _go(partition, one, message)
@@ -275,7 +280,7 @@ def _release_unused(
 def _resume(
     state: State, partition: Partition, application: Application, now: int
 ) -> list[Decision]:
-    """Soft: it goes on without the gang; its real asks are ordinary ones."""
+    """Resume the application without the gang (Soft); its real asks are ordinary ones."""
     resuming = lifecycle.become(
         partition, application, ApplicationState.RESUMING, now, RESERVATION_TIMEOUT
     )
@@ -283,7 +288,7 @@ def _resume(
 
 
 def _fail(state: State, partition: Partition, application: Application, now: int) -> list[Decision]:
-    """Hard: nothing of it runs; its asks are refused, its placeholders go, and then it is Failed."""
+    """Fail the application (Hard): reject its asks and release its placeholders."""
     decisions = lifecycle.become(
         partition, application, ApplicationState.FAILING, now, RESERVATION_TIMEOUT
     )

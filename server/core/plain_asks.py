@@ -1,6 +1,7 @@
-"""The usual ask: new, of a known template, with nothing about it that anybody but its queue has to hear of.
+"""The fast path of adding asks: new ones of a known template, of which only their queue has to know.
 
-`asks.add_ask` is the whole rule, and does the same; this is the short way for what comes by the ten thousand.
+`asks.add_ask` is the whole rule, with the same result; this path is for asks that come by the ten
+thousand.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ _ACCEPTED: Final = ApplicationState.ACCEPTED
 
 
 def add(state: State, event: AskAdded, now: int) -> list[Decision]:
-    """A new ask the short way, where that does the same as the long one."""
+    """Add a new ask by the fast path, where that has the result of the general one."""
     partition = state.partitions.get(event.partition)
     if partition is None or not _is_quiet(partition, event):
         return asks.add_ask(state, event, now)
@@ -32,9 +33,10 @@ def add(state: State, event: AskAdded, now: int) -> list[Decision]:
 
 
 def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
-    """From the first event on, as long as they are plain asks that nobody has to hear of before the next tick.
+    """Enqueue events from the first on, as long as they are asks that matter to nothing before the next tick.
 
-    They wait in no group until then, for most are placed by it. Gives the number of the event behind the last one taken.
+    Until then they wait in no group, for the tick places most of them. Return the number of the
+    event behind the last one taken.
     """
     at = first
     while at < len(events):
@@ -49,12 +51,12 @@ def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
 
 
 def _has_classes(partition: Partition) -> bool:
-    """Are its asks firm or lendable? Then one that waits takes room from others at once (J4)."""
+    """Return whether its asks are firm or lendable; then a waiting one takes capacity from others at once (J4)."""
     return "job" in partition.spec.preemption.policies
 
 
 def _is_quiet(partition: Partition, event: AskAdded) -> bool:
-    """Is it a new ask of an application that goes on as it is, and its template known to be plain from now on?"""
+    """Return whether the event is a new ask of an application whose state stays, and its template is a plain one."""
     application = partition.applications.get(event.application_id)
     return (
         application is not None
@@ -70,10 +72,10 @@ def _is_quiet(partition: Partition, event: AskAdded) -> bool:
 
 
 def _learned(partition: Partition, spec: AskSpec) -> bool:
-    """Is a template that is new a plain one?"""
+    """Return whether a new template is plain, and remember it if so."""
     new = spec not in partition.shapes and spec.is_plain
     if not new or partition.crowded or not is_small(spec.resource):
-        return False  # who looks at totals has to count those that came just now
+        return False  # a check of totals has to count the asks that came just now
     if totals.overflow(partition, spec.resource, of_ask=True):
         return False
     partition.learn(spec)
@@ -81,7 +83,7 @@ def _learned(partition: Partition, spec: AskSpec) -> bool:
 
 
 def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -> int:
-    """Takes the first event, which is quiet, and more as long as they are; gives how many."""
+    """Take the first event, which qualifies, and more as long as they do; return how many."""
     name, known, foreign = partition.name, partition.asks, partition.foreign
     applications, classes = partition.applications, partition.plain
     cycles, arrival, taken = partition.round.cycles, partition.arrivals, []

@@ -1,7 +1,7 @@
-"""The usual end: of an allocation that nobody told to go, as many come where many pods end.
+"""The fast path of ends: allocations that end without an order, as many do where many pods end.
 
-`asks.release` is the whole rule, and does the same one by one; this is the short way for a row of them, after which
-usage is lessened in sums.
+`asks.release` is the whole rule, with the same result one by one; this path takes a row of them,
+and then subtracts their usage in sums.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,10 @@ _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
 
 
 def take(state: State, events: Sequence[Event], first: int, decisions: list[Decision]) -> int:
-    """From the first event on, as long as they are plain ends; each is answered.
+    """Take events from the first on, as long as they are plain ends; answer each.
 
-    They mean nothing to asks that came just now. Gives the number of the event behind the last one taken.
+    Such ends do not concern asks that came just now. Return the number of the event behind the last
+    one taken.
     """
     at = first
     while at < len(events):
@@ -44,7 +45,7 @@ def take(state: State, events: Sequence[Event], first: int, decisions: list[Deci
 def _take(
     partition: Partition, events: Sequence[Event], first: int, decisions: list[Decision]
 ) -> int:
-    """Takes events of this partition from the first one on, as long as they are plain ends; gives how many."""
+    """Take events of this partition from the first on, as long as they are plain ends; return how many."""
     known, plain, foreign = partition.asks, partition.plain, partition.foreign
     name, owner, avoided = partition.name, partition.owner, partition.avoided
     asks: list[Ask] = []
@@ -80,7 +81,7 @@ def _take(
 
 
 def _is_quiet(ask: Ask) -> bool:
-    """Does no decision wait for its end, and does neither its application nor its class end with it?"""
+    """Return whether no decision waits for its end, and neither its application nor its class ends with it."""
     application = ask.application
     return (
         not ask.releasing
@@ -93,7 +94,7 @@ def _is_quiet(ask: Ask) -> bool:
 
 
 def leaves_alone(state: State, event: Event) -> bool:
-    """Does the event mean nothing to asks that came just now: is it the end of an allocation?"""
+    """Return whether the event does not concern asks that came just now: it is the end of an allocation."""
     if type(event) is not ReleaseRequested or event.termination is _FAILED_ON_RM:
         return False
     partition = state.partitions.get(event.partition)

@@ -1,4 +1,4 @@
-"""What the doctor has to say of preemption: pairs that the storm monitor stopped, guarantees that are not met."""
+"""The doctor's findings about preemption: pairs that the thrashing monitor stopped, guarantees that are not met."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -11,18 +11,18 @@ from server.model.reasons import Code
 from server.model.reports import Finding
 
 WAITING_MS: Final = 600_000
-"""An ask that waits longer than this is worth a look."""
+"""The time after which a waiting ask is worth a look."""
 NAMED_MAX: Final = 10
-"""Objects of one kind that a finding names."""
+"""The most objects of one kind that a finding names."""
 
 
 def warning(subject: str, code: str, message: str, advice: str) -> Finding:
-    """A finding that is no error."""
+    """Return a finding that is no error."""
     return Finding("warning", subject, code, message, advice)
 
 
 def storms(partition: Partition, now: int | None) -> Iterator[Finding]:
-    """Pairs that the storm monitor stopped (7.7)."""
+    """Yield a finding for each pair that the thrashing monitor stopped (7.7)."""
     for one in partition.storms.frozen.values():
         if now is not None and one.until_ms <= now:
             continue
@@ -38,7 +38,7 @@ def storms(partition: Partition, now: int | None) -> Iterator[Finding]:
 
 
 def unmet(state: State, partition: Partition, now: int) -> Iterator[Finding]:
-    """Guarantees that are not met though asks have waited for them for long; why, the report says."""
+    """Yield a finding about guarantees not met though asks have waited for long; the report says why."""
     if not partition.ask_count:
         return
     found = needs.read(state, partition, "", now).queues

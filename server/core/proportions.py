@@ -1,7 +1,8 @@
-"""Shares in proportion to weights where placement meets them: as the order of queues, and as their bounds (W2, W5).
+"""The shares by weight as placement meets them: the order of queues, and their bounds (W2, W5).
 
-Queues are served lowest usage / E first (W5). With plain weight shares a leaf is also bounded by what it deserves, so
-that unused shares stay idle (W2); its ancestors are through it, as nobody below them has more than all of them deserve.
+Queues are served lowest usage / E first (W5). With plain weight shares a leaf is also bounded by
+what it deserves, so that unused shares stay idle (W2). That bounds its ancestors, too: no queue
+below them has more than it deserves.
 """
 
 from typing import Final
@@ -15,13 +16,13 @@ from server.preemption.proportion import Proportion
 from server.view.queues import Bounds, FrozenAmounts
 
 NOT_SHARED: Final = 1 << 94
-"""Usage against this is no share at all: nobody is entitled to any of the type."""
+"""The divisor that makes any usage no share at all: no queue is entitled to any of the type."""
 
 
 def refresh(partition: Partition) -> bool:
-    """Before placement: order and bounds as they follow from what is asked for, held and there. Cheap when nothing changed.
+    """Update order and bounds before placement, from what is asked for, held and there; cheap when nothing changed.
 
-    Did a bound move, so that what was promised may have no room any more?
+    Return whether a bound moved, so that what was promised may have no headroom any more.
     """
     if not sharing.is_shared_out(partition):
         if partition.shared_for is not None or partition.deserved:
@@ -43,7 +44,7 @@ def refresh(partition: Partition) -> bool:
 
 
 def _state(partition: Partition) -> object:
-    """Differs whenever the shares may: a placement changes nothing, it moves what is wanted to what is held."""
+    """Return a value that differs whenever the shares may: a placement changes none, it moves what is wanted to what is held."""
     pending = sharing.pending(partition)
     nothing = tuple(partition.types.zeros())
     return (
@@ -63,7 +64,7 @@ def _wanted(queue: Queue, pending: FrozenAmounts) -> tuple[int, ...]:
 
 
 def deserved(partition: Partition, shares: Proportion) -> dict[str, Bounds]:
-    """What leaves may use where they share by plain weights (W2); ports are nodes' alone."""
+    """Return what leaves may use where they share by plain weights (W2); host ports belong to nodes alone."""
     ports = partition.types.synthetic
     return {
         path: tuple(
@@ -75,7 +76,7 @@ def deserved(partition: Partition, shares: Proportion) -> dict[str, Bounds]:
 
 
 def _bound(partition: Partition, bounds: dict[str, Bounds]) -> None:
-    """Leaves may use what they deserve and no more; those that were blocked try again when that rose."""
+    """Bound leaves by what they deserve; those that were blocked are tried again when a bound rose."""
     if bounds != partition.deserved:
         partition.deserved = bounds
         tree.relimit(partition)

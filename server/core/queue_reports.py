@@ -1,4 +1,4 @@
-"""Queues as the read side shows them: amounts, headroom, share and effective properties."""
+"""The reports of queues on the read side: amounts, headroom, share and effective properties."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ UNBOUNDED_PPM = -1
 
 
 def queue_report(partition: Partition) -> QueueReport:
-    """The whole tree."""
+    """Return the report of the whole tree."""
     return _queue_report(partition, partition.root, None, share_reports(partition))
 
 
 def _queue_report(
     partition: Partition, queue: Queue, above: Amounts | None, shares: Mapping[str, ShareReport]
 ) -> QueueReport:
-    """One queue with all below it; ``above`` is the room that the levels above leave."""
+    """Return the report of one queue with all below it; ``above`` is the headroom that the levels above leave."""
     named = partition.types.named
     room = _room(partition, queue, above)
     children = tuple(
@@ -63,7 +63,7 @@ def _queue_report(
 
 
 def share_reports(partition: Partition) -> dict[str, ShareReport]:
-    """By queue how it stands to its share, where the partition is shared in proportion to weights (W4, W5)."""
+    """Return by queue how it stands to its share, where shares follow weights (W4, W5)."""
     if not sharing.is_shared_out(partition):
         return {}
     shares = Shortage(partition).shares
@@ -86,7 +86,7 @@ def _share_report(partition: Partition, share_of: Share, standing: Standing) -> 
 
 
 def over_max(partition: Partition, queue: Queue) -> dict[str, int]:
-    """What a queue uses beyond its maximum, by name; what is being released counts as gone."""
+    """Return what a queue uses beyond its maximum, by name; what is being released counts as gone."""
     index, most = partition.types.index, dict(queue.spec.max or ())
     return {
         kind: queue.usage[index[kind]] - queue.releasing[index[kind]] - most[kind]
@@ -95,7 +95,7 @@ def over_max(partition: Partition, queue: Queue) -> dict[str, int]:
 
 
 def _room(partition: Partition, queue: Queue, above: Amounts | None) -> Amounts:
-    """The least room over the levels down to this one."""
+    """Return the least headroom over the levels down to this one."""
     room = above or [NO_LIMIT] * len(partition.types)
     if queue.limiter is None:
         return room
@@ -103,7 +103,7 @@ def _room(partition: Partition, queue: Queue, above: Amounts | None) -> Amounts:
 
 
 def headroom(partition: Partition, room: Amounts) -> dict[str, int]:
-    """Room by name: types without a limit are left out, what is overdrawn counts as 0."""
+    """Return the headroom by name: types without a limit are left out, what is overdrawn counts as 0."""
     names = partition.types.names
     limited = (
         (name, max(left, 0)) for name, left in zip(names, room, strict=True) if is_limited(left)
@@ -112,7 +112,7 @@ def headroom(partition: Partition, room: Amounts) -> dict[str, int]:
 
 
 def is_limited(left: int) -> bool:
-    """Is this room of a type that somebody limits?"""
+    """Return whether this is the headroom of a type that some level limits."""
     return left < NO_LIMIT >> 1
 
 
@@ -125,7 +125,7 @@ def _pending(partition: Partition, counts: Counter[AskClass]) -> Amounts:
 
 
 def share_ppm(partition: Partition, queue: Queue) -> int:
-    """The dominant share in millionths, from usage and configuration as they are now."""
+    """Return the dominant share in millionths, from usage and configuration as they are now."""
     found = share(queue.usage, _basis(partition, queue))
     return (
         UNBOUNDED_PPM
@@ -142,7 +142,7 @@ def dominant_type(partition: Partition, queue: Queue) -> str:
 
 
 def compared_with(partition: Partition, queue: Queue, kind: str) -> str:
-    """Say what the usage of a type is compared with in shares (6.3, W8)."""
+    """Return what the usage of a type is compared with in shares (6.3, W8), in words."""
     if partition.shared_for is not None:
         return "what it is entitled to by weight"
     if kind in dict(queue.spec.guaranteed):
@@ -158,7 +158,7 @@ def _basis(partition: Partition, queue: Queue) -> Amounts:
 
 
 def properties(queue: Queue) -> dict[str, str]:
-    """The properties in force by their names in `queues.yaml`; what else was written there with them."""
+    """Return the properties in force by their names in `queues.yaml`, with what else was written there."""
     effective = _effective(queue.spec.properties)
     return dict(sorted({**queue.spec.raw_properties, **effective}.items()))
 
@@ -180,7 +180,7 @@ def _effective(own: QueueProperties) -> dict[str, str]:
 
 
 def duration_text(milliseconds: int) -> str:
-    """A duration in the largest unit that divides it: 90s, 5m, 1500ms."""
+    """Return a duration in the largest unit that divides it: 90s, 5m, 1500ms."""
     for unit, length in (("h", 3_600_000), ("m", 60_000), ("s", 1_000)):
         if milliseconds and milliseconds % length == 0:
             return f"{milliseconds // length}{unit}"

@@ -1,4 +1,4 @@
-"""Quota runs in the core: timers that events move, runs that come due, and what administrators hear (Q1-Q17)."""
+"""The quota runs in the core: timers that events move, runs that come due, and notes for administrators (Q1-Q17)."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -41,7 +41,7 @@ _WORDS = {
 def configured(
     state: State, partition: Partition, before: PartitionSpec, now: int
 ) -> list[Decision]:
-    """A configuration was applied; before the sync is complete nothing is judged (Q7)."""
+    """Update the timers after a configuration was applied; before the sync is complete nothing is judged (Q7)."""
     if not state.synced(partition):
         return []
     notes = quota_timers.on_configuration(partition, before, now)
@@ -50,14 +50,17 @@ def configured(
 
 
 def synced(partition: Partition, now: int) -> list[Decision]:
-    """All is known: queues over their maximum wait their full delay from here (Q7)."""
+    """Start the full delay for queues over their maximum when the sync is complete (Q7)."""
     return _told(partition, quota_timers.on_sync(partition, now), now)
 
 
 def forced(
     state: State, partition: Partition, ask: Ask, before: Demand, now: int
 ) -> list[Decision]:
-    """An allocation came, or grew, that nobody asked the maximum for; sent again as it was it forces nothing (Q7)."""
+    """Update the timers after an allocation came or grew without a check of the maximum (Q7).
+
+    One that was sent again unchanged forces nothing.
+    """
     if not partition.spec.preemption.quota_enabled or not state.synced(partition):
         return []
     had = dict(before)
@@ -82,7 +85,7 @@ def _noted(partition: Partition, queue: str, code: Code, message: str) -> Noted:
 
 
 def _not_enforced(partition: Partition, told: Collection[str]) -> Iterator[Noted]:
-    """Queues over their maximum of which a new configuration changed nothing (Q4, section 2.2)."""
+    """Yield notes about queues over their maximum of which a new configuration changed nothing (Q4, section 2.2)."""
     for path, queue in partition.queues.items():
         if not any(queue.usage):
             continue
@@ -96,7 +99,7 @@ def _not_enforced(partition: Partition, told: Collection[str]) -> Iterator[Noted
 
 
 def is_due(partition: Partition, now: int) -> bool:
-    """Is there a run to start, or one that goes on after a veto?"""
+    """Return whether there is a run to start, or one that goes on after a veto."""
     instant = quota_timers.next_due(partition)
     return (instant is not None and instant <= now) or any(
         one.policy == quota_enforcement.NAME for one in partition.suspended.values()
@@ -104,7 +107,10 @@ def is_due(partition: Partition, now: int) -> bool:
 
 
 def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[ShrinkIntent]:
-    """The runs that begin now, deepest first of one instant (Q6), after those that go on; what is not begun is told."""
+    """Yield the runs that go on, then those that begin now, the deepest first of one instant (Q6).
+
+    Notes about runs that do not begin are added to ``told``.
+    """
     for one in list(partition.suspended.values()):
         if one.queue in partition.queues and one.policy == quota_enforcement.NAME:
             yield ShrinkIntent(quota_enforcement.NAME, one.queue, one.commitment_id)
@@ -116,7 +122,7 @@ def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[Shrin
 
 
 def result(partition: Partition, intent: ShrinkIntent, answer: Plan | Refusal) -> list[Decision]:
-    """How far a run comes, for administrators (Q14)."""
+    """Return how far a run comes, for administrators (Q14)."""
     shrink = answer.shrink
     if shrink is None:
         return []
@@ -140,7 +146,7 @@ def _summary(shrink: Shrink, *, observed: bool) -> str:
 
 
 def ended(partition: Partition, queue: str) -> list[Decision]:
-    """A run is over: does the queue stay over its maximum, with nothing to bring it down (Q5, Q14)?"""
+    """Return, after a run, a note when the queue stays over its maximum with nothing to bring it down (Q5, Q14)."""
     known = partition.queues.get(queue)
     why = quota_timers.why_not(partition, known) if known is not None else None
     if why is None:

@@ -1,4 +1,4 @@
-"""What the quota runs whose timers are armed would do to a running allocation, if they began now."""
+"""The outlook of quota runs whose timers are armed: their effect on a running allocation, if they began now."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from server.preemption.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class QuotaOutlook:
-    """What the next run of one queue would do to an allocation.
+    """The effect of one queue's next run on an allocation.
 
-    ``victims`` counts those that the run would evict; where it would evict none, ``refusal`` says why. ``observed``: the
-    partition only observes, and nothing is sent.
+    ``victims`` counts those that the run would evict; where it would evict none, ``refusal`` says
+    why. ``observed``: the partition only observes, and nothing is sent.
     """
 
     queue: str
@@ -34,12 +34,12 @@ class QuotaOutlook:
 
     @property
     def evicted(self) -> bool:
-        """Would the run evict it?"""
+        """Return whether the run would evict the allocation."""
         return not (self.refusal or self.standing.law)
 
 
 def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaOutlook]:
-    """Return what the armed runs of the queues on the path of an allocation would do to it, up to one that evicts it.
+    """Return what the armed runs on the path of an allocation would do to it, up to one that evicts it.
 
     The victims of the runs before count as gone, and those runs as over.
     """
@@ -60,7 +60,7 @@ def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaO
 
 
 def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
-    """The queues whose runs decide, in the order of their runs (Q6): an ancestor counts what those below it release."""
+    """Return the queues whose runs decide, in their order (Q6): an ancestor counts what those below it release."""
     due, top = partition.quota_due, armed[-1]
     order = sorted(due, key=lambda path: (due[path], -path.count("."), path))
     last = max(order.index(path) for path in armed)
@@ -68,7 +68,10 @@ def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
 
 
 def _run(partition: Partition, trial: Trial, queue: str, key: str) -> QuotaOutlook | None:
-    """Put the run of a queue on the trial; None when it would find the queue within its maximum, or is of another path."""
+    """Apply the run of a queue to the trial and return its effect.
+
+    None when it would find the queue within its maximum, or is of another path.
+    """
     intent = ShrinkIntent(quota_enforcement.NAME, queue)
     if not is_below(partition.asks[key].application.leaf.path, queue):
         _carry_out(trial, quota_enforcement.plan(trial, intent))
@@ -90,7 +93,7 @@ def _run(partition: Partition, trial: Trial, queue: str, key: str) -> QuotaOutlo
 
 
 def _carry_out(trial: Trial, answer: Plan | Refusal) -> Refusal | None:
-    """Put a plan on the trial; return why nobody is evicted."""
+    """Apply a plan to the trial; return why nothing is evicted, None when it is."""
     refusal = answer if isinstance(answer, Refusal) else laws.gate(trial, answer)
     if isinstance(answer, Plan) and refusal is None:
         trial.apply(answer)

@@ -1,4 +1,4 @@
-"""Which queues may claim pods from which, as fences, `disabled`, guarantees and priority fences decide (G2, G3, G5)."""
+"""The queues that may claim pods from each other, by fences, `disabled`, guarantees and priority fences (G2, G3, G5)."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -12,10 +12,11 @@ from server.model.quota import PreemptionPolicy, PriorityPolicy, up_to_fence
 
 
 class _Claimant(NamedTuple):
-    """Leaves whose asks may claim from the same queues.
+    """The leaves whose asks may claim from the same queues.
 
-    ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their path where it is not the
-    leaf itself: its own pods are no victims (G2). ``leaf`` is set where priority fences fix its priorities (G5).
+    ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their
+    path where it is not the leaf itself: its own pods are no victims (G2). ``leaf`` is set where
+    priority fences fix its priorities (G5).
     """
 
     scope: Queue
@@ -24,10 +25,10 @@ class _Claimant(NamedTuple):
 
 
 def reach(partition: Partition, queue: Queue) -> ReachReport:
-    """From which queues the asks below a queue may claim, and which queues may claim its pods.
+    """Return from which queues the asks below a queue may claim, and which queues may claim its pods.
 
-    A queue without a guarantee up to its scope root claims nothing; what queues hold now is not looked at. The queue's
-    own subtree is left out of both lists.
+    A queue without a guarantee up to its scope root claims nothing; what queues hold now is not
+    looked at. The queue's own subtree is left out of both lists.
     """
     inside = set(queue.leaves()) or {queue}
     mine = [leaf for leaf in inside if not is_disabled(leaf)]
@@ -61,22 +62,22 @@ def reach(partition: Partition, queue: Queue) -> ReachReport:
 
 
 def is_disabled(queue: Queue) -> bool:
-    """Is the queue exempt from claims, its own and those of others?"""
+    """Return whether the queue is exempt from claims, its own and those of others."""
     return queue.spec.properties.preemption_policy is PreemptionPolicy.DISABLED
 
 
 def is_fence(queue: Queue) -> bool:
-    """Does the queue keep claims of its leaves inside?"""
+    """Return whether the queue keeps claims of its leaves inside."""
     return queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE
 
 
 def _scope(queue: Queue) -> Queue:
-    """The scope root of a queue: the nearest fence on its way up, else root."""
+    """Return the scope root of a queue: the nearest fence on its way up, else root."""
     return list(up_to_fence(queue.path_up()))[-1]
 
 
 def _claimants(partition: Partition, leaves: Iterable[Queue]) -> dict[_Claimant, list[Queue]]:
-    """Return the leaves that can be below a guarantee, those that may claim from the same queues together."""
+    """Return the leaves that can be below a guarantee, grouped by the queues from which they may claim."""
     found: dict[_Claimant, list[Queue]] = {}
     by_weight = sharing.is_shared_out(partition)
     for leaf in leaves:
@@ -94,7 +95,7 @@ def _is_guaranteed(queue: Queue) -> bool:
 
 
 def _may_claim(partition: Partition, who: _Claimant, victim: Queue) -> bool:
-    """Tell whether asks of these leaves may claim pods of another leaf."""
+    """Return whether asks of these leaves may claim pods of another leaf."""
     path = list(victim.path_up())
     if who.scope not in path or who.around in path:
         return False
@@ -105,9 +106,9 @@ def _may_claim(partition: Partition, who: _Claimant, victim: Queue) -> bool:
 
 
 def _may_outrank(partition: Partition, claimant: Queue, victim: Queue) -> bool:
-    """Tell whether an ask of a leaf can have the priority to claim from another leaf (G5).
+    """Return whether an ask of a leaf can have the priority to claim from another leaf (G5).
 
-    Only where a priority fence stands on either way up the answer is known before the pods are.
+    Only with a priority fence on either way up the answer is known before the pods are.
     """
     rule = partition.spec.preemption.equal_priority
     common = set(claimant.path_up())
@@ -135,7 +136,7 @@ def _fixed_priority(leaf: Queue, top: Queue) -> int | None:
 
 
 def _cover(queue: Queue, listed: set[Queue], around: set[Queue]) -> Iterator[str]:
-    """The highest queues all leaves of which are listed, by path; none of those ``around`` what is left out."""
+    """Yield the highest queues all leaves of which are listed, by path, and none of those ``around`` what is left out."""
     below = set(queue.leaves())
     if not below & listed:
         return

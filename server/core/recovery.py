@@ -1,7 +1,7 @@
-"""Decisions that were open when the core went away, rebuilt from the marks on their victims (specification 1.7).
+"""The recovery of decisions that were open when the core ended, from the marks on their victims (specification 1.7).
 
-A mark names the decision, the ask that gets the room and the node. Until all is known (the end of the sync, or the ask's
-arrival where nobody declares one) the victims only count as releasing.
+A mark names the decision, the preemptor and the node. Until all is known (the end of the sync, or
+the ask's arrival where no manager declares one) the victims only count as releasing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,10 +26,10 @@ BECAUSE: Final = "it was ordered to go before the core was restarted"
 
 
 def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
-    """An existing allocation comes with a mark.
+    """Keep the mark with which an existing allocation comes.
 
-    One that is dying already is told again, and its decision may have ended meanwhile: that says nothing new. Nor does
-    a mark that crosses the veto by which it stays.
+    One that is being evicted already is reported again, and its decision may have ended meanwhile:
+    that says nothing new. Nor does a mark that crosses the veto by which the allocation stays.
     """
     if ask.releasing or ask.is_replaced or (ask.vetoed and mark.decision_id):
         return
@@ -41,10 +41,10 @@ def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
 def rebuild(
     partition: Partition, now: int, *, all_known: bool
 ) -> tuple[list[Decision], list[tuple[int, str]]]:
-    """Open the decisions again whose beneficiaries wait; that of a job as soon as all its members are there (J10).
+    """Open the decisions again whose preemptors wait; that of a gang as soon as all its members are there (J10).
 
-    When all is known, the others are given up.
-    Gives what the shell has to hear, and when the decisions expire.
+    When all is known, the others are given up. Return the decisions for the shell, and when the
+    decisions expire.
     """
     decisions: list[Decision] = []
     expiring: list[tuple[int, str]] = []
@@ -78,17 +78,17 @@ def rebuild(
 
 
 def _is_complete(ask: Ask) -> bool:
-    """Does it wait for a place of its own, or with all others of its job?"""
+    """Return whether the ask waits for a place of its own, or with all others of its gang."""
     return isinstance(ask.group, Group) or (isinstance(ask.group, Job) and ask.group.gathered)
 
 
 def _mark_with_room(
     partition: Partition, marks: Mapping[str, ReleaseMark], ask: Ask | None
 ) -> ReleaseMark:
-    """The first mark whose node has room for the ask once the decision's own victims are gone, else the first.
+    """Return the first mark on whose node the ask fits once the decision's own victims are gone, else the first.
 
-    Marks name several nodes when a decision was planned anew after a veto: who was dying already is still marked with
-    the node that was given up.
+    Marks name several nodes when a decision was planned again after a veto: a victim that was being
+    evicted already is still marked with the node that was given up.
     """
     found = list(marks.values())
     for mark in found:
@@ -106,7 +106,7 @@ def _make_room(node: Node, marks: Iterable[str], ask: Ask) -> bool:
 def _seats(
     partition: Partition, ask: Ask, marks: Mapping[str, ReleaseMark], mark: ReleaseMark
 ) -> list[Seat]:
-    """Who gets room where: the ask where its mark says, or all members of its job (J10)."""
+    """Return the places: of the ask where its mark says, or of all members of its gang (J10)."""
     if isinstance(ask.group, Job):
         return jobs.seats_again(partition, ask.group, marks.values())
     node = partition.index.nodes.get(mark.node_id)
@@ -116,7 +116,10 @@ def _seats(
 def _drop_unfit(
     partition: Partition, mark: ReleaseMark, now: int, *, all_known: bool
 ) -> list[Decision]:
-    """The node may have changed while nobody looked: as under a decision of ours (G10), once it was enabled or drained."""
+    """Check the node, which may have changed during the restart, as under an open decision (G10).
+
+    Only once it was enabled or drained, or when all is known.
+    """
     node = partition.index.nodes.get(mark.node_id)
     if node is None or not (all_known or node.opened):
         return []
@@ -129,7 +132,7 @@ def _goes(partition: Partition, key: str) -> bool:
 
 
 def _shrinking(partition: Partition, policy: str, victims: list[Ask]) -> str:
-    """The queue that the decision shrinks; "" when it makes room for an ask."""
+    """Return the queue that the decision shrinks; "" when it frees capacity for an ask."""
     if policy == trim.NAME:
         return partition.root.path
     return _shared_queue(victims) if policy == quota_enforcement.NAME else ""
@@ -146,7 +149,7 @@ def _reopen(  # noqa: PLR0913, PLR0917 - what the marks tell
     policy = orders.policy_of(decision_id)
     expires = now + partition.spec.preemption.expiry_ms
     queue = _shrinking(partition, policy, victims)
-    seats = [] if queue else seats  # nobody gets the room that a quota run makes
+    seats = [] if queue else seats  # a quota run frees capacity for no ask
     commitment = Commitment(decision_id, policy, now, expires, queue)
     record = _record(partition, commitment, seats, victims)
     for ask, _, node in seats:
@@ -168,7 +171,7 @@ def _reopen(  # noqa: PLR0913, PLR0917 - what the marks tell
 
 
 def _shared_queue(victims: list[Ask]) -> str:
-    """The lowest queue that all victims are below: a quota run's own, or one on the way to it."""
+    """Return the lowest queue that all victims are below: a quota run's own, or one on the way to it."""
     paths = [[one.path for one in ask.application.leaf.path_up()] for ask in victims]
     return next(path for path in paths[0] if all(path in other for other in paths))
 

@@ -1,4 +1,4 @@
-"""What preemption refused, and when it is tried again: kept with the asks for which it was, told on change (G1, G12)."""
+"""The refusals of preemption and when it is tried again: kept with their asks, reported on change (G1, G12)."""
 
 from server.books.applications import Ask, Group, Job
 from server.books.partition import Partition
@@ -13,7 +13,7 @@ from server.preemption.trial import Trial
 def remember(
     partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
 ) -> list[Decision]:
-    """An intent was refused: its ask, and all like it that were due, wait for the back-off or a change of the node."""
+    """Record that an intent was refused; its ask and all due ones like it wait for the back-off or a change of the node."""
     ask = partition.asks.get(intent.ask.key)
     group = ask.group if ask is not None else None
     if ask is None or group is None:
@@ -21,7 +21,7 @@ def remember(
     tries = partition.round.tries
     told = isinstance(group, Group) and tries.refused_ms(group) == now
     if told and intent.policy == in_queue.NAME:
-        return []  # what it was refused before in this round it hears already
+        return []  # an earlier refusal of this round is reported already
     if intent.policy == required_node.NAME and refusal.law is not Law.HEAD_ROOM:
         _tried(partition, ask)
     elif intent.policy != required_node.NAME:
@@ -38,7 +38,7 @@ def remember(
 
 
 def _wait(partition: Partition, ask: Ask, group: Group | Job, refusal: Refusal, now: int) -> None:
-    """Until the back-off is over (G1); what a budget puts off comes in the next round, where there is an interval (P5)."""
+    """Wait until the back-off is over (G1), or for the next round after a budget put the ask off (P5)."""
     if not _in_the_next_round(partition, refusal):
         partition.round.tries.refuse(group, now)
     starving.call_again(partition, _retry_ms(partition, ask, refusal, now))
@@ -55,7 +55,7 @@ def _in_the_next_round(partition: Partition, refusal: Refusal) -> bool:
 
 
 def stamp(partition: Partition, plan: Plan, now: int) -> None:
-    """A partition that only observes: the asks of a plan are as good as refused."""
+    """Treat the asks of a plan as refused, in a partition that only observes."""
     for pledge in plan.pledges:
         ask = partition.asks.get(pledge.ask.key)
         if ask is None or ask.group is None:
@@ -68,6 +68,6 @@ def stamp(partition: Partition, plan: Plan, now: int) -> None:
 
 
 def _tried(partition: Partition, ask: Ask) -> None:
-    """It is not tried again before its node changes (G11)."""
+    """Try the ask again only when its node has changed (G11)."""
     node = partition.index.nodes.get(ask.spec.constraints.required_node)
     partition.round.tries.see_node(ask, -1 if node is None else node.changes)

@@ -1,7 +1,8 @@
-"""Reservations over time and in words: their bound, their settings, and what an ask that they keep waiting is told.
+"""The reservations over time and in words: their bound, their settings, and the texts for asks that wait because of them.
 
-A reservation that has lasted for `reservations.timeout` ends, and its application reserves nothing for the same time.
-So what the node has free is there for others, and no ask keeps others waiting without an end.
+A reservation that has lasted for `reservations.timeout` ends, and its application reserves nothing
+for the same time. So what the node has free is there for others, and no ask keeps others waiting
+without an end.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ DAY_MS: Final = 86_400_000
 
 
 def bound(partition: Partition, made_ms: int) -> int:
-    """The instant at which a reservation of this age ends; 0: it has no bound."""
+    """Return the instant at which a reservation made at ``made_ms`` ends; 0: it has no bound."""
     timeout = partition.spec.reservations.timeout_ms
     return made_ms + timeout if timeout else 0
 
@@ -45,9 +46,9 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 def configured(
     state: State, partition: Partition, before: PartitionSpec, now: int
 ) -> list[Decision]:
-    """Other settings are in force: reservations that are switched off end, others get their new bound."""
+    """Apply other settings: reservations that are switched off end, others get their new bound."""
     settings = partition.spec.reservations
-    partition.round.reservations_moved = True  # priorities may be others
+    partition.round.reservations_moved = True  # priorities may have changed
     notes = _drop_unfit(partition, now) if settings.enabled else []
     if settings == before.reservations:
         return notes
@@ -66,7 +67,8 @@ def configured(
 def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
     """End reservations whose owners could reserve nothing under the limits in force, the newest first (G10).
 
-    As when a node is reserved, what is reserved for owners that an owner outranks leaves its limits alone.
+    As when a node is reserved, reservations of owners that an owner outranks do not count against
+    its limits.
     """
     notes: list[Decision] = []
     for held in reversed(list(partition.reservations.values())):
@@ -79,7 +81,7 @@ def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
 
 
 def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
-    """Return the lowest limit that has no room for a reservation beside those that its owner does not outrank."""
+    """Return the lowest limit without headroom for a reservation beside those that its owner does not outrank."""
     ask = held.ask
     lower = Ranks(partition).below(ask.application.leaf, ask.spec.priority)
     with lifted(partition, lower):
@@ -106,7 +108,7 @@ def report(held: Pledge, missing: Amounts | None = None) -> Reserved:
 
 
 def sentence(ask: Ask, found: list[Pledge]) -> str:
-    """Say what is reserved, for which kind of ask and until when. Names no queue and no pod: other tenants read it."""
+    """Return what is reserved, for which kind of ask and until when, without queue and pod: other tenants read it."""
     nodes = "1 node has" if len(found) == 1 else f"{len(found)} nodes have"
     return f"{nodes} free capacity that is reserved for {_owners(ask, found)} {until(found[0])}"
 
@@ -131,7 +133,7 @@ def _range(numbers: list[int]) -> str:
 
 
 def until(held: Pledge) -> str:
-    """When a reservation ends at the latest."""
+    """Return when a reservation ends at the latest, in words."""
     instant = held.commitment.expires_ms
     if not instant:
         return "until that ask has a node"
@@ -140,7 +142,7 @@ def until(held: Pledge) -> str:
 
 
 def lines(ask: Ask, found: list[Pledge]) -> Iterator[str]:
-    """The same for operators: the node and the queue of each, at most three of them."""
+    """Yield sentences for operators about at most three reservations, with the node and the queue of each."""
     for held in found[:3]:
         kind = (
             f"an ask of queue {held.ask.application.leaf.path} with priority {_priority(ask, held)}"

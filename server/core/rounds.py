@@ -1,10 +1,12 @@
-"""The round loop: after placement the policies plan for what is left; what passes the laws is written (design 1.5).
+"""The round loop: after placement the policies plan for what is left; what passes the rules is written (design 1.5).
 
-The order is always the same (specification 7.3): required nodes, quota runs that are due, trims, claims and jobs,
-replacements within a queue, and reservations for whom nobody goes. Each plans on top of those before it. A round is held
-only when something may have become possible since the last one: a counter of the books moved, an ask joined, or an instant
-came; and a View is taken only when somebody is due then. With `rounds.interval` claims wait for the next round of theirs
-(P1, see `pacing`). A round that its budget cuts off goes on in the next tick on a fresh View (design 6.2).
+The order is always the same (specification 7.3): required nodes, quota runs that are due, surplus
+reclaim, claims and gangs, replacements within a queue, and reservations, for which nothing is
+evicted. Each plans on top of those before it. A round is held only when something may have become
+possible since the last one: a counter of the state moved, an ask joined, or an instant came; and a
+View is taken only when an ask is due then. With `rounds.interval` claims wait for their next round
+(P1, see `pacing`). A round that its budget cuts off goes on in the next tick on a new View (design
+6.2).
 """
 
 from collections.abc import Callable
@@ -34,19 +36,20 @@ from server.preemption.trial import Trial
 from server.scheduling.placement import fits_pledged
 
 POLICIES: Final[tuple[Policy, ...]] = (required_node, guarantee, in_queue, reservation)
-"""In their order; jobs stand in one line with claims (7.3)."""
+"""The policies in their order; gangs and claims are one step (7.3)."""
 PLANNERS: Final[dict[str, Policy]] = {one.NAME: one for one in (*POLICIES, job)}
 
 ROWS_PER_STEP: Final = 256
-"""Rows that a plan may look at for one step of the budget: about the time of one placement."""
+"""The rows that a plan may look at for one step of the budget: about the time of one placement."""
 
 
 @dataclass(slots=True)
 class RoundResult:
-    """What a round did: what the shell should hear, steps spent, and whether there is more to do at once.
+    """The result of a round: decisions for the shell, steps spent, and whether there is more to do at once.
 
-    ``cut``: the budget of steps ended before the round did. ``refused`` counts intents by the law that stood in their
-    way, ``moves`` is the takeover that is made unless a plan comes first, ``expiring`` has the decisions that were made with the instants at which they expire.
+    ``cut``: the budget of steps ended before the round did. ``refused`` counts intents by the rule
+    that refused them, ``moves`` is the takeover that is made unless a plan comes first,
+    ``expiring`` has the decisions that were made with the instants at which they expire.
     """
 
     notes: list[Decision] = field(default_factory=list)
@@ -59,15 +62,15 @@ class RoundResult:
 
 
 Beside = Callable[[Trial | None], None]
-"""Is given what a round planned, None for nothing, before that is written: see `shadow`."""
+"""The callback that gets what a round planned, None for nothing, before that is written: see `shadow`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Who plans: the live side, or a shadow on books that look as its settings want them (see `shadow.side`).
+    """The side that plans: the live one, or a shadow on a state that looks as its settings want it (see `shadow.side`).
 
-    ``runs`` lays the quota runs that are due on the Trial; ``watched``: what is planned will be carried out, so that the
-    storm monitor counts it.
+    ``runs`` applies the quota runs that are due to the Trial; ``watched``: what is planned will be
+    carried out, so that the thrashing monitor counts it.
     """
 
     partition: Partition
@@ -78,15 +81,15 @@ class Side:
 
 
 def next_due(partition: Partition, now: int) -> int | None:
-    """The next instant after ``now`` at which time alone may let a policy act."""
+    """Return the next instant after ``now`` at which time alone may let a policy act."""
     instants = (*due.instants(partition), quota_timers.next_due(partition))
     return min((one for one in instants if one is not None and one > now), default=None)
 
 
 def run(partition: Partition, now: int, budget: int, beside: Beside | None = None) -> RoundResult:
-    """One round, or its continuation, of up to ``budget`` steps. Call it when nothing more is placeable.
+    """Run one round, or its continuation, of up to ``budget`` steps. Call it when nothing more is placeable.
 
-    ``beside`` plans on the same books, after this round has planned and before anything is written.
+    ``beside`` plans on the same state, after this round has planned and before anything is written.
     """
     result = RoundResult()
     partition.storms.forget_old(now)
@@ -117,7 +120,7 @@ def _take_over(partition: Partition, now: int, result: RoundResult, *, planned: 
     found = result.moves
     if result.more or found is None:
         return
-    if planned:  # what was planned may have changed who takes over from whom
+    if planned:  # what was planned may have changed which takeover is due
         found = takeover.find(partition, now)
         result.more = found is None  # those behind it have not reserved yet
     if found is None:
@@ -139,7 +142,7 @@ def _end(partition: Partition, result: RoundResult) -> None:
 
 
 def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -> Trial | None:
-    """What the round decides; None: nobody is due."""
+    """Plan the round and return the Trial with its plans; None: nothing is due."""
     due.begin(partition)
     shrinks = quota.is_due(partition, now)
     reserving = due.reserving(partition, now)
@@ -161,14 +164,14 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
 
 
 def begin(partition: Partition, asks: snapshot.Due, now: int, *, trims: bool) -> None:
-    """A round of claims begins, where anybody is due for whom there are rounds (P1)."""
+    """Begin a round of claims, where an ask or queue is due that waits for rounds (P1)."""
     if asks.claiming or asks.jobs or asks.replacing or trims:
         pacing.begin(partition, now)
 
 
 def _is_ready(partition: Partition, plan: Plan) -> bool:
-    """Is there more to do in the next tick: is there room for an ask of the plan, or is a new reservation to be offered?"""
-    some = plan.pledges[:1] if plan.policy == job.NAME else plan.pledges  # a job: as a whole
+    """Return whether the next tick has more to do: an ask of the plan fits, or a new reservation is to be offered."""
+    some = plan.pledges[:1] if plan.policy == job.NAME else plan.pledges  # a gang: as a whole
     held = [partition.pledges.get(pledge.ask.key) for pledge in some]
     if plan.policy == reservation.NAME:
         return True  # the next tick offers it, and may change what asks wait for
@@ -176,7 +179,7 @@ def _is_ready(partition: Partition, plan: Plan) -> bool:
 
 
 def decide(side: Side, trial: Trial, result: RoundResult, *, trims: bool) -> None:
-    """Each policy's intents in order, on top of what was planned before them."""
+    """Plan each policy's intents in order, on top of what was planned before them."""
     partition = side.partition
     account = Account(trial.view, pacing.over_use(partition, trial))
     for policy in POLICIES:
@@ -200,9 +203,9 @@ def decide(side: Side, trial: Trial, result: RoundResult, *, trims: bool) -> Non
 
 
 def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -> None:
-    """Quota runs that are due, on top of each other: an ancestor counts what the queues below it release (Q6).
+    """Plan the quota runs that are due, on top of each other: an ancestor counts what queues below it release (Q6).
 
-    One that goes on does so once a round, however many ticks that takes.
+    A run that goes on is planned once a round, however many ticks the round takes.
     """
     for intent in quota.runs(partition, now, result.notes):
         once = (intent.policy, intent.replans)
@@ -222,7 +225,7 @@ def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -
 
 
 def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool) -> None:
-    """While more is used than there is, queues lose what they have beyond their shares (W3), once a round."""
+    """Reclaim surplus once a round: while more is used than there is, queues lose what exceeds their shares (W3)."""
     once = (trim.NAME, partition.root.path)
     if not due or once in partition.round.masked:
         return
@@ -241,7 +244,10 @@ def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool)
 
 
 def _is_masked(partition: Partition, intent: Intent) -> bool:
-    """Was it refused in this round already? A round that its budget cut off must come to those behind it."""
+    """Return whether the intent was refused in this round already.
+
+    A round that its budget cut off must come to the intents behind it.
+    """
     state = partition.round
     return (intent.policy, intent.ask.key) in state.masked or (
         intent.policy == reservation.NAME and intent.ask.kind.number in state.hopeless
@@ -251,7 +257,7 @@ def _is_masked(partition: Partition, intent: Intent) -> bool:
 def _try(
     side: Side, trial: Trial, intent: Intent, account: Account, result: RoundResult
 ) -> Refusal | None:
-    """An attempt; a claim for which only gangs are left is tried again as a job of one."""
+    """Attempt an intent; a claim for which only gangs are left is attempted again as a gang of one."""
     refusal = _attempt(side, trial, intent, account, result)
     if refusal is None or not _gangs_are_left(trial, intent, refusal):
         return refusal
@@ -261,7 +267,7 @@ def _try(
 
 
 def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
-    """Would a claim find victims among gangs? As a job of one it may take them whole (J4, J12)."""
+    """Return whether a claim would find victims among gangs: as a gang of one it may evict them whole (J4, J12)."""
     whole = trial.view.settings.job_victim_gang == "whole"
     spared = any(one.law is Law.GANG for one in refusal.spared)
     return intent.policy == guarantee.NAME and whole and spared
@@ -294,7 +300,7 @@ def _attempt(
 def _decide(
     side: Side, trial: Trial, plan: Plan, account: Account, result: RoundResult
 ) -> Refusal | None:
-    """What was shown before and not carried out costs no budget again (P8)."""
+    """Count a plan as carried out; one that was shown before and not carried out costs no budget again (P8)."""
     if not orders.is_shown(side.partition, plan):
         refusal = account.refusal(plan)
         if refusal is not None:
@@ -307,7 +313,7 @@ def _decide(
 
 
 def _broken(trial: Trial, policy: str, kind: str, subject: str, refusal: Refusal) -> Noted:
-    """A plan that breaks a law is a defect of ours: it is dropped, and we hear of it (design 1.6)."""
+    """Return a note about a plan that breaks a rule, a defect of the core: the plan is dropped (design 1.6)."""
     message = f"a plan of policy {policy} was dropped, it breaks {refusal.law}: {refusal.because}"
     return Noted(kind, subject, Code.LAW_BROKEN, message, trial.view.partition)
 
@@ -315,7 +321,7 @@ def _broken(trial: Trial, policy: str, kind: str, subject: str, refusal: Refusal
 def _refused(
     partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
 ) -> list[Decision]:
-    """Do not ask again: the ask in this round, a class that no node could hold until a node or pledge changes.
+    """Mask the ask for this round, and a class that no node could hold until a node or pledge changes.
 
     Ports come and go with every pod, so that a class with ports is looked at in each round.
     """

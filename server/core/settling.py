@@ -1,14 +1,17 @@
-"""When nothing more happens by itself: what a forecast waits for, and when it may stop.
+"""The instant from which nothing more happens by itself: what a forecast waits for, and when it may stop.
 
-A core to which nothing comes acts only when time lets it. Its instants are of two kinds. *Dues* happen once: timers
-(expiry of decisions and asks, vetoes, placeholders), quota runs, jobs that gather. *Repeats* never end: an ask that was
-refused is tried again after its back-off for as long as it waits, and reservations, for which nothing is evicted, end after
-`reservations.timeout` and are made again after as long.
+A core that gets no events acts only when time lets it. Its instants are of two kinds. *Dues* happen
+once: timers (expiry of decisions and asks, vetoes, placeholders), quota runs, gangs that gather.
+*Repeats* never end: an ask that was refused is tried again after its back-off for as long as it
+waits, and reservations, for which nothing is evicted, end after `reservations.timeout` and are made
+again after as long.
 
-A repeat that meets the same state as the one before decides the same, unless time itself opened something in between:
-a delay or a pause of an ask ended, a candidate has run for its `preemption.minruntime`, a window of the pace passed, or a freeze of
-the storm monitor ended. So a core is settled when no due is left, and a whole period passed after the last change and after the
-last of those instants: the longest back-off, one interval of rounds, and where an ask reserves, twice the time-out.
+A repeat that meets the same state as the one before decides the same, unless time itself opened
+something in between: a delay or a pause of an ask ended, a candidate has run for its
+`preemption.minruntime`, a window of the pace passed, or a freeze of the thrashing monitor ended. So
+a core is settled when no due is left, and a whole period passed after the last change and after the
+last of those instants: the longest back-off, one interval of rounds, and where an ask reserves,
+twice the time-out.
 """
 
 from collections.abc import Iterator
@@ -25,7 +28,7 @@ _EXPIRY = "decision"
 
 
 def next_instant(core: Core, now: int, changed_ms: int) -> int | None:
-    """The next instant at which something could happen, after a tick at ``now``; None: the core is settled.
+    """Return the next instant at which something could happen, after a tick at ``now``; None: the core is settled.
 
     ``changed_ms`` is when something was placed, ended or decided last.
     """
@@ -38,7 +41,7 @@ def next_instant(core: Core, now: int, changed_ms: int) -> int | None:
 
 
 def _settled_ms(known: list[Partition], changed_ms: int) -> int:
-    """From when retries find nothing that they have not found before."""
+    """Return from when retries find nothing that they have not found before."""
     return max((_tried_ms(one, changed_ms) for one in known), default=changed_ms)
 
 
@@ -51,24 +54,24 @@ def _tried_ms(partition: Partition, changed_ms: int) -> int:
 
 
 def _reserved_ms(partition: Partition) -> int:
-    """From one reservation of an ask to its next one; 0 where nobody reserves."""
+    """Return the time from one reservation of an ask to its next one; 0 where no ask reserves."""
     return 2 * partition.spec.reservations.timeout_ms if _reserves(partition) else 0
 
 
 def reserves_in_turns(partition: Partition) -> bool:
-    """Tell whether reservations of a partition end and are made again without end."""
+    """Return whether reservations of a partition end and are made again without end."""
     return bool(partition.spec.reservations.timeout_ms) and _reserves(partition)
 
 
 def _reserves(partition: Partition) -> bool:
-    """Tell whether an ask holds a reservation, or will ask for one again."""
+    """Return whether an ask holds a reservation, or will ask for one again."""
     return partition.round.due_ms is not None or any(
         one.commitment.policy == RESERVATION for one in partition.pledges.values()
     )
 
 
 def _openings(partition: Partition) -> Iterator[int]:
-    """When time alone opens something for claims: delays and pauses of asks, minimum running times, pace, freezes."""
+    """Yield when time alone opens something for claims: delays and pauses of asks, minimum running times, pace, freezes."""
     settings = partition.spec.preemption
     for ask in partition.asks.values():
         properties = ask.application.leaf.spec.properties
@@ -87,7 +90,7 @@ def _ticks(state: State, partition: Partition) -> bool:
 
 
 def _dues(state: State, known: list[Partition]) -> Iterator[int]:
-    """Return the instants of what happens once; timers ring in partitions, too, that are not configured any more."""
+    """Yield the instants of what happens once; timers count in partitions, too, that are not configured any more."""
     for due, _, kind, name, subject in state.timers:
         partition = state.partitions.get(name)
         if partition is not None and (kind != _EXPIRY or _expires(partition, subject)):
@@ -98,13 +101,13 @@ def _dues(state: State, known: list[Partition]) -> Iterator[int]:
 
 
 def _expires(partition: Partition, decision_id: str) -> bool:
-    """Is the decision open still, and none that only reserves?"""
+    """Return whether the decision is still open, and more than a reservation."""
     known = partition.commitments.get(decision_id)
     return known is not None and known.policy != RESERVATION
 
 
 def _repeats(state: State, known: list[Partition]) -> Iterator[int]:
-    """When claims are tried again, and when reservations end or are made."""
+    """Yield when claims are tried again, and when reservations end or are made."""
     names = {one.name for one in known}
     for due, _, kind, name, subject in state.timers:
         if kind == _EXPIRY and name in names and subject in state.partitions[name].commitments:

@@ -1,4 +1,4 @@
-"""What people see of shadows: their records, and what one would do for a waiting ask. Nothing here changes anything."""
+"""The read side of shadows: their records, and what one would do for a waiting ask. Nothing here changes anything."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from server.model.shadow import Choice, ShadowReport
 
 
 def reports(core: Core, partition: str = "") -> list[ShadowReport]:
-    """One for each partition with a shadow, of one partition when it is named."""
+    """Return a report for each partition with a shadow, of one partition when it is named."""
     known = core.state.partitions.values()
     return [report for one in known if partition in ("", one.name) for report in _report(one)]
 
@@ -34,7 +34,10 @@ def _report(partition: Partition) -> Iterator[ShadowReport]:
 
 
 def would(core: Core, key: str, now: int) -> Verdict | None:
-    """What the shadow does for a waiting ask, or the law in its way; None without one, or for a key that does not wait."""
+    """Return what the shadow does for a waiting ask, or the rule in its way.
+
+    None without a shadow, or for a key that does not wait.
+    """
     for partition in core.state.partitions.values():
         ask, known = partition.asks.get(key), partition.shadow
         if ask is None or ask.node is not None or known is None:
@@ -51,7 +54,7 @@ def would(core: Core, key: str, now: int) -> Verdict | None:
 
 
 def _verdict(other: Partition, known: Shadow, ask: Ask, now: int) -> Verdict | None:
-    """As if it were its turn, on top of what stands; nothing of that ends because somebody asked."""
+    """Return the verdict as in the shadow's turn, on top of what stands, of which nothing ends because of the question."""
     with side.settled(other):
         return verdicts.of_ask(
             other, ask, now, lambda trial: standing.lay_copy(other, known, trial)

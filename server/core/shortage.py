@@ -1,6 +1,7 @@
-"""How many more asks a queue is short of: known before a View is taken, so that none is taken for nobody (G2, W6).
+"""The number of further asks that a queue is short of: known before a View is taken, which is taken only for work (G2, W6).
 
-It is an upper bound: policies and laws decide. What it costs is spent when somebody asks, and once a round.
+The number is an upper bound: policies and rules decide. Its cost arises when it is asked for, and
+once a round.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from server.preemption.proportion import Proportion, proportion
 
 
 class Shortage:
-    """Of one partition, at one instant."""
+    """The shortage of the queues of one partition at one instant."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -23,7 +24,7 @@ class Shortage:
 
     @cached_property
     def shares(self) -> Proportion:
-        """What the queues deserve, as a View that is taken now says it."""
+        """Return what the queues deserve, as a View that is taken now has it."""
         partition = self._partition
         return proportion(
             snapshot.queues(partition),
@@ -34,7 +35,7 @@ class Shortage:
 
     @property
     def known(self) -> Proportion | None:
-        """The shares, if anybody asked for them."""
+        """Return the shares, if they were computed."""
         return self.__dict__.get("shares")
 
     @cached_property
@@ -42,7 +43,7 @@ class Shortage:
         return snapshot.reserved(self._partition)
 
     def may_be(self, leaf: Queue) -> bool:
-        """Is there anything that a queue on the path could be short of (G2)?"""
+        """Return whether there is anything that a queue on the path could be short of (G2)."""
         return self._in_proportion or any(queue.spec.guaranteed for queue in leaf.path_up())
 
     def lacking(self, leaf: Queue, demand: Demand) -> int:
@@ -58,7 +59,7 @@ class Shortage:
         return sum(most.values())
 
     def _short(self, leaf: Queue, at: int) -> Iterator[tuple[str, int]]:
-        """What is missing of a type in each queue that decides for it, or may once those below have their floor (W6)."""
+        """Yield what is missing of a type in each queue that decides it, or may once those below have their floor (W6)."""
         for queue in up_to_fence(leaf.path_up()):
             if not self._in_proportion:
                 guaranteed = self._guaranteed(queue, at)
@@ -83,5 +84,5 @@ class Shortage:
 
 
 def _asks(short: int, quantity: int) -> int:
-    """So many asks of this quantity begin while something is missing."""
+    """Return how many asks of this quantity begin while something is missing."""
     return max(0, -(-short // quantity))

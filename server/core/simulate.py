@@ -1,6 +1,6 @@
-"""What would happen: to asks that nobody submitted, and under a configuration that nobody applied. Changes nothing.
+"""The simulation of asks that were not submitted. Changes nothing.
 
-Both run on a View and a Trial between ticks, with the planners that decide in earnest (design 6.12).
+It runs on a View and a Trial between ticks, with the planners that decide in earnest (design 6.12).
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,12 +29,12 @@ from server.view.waiting import ClassFacts, WaitingAsk
 def simulate_asks(
     core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int
 ) -> list[AskSimulation]:
-    """What each of the asks would get if they came now and had waited long enough, each after those before it."""
+    """Return what each of the asks would get if it came now and had waited long enough, after those before it."""
     return list(prepared(core, partition, asks, now).answers())
 
 
 def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int) -> Simulation:
-    """Return the same as a simulation, which also knows the groups among the asks. The books are read here and never again."""
+    """Return the simulation of the asks, which also knows the groups among them. The state is read here and never again."""
     books = core.state.partitions[partition]
     books.disruptions = core.state.disruptions(books)
     kinds: dict[AskSpec, ClassFacts] = {}
@@ -65,7 +65,7 @@ def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[Simulated
 
 
 def _with_asks(view: View, asks: Sequence[WaitingAsk | str]) -> View:
-    """What they want counts, as if they were waiting (W1)."""
+    """Return the View with the amounts of the asks added to what is pending, as if they were waiting (W1)."""
     if not view.is_shared_out:
         return view
     pending = {path: list(line) for path, line in view.pending.items()}
@@ -84,7 +84,7 @@ def _read(
     number: int,
     now: int,
 ) -> WaitingAsk | str:
-    """The ask as if it had waited long enough already, or why it would not be taken in."""
+    """Return the ask as if it had waited long enough already, or why it would not be accepted."""
     queue, spec = partition.queues.get(ask.queue), ask.spec
     unknown = [name for name, _ in spec.resource if name not in partition.types.index]
     if queue is None or not queue.leaf:
@@ -110,7 +110,7 @@ def _read(
 
 
 def _kind(partition: Partition, spec: AskSpec, number: int) -> ClassFacts:
-    """The class of asks with this spec; equal ones share the search for victims."""
+    """Return the class of asks with this spec; equal ones share the search for victims."""
     index = partition.types.index
     demand: Demand = tuple((index[name], quantity) for name, quantity in spec.resource)
     ports = tuple(pair for port in spec.constraints.host_ports for pair in _port(partition, port))
@@ -124,7 +124,7 @@ def _kind(partition: Partition, spec: AskSpec, number: int) -> ClassFacts:
 
 
 def _port(partition: Partition, port: HostPort) -> Iterator[tuple[int, int]]:
-    """A port as the nodes know it; one that no pod ever asked for is free everywhere."""
+    """Yield a port as the nodes know it; one that no pod has asked for is free everywhere."""
     for name, quantity, _ in port_units(port):
         if name in partition.types.index:
             yield partition.types.index[name], quantity

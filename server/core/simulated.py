@@ -1,4 +1,4 @@
-"""What simulated asks would get, one after another on one Trial: answers as people are shown them (design 6.12)."""
+"""The answers to simulated asks, one after another on one Trial, as shown to people (design 6.12)."""
 
 from typing import Final, NamedTuple
 
@@ -17,13 +17,13 @@ PLACED, PREEMPTS, WAITS, REFUSED = "placed", "preempts", "waits", "refused"
 
 
 class SimulatedAsk(NamedTuple):
-    """An ask that nobody submitted; of an application that is known, its user's limits count."""
+    """The spec of an ask that was not submitted; of a known application, its user's limits count."""
 
     queue: str
     application_id: str
     spec: AskSpec
     key: str = ""
-    """What people call it; without one a number is its name."""
+    """The name that people use; without one a number is the name."""
 
 
 def answer(
@@ -33,7 +33,7 @@ def answer(
     people: tuple[PersonLimit, ...] = (),
     excluded: tuple[Excluded, ...] = (),
 ) -> AskSimulation:
-    """What one ask would get, after those before it; the Trial goes on from there."""
+    """Return what one ask would get, after those before it; the Trial keeps what it takes."""
     if isinstance(waiting, str):
         return refused(ask, waiting)
     now, row = trial.view.now, free_row(trial, waiting)
@@ -50,12 +50,12 @@ def answer(
 
 
 def refused(ask: SimulatedAsk, why: str) -> AskSimulation:
-    """It would not even be taken in."""
+    """Return the answer to an ask that would not even be accepted."""
     return AskSimulation(REFUSED, ask.queue, resource=ask.spec.resource, lines=(f"{why}.",))
 
 
 def placed(trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, row: int) -> AskSimulation:
-    """It gets a node at once."""
+    """Return the answer to an ask that gets a node at once, and take that node on the Trial."""
     node_id = trial.view.nodes.ids[row]
     trial.apply(Plan(NAME, (Pledge(waiting, row, node_id),)))
     line = f"It would be placed on node {node_id} at once."
@@ -65,7 +65,7 @@ def placed(trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, row: int) -> As
 def preempts(
     trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, plan: Plan, now: int
 ) -> AskSimulation:
-    """Others go for it."""
+    """Return the answer to an ask for which others are evicted."""
     verdict = verdicts.of_answer(trial.view, waiting, plan, now)
     node_id = plan.pledges[0].node_id
     return AskSimulation(
@@ -84,7 +84,7 @@ def preempts(
 def waiting_for(
     ask: SimulatedAsk, fit: GroupFit, lacks: str, refusal: Refusal, verdict: Verdict
 ) -> AskSimulation:
-    """Return the answer to an ask that waits: first what it lacks, then why preemption makes no room for it."""
+    """Return the answer to a waiting ask: first what it lacks, then why preemption frees no capacity for it."""
     first = f"It would wait: {lacks}." if lacks else "It would wait."
     second = f"Preemption frees no capacity for it (`{refusal.law}`): {refusal.because}."
     return AskSimulation(
@@ -100,5 +100,5 @@ def waiting_for(
 
 
 def victims(trial: Trial, plan: Plan) -> tuple[Victim, ...]:
-    """Those who would go."""
+    """Return the victims of a plan that is not carried out."""
     return describe.victims(trial, plan)

@@ -1,6 +1,7 @@
-"""Simulated asks of one job key are one job: all of them get places, or none does (J8).
+"""The gangs among simulated asks: asks of one job key, of which all get places, or none does (J8).
 
-Together with members that run already they have to be as many as the job's size; the answer of each names the whole.
+Together with members that run already they have to be as many as the gang's size; the answer of
+each names the whole.
 """
 
 from collections import Counter
@@ -26,11 +27,11 @@ from server.preemption.trial import Trial
 from server.view.waiting import WaitingAsk, WaitingJob
 
 Key = tuple[str, str, str]
-"""Queue, application, job key."""
+"""The key of a gang: queue, application, job key."""
 
 
 def sized(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
-    """The asks with the sizes of their jobs: one that nobody said is how many are there, as if no further one came (J1)."""
+    """Return the asks with the sizes of their gangs: one without a size is complete with those that are there (J1)."""
     keys = Counter(_name(ask) for ask in asks if _is_unsized(ask))
     sizes = {key: _counted(partition, key, asked) for key, asked in keys.items()}
     specs = {
@@ -58,7 +59,7 @@ def _counted(partition: Partition, key: Key, asked: int) -> int:
 def whole(
     partition: Partition, asks: Sequence[SimulatedAsk], read: Sequence[WaitingAsk | str]
 ) -> dict[Key, WaitingJob | str]:
-    """The jobs among the asks, or why one would not be taken in: some member would not."""
+    """Return the gangs among the asks, or why one would not be accepted: some member would not."""
     members: dict[Key, list[WaitingAsk]] = {}
     broken: dict[Key, WaitingJob | str] = {}
     for ask, waiting in zip(asks, read, strict=True):
@@ -94,7 +95,7 @@ def _job(partition: Partition, key: Key, members: list[WaitingAsk]) -> WaitingJo
 
 
 class _Alike(NamedTuple):
-    """Equal asks that wait, with their group's number and what preemption answered to the first."""
+    """The equal asks that wait, with their group's number and what preemption answered to the first."""
 
     number: int
     asks: list[WaitingAsk]
@@ -104,7 +105,7 @@ class _Alike(NamedTuple):
 class Simulation:
     """The answers to simulated asks, each after those before it, and the groups among them once all are answered.
 
-    Nothing of the books is read.
+    Nothing of the state is read.
     """
 
     def __init__(
@@ -126,14 +127,14 @@ class Simulation:
 
     @property
     def groups(self) -> list[GroupSimulation]:
-        """The groups by their numbers, which the answers name; all are there once the last ask is answered."""
+        """Return the groups by their numbers, which the answers name; all exist once the last ask is answered."""
         return [self._groups[number] for number in sorted(self._groups)]
 
     def _next_number(self) -> int:
         return len(self._known) + len(self._alike)
 
     def answers(self) -> Iterator[AskSimulation]:
-        """Return what each ask would get; a gang is answered where its first member stands."""
+        """Yield what each ask would get; a gang is answered where its first member stands."""
         for ask, waiting in self._asked:
             key = _key(ask)
             job = None if key is None else self._jobs[key]
@@ -236,7 +237,7 @@ def _waits(
 def _placed(
     trial: Trial, by_key: Mapping[str, SimulatedAsk], job: WaitingJob
 ) -> dict[str, AskSimulation]:
-    """A node for each member now, {} unless all have one."""
+    """Return a node for each member now, {} unless all have one."""
     mark, found = trial.mark(), {}
     for one in job.members:
         row = free_row(trial, one)
@@ -254,7 +255,7 @@ def _preempts(
     plan: Plan,
     now: int,
 ) -> dict[str, AskSimulation]:
-    """All members share the victims, which are named with the first; each has its own node."""
+    """Return the answers of a gang whose members share the victims, which are named with the first; each has its node."""
     found = {}
     nodes = {one.ask.key: one.node_id for one in plan.pledges}
     shown = simulated.victims(trial, plan)

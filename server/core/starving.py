@@ -1,6 +1,7 @@
-"""Who is due for preemption: looked for in the books, so that no View is taken for nobody (G1, G2, G11).
+"""The asks that are due for preemption, found in the live state, so that a View is taken only for work (G1, G2, G11).
 
-What stands here is necessary for a claim and cheap to ask, group by group of equal asks; policies and laws decide.
+The checks here are necessary for a claim and cheap, group by group of equal asks; policies and
+rules decide.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,7 @@ NEVER: Final = 1 << 62
 
 
 def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
-    """Asks that may claim now, as many of each group as its deciding queues lack; the rest sets the next instant."""
+    """Return asks that may claim now, as many of each group as its deciding queues lack; the others set the next instant."""
     settings = partition.spec.preemption
     if not settings.enabled or guarantee.NAME not in settings.policies:
         return []
@@ -32,14 +33,14 @@ def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
 
 
 def open_leaves(partition: Partition) -> Iterator[Queue]:
-    """The leaves in which asks wait for whom others may go."""
+    """Yield the leaves with waiting asks that may preempt."""
     for leaf in partition.queues.values():
         if leaf.leaf and leaf.pending_asks and is_open(leaf):
             yield leaf
 
 
 def is_open(leaf: Queue) -> bool:
-    """Is preemption on for the leaf (G3), and nothing on its path stopped?"""
+    """Return whether preemption is on for the leaf (G3), and nothing on its path is stopped."""
     if leaf.spec.properties.preemption_policy is PreemptionPolicy.DISABLED:
         return False
     return not any(queue.state is QueueState.STOPPED for queue in leaf.path_up())
@@ -53,7 +54,7 @@ def _of_leaf(partition: Partition, leaf: Queue, shortage: Shortage, now: int) ->
 
 
 def stuck_groups(leaf: Queue) -> Iterator[Group]:
-    """The leaf's groups of asks for which placement finds no room."""
+    """Yield the leaf's groups of asks for which placement finds no capacity."""
     for application in leaf.applications.values():
         for group in application.groups.values():
             if group.live and is_stuck(group):
@@ -61,28 +62,29 @@ def stuck_groups(leaf: Queue) -> Iterator[Group]:
 
 
 def is_stuck(group: Group) -> bool:
-    """Has it no node, or no headroom in a queue, while nobody pledged room to it and its user may have more?
+    """Return whether the group lacks a node, or headroom in a queue, has no pledge, and its user may have more.
 
-    Asks that require a node by name are served on that node alone, whatever their queue is owed (G1, G11).
+    Asks that require a node by name are served on that node alone, whatever their queue is entitled
+    to (G1, G11).
     """
     ask_class = group.ask_class
     held = ask_class.pledge
     if (held is not None and not held.reserves) or ask_class.constraints.required_node:
         return False
     if held is not None and held.commitment.policy == JOB and held.ask.spec.min_members > 1:
-        return False  # its job is planned anew as a whole (J8)
+        return False  # its gang is planned again as a whole (J8)
     blocking = [
         one for one in group.application.limits_of(ask_class) if not one.has_room(ask_class)
     ]
-    # A node is reserved only for whom no node takes; placement may not have tried its own class since.
+    # A node is reserved only for an ask that no node takes; placement may not have tried its class since.
     stuck = ask_class.dead or bool(blocking) or held is not None
     return stuck and all(one.kind == "queue" for one in blocking)
 
 
 def due(partition: Partition, group: Group, most: int, now: int, policy: str) -> Iterator[Ask]:
-    """The group's first asks that waited long enough for a policy and were not refused a moment ago (G1, I5).
+    """Yield the group's first asks that waited long enough for a policy and were not refused a moment ago (G1, I5).
 
-    A group of which nobody is due rests until the first of them is.
+    A group of which no ask is due rests until the first of them is.
     """
     if _rests(partition, group, now, policy):
         return
@@ -111,7 +113,7 @@ def _rests(partition: Partition, group: Group, now: int, policy: str) -> bool:
 def _instants(
     partition: Partition, group: Group, now: int, policy: str
 ) -> Iterator[tuple[Ask, int]]:
-    """When others may go for each ask of a group, as far as one that has not waited for its delay: those behind it came later."""
+    """Yield when each ask of a group may preempt, up to the first within its delay: those behind it came later."""
     delay = delay_ms(partition, group.application.leaf, policy)
     refused_ms = partition.round.tries.refused_ms(group)
     for ask in group.asks if group.in_turn else sorted(group.asks, key=backlog.by_turn):
@@ -126,14 +128,17 @@ def _instants(
 
 
 def _was_refused(instant: int, refused_ms: int) -> bool:
-    """Was it due when asks like it were refused? Who comes of age later, or may be tried at once, was not."""
+    """Return whether the ask was due when asks like it were refused.
+
+    One whose delay ends later, or that may be tried at once, was not.
+    """
     return bool(refused_ms) and instant <= refused_ms
 
 
 def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
-    """From when a policy may plan for a waiting ask (G1, I5), and whether it is a back-off that it waits for.
+    """Return from when a policy may plan for a waiting ask (G1, I5), and whether a back-off is what it waits for.
 
-    Jobs and daemons have no delay.
+    Gangs and daemons have no delay.
     """
     group = ask.group
     assert group is not None, f"ask {ask.key} waits"
@@ -148,19 +153,19 @@ def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
 
 
 def backoff_of(partition: Partition, ask: Ask) -> int:
-    """How long it waits after a refusal; a job as long as the member that waits longest (7.7)."""
+    """Return how long it waits after a refusal; a gang as long as the member that waits longest (7.7)."""
     return longest_backoff(partition, ask.group.members if isinstance(ask.group, Job) else (ask,))
 
 
 def longest_backoff(partition: Partition, asks: Iterable[Ask]) -> int:
-    """The longest that any of the asks waits after a refusal: longer after decisions that came to nothing (7.7)."""
+    """Return the longest that any of the asks waits after a refusal: longer after decisions without effect (7.7)."""
     return max([partition.spec.preemption.backoff_ms, *(ask.wait_ms for ask in asks)])
 
 
 def delay_ms(partition: Partition, leaf: Queue, policy: str) -> int:
-    """How long an ask waits before others may go for it: to claim (G1), and to replace others of its queue (I5).
+    """Return how long an ask waits before it may preempt: to claim (G1), and to replace others of its queue (I5).
 
-    A share in proportion is claimed at once (W6); what is replaced within a queue is nobody's share.
+    A share by weight is claimed at once (W6); what is replaced within a queue is no queue's share.
     """
     at_once = policy == guarantee.NAME and sharing.is_shared_out(partition)
     delays = policy in {guarantee.NAME, in_queue.NAME} and not at_once
@@ -168,7 +173,7 @@ def delay_ms(partition: Partition, leaf: Queue, policy: str) -> int:
 
 
 def call_again(partition: Partition, instant: int) -> None:
-    """Time alone may let somebody claim at this instant, or in the first round after it (P1)."""
+    """Set an instant at which, or in the first round after which, time alone may let an ask claim (P1)."""
     if instant == NEVER:
         return
     known = partition.round.claims_ms
@@ -179,7 +184,7 @@ def call_again(partition: Partition, instant: int) -> None:
 
 
 def requiring(partition: Partition) -> list[Ask]:
-    """Waiting asks that require a node by name, where that changed since they were last refused (G11)."""
+    """Return waiting asks that require a node by name, where that changed since they were last refused (G11)."""
     settings = partition.spec.preemption
     if not settings.enabled or required_node.NAME not in settings.policies:
         return []
@@ -206,7 +211,7 @@ def _untried(partition: Partition, ask_class: AskClass) -> Iterator[Ask]:
 
 
 def _groups(partition: Partition, ask_class: AskClass) -> list[Group]:
-    """The groups of a class that was put aside."""
+    """Return the groups of a class that was parked."""
     groups = list(ask_class.waiting)
     for queue in partition.queues.values():
         if queue.limiter is not None:

@@ -1,4 +1,4 @@
-"""What the core holds: partitions, resource managers, the configuration in force, and its timers."""
+"""The state of the core: partitions, resource managers, the configuration in force, and its timers."""
 
 import heapq
 from collections.abc import Iterable, Mapping
@@ -24,25 +24,25 @@ class Manager:
     explicit_sync: bool
     synced: bool
     counts: dict[str, int] = field(default_factory=dict)
-    """What was accepted of it since it registered, compared with its own counts at the end of the sync."""
+    """The objects accepted from it since it registered, compared with its own counts at the end of the sync."""
     recovered: int = 0
-    """Allocations of its partitions when it completed its sync."""
+    """The allocations of its partitions when it completed its sync."""
     recovered_asks: int = 0
-    """Waiting asks at that time."""
+    """The waiting asks at that time."""
     disruptions_allowed: dict[str, int] = field(default_factory=dict)
-    """By disruption group how many of its pods may go now (specification 7.6)."""
+    """The number of pods of each disruption group that may be evicted now (specification 7.6)."""
 
 
 Timer = tuple[int, int, str, str, str]
-"""(due, number, kind, partition, subject)."""
+"""The fields (due, number, kind, partition, subject)."""
 
 
 class State:
-    """All state of the core.
+    """The whole state of the core.
 
-    ``configured`` says that a file configures it, not registrations; else ``configured_by`` names the manager whose
-    registrations do: the first that brought a configuration. ``given`` has by manager the digest of the text that it
-    sent last, also where that text did not come into force.
+    ``configured`` says that a file configures it, not registrations; else ``configured_by`` names
+    the manager whose registrations do: the first that brought a configuration. ``given`` has by
+    manager the digest of the text that it sent last, also where that text did not come into force.
     """
 
     def __init__(
@@ -68,35 +68,35 @@ class State:
             self.add_partition_of(spec.name)
 
     def add_partition_of(self, name: str) -> Partition:
-        """A partition of the configuration in force comes to life."""
+        """Create a partition of the configuration in force."""
         spec = next(one for one in self.configuration.partitions if one.name == name)
         partition = self.partitions[name] = Partition(spec)
         tree.apply_spec(partition, spec)
         return partition
 
     def at(self, due: int, kind: str, partition: str, subject: str) -> None:
-        """Set a timer; whoever handles it checks whether it still means something."""
+        """Set a timer; its handler checks whether it still means something."""
         self.timer_numbers += 1
         heapq.heappush(self.timers, (due, self.timer_numbers, kind, partition, subject))
 
     def expect(self, partition: Partition, expiring: Iterable[tuple[int, str]]) -> None:
-        """Decisions expire at these instants unless they end before."""
+        """Set the timers at which decisions expire unless they end before."""
         for instant, decision_id in expiring:
             self.at(instant, "decision", partition.name, decision_id)
 
     def due(self, now: int) -> list[Timer]:
-        """The timers that are due, in order of their instants."""
+        """Remove and return the timers that are due, in order of their instants."""
         timers = []
         while self.timers and self.timers[0][0] <= now:
             timers.append(heapq.heappop(self.timers))
         return timers
 
     def disruptions(self, partition: Partition) -> dict[str, int]:
-        """By disruption group how many pods may go, as the manager of the partition says."""
+        """Return how many pods of each disruption group may be evicted, as the partition's manager reported."""
         manager = self.managers.get(partition.owner)
         return {} if manager is None else manager.disruptions_allowed
 
     def synced(self, partition: Partition) -> bool:
-        """May the partition place? Not while the manager that owns it has not completed its sync (1.10)."""
+        """Return whether the partition may place: not before the manager that owns it has completed its sync (1.10)."""
         manager = self.managers.get(partition.owner)
         return manager is None or manager.synced

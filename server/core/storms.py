@@ -1,13 +1,14 @@
-"""The storm monitor: a beneficiary and a victim that take from each other for ever are stopped (specification 7.7).
+"""The thrashing monitor: a preemptor and a victim that take from each other for ever are stopped (specification 7.7).
 
-A claim lowers the deficits of the queues that decide for it and raises none; between events from outside there are
-never more claims than deficits. So a deficit that is larger at a claim than the last claim left it, though its queue
-lost nothing to the outside and is entitled to no more, was raised by preemption itself: a wrong rule. So is a claim of
-a queue that has all it is entitled to, and, inside one queue, that a pod takes the place of one that took its place.
-Each is a strike against the pair; after STRIKES_MAX of them nobody goes for that pair any more for FROZEN_MS.
+A claim lowers the deficits of the queues that decide for it and raises none; between events from
+outside there are never more claims than deficits. So a deficit that is larger at a claim than the
+last claim left it, though its queue lost nothing to the outside and is entitled to no more, was
+raised by preemption itself: a wrong rule. So is a claim of a queue that has all it is entitled to,
+and, inside one queue, that a pod takes the place of one that took its place. Each is a strike
+against the pair; after STRIKES_MAX of them nothing is evicted for that pair for FROZEN_MS.
 
-A queue that grows may claim as often as its deficit allows: each of its claims lowers it. What it loses to the outside
-(pods that end, decisions that came to nothing) explains as much of a deficit again.
+A queue that grows may claim as often as its deficit allows: each of its claims lowers it. What it
+loses to the outside (pods that end, decisions without effect) explains as much of a deficit again.
 """
 
 from collections import Counter
@@ -46,20 +47,20 @@ from server.view.view import View
 from server.view.waiting import WaitingAsk
 
 EXEMPT: Final = frozenset({required_node.NAME, quota_enforcement.NAME, trim.NAME, reservation.NAME})
-"""Policies that are not bounded by deficits: by the number of DaemonSet pods, by a maximum or a share, or nobody goes."""
+"""The policies not bounded by deficits, but by the number of DaemonSet pods, a maximum or a share, or without victims."""
 DECIDING: Final = "deciding"
 NODE_EVENTS: Final = (NodeAdded, NodeRemoved, NodeUpdated)
 HEARD: Final = frozenset({ConfigurationApplied, *NODE_EVENTS})
-"""The events that `heard` has to hear of."""
+"""The events that are passed to `heard`."""
 
 
 # What is frozen -----------------------------------------------------------------------------------------------------
 
 
 def refusal(frozen: frozenset[Pair], view: View, plan: Plan) -> Refusal | None:
-    """Why a plan may not be carried out: it is one of a pair that is frozen now.
+    """Return why a plan may not be carried out: it is one of a pair that is frozen now; None when it may.
 
-    Claims do not even look at such victims (`Terms`); this is for the plans of whoever looks elsewhere.
+    Claims do not even look at such victims (`Terms`); this check is for plans that look elsewhere.
     """
     if plan.policy in EXEMPT or not frozen:
         return None
@@ -71,7 +72,7 @@ def refusal(frozen: frozenset[Pair], view: View, plan: Plan) -> Refusal | None:
 
 
 def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
-    """An event from outside ends what is frozen: another configuration, or other nodes; not one that was refused."""
+    """End what is frozen after an event from outside that was accepted: another configuration, or other nodes."""
     if isinstance(event, ConfigurationApplied):
         if any(
             isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED for one in answers
@@ -88,7 +89,7 @@ def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
 
 
 def watch(partition: Partition, trial: Trial, plan: Plan) -> list[Decision]:
-    """A plan is about to be applied: is it one that nothing explains? Gives what people have to hear."""
+    """Record a plan that is about to be applied; return notes when its pair is stopped as unexplained."""
     view = trial.view
     if plan.policy == required_node.NAME:
         _count_lost(partition, view, plan.releases)
@@ -107,12 +108,12 @@ def watch(partition: Partition, trial: Trial, plan: Plan) -> list[Decision]:
 
 
 def _goes_on(partition: Partition, plan: Plan) -> bool:
-    """Is it a decision that is planned anew after a veto?"""
+    """Return whether the plan continues a decision after a veto."""
     return bool(plan.replans) or any(one.ask.key in partition.suspended for one in plan.pledges)
 
 
 def _count_lost(partition: Partition, view: View, releases: tuple[Release, ...]) -> None:
-    """Required nodes may raise deficits, and so explain claims (7.7)."""
+    """Count what required nodes take as lost: they may raise deficits, and so explain claims (7.7)."""
     for release in releases:
         queue = partition.queues.get(release.leaf)
         if queue is not None:
@@ -120,7 +121,7 @@ def _count_lost(partition: Partition, view: View, releases: tuple[Release, ...])
 
 
 def _count_crossed(partition: Partition, trial: Trial, plan: Plan) -> None:
-    """Where a victim may bring its queues below their shares (W8), what they are short of then is explained."""
+    """Count as lost by how far victims bring their queues below their shares (W8), which explains later deficits."""
     for path, freed in _freed(trial, plan).items():
         owed, held = entitlement.floor(trial, path), trial.held(path)
         lost = partition.queues[path].lost
@@ -129,7 +130,7 @@ def _count_crossed(partition: Partition, trial: Trial, plan: Plan) -> None:
 
 
 def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
-    """By queue what the plan takes from it."""
+    """Return by queue what the plan takes from it."""
     found: dict[str, Counter[int]] = {}
     for leaf, amounts in trial.freed(plan.rows):
         for queue in trial.view.path_up(leaf):
@@ -138,9 +139,9 @@ def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
 
 
 def _unexplained(partition: Partition, trial: Trial, plan: Plan) -> bool:
-    """Is a deficit larger than its last claim and the outside left it, or does the claim lower none (G2, 7.7)?
+    """Return whether a deficit is larger than its last claim and the outside left it, or the claim lowers none (G2, 7.7).
 
-    Remembers what this claim leaves.
+    Record what this claim leaves.
     """
     grown = lowers = False
     for level in plan.levels:
@@ -189,7 +190,7 @@ def _lost(partition: Partition, level: Level) -> int:
 
 
 def _returns(partition: Partition, pair: Pair, now: int) -> bool:
-    """Inside one queue: does it take from one that took from it, or from its like (7.8)? Remembers that it takes."""
+    """Return whether, in one queue, it takes from a pod that took from it, or from its like (7.8); record that it takes."""
     if pair.beneficiary.queue != pair.victims.queue:
         return False
     taken = partition.storms.taken
@@ -200,7 +201,7 @@ def _returns(partition: Partition, pair: Pair, now: int) -> bool:
 
 
 def _pairs(view: View, plan: Plan) -> Iterator[Pair]:
-    """The pairs of a plan, one for each release and beneficiary."""
+    """Yield the pairs of a plan, one for each release and preemptor."""
     sides = dict.fromkeys(side_of(pledge.ask) for pledge in plan.pledges)
     for release in plan.releases:
         for side in sides:
@@ -208,7 +209,7 @@ def _pairs(view: View, plan: Plan) -> Iterator[Pair]:
 
 
 def side_of(ask: WaitingAsk) -> Side:
-    """The beneficiary's side of an ask's pairs."""
+    """Return the preemptor's side of an ask's pairs."""
     return Side(ask.leaf, ask.spec.resource, ask.spec.priority)
 
 

@@ -1,4 +1,4 @@
-"""Quota in application tags, where a namespace's annotations arrive (specification 1.3)."""
+"""The quota in application tags, where a namespace's annotations arrive (specification 1.3)."""
 
 import json
 import re
@@ -8,13 +8,13 @@ from typing import NamedTuple
 from server.model.resources import BadQuantity, Limit, limit
 
 QUOTA_TEXT_MAX = 4096
-"""Characters of one quota tag."""
+"""The most characters of one quota tag."""
 
 _NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 class TagQuota(NamedTuple):
-    """What the tags ask for; None and 0 mean that nothing was said."""
+    """The quota that the tags ask for; None and 0 mean that they say nothing."""
 
     guaranteed: Limit
     max: Limit | None
@@ -25,7 +25,7 @@ NO_QUOTA = TagQuota((), None, 0)
 
 
 def quota(tags: Mapping[str, str]) -> TagQuota | str:
-    """The quota in `namespace.resourcequota`, `.resourceguaranteed` and `.resourcemaxapps`, or what is wrong."""
+    """Return the quota in `namespace.resourcequota`, `.resourceguaranteed` and `.resourcemaxapps`, or what is wrong."""
     try:
         guaranteed = _amounts(tags, "namespace.resourceguaranteed")
         maximum = _amounts(tags, "namespace.resourcequota")
@@ -35,7 +35,7 @@ def quota(tags: Mapping[str, str]) -> TagQuota | str:
 
 
 def _amounts(tags: Mapping[str, str], tag: str) -> Limit | None:
-    """JSON of the published form: {"resources": {"vcore": {"value": 1000}}}, or plain {"vcore": 1000}.
+    """Read JSON of the published form, {"resources": {"vcore": {"value": 1000}}}, or plain {"vcore": 1000}.
 
     A number may stand in quotes, as JSON of 64-bit numbers often does.
     """

@@ -1,22 +1,25 @@
-"""Takeovers: a reservation moves to an ask of higher priority for which no other node can be reserved.
+"""The takeovers: a reservation moves to an ask of higher priority for which no other node can be reserved.
 
-An ask that is larger than what a node has free gains nothing from the rule that a reservation of a lower priority does not bind
-it. Without a reservation of its own, asks of its own priority would take every piece that becomes free. So it takes the
-reservation over:
+An ask that is larger than what a node has free gains nothing from the rule that a reservation of a
+lower priority does not bind it. Without a reservation of its own, asks of its own priority would
+take every piece that becomes free. So it takes the reservation over:
 
-1. Its priority is higher than the owner's where the paths of both queues meet. Equal priorities never take over, so that no
-   two asks exchange a node without an end.
-2. It may reserve: it has waited long enough, no queue of it is stopped, and its limits have room without all reservations
-   that it outranks.
-3. Asks go in the order of reservations. An ask gets the node that lacks least of it, then the one that arrived first;
-   where only those reservations, in its limits, kept it from another node, that one and no reservation of others.
-4. At most RESERVATIONS_PER_LEAF nodes are reserved for its leaf afterwards, and no more in the partition than before.
+1. Its priority is higher than the owner's where the paths of both queues meet. Equal priorities
+   never take over, so that no two asks exchange a node without an end.
+2. It may reserve: it has waited long enough, no queue of it is stopped, and its limits have headroom
+   without all reservations that it outranks.
+3. Asks take their turns in the order of reservations. An ask gets the node that lacks least of it,
+   then the one that arrived first; where only those reservations, in its limits, kept it from
+   another node, that one and no reservation of others.
+4. At most RESERVATIONS_PER_LEAF nodes are reserved for its leaf afterwards, and no more in the
+   partition than before.
 
-Asks behind it in the order reserve nothing before it has its node: else what is reserved for one of them could be taken
-over at the same instant.
+Asks behind it in the order reserve nothing before it has its node: else what is reserved for one of
+them could be taken over at the same instant.
 
-A search costs one look at each group of equal asks. Groups that outrank no owner are passed over; which nodes could hold
-a class is found out once for as long as nodes and reservations stay as they are.
+A search costs one look at each group of equal asks. Groups that outrank no owner are passed over;
+which nodes could hold a class is found out once for as long as nodes and reservations stay as they
+are.
 """
 
 from collections import Counter
@@ -37,11 +40,11 @@ from server.scheduling.outranking import Below, Ranks, in_order, lifted, most_ro
 from server.scheduling.placement import may_take, pick_node
 
 SCALE: Final = 2**20
-"""What a node lacks of an ask is compared in such parts of the node's capacity."""
+"""The parts of the node's capacity in which what a node lacks of an ask is compared."""
 
 
 class Takeover(NamedTuple):
-    """An ask, its node, and the reservation that moves to it; None: the node is reserved for nobody."""
+    """The ask, its node, and the reservation that moves to it; None: the node has no reservation."""
 
     ask: Ask
     node: Node
@@ -49,7 +52,7 @@ class Takeover(NamedTuple):
 
 
 def find(partition: Partition, now: int) -> Takeover | None:
-    """Return the first takeover that is possible now; sets the instant at which the next ask comes of age.
+    """Return the first takeover that is possible now; set the instant at which the next ask may reserve.
 
     Call it after `due.reserving`, when nothing more is placeable.
     """
@@ -75,7 +78,7 @@ def ahead(asks: list[Ask], found: Takeover | None) -> list[Ask]:
 
 
 class _Search:
-    """What one search finds out once: who outranks whom, and how many nodes are reserved for each leaf."""
+    """The facts that one search finds out once: ranks, and how many nodes are reserved for each leaf."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -96,7 +99,7 @@ class _Search:
         self._others: dict[AskClass, bool] = {}
 
     def contenders(self, now: int) -> Iterator[Ask]:
-        """The oldest ask of each group that waits for a node and may take a reservation over."""
+        """Yield the oldest ask of each group that waits for a node and may take a reservation over."""
         unsuited = self.unsuited
         for leaf in self.partition.queues.values():
             if not (leaf.leaf and leaf.pending_asks):
@@ -109,7 +112,7 @@ class _Search:
                         yield from _of_age(self.partition, group, now)
 
     def may_have_room(self, ask: Ask) -> bool:
-        """Have the limits of the ask room for it without any reservation? `best` looks at those that it outranks."""
+        """Return whether the ask's limits have headroom without any reservation; `best` looks at those that it outranks."""
         ask_class = ask.ask_class
         return all(
             fits(ask_class.demand, self._most.get(one, one.room))
@@ -121,7 +124,7 @@ class _Search:
         return self.ranks.below(ask.application.leaf, ask.spec.priority)
 
     def _takes(self, leaf: Queue, priority: int) -> Below:
-        """Return the reservations that such asks may take over: where the leaf has as many as it may, its own alone."""
+        """Return the reservations that such asks may take over: only those of the leaf where it has as many as it may."""
         at = (leaf, priority)
         found = self._open.get(at)
         if found is None:
@@ -132,7 +135,7 @@ class _Search:
         return found
 
     def _has_another(self, leaf: Queue, group: Group) -> bool:
-        """Can another node be reserved for the group, one that is pledged to nobody?"""
+        """Return whether another node can be reserved for the group, one without pledges."""
         if not self.may_reserve or leaf in self.full or not due.is_stuck(self.partition, group):
             return False
         ask_class = group.ask_class
@@ -162,7 +165,7 @@ class _Search:
         return Takeover(ask, node, taken.get(node))
 
     def _unpledged(self, leaf: Queue) -> list[Node]:
-        """The nodes of which another may be reserved for the leaf."""
+        """Return the nodes of which another may be reserved for the leaf."""
         if not self.may_reserve or leaf in self.full:
             return []
         return [node for node in self.partition.index.nodes.values() if not node.pledges]
@@ -174,7 +177,7 @@ class _Search:
 
 
 def _full_leaves(partition: Partition) -> set[Queue]:
-    """The leaves for which as many nodes are reserved as may be."""
+    """Return the leaves for which as many nodes are reserved as may be."""
     held = Counter(one.ask.application.leaf for one in partition.reservations.values())
     return {leaf for leaf, many in held.items() if many >= reservation.RESERVATIONS_PER_LEAF}
 
@@ -194,7 +197,7 @@ def _of_age(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
 
 
 def _suits(ask_class: AskClass, node: Node) -> bool:
-    """Could the node take an ask of the class if it were empty?"""
+    """Return whether the node could take an ask of the class if it were empty."""
     large = fits(ask_class.demand, node.capacity)
     return large and node.schedulable and ask_class.mask.allows(node)
 
@@ -204,7 +207,7 @@ def _ports(ask_class: AskClass) -> Demand:
 
 
 def _order(ask_class: AskClass, node: Node) -> tuple[int, int]:
-    """What the node lacks of the ask without the reservation, in parts of its capacity; then its arrival."""
+    """Return what the node lacks of the ask without the reservation, in parts of its capacity; then its arrival."""
     lacking = 0
     for at, wanted in ask_class.demand:
         missing = max(0, wanted - max(node.free[at], 0))

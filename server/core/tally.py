@@ -1,4 +1,4 @@
-"""Why each node does not take a waiting ask, counted; and the node that comes nearest. Looks only."""
+"""The reasons why each node does not take a waiting ask, counted; and the node that comes nearest. Looks only."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -20,12 +20,12 @@ PORT: Final = "host-port"
 RESERVED: Final = "reserved"
 EXAMPLES_MAX: Final = 3
 SHORT: Final = "short-"
-"""Followed by the type that misses most, measured by the node's capacity."""
+"""The prefix of the type that misses most, measured by the node's capacity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Nodes by the first reason that keeps the ask off them; ``missing`` is what ``nearest`` lacks, by type.
+    """The nodes by the first reason that keeps the ask off them; ``missing`` is what ``nearest`` lacks, by type.
 
     ``examples`` names the first few nodes of each reason.
     """
@@ -41,7 +41,7 @@ _NO_PART: Final = Constraints(tolerations=ANY_TAINT)
 
 
 def parts(constraints: Constraints) -> list[Part]:
-    """A constraint in the parts that an explanation names, each alone; parts that say nothing are left out."""
+    """Return a constraint in the parts that an explanation names, each alone; parts that say nothing are left out."""
     names = Constraints(
         tolerations=ANY_TAINT,
         node_name=constraints.node_name,
@@ -59,7 +59,7 @@ def parts(constraints: Constraints) -> list[Part]:
 
 
 def tally(partition: Partition, ask: Ask) -> Tally:
-    """Look at every node once for one ask."""
+    """Count the reasons of all nodes for one ask."""
     counts: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}
     named = parts(ask.spec.constraints)
@@ -87,7 +87,7 @@ def constraint_on(partition: Partition, ask: Ask, node: Node) -> str:
 
 
 def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -> str:
-    """The reason that has nothing to do with room, "" when there is none."""
+    """Return the reason that has nothing to do with capacity, "" when there is none."""
     if not node.is_open_to(ask.spec.constraints):
         return NOT_SCHEDULABLE
     for name, part in named:
@@ -97,7 +97,7 @@ def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -
 
 
 def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
-    """Nodes that could hold the ask at all come first, then the least that is missing."""
+    """Return the key by which nodes that could hold the ask at all come first, then the least that is missing."""
     demand = ask.ask_class.node_demand
     free = free_for(ask, node)
     # What is pledged beyond what is free is missing, too.
@@ -107,7 +107,7 @@ def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
 
 
 def _room(partition: Partition, ask: Ask, node: Node) -> str:
-    """The reason that has to do with room."""
+    """Return the reason that has to do with capacity, or that the ask fits."""
     demand = ask.ask_class.node_demand
     if not fits(demand, node.capacity):
         return TOO_SMALL
@@ -126,7 +126,7 @@ def _room(partition: Partition, ask: Ask, node: Node) -> str:
 
 
 def free_for(ask: Ask, node: Node) -> Amounts:
-    """A node's free room as the ask sees it: what is pledged to itself counts as free."""
+    """Return a node's free capacity as the ask sees it: what is pledged to itself counts as free."""
     held = node.pledges.get(ask.key)
     if held is None:
         return node.free
@@ -145,7 +145,7 @@ def _unpledged(node: Node) -> Amounts:
 
 
 def missing(partition: Partition, ask: Ask, node: Node) -> dict[str, int]:
-    """What a node lacks for the ask now, by type; a port counts as one of its synthetic type."""
+    """Return what a node lacks for the ask now, by type; a port counts as one of its synthetic type."""
     free = free_for(ask, node)
     types = partition.types
     lacks = (

@@ -1,4 +1,4 @@
-"""Sums stay below 2^62 (design 6.13): who would take one past it is refused."""
+"""The bound on sums: an amount that would take one to 2^62 is rejected (design 6.13)."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,15 +8,16 @@ from server.books.partition import Partition
 from server.model.resources import QUANTITY_LIMIT, Resource
 
 ASKS_MAX: Final = 2_000_000
-"""Asks and allocations of one partition."""
+"""The most asks and allocations of one partition."""
 CROWDED: Final = QUANTITY_LIMIT - ASKS_MAX * SMALL
-"""Below this total as many small asks as a partition takes find room in a type; from it on each is looked at."""
+"""The total of a type below which any number of small asks that a partition takes fits; above, each is checked."""
 
 
 def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) -> str:
-    """Is a quantity none, or does it take the usage of the whole tree past 2^62? Why, or "".
+    """Return why a quantity is empty, not allowed, or takes the usage of the whole tree to 2^62; "" when it is fine.
 
-    ``of_ask``: it is one of no more asks than a partition takes, so that a small quantity cannot while the total is low.
+    ``of_ask``: it is one of no more asks than a partition takes, so that a small quantity cannot
+    while the total is low.
     """
     if not resource:
         return "the resource is empty: a positive quantity of some type is needed"
@@ -35,7 +36,7 @@ def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) 
 
 
 def _total(partition: Partition, name: str) -> int:
-    """What is used and what waits in one type, over the whole partition."""
+    """Return what is used and what waits in one type, over the whole partition."""
     index = partition.types.index.get(name)
     if index is None:
         return 0
@@ -45,7 +46,7 @@ def _total(partition: Partition, name: str) -> int:
 
 
 def _classes(partition: Partition) -> Iterator[AskClass]:
-    """All classes, those of asks that hold a pledge with them."""
+    """Yield all classes, with those of asks that hold a pledge."""
     yield from partition.classes.values()
     for held in partition.pledges.values():
         yield held.ask.ask_class

@@ -1,4 +1,4 @@
-"""What preemption would do for a waiting ask if it were its turn now: a node and victims, or the first law in its way (G12)."""
+"""The verdicts of preemption on waiting asks if it were their turn: a node and victims, or the first rule in the way (G12)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +22,10 @@ from server.view.waiting import WaitingAsk, WaitingJob
 
 
 def verdict(core: Core, key: str, now: int) -> Verdict | None:
-    """The verdict on a waiting ask; None for a key that does not wait, waits for a placeholder, or could be placed any moment."""
+    """Return the verdict on a waiting ask.
+
+    None for a key that does not wait, waits for a placeholder, or could be placed any moment.
+    """
     for partition in core.state.partitions.values():
         ask = partition.asks.get(key)
         if ask is not None and ask.node is None:
@@ -32,13 +35,13 @@ def verdict(core: Core, key: str, now: int) -> Verdict | None:
 
 
 Lay = Callable[[Trial], object]
-"""Puts on a Trial what counts as decided besides."""
+"""The callback that applies to a Trial what counts as decided besides."""
 
 
 def of_ask(
     partition: Partition, ask: Ask, now: int, lay: Lay = lambda _trial: None
 ) -> Verdict | None:
-    """The verdict on one ask, on top of what is laid."""
+    """Return the verdict on one ask, on top of what ``lay`` applies."""
     held = ask.pledge
     if isinstance(ask.group, Hold):
         return None
@@ -58,7 +61,7 @@ def of_ask(
 
 
 def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
-    """The verdict on a job, which is that on each of its members (J8); it names the one that gets no node."""
+    """Return the verdict on a gang, which is that on each of its members (J8); it names the one without a node."""
     view = snapshot.take(partition, now, due=snapshot.Due(jobs=[jobs.due(job)]))
     waiting = view.jobs[0]
     trial = Trial(view)
@@ -72,7 +75,7 @@ def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
 
 
 def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict | None:
-    """What is found for an ask that was refused a moment ago (G1); None: it was not."""
+    """Return what is found for an ask that was refused a moment ago (G1); None: it was not."""
     retry, backs_off = jobs.awaits(partition, ask, found.policy)
     if not backs_off or retry <= now:
         return None
@@ -80,13 +83,13 @@ def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verd
 
 
 def of_plan(policy: str, plan: Plan, node_id: str, now: int) -> Verdict:
-    """A plan for a job as one of its members is shown it."""
+    """Return a plan for a gang as shown to one of its members."""
     because, told = describe.would_job(plan), (describe.spared(plan), plan.levels)
     return Verdict(policy, "", because, node_id, {}, now, 0, *told)
 
 
 def plan_job(trial: Trial, job: WaitingJob) -> Plan | Refusal:
-    """What policy `job` answers to a job."""
+    """Return what policy `job` answers to a gang."""
     settings = trial.view.settings
     if not settings.enabled or job_policy.NAME not in settings.policies:
         because = f"it belongs to a gang, and {_switched_off(settings, job_policy.NAME)}"
@@ -101,7 +104,7 @@ def _decided(policy: str, decision_id: str, node_id: str) -> Verdict:
 
 
 def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
-    """What the first policy answers that finds a plan for the ask, else the first that serves it (7.3)."""
+    """Return what the first policy answers that finds a plan for the ask, else the first that serves it (7.3)."""
     first = None
     for name in serving(trial.view.settings, ask):
         answer = _answer(trial, name, ask)
@@ -119,12 +122,12 @@ def _switched_off(settings: PreemptionSettings, policy: str) -> str:
 
 
 def main(ask: WaitingAsk) -> str:
-    """The policy that serves asks of its kind first."""
+    """Return the policy that serves asks of its kind first."""
     return required_node.NAME if ask.spec.constraints.required_node else guarantee.NAME
 
 
 def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[str]:
-    """The policies that may serve the ask here, in the order of a round; `job` where nobody claims (J4)."""
+    """Return the policies that may serve the ask here, in the order of a round; `job` where no policy claims (J4)."""
     if ask.spec.constraints.required_node:
         names = [required_node.NAME]
     else:
@@ -138,7 +141,7 @@ def _answer(trial: Trial, name: str, ask: WaitingAsk) -> Plan | Refusal:
 
 
 def _planned(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """What its policy answers, unless a law or the storm monitor is in the way (7.7)."""
+    """Return what its policy answers, unless a rule or the thrashing monitor is in the way (7.7)."""
     refusal = laws.admit(trial, intent)
     answer = refusal if refusal is not None else PLANNERS[intent.policy].plan(trial, intent)
     if isinstance(answer, Plan):
@@ -147,7 +150,7 @@ def _planned(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def of_answer(view: View, ask: WaitingAsk, answer: Plan | Refusal, now: int) -> Verdict:
-    """A plan or a refusal as people are shown it."""
+    """Return a plan or a refusal as shown to people."""
     policy = next(iter(serving(view.settings, ask)), main(ask))
     if isinstance(answer, Plan):
         policy = answer.policy
@@ -160,7 +163,10 @@ def of_answer(view: View, ask: WaitingAsk, answer: Plan | Refusal, now: int) -> 
 
 
 def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
-    """G1: before its delay is over, and shortly after a refusal, nothing is tried; for a daemon its node counts alone (G11)."""
+    """Return the verdict with when it is tried: not before its delay, nor shortly after a refusal (G1).
+
+    For a daemon its node counts alone (G11).
+    """
     if found.policy == required_node.NAME:
         return found
     due, backs_off = jobs.awaits(partition, ask, found.policy)
@@ -183,7 +189,7 @@ def _after_the_delay(found: Verdict, left_ms: int) -> str:
 
 
 def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
-    """Did a budget put off what would be done for it, and is its time not come yet (P5)?"""
+    """Return whether a budget put off what would be done for it, and its time has not come yet (P5)."""
     known = partition.round.tries.verdict(group)
     if known is None or known.law != Law.PACE:
         return False
@@ -191,7 +197,7 @@ def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
 
 
 def _next_round(partition: Partition, found: Verdict, put_off: Verdict | None, now: int) -> Verdict:
-    """P1, P5: when the next round may do what would be done for it; no round cures what a law forbids."""
+    """Return when the next round may do what would be done for it (P1, P5); no round cures what a rule forbids."""
     retry = put_off.retry_ms if put_off is not None else 0
     if pacing.is_between(partition, now):
         retry = pacing.earliest_ms(partition)

@@ -1,4 +1,4 @@
-"""What becomes of victims and of decisions over time: vetoes, expiry, pledges that do not fit any more, restarts."""
+"""The changes of victims and decisions over time: vetoes, expiry, pledges that do not fit any more, restarts."""
 
 from collections import Counter
 from collections.abc import Iterator, Set
@@ -19,14 +19,14 @@ from server.model.reasons import Code
 from server.model.records import RESERVATION, DecisionState
 
 Weak = Counter[tuple[Queue, int]]
-"""What pledges that give way promise, by queue and type: it counts for no maximum."""
+"""The promises of pledges that give way, by queue and type: they count for no maximum."""
 Over = Set[tuple[Queue, int]]
 
 # Vetoes -------------------------------------------------------------------------------------------------------------
 
 
 def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
-    """The shim could not release a victim: it stays, nobody chooses it for a while, its decision is planned anew."""
+    """Keep a victim that the shim could not release: no plan takes it for a while, and its decision is planned again."""
     for partition in state.partitions.values():
         ask = partition.asks.get(event.key)
         if partition.owner != event.rm_id or ask is None:
@@ -38,7 +38,7 @@ def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
 
 
 def _is_meant(partition: Partition, ask: Ask, event: VictimVetoed) -> bool:
-    """Does it go for the decision that the veto names? One that is over may still be vetoed."""
+    """Return whether it is evicted by the decision that the veto names; one that is over may still be vetoed."""
     if not ask.releasing:
         return False
     if ask.released_by is not None:
@@ -67,7 +67,7 @@ def _vetoed(
 
 
 def _stays(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
-    """It does not go, before anything else ends: what stays is no loss of its queue. Nobody chooses it for a while."""
+    """Keep the victim before anything else ends: it is no loss of its queue. No plan takes it for a while."""
     journal.spare(partition, ask)
     ask.vetoed = True
     partition.changed[ask] = None
@@ -89,7 +89,7 @@ def _record_veto(
 
 
 def _set_back(partition: Partition, ask: Ask, now: int) -> None:
-    """It may be tried at once; if that fails, its back-off is twice as long as before (7.7)."""
+    """Let the ask be tried at once; if that fails, its back-off is twice as long as before (7.7)."""
     ask.tried_ms = now
     if isinstance(ask.group, Group):
         ask.group.wake()
@@ -97,7 +97,7 @@ def _set_back(partition: Partition, ask: Ask, now: int) -> None:
 
 
 def veto_over(partition: Partition, key: str) -> None:
-    """It may be chosen again."""
+    """Let a vetoed victim be chosen again."""
     ask = partition.asks.get(key)
     if ask is not None and ask.vetoed:
         ask.vetoed = False
@@ -109,7 +109,7 @@ def veto_over(partition: Partition, key: str) -> None:
 
 
 def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
-    """A decision lasted too long: it is planned anew, and whoever should have gone is asked to go again."""
+    """Expire a decision that lasted too long: it is planned again, and its victims' release is ordered again."""
     late = {**commitment.victims, **_leaving_from(partition, commitment)}.values()
     decisions = [one for ask in late for one in _overdue(partition, ask)]
     for held in commitment.pledges.values():
@@ -120,14 +120,14 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 
 
 def _leaving_from(partition: Partition, commitment: Commitment) -> dict[str, Ask]:
-    """Victims of decisions that have ended, on whose room the decision waits."""
+    """Return victims of ended decisions whose capacity the decision waits for."""
     nodes = {held.node for held in commitment.pledges.values()}
     known = partition.leaving.items()
     return {key: ask for key, ask in known if ask.node in nodes and ask.released_by is None}
 
 
 def _overdue(partition: Partition, ask: Ask) -> list[Decision]:
-    """The release is ordered once more: the shim may not have heard of it."""
+    """Order the release once more: the shim may not have received it."""
     message = f"its release was ordered by decision {ask.leaves_by} and is not confirmed yet"
     delivery = orders.delivery(partition, orders.policy_of(ask.leaves_by))
     assert ask.going is not None
@@ -144,7 +144,7 @@ def _overdue(partition: Partition, ask: Ask) -> list[Decision]:
             message,
             ask.leaves_by,
             generation=ask.generation,
-            delivery=ask.going.delivery or "delete",  # one that goes for good is not only marked
+            delivery=ask.going.delivery or "delete",  # evicted for good, not only marked
         ),
     ]
 
@@ -159,7 +159,7 @@ def give_up(
     now: int,
     code: Code = Code.RESERVATION_DROPPED,
 ) -> list[Decision]:
-    """A pledge and the decision behind it end. Of a decision people hear anyway, of a reservation here."""
+    """End a pledge and the decision behind it; return a note for a reservation, as a decision reports its own end."""
     ask, reserved = held.ask, held.commitment.policy == RESERVATION
     if partition.pledges.get(ask.key) is not held:
         return []  # the decision ended with another pledge of it
@@ -171,7 +171,7 @@ def give_up(
 
 
 def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
-    """A node changed: give up what was pledged on it to asks that it could not even take when empty any more."""
+    """Give up, after a node changed, what was pledged on it to asks that it could not even take when empty."""
     notes: list[Decision] = []
     for held in list(node.pledges.values()):
         large = fits(held.demand, node.capacity)
@@ -183,7 +183,7 @@ def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
 
 
 def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> None:
-    """A maximum was lowered or a node shrank: pledges that have no room any more end, the newest first (G10).
+    """End pledges that do not fit any more after a maximum was lowered or a node shrank, the newest first (G10).
 
     ``node`` is the one that changed, when nothing else did.
     """
@@ -193,9 +193,9 @@ def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> Non
 
 
 def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
-    """Pledges without room, the newest first (G10); whoever takes one has to end it before the next.
+    """Yield pledges that do not fit any more, the newest first (G10); the caller has to end each before the next.
 
-    Where only a node lost room others are looked at for a queue that is over its maximum alone.
+    Where only a node lost capacity, others are looked at only while some queue is over its maximum.
     """
     if not partition.pledges:
         return
@@ -211,7 +211,7 @@ def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
 
 
 def weak_promises(partition: Partition) -> Weak:
-    """What is promised by pledges that give way."""
+    """Return what is promised by pledges that give way."""
     weak: Weak = Counter()
     for held in partition.pledges.values():
         _count_weak(weak, held)
@@ -219,14 +219,14 @@ def weak_promises(partition: Partition) -> Weak:
 
 
 def _count_weak(weak: Weak, held: Pledge) -> None:
-    """What gives way is promised to nobody."""
+    """Add the promise of a pledge that gives way."""
     for queue in held.ask.application.leaf.path_up() if held.reserves else ():
         for index, quantity in held.demand:
             weak[queue, index] += quantity
 
 
 def _fits_planned(held: Pledge, over: Over) -> bool:
-    """Is there room for all pledges of its node and queues once everything that was ordered is gone?"""
+    """Return whether all pledges of its node and queues fit once all ordered evictions are done."""
     room = planned_room(held.node)
     if any(room[index] < 0 for index, _ in held.node_demand):
         return False
@@ -235,7 +235,7 @@ def _fits_planned(held: Pledge, over: Over) -> bool:
 
 
 def planned_room(node: Node) -> list[int]:
-    """What is free once everything that was ordered is gone, and all that is promised for good is taken."""
+    """Return what is free once all ordered evictions are done, and all that is promised for good is taken."""
     room = node.room_without(node.dying())
     for held in node.pledges.values():
         for index, quantity in held.node_demand if held.reserves else ():
@@ -244,7 +244,7 @@ def planned_room(node: Node) -> list[int]:
 
 
 def _over(partition: Partition, weak: Weak) -> Over:
-    """The queues that are over what bounds them (W2 included), with the types, promises counted."""
+    """Return the queues that are over what bounds them (W2 included), with the types, promises counted."""
     found: set[tuple[Queue, int]] = set()
     for queue in partition.queues.values():
         for index, most in enumerate(tree.bound(partition, queue) or ()):

@@ -1,4 +1,4 @@
-"""Why asks wait, told to the shim once and again only when the reason changes (design 6.9)."""
+"""The reasons why asks wait, sent to the shim once and again only when the reason changes (design 6.9)."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -16,17 +16,17 @@ from server.model.phrases import quantities
 from server.model.reasons import Code
 
 TELL_MAX = 5_000
-"""Asks that one tick speaks of; the others follow in the next."""
+"""The most asks that one tick reports; the others follow in the next."""
 TELL_BESIDE_MAX = 1_000
-"""The same of a tick that placed something: placements leave when the tick ends, and do not wait for many sentences."""
+"""The most asks that a tick reports which placed something: placements leave at its end, and must not wait for texts."""
 RETELL_MS = 60_000
-"""A group of asks is told at most once in this time that another reservation keeps it waiting."""
+"""The time in which a group of asks gets at most one report that another reservation keeps it waiting."""
 
 
 def tell(
     state: State, partition: Partition, now: int, most: int = TELL_MAX
 ) -> tuple[list[Decision], bool]:
-    """Say why asks wait that nobody has heard of yet, of about `most`; True when some are left for the next tick."""
+    """Report the reasons that the shim has not received yet, for about `most` asks; True when some are left."""
     told: list[Decision] = []
     _note_reserved(partition, now)
     if not partition.untold:
@@ -38,7 +38,7 @@ def tell(
         first = next(_waiting(group), None)
         code = obstacles.code(first) if first else Code.NOT_TRIED
         if first and code is Code.NOT_TRIED:
-            continue  # The tick that tries it will know.
+            continue  # The tick that tries it reports the outcome.
         del partition.untold[group]
         if first:
             reason = _reason(partition, code, group, first, now)
@@ -48,10 +48,11 @@ def tell(
 
 
 def _note_reserved(partition: Partition, now: int) -> None:
-    """Tell groups again whose reason changed with the reservations: the next `tell` speaks of them.
+    """Mark groups whose reason changed with the reservations: the next `tell` reports them.
 
-    One that knows of no reservation hears of it at once; one that knows of a reservation which has ended, and waits
-    still, hears what is true now at most once in RETELL_MS, however often reservations change.
+    A group that knows of no reservation gets its report at once; one that knows of a reservation
+    which has ended, and still waits, gets what is true now at most once in RETELL_MS, however often
+    reservations change.
     """
     changes, known = partition.round, partition.round.reserved_told
     if changes.reservations_untold and partition.reservations:
@@ -74,7 +75,7 @@ def _note_reserved(partition: Partition, now: int) -> None:
 
 
 def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now: int) -> str:
-    """The code in words; a reservation that is named is remembered, so that its end is told."""
+    """Return the code in words; a reservation that is named is remembered, so that its end is reported."""
     found = in_the_way(partition, ask) if code is Code.CAPACITY_RESERVED else []
     if not found or isinstance(group, Job):
         return reason_of(code, group, ask)
@@ -83,14 +84,14 @@ def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now:
 
 
 def _waiting(group: Group | Job) -> Iterator[Ask]:
-    """The members that wait, those of a group that were pledged or taken elsewhere left out."""
+    """Return the members that wait, without those of a group that were pledged or taken elsewhere."""
     if isinstance(group, Job):
         return iter(group.members)
     return (ask for ask in group.asks if ask.group is group)
 
 
 def _listeners(group: Group | Job, code: Code) -> Iterable[Ask]:
-    """Those who have not heard it: all when the reason is another than before, else who came since."""
+    """Return the asks to report to: all when the reason differs from the one before, else those that came since."""
     if isinstance(group, Job):
         return group.members
     new, group.untold = group.untold, []
@@ -125,7 +126,7 @@ def _tell_each(asks: Iterable[Ask], code: Code, reason: str, told: list[Decision
 
 
 def reason_of(code: Code, group: Group | Job, ask: Ask) -> str:
-    """The code in words, for the object's own event."""
+    """Return the code in words, for the object's own event."""
     if isinstance(group, Job) and group.key == PLACEHOLDERS and code in _OF_PLACEHOLDERS:
         reserve = group.application.reserve
         wanted = quantities({} if reserve is None else reserve.wanted)

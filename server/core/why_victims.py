@@ -1,4 +1,4 @@
-"""Why a decision evicted these victims and not others: the candidate and the node that come next in its orders."""
+"""The reason why a decision evicted its victims: the candidate and the node that come next in its orders."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,13 @@ from server.model.records import DecisionRecord
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A victim beside the next candidate of the order that stays.
+    """The place of a victim beside the next candidate of the order that stays.
 
-    ``place`` is where the victim stands among ``total`` candidates, 0 when it stands before the excerpt that is kept.
-    ``stays`` is the key of the candidate that stays, "" for none, ``stays_place`` its place. ``key`` is the first key in
-    which the two differ, ``own`` the value of the one that stays and ``other`` that of the victim. ``before`` says that
-    the one that stays comes first, so that no key decided: a set of victims without it was better.
+    ``place`` is the victim's rank among ``total`` candidates, 0 when it stands before the excerpt
+    that is kept. ``stays`` is the key of the candidate that stays, "" for none, ``stays_place`` its
+    place. ``key`` is the first key in which the two differ, ``own`` the value of the one that stays
+    and ``other`` that of the victim. ``before`` says that the one that stays comes first, so that
+    no key decided: a set of victims without it was better.
     """
 
     victim: str
@@ -66,7 +67,7 @@ def _beside(ranking: Ranking, at: int, victims: set[str]) -> Compared:
 
 
 def _stays(one: Ranked, ranking: Ranking, victims: set[str]) -> bool:
-    """Does a candidate stay that no rule protects?"""
+    """Return whether a candidate stays that no rule protects."""
     return one[-1] not in victims and ranking.laws.get(str(one[-1]), "") in {"", NOT_NEEDED}
 
 

@@ -1,15 +1,18 @@
-"""Victims that were only marked, and that nobody needs gone any more, stay (`delivery: soft`, J11).
+"""The withdrawal of soft evictions: victims that were only marked, and that nothing needs gone, stay (J11).
 
-Looked for at the end of a tick, once whoever lost a decision had the chance to be planned anew: who is marked counts as
-going, so that a new decision may stand on its room. A mark is left alone while
+Only `delivery: soft` marks victims. The check is made at the end of a tick, once asks that lost a
+decision had the chance of a new plan: a marked victim counts as leaving, so that a new decision may
+use its capacity. A mark is left alone while
 
-1. the decision that ordered it is being planned anew,
-2. its decision expired, and one of its asks waits to be planned anew,
-3. a decision, its own or another, has pledged room or headroom that would not be there with it,
-4. a queue that was to come down would be over its maximum with it (Q5), or more would be used than there is (W3).
+1. the decision that ordered it is being planned again,
+2. its decision expired, and one of its asks waits to be planned again,
+3. a decision, its own or another, has pledged capacity or headroom that would not be there with it,
+4. a queue that was to come down would be over its maximum with it (Q5), or more would be used than
+   there is (W3).
 
-Members of a gang that is broken by their marks stay together or go together (J12). A decision that goes on elsewhere after
-a veto, or gets room from somebody else, needs fewer to go than it told: whether it does is looked at when room was freed.
+Members of a gang that is broken by their marks stay together or are evicted together (J12). A
+decision that goes on elsewhere after a veto, or gets capacity elsewhere, needs fewer victims than
+it ordered: this is checked when capacity was freed.
 """
 
 from collections import Counter
@@ -36,7 +39,7 @@ _REACHED: Final = {
 
 
 class _Needs:
-    """What the decisions that stand need, each thing looked up once while nobody stays."""
+    """The needs of the decisions that stand, each looked up once as long as no victim stays."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -51,21 +54,21 @@ class _Needs:
         self._rooms: dict[Node, list[int]] = {}
 
     def room(self, node: Node) -> list[int]:
-        """What is free there once everything that was ordered is gone."""
+        """Return what is free there once all ordered evictions are done."""
         found = self._rooms.get(node)
         if found is None:
             found = self._rooms[node] = victims.planned_room(node)
         return found
 
     def forget(self, together: Iterable[Ask]) -> None:
-        """These stay: the room of their nodes is another."""
+        """Forget the free capacity of the nodes on which these victims stay."""
         for ask in together:
             assert ask.node is not None
             self._rooms.pop(ask.node, None)
 
 
 def withdraw(partition: Partition) -> list[Withdrawn]:
-    """Take back what was ordered softly and is for nobody, the newest orders first."""
+    """Withdraw soft evictions that nothing needs, the newest orders first."""
     needs: _Needs | None = None
     found: list[Withdrawn] = []
     for together in _units(partition) if partition.marked else ():
@@ -91,7 +94,7 @@ def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Withdr
 
 
 def _record(partition: Partition, found: Iterable[Withdrawn]) -> None:
-    """People read it with the decision, unless that was forgotten; all who stay of one are written at once."""
+    """Record the victims that stay with their decisions, unless those were dropped; all of one decision at once."""
     staying: dict[str, list[str]] = {}
     for one in found:
         staying.setdefault(one.decision_id, []).append(one.key)
@@ -111,13 +114,14 @@ def _reason(ask: Ask) -> str:
     return _REACHED.get(ask.going.policy, NOBODY)
 
 
-# Who may stay -------------------------------------------------------------------------------------------------------
+# Victims that may stay -----------------------------------------------------------------------------------------------
 
 
 def _units(partition: Partition) -> list[list[Ask]]:
-    """Those who may stay, each with whom it stays or goes: all of a run, the rest of a gang, or nobody.
+    """Return the victims that may stay, in units that stay or leave together: a run, the rest of a gang, or one.
 
-    Those whom no open decision for asks told to go come first: it needs its own no more once others make its room.
+    Units without an open decision for asks come first: it needs fewer of its own once others free
+    its capacity.
     """
     known = list(reversed(partition.marked.values()))
     free = _free(partition, known)
@@ -135,7 +139,7 @@ def _is_for_asks(ask: Ask) -> bool:
 
 
 def _unit(ask: Ask) -> tuple[str, ...]:
-    """A plan that brings a queue down holds whole or not at all."""
+    """Return the key of the unit: a plan that brings a queue down holds whole or not at all."""
     if ask.released_by is not None and ask.released_by.queue:
         return ("run", ask.released_by.commitment_id)
     key, fewest = ask.spec.job_key, ask.spec.min_members
@@ -146,9 +150,9 @@ def _unit(ask: Ask) -> tuple[str, ...]:
 
 
 def _free(partition: Partition, known: Iterable[Ask]) -> set[str]:
-    """Who may be needed by nobody; what all victims of one order wait for is looked at once.
+    """Return victims that may be unneeded; what all victims of one order wait for is looked at once.
 
-    An open decision for asks needs whom it told to go until room is freed by somebody else, or for another.
+    An open decision for asks needs the victims that it ordered until other capacity is freed.
     """
     moved = partition.round.looked != partition.relief
     free: set[str] = set()
@@ -171,14 +175,14 @@ def _is_awaited(partition: Partition, ask: Ask) -> bool:
 
 
 def _is_planned_anew(partition: Partition, key: str) -> bool:
-    """Does it wait without a decision? One with a pledge says by that what it needs."""
+    """Return whether the ask waits without a decision; one with a pledge says by that what it needs."""
     ask = partition.asks.get(key)
     if ask is None or ask.node is not None:
         return False
     return ask.pledge is None or ask.pledge.reserves
 
 
-# Who needs them gone ------------------------------------------------------------------------------------------------
+# Decisions that need them gone ---------------------------------------------------------------------------------------
 
 
 def _is_needed(needs: _Needs, together: list[Ask]) -> bool:
@@ -203,7 +207,7 @@ def _is_needed(needs: _Needs, together: list[Ask]) -> bool:
 
 
 def _is_room_pledged(needs: _Needs, node: Node, back: Counter[int]) -> bool:
-    """Would a pledge on the node not fit any more (3)?"""
+    """Return whether a pledge on the node would not fit any more (3)."""
     held = [one for one in node.pledges.values() if not one.reserves]
     if not held:
         return False
@@ -212,7 +216,7 @@ def _is_room_pledged(needs: _Needs, node: Node, back: Counter[int]) -> bool:
 
 
 def _is_promised(needs: _Needs, queue: Queue, back: Counter[int]) -> bool:
-    """Would what is promised in the queue go beyond what bounds it (3), and what is kept there for firm asks (J4)?"""
+    """Return whether promises in the queue would exceed its bound (3), with what is kept there for firm asks (J4)."""
     for index, most in enumerate(tree.bound(needs.partition, queue) or ()):
         promised = queue.promised[index] - needs.weak[queue, index]
         used = _left(queue, index) + promised + back[index] + _kept(needs, queue, index)
@@ -228,7 +232,7 @@ def _kept(needs: _Needs, queue: Queue, index: int) -> int:
 
 
 def _shrinking(together: Iterable[Ask]) -> set[str]:
-    """The queues that they bring down, even if their run has expired."""
+    """Return the queues that the victims bring down, even if their run has expired."""
     known = [ask.going for ask in together]
     return {one.claimant for one in known if one and one.policy == quota_enforcement.NAME}
 
@@ -236,7 +240,7 @@ def _shrinking(together: Iterable[Ask]) -> set[str]:
 def _is_to_come_down(
     partition: Partition, queue: Queue, back: Counter[int], shrinking: Iterable[str]
 ) -> bool:
-    """Would a queue be over its maximum that a run brought down, or brings down now (4)?"""
+    """Return whether a queue would be over its maximum that a run brought down, or brings down now (4)."""
     most = dict(queue.spec.max or ())
     names = partition.types.names
     over = any(
@@ -247,7 +251,7 @@ def _is_to_come_down(
 
 
 def _is_too_much(partition: Partition, queues: dict[Queue, Counter[int]]) -> bool:
-    """Would more be used than there is, where that is trimmed (4)?"""
+    """Return whether more would be used than there is, where surplus is reclaimed (4)."""
     if not sharing.is_shared_out(partition):
         return False
     root, whole = partition.root, sharing.whole(partition)
@@ -257,5 +261,5 @@ def _is_too_much(partition: Partition, queues: dict[Queue, Counter[int]]) -> boo
 
 
 def _left(queue: Queue, index: int) -> int:
-    """What the queue uses once everything that was ordered is gone."""
+    """Return what the queue uses once all ordered evictions are done."""
     return queue.usage[index] - queue.releasing[index]

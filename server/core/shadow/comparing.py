@@ -1,4 +1,4 @@
-"""What the two sides decided, ask by ask, and why one of them gave an ask nothing."""
+"""The comparison of what the two sides decided, ask by ask, and why one of them gave an ask nothing."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,18 +14,18 @@ from server.preemption.policy import Law, Plan
 from server.preemption.trial import Trial
 
 NOT_COMPARED = frozenset({quota_enforcement.NAME, reservation.NAME})
-"""Quota runs are the live side's alone, and for a reservation nobody goes."""
+"""The policies of the live side alone (quota runs), or without victims (reservations)."""
 
 
 class Why(NamedTuple):
-    """Why a side gave an ask nothing: a law's word, and its sentence."""
+    """The reason why a side gave an ask nothing: a rule's name, and its sentence."""
 
     law: str = ""
     because: str = ""
 
 
 def subjects(plan: Plan) -> tuple[str, ...]:
-    """The asks that a plan is for, or the queue that it trims."""
+    """Return the asks that a plan is for, or the queue whose surplus it reclaims."""
     if plan.policy in NOT_COMPARED:
         return ()
     if plan.shrink is not None:
@@ -36,7 +36,7 @@ def subjects(plan: Plan) -> tuple[str, ...]:
 def choices(
     partition: Partition, trial: Trial, plan: Plan, now: int
 ) -> Iterator[tuple[str, Choice]]:
-    """What a plan is for each of its subjects."""
+    """Yield what a plan means for each of its subjects."""
     names = subjects(plan)
     if not names:
         return
@@ -48,12 +48,12 @@ def choices(
 
 
 def added(known: Sum, choice: Choice) -> Sum:
-    """One decision more."""
+    """Return the sum with one decision more."""
     return Sum(known.decisions + 1, known.lost.plus(lost_of(choice.victims)))
 
 
 def is_alike(one: Choice | None, other: Choice | None) -> bool:
-    """Are these the same decision? How long victims had run does not matter."""
+    """Return whether these are the same decision, whatever the running times of the victims."""
     if one is None or other is None:
         return one is other
     return _content(one) == _content(other)
@@ -68,7 +68,7 @@ def _content(one: Choice) -> tuple[object, ...]:
 
 
 def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now: int) -> Why:
-    """The law by which a side gave a subject nothing for which the other one decided by this policy."""
+    """Return why a side gave a subject nothing for which the other side decided under this policy."""
     settings = side.spec.preemption
     if policy == trim.NAME:
         return Why("", "nothing has to go")
@@ -82,7 +82,7 @@ def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now:
 
 
 def _refused(side: Partition, ask: Ask, now: int) -> Verdict | None:
-    """Its last refusal, as long as nothing is tried again."""
+    """Return the ask's last refusal, as long as nothing is tried again."""
     group, tries = ask.group, side.round.tries
     if not isinstance(group, Group | Job):
         return None

@@ -1,7 +1,8 @@
-"""The books as a shadow sees them: the same objects under other settings, with a round of its own.
+"""The state as a shadow sees it: the same objects under other settings, with a round of its own.
 
-Whatever plans reads settings and rounds from the partition that it is given. So a shadow gives it another partition,
-which shares everything with the true one but these: who is due, the Views and the laws are the same code for both.
+Planning code reads settings and rounds from the partition that it is given. So a shadow gives it
+another partition, which shares everything else with the true one: due asks, Views and rules are the
+same code for both.
 """
 
 import copy
@@ -20,7 +21,7 @@ from server.view.queues import Bounds
 
 
 def memory(partition: Partition, now: int) -> Shadow | None:
-    """What the partition's shadow remembers; None without one. Another configuration begins another shadow."""
+    """Return what the partition's shadow remembers; None without one. A new configuration begins a new shadow."""
     known, spec = partition.shadow, partition.spec
     if known is not None and known.live is spec:
         return known
@@ -32,7 +33,7 @@ def memory(partition: Partition, now: int) -> Shadow | None:
 
 
 def next_due(partition: Partition, now: int) -> int | None:
-    """The next instant after ``now`` at which time alone may let the shadow decide something."""
+    """Return the next instant after ``now`` at which time alone may let the shadow decide something."""
     known = partition.shadow
     if known is None or known.live is not partition.spec:
         return None
@@ -41,7 +42,7 @@ def next_due(partition: Partition, now: int) -> int | None:
 
 
 def seen(partition: Partition, known: Shadow) -> Partition:
-    """The partition with the shadow's settings and round. What is frozen now stays so, whatever the live side does."""
+    """Return the partition with the shadow's settings and round, and a copy of the pairs that are frozen now."""
     other = copy.copy(partition)
     other.spec, other.round = known.spec, known.round
     other.round.cycles = partition.round.cycles
@@ -52,7 +53,7 @@ def seen(partition: Partition, known: Shadow) -> Partition:
 
 @contextmanager
 def settled(other: Partition) -> Iterator[Shortage]:
-    """While Views of it are taken: leaves are bounded as the shadow shares (W2), and the live side's facts of queues stay."""
+    """Hold, while Views are taken, the bounds by which the shadow shares (W2), and keep the live side's facts of queues."""
     columns, shortage = other.columns, Shortage(other)
     kept = columns.queues
     other.deserved = _bounds(other, shortage)
@@ -63,7 +64,7 @@ def settled(other: Partition) -> Iterator[Shortage]:
 
 
 def _bounds(other: Partition, shortage: Shortage) -> dict[str, Bounds]:
-    """By leaf what it deserves, where the shadow shares by plain weights (W2)."""
+    """Return by leaf what it deserves, where the shadow shares by plain weights (W2)."""
     if not sharing.is_shared_out(other) or other.spec.preemption.demand_cap:
         return {}
     fresh = proportions.deserved(other, shortage.shares)

@@ -1,8 +1,9 @@
-"""Decisions of a shadow that stand: they hold as long as the ask still waits and its victims still run.
+"""The decisions of a shadow that stand: they hold as long as the ask still waits and its victims still run.
 
-In each of its rounds they are laid on the Trial first, so that the same decision is not told again and no victim is used
-twice. One ends when its ask is placed or gone, when the live side decided for it, when a victim is gone, or when a law
-would not let it pass any more; then its ask is planned for anew.
+In each of its rounds they are applied to the Trial first, so that the same decision is not reported
+again and no victim is used twice. One ends when its ask is placed or gone, when the live side
+decided for it, when a victim is gone, or when a rule would not let it pass any more; then its ask
+is planned for again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,23 +22,23 @@ from server.preemption.trial import Trial
 from server.view.waiting import WaitingAsk
 
 CHECKED_MAX: Final = 32
-"""Decisions of which a turn asks the laws again: as much work as so many plans."""
+"""The most decisions that a turn checks against the rules again: as much work as so many plans."""
 CHECK_MS: Final = 1_000
-"""So long they are not asked when nobody is due."""
+"""The time for which standing decisions are not checked again when no ask is due."""
 PLACED = "its ask was placed without it"
 GONE = "its ask is gone"
 SERVED = "the live side decided for its ask"
 
 
 def held(plan: Plan) -> Held:
-    """What is remembered of a plan."""
+    """Return what is remembered of a plan."""
     places = tuple(Place(one.ask.key, one.node_id, one.exclusive) for one in plan.pledges)
     victims = tuple((one.key, one.because) for one in plan.releases)
     return Held(plan.policy, places, victims, plan.shrink)
 
 
 def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
-    """End what the books ended; gives why, by subject."""
+    """End the decisions that the state ended; return why, by subject."""
     state = (
         partition.relief,
         partition.placements,
@@ -58,7 +59,7 @@ def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
 
 
 def yield_to_live(partition: Partition, known: Shadow) -> None:
-    """The live side wrote what it decided: for whom it did, that is a fact, and the shadow's own counts no more."""
+    """Drop the shadow's decisions for asks for which the live side has written its own."""
     for name, one in list(known.held.items()):
         if any(_of_place(partition, place) == SERVED for place in one.places):
             del known.held[name]
@@ -70,7 +71,7 @@ def _end(known: Shadow, name: str, why: str, ended: dict[str, str]) -> None:
 
 
 def _over(partition: Partition, one: Held) -> str:
-    """Why a decision does not stand any more, "" when it does."""
+    """Return why a decision does not stand any more, "" when it does."""
     reasons = (
         *(_of_place(partition, place) for place in one.places),
         *(_of_victim(partition, key) for key, _ in one.victims),
@@ -97,14 +98,14 @@ def _of_victim(partition: Partition, key: str) -> str:
 
 
 def is_due(known: Shadow, now: int) -> bool:
-    """Is it time to ask the laws again of what stands, though nobody else is due?"""
+    """Return whether standing decisions are to be checked against the rules again, though no ask is due."""
     return bool(known.held) and now >= known.checked_ms + CHECK_MS
 
 
 def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) -> None:
-    """Put what stands on the Trial, in the order in which it was decided; what would break a law now ends.
+    """Apply what stands to the Trial, in the order in which it was decided, and end what would break a rule now.
 
-    The laws are asked of CHECKED_MAX decisions a turn, in rotation.
+    The rules are checked for CHECKED_MAX decisions a turn, in rotation.
     """
     checked = _next_checked(known, trial.view.now)
     with _seen_waiting(other, trial, list(known.held.values())) as waiting:
@@ -118,7 +119,7 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
 
 
 def _next_checked(known: Shadow, now: int) -> frozenset[str]:
-    """Those behind the last that was checked, then from the first on."""
+    """Return the decisions behind the last that was checked, then those from the first on."""
     known.checked_ms = now
     names = list(known.held)
     if not names:
@@ -130,7 +131,7 @@ def _next_checked(known: Shadow, now: int) -> frozenset[str]:
 
 
 def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
-    """The same for somebody who only asks: nothing ends."""
+    """Apply what stands to the Trial of a reader: nothing ends."""
     held = [one for one in known.held.values() if not _over(other, one)]
     with _seen_waiting(other, trial, held) as waiting:
         for one in held:
@@ -143,9 +144,9 @@ def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
 def _seen_waiting(
     other: Partition, trial: Trial, held: Sequence[Held]
 ) -> Iterator[dict[str, WaitingAsk]]:
-    """The asks of decisions as a View has them, by key; equal ones share their class.
+    """Hold the gangs of decisions in the View, which need not be due, and provide the asks as it has them, by key.
 
-    Meanwhile the View has their jobs, for whom nobody has to be due: the laws ask for the whole of a job (J8).
+    The rules look at the whole of a gang (J8). Equal asks share their class.
     """
     view, asks = trial.view, [other.asks[place.key] for one in held for place in one.places]
     gangs = dict.fromkeys(ask.group for ask in asks if isinstance(ask.group, Job))
@@ -160,7 +161,7 @@ def _seen_waiting(
 
 
 def _plan(other: Partition, one: Held, waiting: Mapping[str, WaitingAsk]) -> Plan:
-    """The plan as rows of a View that is taken now."""
+    """Return the plan as rows of a View that is taken now."""
     nodes = other.index.nodes
     pledges = tuple(
         Pledge(waiting[place.key], nodes[place.node_id].slot, place.node_id, place.exclusive)

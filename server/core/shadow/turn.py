@@ -1,7 +1,8 @@
-"""One turn of a shadow: it plans beside a live round, on the books as that one began, and says how the two differ.
+"""The turn of a shadow: it plans beside a live round, on the state as that one began, and reports how the two differ.
 
-Between `plan` and `told` the live side writes what it decided. Nothing here is ever carried out: what changes is the
-shadow's own memory, so that the live side decides the same as without a shadow, byte for byte.
+Between `plan` and `told` the live side writes what it decided. Nothing here is ever carried out:
+what changes is the shadow's own memory, so that the live side decides the same as without a shadow,
+byte for byte.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,9 +26,10 @@ LIVE, SHADOW = "live", "shadow"
 
 
 def begin(partition: Partition, now: int, budget: int) -> "Turn | None":
-    """The turn of the partition's shadow at this instant; None without a shadow.
+    """Begin the turn of the partition's shadow at this instant; None without a shadow.
 
-    Each ask that is tried takes a step at the least; what the budget cuts off comes in the next tick.
+    Each ask that is tried takes a step at the least; what the budget cuts off comes in the next
+    tick.
     """
     if not partition.spec.preemption.shadow and partition.shadow is None:
         return None
@@ -36,7 +38,10 @@ def begin(partition: Partition, now: int, budget: int) -> "Turn | None":
 
 
 class Turn:
-    """Call `plan` with what the live round planned, then `told` with what it decided."""
+    """The planning and the report of one turn.
+
+    Call `plan` with what the live round planned, then `told` with what it decided.
+    """
 
     def __init__(self, partition: Partition, known: Shadow, now: int, budget: int) -> None:
         self._partition = partition
@@ -64,7 +69,7 @@ class Turn:
         ]
 
     def told(self, live: rounds.RoundResult | None) -> list[Decision]:
-        """What is to be heard of it; the live side's decisions have their ids by now."""
+        """Return the records for the shell; the live side's decisions have their ids by now."""
         notes = () if live is None else live.notes
         ids = dict(_ids(notes))
         self._known.round.open = self._result.cut or (live is not None and live.more)
@@ -80,7 +85,7 @@ class Turn:
     # Deciding -----------------------------------------------------------------------------------------
 
     def _decide(self, live: Trial | None) -> dict[str, Choice]:
-        """What the shadow decides now, by subject, on top of what stands."""
+        """Return what the shadow decides now, by subject, on top of what stands."""
         other, known, now = self._seen, self._known, self._now
         with side.settled(other) as shortage:
             asks = due.claimants(other, shortage, now)
@@ -105,14 +110,14 @@ class Turn:
         return found
 
     def _is_for_others(self, asks: snapshot.Due) -> bool:
-        """Is anybody due for whom no decision stands?"""
+        """Return whether an ask is due for which no decision stands."""
         served = {name for one in self._known.held.values() for name in one.subjects}
         members = (ask for one in asks.jobs for ask in one.members)
         due = (*asks.claiming, *asks.requiring, *asks.replacing, *members)
         return any(one.key not in served for one in due)
 
     def _keep(self, trial: Trial, plan: Plan) -> None:
-        """A decision of the shadow stands; where the live side only observes, none of either side does (P8)."""
+        """Keep a decision of the shadow; where the live side only observes, none of either side stands (P8)."""
         other, names = self._seen, comparing.subjects(plan)
         if not names:
             return
@@ -127,7 +132,7 @@ class Turn:
     def _choices(
         self, partition: Partition, trial: Trial | None, whose: str, laid: int
     ) -> dict[str, Choice]:
-        """What one side decided now, by subject; what is new counts."""
+        """Return what one side decided now, by subject, and count what is new."""
         found: dict[str, Choice] = {}
         for plan in () if trial is None else trial.plans[laid:]:
             assert trial is not None
@@ -141,7 +146,7 @@ class Turn:
         return found
 
     def _shown_before(self, key: str, choice: Choice) -> Choice:
-        """A decision that is shown again has the id that it had (P8)."""
+        """Return a choice that is shown again with the id that it had (P8)."""
         before = self._known.records.get(key)
         known = None if before is None else before.live
         return replace(choice, decision_id="" if known is None else known.decision_id)
@@ -153,7 +158,7 @@ class Turn:
     # Comparing ----------------------------------------------------------------------------------------
 
     def _draft(self, key: str, live: Choice | None, mine: Choice | None) -> ShadowRecord | None:
-        """The record of a subject as it is now; None when there is nothing new to say of it."""
+        """Return the record of a subject as it is now; None when there is nothing new to report of it."""
         before = self._known.records.get(key)
         if before is not None and not before.ended_ms:
             stands = self._stands(key, before)
@@ -169,7 +174,7 @@ class Turn:
         return self._record(key, how, live, mine)
 
     def _stands(self, key: str, before: ShadowRecord) -> bool:
-        """Is the live side's last decision for it still open, or shown, where it only observes?"""
+        """Return whether the live side's last decision for it is still open, or shown, where it only observes."""
         if before.live is None:
             return False
         if self._partition.spec.preemption.observe_only:
@@ -177,13 +182,13 @@ class Turn:
         return before.live.decision_id in self._partition.commitments
 
     def _is_mine(self, key: str, anew: bool) -> bool:  # noqa: FBT001
-        """Does the shadow's last decision for it count still? It does beside the live one with which it was compared."""
+        """Return whether the shadow's last decision for it still counts, as it does beside the live one compared with it."""
         if self._seen.spec.preemption.observe_only:
             return key in self._known.round.observed
         return not anew or any(key in one.subjects for one in self._known.held.values())
 
     def _over(self, key: str, before: ShadowRecord | None) -> ShadowRecord | None:
-        """A decision of the shadow alone ended, and nobody decided anything else."""
+        """Return the ended record of a decision of the shadow alone, when no side decided anything else."""
         if before is None or before.ended_ms or before.difference is not Difference.ONLY_SHADOW:
             return None
         if key not in self._ended:
@@ -235,7 +240,7 @@ def _is_same(before: ShadowRecord | None, live: Choice | None, mine: Choice | No
 
 
 def _leave_out_served(trial: Trial) -> None:
-    """For whom a decision stands nobody plans; those for whom one just ended are planned for anew."""
+    """Leave out asks for which a decision stands; those for which one just ended are planned for again."""
     view = trial.view
 
     def left(asks: Iterable[WaitingAsk]) -> tuple[WaitingAsk, ...]:
@@ -251,7 +256,7 @@ def _leave_out_served(trial: Trial) -> None:
 
 
 def _lay_runs(trial: Trial, live: Trial | None) -> None:
-    """Quota runs are those of the live side: what they release is gone for the shadow, too."""
+    """Apply the quota runs of the live side: what they release is gone for the shadow, too."""
     for plan in () if live is None else live.plans:
         if plan.policy == quota_enforcement.NAME:
             left = tuple(one for one in plan.releases if trial.stands(one.row))
@@ -259,7 +264,7 @@ def _lay_runs(trial: Trial, live: Trial | None) -> None:
 
 
 def _ids(notes: list[Decision] | tuple[Decision, ...]) -> Iterator[tuple[str, str]]:
-    """By subject the id of what the live side decided."""
+    """Yield by subject the id of what the live side decided."""
     for one in notes:
         if isinstance(one, Decided):
             record = one.record

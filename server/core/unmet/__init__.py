@@ -1,1 +1,1 @@
-"""The unmet-guarantee report: which queues lack what they are owed, what stands in the way, what would cure it."""
+"""The unmet-guarantee report: the queues below their entitlement, what keeps them there, what would cure it."""

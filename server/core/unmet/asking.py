@@ -1,4 +1,4 @@
-"""Asking the planner what it would do: now, and on a View in which one thing is different. Nothing is ever guessed."""
+"""The questions to the planner: what it would do now, and on a View with one difference. Nothing is ever guessed."""
 
 from collections.abc import Callable
 from typing import Final
@@ -14,29 +14,30 @@ from server.view.view import View
 from server.view.waiting import WaitingAsk, WaitingJob
 
 STEPS_MAX: Final = 150_000
-"""What one report may cost: each question counts a step a queue, and one for each ROWS_A_STEP allocations."""
+"""The cost limit of one report: each question counts a step a queue, and one for each ROWS_A_STEP allocations."""
 ROWS_A_STEP: Final = 64
 PLANS_LEAST: Final = 60
-"""Questions that every report may ask, however large the cluster is."""
+"""The number of questions that every report may ask, however large the cluster is."""
 PLANS_A_NEED: Final = 150
-"""Questions on account of one kind of asks."""
+"""The number of questions on account of one kind of asks."""
 MEMBERS_A_PLAN: Final = 16
-"""So many members of a job cost what another question costs."""
+"""The number of members of a gang that cost what another question costs."""
 
 SERVED_MAX: Final = 8
-"""Equal asks for which one change is tried."""
+"""The most equal asks for which one change is tried."""
 
 _NOBODY: Final = "no other queue holds more of what it asks for than its guarantee"
 
 
 class OutOfPlansError(Exception):
-    """The report's budget is spent."""
+    """The error of a report whose budget is spent."""
 
 
 class Planner:
-    """Counts what it is asked, and stops at a bound. ``view`` is the partition as it is, ``listed`` with policy `job` on.
+    """The planner with a count of the questions to it, and a bound.
 
-    Changes may take half of the budget: the rest is for saying what binds the queues that come after.
+    ``view`` is the partition as it is, ``listed`` with policy `job` on. Changes may take half of
+    the budget: the rest is for saying what binds the queues that come after.
     """
 
     def __init__(self, view: View, listed: View, most: int = STEPS_MAX) -> None:
@@ -52,12 +53,12 @@ class Planner:
         self._helped: tuple[View, Claimant] | None = None
 
     def begin(self, claimant: Claimant) -> None:
-        """Another kind of asks: it has its own share of the budget."""
+        """Begin another kind of asks, which has its own share of the budget."""
         self._helped = None
         self._until = min(self._spent + PLANS_A_NEED * _cost(claimant), self._plans_max // 2)
 
     def now(self, claimant: Claimant) -> Plan | Refusal | None:
-        """What the planner answers as things are; None: it fits without any plan. Asked once a kind.
+        """Return what the planner answers now; None: the claimant fits without any plan. Asked once a kind.
 
         Raises OutOfPlansError where only a search could tell, and the budget is spent.
         """
@@ -74,7 +75,7 @@ class Planner:
         raise OutOfPlansError
 
     def then(self, view: View, claimant: Claimant) -> Plan | Refusal | None:
-        """The same where one thing is different. Raises OutOfPlansError."""
+        """Return what the planner answers on a View with one difference. Raises OutOfPlansError."""
         if self._spent >= self._until:
             raise OutOfPlansError
         self._count(claimant)
@@ -83,14 +84,14 @@ class Planner:
         return None if fits(trial, claimant) else _plan(trial, claimant)
 
     def helps(self, view: View, claimant: Claimant) -> bool:
-        """Does it get its place, or would somebody go for it, where one thing is different?"""
+        """Return whether the claimant gets its place, or a plan for it, on a View with one difference."""
         found = not isinstance(self.then(view, claimant), Refusal)
         if found:
             self._helped = view, claimant
         return found
 
     def served(self, number: int) -> tuple[int, Refusal] | None:
-        """Return how many of equal asks the last change that helped serves, and why not the next one; None: all that were tried.
+        """Return how many equal asks the last change that helped serves, and why not the next; None: all that were tried.
 
         At most SERVED_MAX are tried, one after the other. Raises OutOfPlansError.
         """
@@ -117,7 +118,7 @@ class Planner:
         self._spent += _cost(claimant)
 
     def _refused_at_once(self, claimant: Claimant) -> Refusal | None:
-        """What can be told without a search for victims: that it may not claim at all."""
+        """Return the refusal that needs no search for victims: the claimant may not claim at all; None for none."""
         policies = _serving(self.view.settings, claimant)
         if not policies:
             found = _plan(self._now, claimant)
@@ -127,9 +128,9 @@ class Planner:
         return _may_have_others_go(self._now, policies[0], claimant)
 
     def _nobody_is_over(self, ask: Claimant) -> bool:
-        """Is no leaf but its own over its entitlement in a type that it asks for? Then nobody may go (rule 5).
+        """Return whether no other leaf is over its entitlement in a type that the ask wants: nothing is evicted (rule 5).
 
-        For jobs, and where asks replace others, its own queue's may.
+        False for gangs, and where asks replace others: pods of its own queue may be evicted then.
         """
         settings = self.view.settings
         if isinstance(ask, WaitingJob) or _serving(settings, ask) != [guarantee.NAME]:
@@ -142,7 +143,7 @@ class Planner:
 
 
 def _over(trial: Trial) -> dict[int, set[str]]:
-    """By type the leaves that are over their entitlement in it."""
+    """Return by type the leaves that are over their entitlement in it."""
     found: dict[int, set[str]] = {}
     for path, queue in trial.view.queues.items():
         pairs = zip(trial.eff(path), entitlement.floor(trial, path), strict=True)
@@ -153,7 +154,7 @@ def _over(trial: Trial) -> dict[int, set[str]]:
 
 
 def least(low: int, high: int, helps: Callable[[int], bool]) -> int:
-    """The least number above ``low`` that helps, where ``high`` does and whatever is larger than one that helps."""
+    """Return the least number above ``low`` that helps; ``high`` does, and every number above one that helps."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if helps(middle) else (middle, high)
@@ -161,7 +162,7 @@ def least(low: int, high: int, helps: Callable[[int], bool]) -> int:
 
 
 def fits(trial: Trial, claimant: Claimant) -> bool:
-    """Would placement take it at once, a job with all its members?"""
+    """Return whether placement would take it at once, a gang with all its members."""
     if isinstance(claimant, WaitingAsk):
         return group_fit.free_row(trial, claimant) >= 0
     if not (claimant.gathered and claimant.within_limits):
@@ -174,7 +175,7 @@ def fits(trial: Trial, claimant: Claimant) -> bool:
 
 
 def _seated(trial: Trial, ask: WaitingAsk) -> bool:
-    """Has it a node beside the members before it? Then it holds that on the Trial."""
+    """Return whether the ask has a node beside the members before it; it then holds that on the Trial."""
     row = group_fit.free_row(trial, ask)
     if row >= 0:
         trial.apply(Plan(group_fit.NAME, (Pledge(ask, row, trial.view.nodes.ids[row]),)))
@@ -182,12 +183,12 @@ def _seated(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def _cost(claimant: Claimant) -> int:
-    """What asking about it counts: a job is seated member by member."""
+    """Return how many questions one about the claimant counts as: a gang is placed member by member."""
     return 1 + len(claimants.members(claimant)) // MEMBERS_A_PLAN
 
 
 def _serving(settings: PreemptionSettings, claimant: Claimant) -> list[str]:
-    """The policies that may have others go for it here."""
+    """Return the policies that may evict others for the claimant here."""
     if isinstance(claimant, WaitingAsk):
         return verdicts.serving(settings, claimant)
     return [job.NAME] if settings.enabled and job.NAME in settings.policies else []

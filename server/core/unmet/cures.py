@@ -1,7 +1,7 @@
-"""Single changes that may cure an unmet guarantee, the smallest kind first; each is tried on the planner (7.7, 4.1.12).
+"""The single changes that may cure an unmet guarantee, the smallest kind first; each is tried on the planner (7.7, 4.1.12).
 
-The order: to wait; a number of one queue; a switch of one queue; a setting of the partition; the ask's own words; a node.
-Of numbers the least that helps is looked for.
+The order: to wait; a number of one queue; a switch of one queue; a setting of the partition; the
+ask's own words; a node. Of numbers the least that helps is looked for.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from server.view.view import View
 from server.view.waiting import WaitingAsk
 
 NEW_NODE: Final = "~evenhand.io/what-if"
-"""After all others by name: where a node that is there does as well, that is taken."""
+"""The name of the new node, after all others: where an existing node does as well, that is taken."""
 NODES_TRIED_MAX: Final = 8
 VICTIM_GANG: Final = "job.victimgang"
 
@@ -36,7 +36,7 @@ Try = Callable[[Planner, Need, Refusal], Iterator[Cure]]
 
 
 def cure(planner: Planner, need: Need, refusal: Refusal) -> Cure | None:
-    """The first single change that helps; None: none of them does. Raises OutOfPlansError."""
+    """Return the first single change that helps; None: none of them does. Raises OutOfPlansError."""
     return next((found for one in TRIES for found in one(planner, need, refusal)), None)
 
 
@@ -44,7 +44,7 @@ def cure(planner: Planner, need: Need, refusal: Refusal) -> Cure | None:
 
 
 def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Candidates grow old enough (7.6), or a freeze ends (7.7)."""
+    """Yield the cure of waiting until candidates have run long enough (7.6)."""
     view = planner.view
     leaves = spared_leaves(refusal, Law.MIN_RUNTIME)
     spans = [view.queues[leaf].spec.properties.preemption_minruntime_ms for leaf in leaves]
@@ -64,7 +64,7 @@ def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 
 
 def _fence(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """Its fence keeps the queues outside from it, and their guarantees from counting (G2, G3)."""
+    """Yield the cure of lifting the fence that keeps out other queues, and guarantees above it (G2, G3)."""
     view = planner.view
     root = entitlement.scope_root(view, need.ask.leaf)
     if not root.parent:
@@ -76,7 +76,7 @@ def _fence(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
 
 
 def _enabled(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """`preemption.policy: disabled`: on its own queue, or on one whose candidates it protects (G3)."""
+    """Yield cures of `preemption.policy: disabled`: on its own queue, or on one whose candidates it protects (G3)."""
     paths = spared_leaves(refusal, Law.CANDIDATE_DISABLED)[:QUEUES_TRIED_MAX]
     paths = [need.ask.leaf] if refusal.law is Law.DISABLED else paths
     for path in paths:
@@ -92,7 +92,7 @@ def _enabled(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 
 
 def _policies(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """The policy that would serve it is listed; with `job` come the classes of asks (J4)."""
+    """Yield the cure of listing the policy that would serve it; with `job` come the classes of asks (J4)."""
     view, name = planner.view, job.NAME if need.job else verdicts.main(need.ask)
     if refusal.law is not Law.POLICY_OFF or name in view.settings.policies:
         return
@@ -129,7 +129,7 @@ def _candidates(view: View, refusal: Refusal) -> Iterator[tuple[str, str, dict[s
 
 
 def _spec(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """What its PriorityClass or its pod template says; of a job those of all members."""
+    """Yield cures in its PriorityClass or its pod template; of a gang in those of all members."""
     for law, fields, change, text in _WORDS:
         if refusal.law is law and planner.helps(
             planner.view, claimants.saying(need.claimant, **fields)
@@ -162,7 +162,7 @@ _WORDS: Final[tuple[tuple[Law, Mapping[str, bool], Change, str], ...]] = (
 
 
 def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
-    """The lowest priority with which it may take somebody (rule 6), and not of its own queue alone: that gains nothing."""
+    """Yield the lowest priority with which it gets victims (rule 6), not only in its own queue, which would gain nothing."""
     own = claimants.priority(need.claimant)
 
     def helps(priority: int) -> bool:
@@ -197,7 +197,7 @@ def _uncordoned(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cur
 
 
 def _node(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """A node with just what the ask wants; for a job with what as few members as suffice want, the largest first."""
+    """Yield a node with just what the ask wants; for a gang, what the fewest members that suffice want, largest first."""
     largest = _by_size(planner.view, need)
 
     def helps(number: int) -> bool:
@@ -217,7 +217,7 @@ def _node(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
 
 
 def _by_size(view: View, need: Need) -> list[WaitingAsk]:
-    """Those who need a node, by the largest share of the partition that one asks for."""
+    """Return the asks that need a node, by the largest share of the partition that one asks for."""
 
     def share(ask: WaitingAsk) -> Fraction:
         parts = (Fraction(more, max(view.capacity[at], 1)) for at, more in ask.kind.demand)
@@ -229,7 +229,7 @@ def _by_size(view: View, need: Need) -> list[WaitingAsk]:
 
 
 def _with_node(view: View, need: Need, some: Sequence[WaitingAsk]) -> tuple[View, Claimant]:
-    """There is a node with room for some of the members, on which any of them may run; of a port a node has one."""
+    """Return the View with a node for some of the members, on which any may run, and the claimant so; of a port it has one."""
     shape = {
         at: 1 if view.ports[at] else more
         for at, more in added(one.kind.node_demand for one in some)

@@ -6,7 +6,7 @@ from server.view.view import View
 
 
 def allows(view: View, path: str, guaranteed: FrozenAmounts) -> bool:
-    """Tell whether `config apply` takes another guarantee of one queue: no bound is passed that was kept before."""
+    """Return whether `config apply` takes another guarantee of one queue: no bound is passed that was kept before."""
     return all(
         one == before or _is_kept(view, path, at, one)
         for at, (one, before) in enumerate(
@@ -16,7 +16,7 @@ def allows(view: View, path: str, guaranteed: FrozenAmounts) -> bool:
 
 
 def allows_max(view: View, path: str) -> bool:
-    """Tell whether the max of a queue stays within the nearest max above it, type by type."""
+    """Return whether the max of a queue stays within the nearest max above it, type by type."""
     own = view.queues[path].max
     above = view.path_up(view.queues[path].parent) if path != ROOT else ()
     for queue in above:

@@ -1,4 +1,4 @@
-"""What binds one kind of asks: the planner's own answer in the words of the report, and what would cure it."""
+"""The judgement of one kind of asks: the planner's own answer in the words of the report, and what would cure it."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ _TRIGGER: Final[Mapping[Law, Binding]] = {
     Law.SEARCH_BOUND: Binding.SEARCH,
     Law.NOT_OVER_GUARANTEE: Binding.GUARANTEES,
 }
-"""What a refusal binds by, whoever the candidates are."""
+"""The binding of a refusal, whatever the candidates are."""
 _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.WAIT: Binding.MIN_RUNTIME,
     Change.LOWER_GUARANTEE: Binding.GUARANTEES,
@@ -58,7 +58,7 @@ _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.RAISE_PRIORITY: Binding.PRIORITIES,
     Change.RAISE_GUARANTEE: Binding.OWN_GUARANTEE,
 }
-"""Where no victims suffice: what the change that helps lifts is what binds."""
+"""The binding that a change which helps lifts, where no victims suffice."""
 _SPARED: Final[Mapping[Law, Binding]] = {
     Law.FENCE: Binding.FENCE,
     Law.CANDIDATE_DISABLED: Binding.VICTIMS_DISABLED,
@@ -72,11 +72,11 @@ _SPARED: Final[Mapping[Law, Binding]] = {
     Law.BELOW_GUARANTEE: Binding.GUARANTEES,
     Law.FROZEN: Binding.FROZEN,
 }
-"""Where nothing helps: what spares most of those who hold what is lacking binds."""
+"""The binding of the rule that protects most holders of what is lacking, where no change helps."""
 
 
 def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetAsks:
-    """The whole answer for one kind of asks. ``over_promised`` are the types of which too much is guaranteed."""
+    """Return the whole answer for one kind of asks. ``over_promised`` are the types of which too much is guaranteed."""
     planner.begin(need.claimant)
     ready = _before_planning(need)
     if ready is not None:
@@ -109,7 +109,7 @@ def _asks(need: Need, binding: Binding, because: str, found: Cure | None = None)
 
 
 def _resource(need: Need) -> dict[str, int]:
-    """What an ask asks for; of a job what all members do together."""
+    """Return what an ask asks for; of a gang the sum over all members."""
     sums: Counter[str] = Counter()
     for one in claimants.members(need.claimant):
         sums.update(dict(one.spec.resource))
@@ -126,7 +126,7 @@ def _before_planning(need: Need) -> UnmetAsks | None:
 
 
 def _planned(planner: Planner, need: Need, plan: Plan) -> UnmetAsks:
-    """Nothing is in its way but time, or that nobody acts (P8)."""
+    """Return the answer for asks with nothing in their way but time, or that the partition only observes (P8)."""
     view = planner.view
     would = (
         describe.would(plan, plan.pledges[0].node_id)
@@ -190,7 +190,7 @@ _COUNTED: Final = frozenset(
         Change.ADD_NODE,
     }
 )
-"""Changes of which is told how many of several equal asks they serve."""
+"""The changes for which the report says how many of several equal asks they serve."""
 
 
 def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
@@ -215,7 +215,7 @@ def _allowing(need: Need, found: Cure | None) -> Cure | None:
 
 
 def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
-    """Room enough in sum over the nodes that suit it, and on none of them (G12)."""
+    """Return whether there is enough capacity in sum over the nodes that suit it, and on none of them (G12)."""
     if refusal.law not in {Law.NO_VICTIMS, Law.FROZEN, Law.SEARCH_BOUND, Law.MEMBER}:
         return False
     return not _blocking(planner, need) and all(
@@ -224,7 +224,7 @@ def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
 
 
 def _has_room_in_sum(view: View, need: Need, kind: ClassFacts) -> bool:
-    """Have the nodes that suit a class of members room for what they are to hold of the whole?"""
+    """Return whether the nodes that suit a class of members have free capacity for their part of the whole."""
     room = changed.room_in_sum(view, kind)
     known = claimants.kinds(need.claimant)
     alike = all((one.allowed == kind.allowed).all() for one in known)
@@ -237,13 +237,13 @@ def _has_room_in_sum(view: View, need: Need, kind: ClassFacts) -> bool:
 
 
 def _blocking(planner: Planner, need: Need) -> str:
-    """The lowest queue on its path whose maximum has no room for it, "" for none."""
+    """Return the lowest queue on its path whose maximum has no headroom for it, "" for none."""
     whole = claimants.whole(need.claimant)
     return next((one.path for one in blocks(Trial(planner.view), whole)), "")
 
 
 def _over_its_max(view: View, need: Need) -> str:
-    """Say of the lowest queue whose maximum has no room how much is missing there."""
+    """Return which queue's maximum, the lowest, has no headroom, and how much is missing there."""
     first, *others = blocks(Trial(view), claimants.whole(need.claimant))
     lacks = [first, *(one for one in others if one.path == first.path)]
     missing = quantities({view.types[one.at]: one.lack for one in lacks})
@@ -269,7 +269,7 @@ def _binding(
 
 
 _OF_ITS_SIDE: Final = frozenset({Binding.UNDECIDED, Binding.OWN_SIDE, Binding.FENCE})
-"""Which victims the asker may have at all: that says more than how the free capacity is spread."""
+"""The bindings about which victims the preemptor may have at all: they say more than how the free capacity is spread."""
 
 
 def _of_the_cure(view: View, need: Need, refusal: Refusal, found: Cure | None) -> Binding | None:
@@ -299,7 +299,7 @@ def _undecided(view: View, need: Need, found: Cure | None) -> list[str]:
 
 
 def _binding_max(planner: Planner, need: Need, refusal: Refusal, found: Cure | None) -> str:
-    """A maximum that has no room for a job does not bind while pods of its own queue make the room (J8)."""
+    """Return the queue whose maximum binds, "" for none: none for a gang that evicts pods of its own queue (J8)."""
     raised = found is not None and found.change is Change.RAISE_MAX
     if refusal.law is Law.MEMBER and not raised:
         return ""
@@ -307,7 +307,7 @@ def _binding_max(planner: Planner, need: Need, refusal: Refusal, found: Cure | N
 
 
 def _of_the_spared(refusal: Refusal) -> Binding:
-    """What spares most of those who hold what is lacking."""
+    """Return the binding of the rule that protects most holders of what is lacking."""
     known = [one for one in refusal.spared if one.law in _SPARED]
     most = max(known, key=lambda one: (one.count, one.law.value), default=None)
     if most is None:
@@ -316,7 +316,7 @@ def _of_the_spared(refusal: Refusal) -> Binding:
 
 
 def _because(planner: Planner, refusal: Refusal, *, fragmented: bool) -> str:
-    """The planner's words, with the node that comes nearest."""
+    """Return the planner's words, with the node that comes nearest."""
     types = planner.view.types
     missing = {types[index]: quantity for index, quantity in refusal.missing}
     named = refusal.law is Law.MEMBER  # its words end with the node

@@ -1,4 +1,4 @@
-"""Waiting asks by what they have in common: equal single asks of a leaf, and each job by itself (J1, J8)."""
+"""The waiting asks by what they have in common: equal single asks of a leaf, and each gang by itself (J1, J8)."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -10,11 +10,11 @@ from server.books.snapshot import JobDue
 from server.core import jobs
 
 ALIKE_MAX: Final = 32
-"""Asks of a group that are looked at one by one for what its class leaves open."""
+"""The most asks of a group that are looked at one by one for what their class leaves open."""
 
 
 class Kind(NamedTuple):
-    """Asks that are judged together: the first, how many, and the job that they are; None: each is on its own."""
+    """The asks that are judged together: the first, how many, and the gang that they are; None: each is on its own."""
 
     first: Ask
     number: int
@@ -22,17 +22,17 @@ class Kind(NamedTuple):
 
     @property
     def members(self) -> tuple[Ask, ...]:
-        """Who gets places together; of single asks the first."""
+        """Return the asks that get places together; of single asks the first."""
         return (self.first,) if self.job is None else tuple(self.job.members)
 
     @property
     def types(self) -> frozenset[str]:
-        """The names of what they ask for."""
+        """Return the names of the resource types that they ask for."""
         return frozenset(name for one in self.members for name, _ in one.spec.resource)
 
 
 def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
-    """The waiting asks of a leaf by what they ask for and with which limits, those first whose turn is first."""
+    """Yield the waiting asks of a leaf by what they ask for and with which limits, in the order of their turns."""
     promised = jobs.promised(partition)
     found: dict[tuple[object, ...], Kind] = {}
     for application in partition.queues[leaf].applications.values():
@@ -46,7 +46,7 @@ def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
 
 
 def _together(known: Kind, kind: Kind) -> Kind:
-    """A job counts its members itself: each that holds a pledge stands in a group of its own."""
+    """Return two kinds as one; a gang counts its members itself, as each with a pledge has a group of its own."""
     first = min(known.first, kind.first, key=lambda one: one.sort_key)
     number = known.number if known.job is not None else known.number + kind.number
     return Kind(first, number, known.job)
@@ -61,7 +61,7 @@ def _of_group(group: Group | Job, promised: dict[str, JobDue]) -> Iterator[Kind]
 
 
 def _alike(group: Group | Job) -> Iterator[tuple[Ask, int]]:
-    """The first asks of a group, each with how many it stands for: they may differ in what the class leaves open."""
+    """Yield the first asks of a group, each with how many it represents: they may differ in what the class leaves open."""
     if isinstance(group, Job):
         if group.members:
             yield min(group.members, key=lambda one: one.sort_key), len(group.members)
@@ -76,7 +76,7 @@ def _alike(group: Group | Job) -> Iterator[tuple[Ask, int]]:
 
 
 def _key(kind: Kind) -> tuple[object, ...]:
-    """What asks have in common that are judged together; a job shares nothing with others of its name."""
+    """Return what asks have in common that are judged together; a gang shares nothing with others of its name."""
     ask, spec = kind.first, kind.first.spec
     if kind.job is not None:
         return ask.application.application_id, kind.job.key

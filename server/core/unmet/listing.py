@@ -1,6 +1,7 @@
-"""The partition as it were if policy `job` were listed: with it come the classes of asks, and who is firm (J2, J4).
+"""The partition as if policy `job` were listed: with it come the classes of asks, and which are firm (J2, J4).
 
-It is read from the books, because no View knows what asks say of a class that nobody heeds.
+Read from the live state, because no View knows what asks say of a class while classes have no
+effect.
 """
 
 from dataclasses import replace
@@ -17,7 +18,7 @@ from server.view.waiting import FirmUse, WaitingAsk
 
 
 def listing(partition: Partition, view: View) -> View:
-    """The View with policy `job` on; the same one where it is."""
+    """Return the View with policy `job` on; the View itself where it is."""
     settings = view.settings
     if job.NAME in settings.policies:
         return view
@@ -26,7 +27,7 @@ def listing(partition: Partition, view: View) -> View:
 
 
 def classed(claimant: Claimant, settings: PreemptionSettings) -> Claimant:
-    """Who wants room, with the classes that these settings give to asks."""
+    """Return the claimant with the classes that these settings give to asks."""
     if isinstance(claimant, WaitingAsk):
         kind = replace(claimant.kind, job_class=job_class(claimant.spec, settings))
         return claimant._replace(kind=kind)
@@ -35,7 +36,7 @@ def classed(claimant: Claimant, settings: PreemptionSettings) -> Claimant:
 
 
 def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmUse]:
-    """What firm asks hold once everything that was ordered is gone, and want, by queue."""
+    """Return by queue what firm asks hold once all ordered evictions are done, and that with what they want."""
     held: dict[str, Amounts] = {path: partition.types.zeros() for path in partition.queues}
     waiting = {path: partition.types.zeros() for path in partition.queues}
     dying = set(partition.columns.allocations.dying())
@@ -51,7 +52,7 @@ def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmU
 
 
 def _is_counted(ask: Ask) -> bool:
-    """Has it its place, or a promise that does not give way?"""
+    """Return whether the ask has its place, or a promise that does not give way."""
     return ask.node is not None or (ask.pledge is not None and not ask.pledge.reserves)
 
 

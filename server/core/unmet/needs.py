@@ -1,4 +1,4 @@
-"""Who lacks what it is owed, read from the books: after this the report needs nothing but a View."""
+"""The queues below their entitlement, read from the state: after this the report needs nothing but a View."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -26,11 +26,11 @@ from server.view.view import View
 from server.view.waiting import WaitingAsk, WaitingJob
 
 KINDS_MAX: Final = 3
-"""Kinds of asks of one queue that are judged; the others are counted."""
+"""The most kinds of asks of one queue that are judged; the others are counted."""
 
 
 class Limited(NamedTuple):
-    """A user's or group's limit without room, and what it lacks."""
+    """The limit of a user or group without headroom, and what it lacks."""
 
     name: str
     lacks: dict[str, int]
@@ -40,18 +40,18 @@ POLICIES: Final = (required_node.NAME, guarantee.NAME, job.NAME, in_queue.NAME)
 
 
 class Wait(NamedTuple):
-    """The instant from which a policy may plan, and whether a refusal is why not before."""
+    """The instant from which a policy may plan, and whether a refusal is the reason."""
 
     due_ms: int
     backs_off: bool
 
 
 class Need(NamedTuple):
-    """Equal asks of one leaf, or a job: the first of them, how many there are, and what the books know of them.
+    """The equal asks of one leaf, or a gang: the first of them, how many there are, and what the state knows of them.
 
-    ``claimant`` is who has to get room: the first ask, or the job as a whole (J8).
-    ``decision`` is the one that makes room for the first; ``waits`` says by policy what it waits for, because not all have a
-    delay (J3, W6, I5); ``code`` why it waits.
+    ``claimant`` has to get a place: the first ask, or the gang as a whole (J8). ``decision`` is the
+    one that frees capacity for the first; ``waits`` says by policy what it waits for, because not
+    all have a delay (J3, W6, I5); ``code`` why it waits.
     """
 
     ask: WaitingAsk
@@ -67,17 +67,17 @@ class Need(NamedTuple):
 
     @property
     def job(self) -> WaitingJob | None:
-        """The job that is judged as a whole; None: a single ask."""
+        """Return the gang that is judged as a whole; None: a single ask."""
         return self.claimant if isinstance(self.claimant, WaitingJob) else None
 
     @property
     def job_key(self) -> str:
-        """Its name, "" for a single ask."""
+        """Return the gang's name, "" for a single ask."""
         return "" if self.job is None else self.job.key
 
 
 class Unmet(NamedTuple):
-    """A queue that lacks something for which asks below it wait."""
+    """The queue that lacks something for which asks below it wait."""
 
     queue: str
     types: tuple[UnmetType, ...]
@@ -86,10 +86,10 @@ class Unmet(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """All that the report is made from; any thread may read it.
+    """The facts that the report is made from; any thread may read them.
 
-    ``listed`` is the partition as it were if policy `job` were listed; ``reserved`` says by queue until when reservations count in
-    it at the latest.
+    ``listed`` is the partition as if policy `job` were listed; ``reserved`` says by queue until
+    when reservations count in it at the latest.
     """
 
     view: View
@@ -99,7 +99,7 @@ class Needs(NamedTuple):
 
 
 def read(state: State, partition: Partition, queue: str, now: int) -> Needs:
-    """The unmet queues of a partition at or below a queue, the worst first."""
+    """Return the unmet queues of a partition at or below a queue, the worst first."""
     partition.disruptions = state.disruptions(partition)
     short = _short(Trial(snapshot.take(partition, now)), queue)
     groups = _groups(state, partition, short)
@@ -124,13 +124,13 @@ def _ends(held: Pledge) -> int:
 
 
 def _worst_first(one: Unmet) -> tuple[Fraction, str]:
-    """Those that lack the largest part of what they are owed first, then by path."""
+    """Return the key that puts queues that lack the largest part of their entitlement first, then sorts by path."""
     lacking = max(Fraction(each.missing, each.entitled) for each in one.types)
     return -lacking, one.queue
 
 
 def _short(trial: Trial, below: str) -> dict[str, tuple[UnmetType, ...]]:
-    """By queue what it lacks of its entitlement."""
+    """Return by queue what it lacks of its entitlement."""
     found: dict[str, tuple[UnmetType, ...]] = {}
     for path in sorted(trial.view.queues):
         if not below or is_below(path, below):
@@ -148,7 +148,7 @@ def _short(trial: Trial, below: str) -> dict[str, tuple[UnmetType, ...]]:
 
 
 class _Found(NamedTuple):
-    """Asks that are judged together, and what stands in their way by the books."""
+    """The asks that are judged together, and what keeps them waiting by the state."""
 
     kind: Kind
     code: Code
@@ -160,7 +160,7 @@ class _Found(NamedTuple):
 def _groups(
     state: State, partition: Partition, short: dict[str, tuple[UnmetType, ...]]
 ) -> list[_Found]:
-    """Every kind of ask that waits below a queue that lacks something of what it asks for."""
+    """Return every kind of ask that waits below a queue that lacks something of what it asks for."""
     obstacles = Obstacles(state, partition)
     found: list[_Found] = []
     for path, leaf in sorted(partition.queues.items()):
@@ -191,7 +191,7 @@ def _of_kind(partition: Partition, obstacles: Obstacles, kind: Kind) -> _Found:
 
 
 def _limited(partition: Partition, kind: Kind, limiter: Limiter) -> Limited:
-    """What a limit of its user or group lacks for all who get places together."""
+    """Return what a limit of its user or group lacks for all that get places together."""
     names = partition.types.names
     wanted = added(one.ask_class.demand for one in kind.members)
     lacks = {names[at]: more - limiter.room[at] for at, more in wanted if more > limiter.room[at]}
@@ -200,7 +200,7 @@ def _limited(partition: Partition, kind: Kind, limiter: Limiter) -> Limited:
 
 
 def _needs(view: View, groups: list[_Found]) -> Iterator[Need]:
-    """Asks and jobs as the View has them: both in the order in which they were found."""
+    """Yield asks and gangs as the View has them, both in the order in which they were found."""
     singles, whole = iter(view.claims), iter(view.jobs)
     for one in groups:
         yield _need(one, next(singles), None if one.kind.job is None else next(whole))

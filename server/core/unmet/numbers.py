@@ -1,4 +1,4 @@
-"""Cures that are a number of one queue or limit: by how much a maximum, a guarantee, a user's limit has to change.
+"""The cures that are a number of one queue or limit: how much a maximum, a guarantee, a user's limit has to change.
 
 Of each the least that helps is looked for, on the planner.
 """
@@ -21,29 +21,29 @@ from server.view.queues import FrozenAmounts
 from server.view.view import View
 
 QUEUES_TRIED_MAX: Final = 8
-"""Queues that are tried for one kind of change, those with the most candidates first."""
+"""The most queues that are tried for one kind of change, those with the most candidates first."""
 ROUNDS_MAX: Final = 16
-"""Steps in which a guarantee is brought to the most that helps."""
+"""The steps in which a guarantee is brought to the most that helps."""
 
 UNITS: Final[Mapping[str, int]] = {
     "vcore": ONE_CORE,
     "memory": 1 << 30,
     "ephemeral-storage": 1 << 30,
 }
-"""Amounts of these types are rounded up to whole cores or GiB in partitions that have at least one."""
+"""The units to which amounts of these types are rounded up, in partitions that have at least one unit."""
 
 Lacks = dict[str, dict[int, int]]
-"""By queue and type index how much is missing."""
+"""The missing amounts by queue and type index."""
 
 
 def spared_leaves(refusal: Refusal, *laws: Law) -> list[str]:
-    """The leaves whose candidates these laws spared, those with the most first."""
+    """Return the leaves whose candidates these rules protected, those with the most first."""
     found = sorted((-one.count, one.leaf) for one in refusal.spared if one.law in laws)
     return list(dict.fromkeys(leaf for _, leaf in found))
 
 
 def user_limit(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """A limit of its user or group: by what it lacks there."""
+    """Yield the cure of raising a limit of its user or group by what it lacks there."""
     if refusal.law is not Law.USER_LIMIT or len(need.limited) != 1:
         return
     (limited,) = need.limited
@@ -53,7 +53,7 @@ def user_limit(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]
 
 
 def maximum(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """A maximum on its path that has no room for it: by just what is missing there (G9)."""
+    """Yield cures of raising a maximum on its path without headroom for it, by just what is missing there (G9)."""
     view = planner.view
     lacks: dict[str, dict[int, int]] = {}
     for block in blocks(Trial(view), claimants.whole(need.claimant)):
@@ -72,7 +72,7 @@ def _helps_with_max(planner: Planner, need: Need, path: str, more: Mapping[int, 
 
 
 def _least_room(planner: Planner, need: Need, path: str, lack: dict[int, int]) -> dict[int, int]:
-    """Less does where victims below the maximum may make some of the room (G9)."""
+    """Return the least that helps: less than is lacking where victims below the maximum may free some of it (G9)."""
 
     def helps(more: dict[int, int]) -> bool:
         return _helps_with_max(planner, need, path, more)
@@ -83,7 +83,7 @@ def _least_room(planner: Planner, need: Need, path: str, lack: dict[int, int]) -
 def _least_of_each(
     enough: dict[int, int], helps: Callable[[dict[int, int]], bool]
 ) -> dict[int, int]:
-    """The least of each type that helps, one after the other, where these amounts do."""
+    """Return the least of each type that helps, one after the other, where these amounts do."""
     found = dict(enough)
     for index, most in enough.items():
 
@@ -108,7 +108,7 @@ def _rounded(
 
 
 def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """The guarantee of one queue on its path: it stops the claim of those above, or is too small for the asker."""
+    """Yield the cure of raising one guarantee on its path, which stops the claim of those above, or is too small."""
     short = _SHORT.get(refusal.law)
     more = {} if short is None else short(planner.view, need, refusal)
     if len(more) == 1:
@@ -117,7 +117,7 @@ def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cu
 
 
 def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Let the leaf decide the types that are closed, undecided, or held inside the queue that decides them (G2)."""
+    """Yield the cure that lets the leaf decide types that are closed, undecided, or held inside the deciding queue (G2)."""
     if refusal.law not in {Law.OVER_GUARANTEE, Law.NO_VICTIMS, Law.SEARCH_BOUND, Law.MEMBER}:
         return
     view, leaf = planner.view, need.ask.leaf
@@ -139,7 +139,7 @@ def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[C
 def _raised(
     planner: Planner, need: Need, path: str, lack: dict[int, int], *, least_of: bool
 ) -> Iterator[Cure]:
-    """Raise the guarantee of a queue on the ask's path by what is lacking there, or less where less helps."""
+    """Yield the cure of raising the guarantee of a queue on the ask's path by what is lacking, or less where less helps."""
     view = planner.view
 
     def helps(amounts: dict[int, int]) -> bool:
@@ -172,7 +172,7 @@ def _more(view: View, path: str, more: Mapping[int, int]) -> FrozenAmounts:
 
 
 def _met(view: View, need: Need, refusal: Refusal) -> Lacks:
-    """The lowest queue that guarantees a type has all of it, and stops the claim of those above (rule 4)."""
+    """Return the lack of the lowest guarantee of a type, which is used up and stops the claim of queues above (rule 4)."""
     wanted = dict(need.ask.kind.demand)
     more: Lacks = {}
     for level in refusal.levels:
@@ -185,7 +185,7 @@ def _met(view: View, need: Need, refusal: Refusal) -> Lacks:
 
 
 def _used_up(view: View, need: Need, _refusal: Refusal) -> Lacks:
-    """Firm pods may use what their queues guarantee, and no more (J4)."""
+    """Return what firm pods lack, which may use what their queues guarantee, and no more (J4)."""
     trial, more = Trial(view), Lacks()
     for queue in view.path_up(need.ask.leaf):
         held = trial.firm_held(queue.path)
@@ -197,7 +197,7 @@ def _used_up(view: View, need: Need, _refusal: Refusal) -> Lacks:
 
 
 def _owed_too_little(view: View, need: Need, refusal: Refusal) -> Lacks:
-    """Others give a job no more than its queue is still owed, and nothing of types that are not guaranteed (J7)."""
+    """Return what a gang's queue lacks: others give no more than its entitlement, and nothing of other types (J7)."""
     paths = {level.queue for level in refusal.levels}
     if len(paths) != 1:
         return {}
@@ -217,14 +217,14 @@ _SHORT: Final[Mapping[Law, Callable[[View, Need, Refusal], Lacks]]] = {
 
 
 def guarantees_of_others(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """The guarantee of a queue whose candidates it protects, by the least that lets enough of them go (G4)."""
+    """Yield the cure of lowering a guarantee that protects candidates, by the least that lets enough be evicted (G4)."""
     if refusal.law not in {Law.NO_VICTIMS, Law.SEARCH_BOUND, Law.FROZEN, Law.MEMBER}:
         return
     if planner.view.is_shared_out:
-        return  # every share depends on the guarantees, so that the shares of this View would be others
+        return  # every share depends on the guarantees, so that the shares of this View would change
     paths = _protecting(planner.view, need, refusal)
     if refusal.law is not Law.MEMBER and not _helps_without(planner, need, paths):
-        return  # nor would one of them alone; a job's members are seated otherwise each time (J8)
+        return  # nor would one of them alone; a gang's members get other places each time (J8)
     found = [
         one
         for path in paths[:QUEUES_TRIED_MAX]
@@ -234,7 +234,7 @@ def guarantees_of_others(planner: Planner, need: Need, refusal: Refusal) -> Iter
 
 
 def _helps_without(planner: Planner, need: Need, paths: list[str]) -> bool:
-    """Would it help if none of these queues were guaranteed anything?"""
+    """Return whether it would help if none of these queues were guaranteed anything."""
     nobody = planner.view
     for path in paths:
         nobody = changed.with_guaranteed(nobody, path, (0,) * len(nobody.types))
@@ -242,7 +242,7 @@ def _helps_without(planner: Planner, need: Need, paths: list[str]) -> bool:
 
 
 def _protecting(view: View, need: Need, refusal: Refusal) -> list[str]:
-    """Queues with a guarantee that do not hold the ask: those that spare most candidates first, then by path."""
+    """Return queues with a guarantee that do not hold the ask: those that protect most candidates first, then by path."""
     leaves = spared_leaves(refusal, Law.NOT_OVER_GUARANTEE, Law.BELOW_GUARANTEE)
     first = [one.path for leaf in leaves for one in view.path_up(leaf)]
     return [
@@ -253,7 +253,7 @@ def _protecting(view: View, need: Need, refusal: Refusal) -> list[str]:
 
 
 def _size(view: View, found: Cure) -> Fraction:
-    """How large a change of numbers is: the largest share of the partition."""
+    """Return how large a change of numbers is: the largest share of the partition."""
     pairs = (
         (amount, view.capacity[view.types.index(kind)]) for kind, amount in found.amounts.items()
     )
@@ -261,7 +261,7 @@ def _size(view: View, found: Cure) -> Fraction:
 
 
 def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
-    """Brought to nothing first; then to the most that still lets those go whom the planner takes."""
+    """Return the cure of lowering a guarantee: tried with nothing first, then the most that allows the planner's victims."""
     view = planner.view
     before = view.queues[path].guaranteed
     nothing = (0,) * len(before)
@@ -311,7 +311,10 @@ def _rounded_down(
 
 
 def _kept_for_a_job(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
-    """Its members may be seated otherwise, so that nobody goes: brought to nothing it helps, and less is looked for."""
+    """Return what a guarantee may keep for a gang: lowered to nothing it helps, and a smaller change is looked for.
+
+    Its members may be placed elsewhere each time, so that nothing is evicted.
+    """
     before = planner.view.queues[path].guaranteed
 
     def kept(less: dict[int, int]) -> tuple[int, ...]:
@@ -324,14 +327,14 @@ def _kept_for_a_job(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
 
 
 def _left(view: View, plan: Plan, path: str) -> tuple[int, ...]:
-    """What the queue would have of each type after the releases of a plan: a guarantee of that much allows them."""
+    """Return what the queue would have of each type after the releases of a plan: a guarantee of that much allows them."""
     trial = Trial(view)
     trial.apply(plan)
     return tuple(max(0, one) for one in trial.eff(path))
 
 
 def _most(planner: Planner, need: Need, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """One unit more in one type: if that helps too, others can go, and it goes on from what they leave."""
+    """Return the most that a guarantee may keep: while one unit more still helps, go on from what the new victims leave."""
     before = planner.view.queues[path].guaranteed
     for at, most in enumerate(before):
         for _ in range(ROUNDS_MAX):

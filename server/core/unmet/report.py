@@ -1,6 +1,6 @@
-"""The report: every queue that lacks what it is owed while asks below it wait (4.1.12). Changes nothing.
+"""The report: every queue that lacks what it is entitled to while asks below it wait (4.1.12). Changes nothing.
 
-The books are read first; what follows looks at an immutable View alone.
+The state is read first; what follows looks at an immutable View alone.
 """
 
 from collections import Counter
@@ -18,11 +18,11 @@ from server.preemption.trial import Trial
 from server.view.view import View
 
 QUEUES_MAX: Final = 1_000
-"""Queues of one report."""
+"""The most queues of one report."""
 
 
 class Prepared:
-    """A report that is being made: `queues` gives one after the other, `finish` what is told of them together."""
+    """The report in the making: `queues` gives one after the other, `finish` what is reported of them together."""
 
     def __init__(self, found: needs.Needs) -> None:
         self._found = found
@@ -31,14 +31,14 @@ class Prepared:
         self.over_promised = over_promised(found.view)
 
     def queues(self) -> Iterator[UnmetQueue]:
-        """Judged as they are taken; asks that wait below several unmet queues are judged once."""
+        """Yield queues, judged as they are taken; asks that wait below several unmet queues are judged once."""
         types = frozenset(self.over_promised)
         for one in self._found.queues[:QUEUES_MAX]:
             asks = tuple(self._judge(need, types) for need in one.needs)
             yield UnmetQueue(one.queue, one.types, asks, one.others)
 
     def finish(self, queues: Sequence[UnmetQueue]) -> UnmetReport:
-        """The whole report."""
+        """Return the whole report."""
         left_out = max(0, len(self._found.queues) - QUEUES_MAX)
         view = self._found.view
         return UnmetReport(
@@ -53,7 +53,7 @@ class Prepared:
         return known
 
     def _behind_reservations(self, asks: UnmetAsks) -> UnmetAsks:
-        """Say in the cure for how long reservations may keep what a larger maximum has room for."""
+        """Add to the cure for how long reservations may keep what a larger maximum would allow."""
         found, reserved = asks.cure, self._found.reserved
         if found is None or found.change is not Change.RAISE_MAX or found.subject not in reserved:
             return asks
@@ -62,18 +62,18 @@ class Prepared:
 
 
 def prepared(core: Core, partition: str, now: int, queue: str = "") -> Prepared:
-    """Reads the books, here and never again; of a queue and those below it when it is named. KeyError: no partition."""
+    """Read the state, here and never again; of a queue and those below it when it is named. KeyError: no partition."""
     return Prepared(needs.read(core.state, core.state.partitions[partition], queue, now))
 
 
 def report(core: Core, partition: str, now: int, queue: str = "") -> UnmetReport:
-    """The whole report at once."""
+    """Return the whole report at once."""
     found = prepared(core, partition, now, queue)
     return found.finish(list(found.queues()))
 
 
 def over_promised(view: View) -> dict[str, int]:
-    """By how much all guarantees together pass what the nodes have, by type."""
+    """Return by how much all guarantees together pass what the nodes have, by type."""
     trial = Trial(view)
     children: dict[str, list[str]] = {}
     for path in sorted(view.queues):
@@ -88,7 +88,7 @@ def over_promised(view: View) -> dict[str, int]:
 
 
 def _owed(trial: Trial, children: dict[str, list[str]], path: str) -> Counter[int]:
-    """What a queue and those below it are entitled to: its own figure, or their sum where that is larger."""
+    """Return what a queue and those below it are entitled to: its own figure, or their sum where that is larger."""
     below: Counter[int] = Counter()
     for child in children.get(path, []):
         below.update(_owed(trial, children, child))
