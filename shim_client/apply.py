@@ -1,8 +1,8 @@
-"""Runs the mirror's actions on the cluster: many objects at once, one object's actions in order.
+"""The executor of the mirror's actions on the cluster: many objects at once, the actions of one object in order.
 
-What fails for a reason that may pass is tried again; how it ended in the end is told back.  Bindings
-and deletions go before conditions, and conditions before events, which wait in lanes of their own:
-telling people what happened must not slow down what happens.
+A failure that may pass is retried; the final result of each action is reported. Bindings and deletions go
+before conditions, and conditions before events, which have queues of their own: information for people must
+not slow down the actions themselves.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from shim_client.cluster import (
 IN_FLIGHT_MAX = 40
 """Most requests to the cluster at the same time."""
 EVENTS_IN_FLIGHT_MAX = 2
-"""Most of them that only record events."""
+"""Most requests at the same time that record events."""
 EVENTS_WAITING_MAX = 10_000
-"""Most events that wait; beyond it new ones are dropped and counted."""
+"""Most events that wait; further ones are dropped and counted."""
 BIND_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
-"""Seconds between the tries of a binding (specification 1.8)."""
+"""Seconds between the attempts of a binding (specification 1.8)."""
 POD_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-"""Seconds between the tries of other changes of pods: an API server that restarts is outlasted."""
+"""Seconds between the attempts of other changes of pods: long enough for an API server to restart."""
 EVENT_PAUSES = (1.0, 2.0, 4.0)
-"""Seconds between the tries of events."""
+"""Seconds between the attempts to record an event."""
 OWNER_PAUSES = (1.0, 2.0)
-"""Seconds between the tries to read an owner: a job waits for it, and there is another way."""
+"""Seconds between the attempts to read an owner: a job waits for it, and there is another way to learn its size."""
 RETRY_AFTER_MAX = 60.0
 """Longest pause, in seconds, that the cluster can ask for."""
 
@@ -58,24 +58,24 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Writer(PodWriter, EventWriter, OwnerReader, Protocol):
-    """What actions are done with."""
+    """The part of a cluster that carries out actions."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """What was done so far."""
+    """Counts of the actions so far."""
 
     done: int = 0
     failed: int = 0
     waiting: int = 0
     """Actions that are queued or under way."""
     events_waiting: int = 0
-    """Those of them that are events."""
+    """Events among these actions."""
     events_dropped: int = 0
 
 
 class Gate:
-    """Lets a number of holders in at once, the most urgent first."""
+    """A semaphore that admits the most urgent waiter first."""
 
     def __init__(self, places: int) -> None:
         self._free = places
@@ -84,7 +84,7 @@ class Gate:
 
     @asynccontextmanager
     async def place(self, urgency: int) -> AsyncIterator[None]:
-        """Hold one place; the least number is the most urgent."""
+        """Hold one place; the lowest number is the most urgent."""
         if self._free:
             self._free -= 1
         else:
@@ -115,7 +115,7 @@ class Gate:
 
 
 class Applier:
-    """Does actions; `told` hears how each binding, creation, deletion, release and reading ended, and each failure."""
+    """The queues of actions; `told` receives the end of each binding, creation, deletion, release and reading, and each failure."""
 
     def __init__(self, writer: Writer, told: Told, sleep: Sleep = asyncio.sleep) -> None:
         self._writer = writer
@@ -144,7 +144,7 @@ class Applier:
             self._count(action, 1)
 
     async def run(self) -> None:
-        """Do what is queued until cancelled."""
+        """Carry out queued actions until cancelled."""
         async with asyncio.TaskGroup() as lanes:
             while True:
                 key = await self._ready.get()
@@ -178,12 +178,12 @@ class Applier:
             await self._told(action, error)
 
     async def _read(self, order: ReadOwner) -> None:
-        """Read, and tell at once what was read."""
+        """Read an owner, and report at once what it wants."""
         wanted = await self._writer.pods_wanted(order.owner)
         await self._told(replace(order, wanted=wanted), None)
 
     async def _tried(self, action: Action) -> ClusterError | None:
-        """Return None when the action was done in the end, else the last error."""
+        """Carry out an action; return None when an attempt succeeded, else the last error."""
         try:
             await self._once(action)
         except ClusterError as error:
@@ -191,7 +191,7 @@ class Applier:
         return None
 
     async def _retried(self, action: Action, error: ClusterError) -> ClusterError | None:
-        """Go on after a first try that failed; the first, which mostly does, does without this."""
+        """Retry after a failed first attempt. The first, which mostly succeeds, is made without the retrying machinery."""
         failed = [error]
 
         async def once() -> None:
@@ -239,7 +239,7 @@ class Applier:
                 await self._writer.record_event(action)
 
     async def _release(self, order: ReleasePod) -> None:
-        """Each step only when the one before is done: a victim without its mark could die in vain."""
+        """Do each step only after the one before succeeded: a victim without its mark could be evicted in vain."""
         if order.note is not None:
             await self._writer.patch_pod(order.note)
         if isinstance(order.end, EvictPod):

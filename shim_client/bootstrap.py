@@ -1,6 +1,6 @@
-"""Puts a shim together; the only reader of the clock.
+"""The assembly of a shim; the only module that reads the clock.
 
-In one process with a core (`evenhand demo`) or alone (`evenhand shim`), the same parts run:
+A process with a core (`evenhand demo`) and one without (`evenhand shim`) run the same parts:
 
     opened = open_directory(Path("examples/clusters/small"))
     shim = make_shim(opened.cluster, CoreAddress("127.0.0.1:50051"), opened.settings)
@@ -34,13 +34,13 @@ from shim_client.translate.config_map import merged
 
 @dataclass(frozen=True, slots=True)
 class OpenedDirectory:
-    """A cluster directory, opened."""
+    """The content of a cluster directory: the cluster, its settings, and what was ignored."""
 
     cluster: EmbeddedCluster
     settings: Settings
-    """Flat settings of its ConfigMaps, with the text of queues.yaml when there is such a file."""
+    """Flat settings of its ConfigMaps, with the text of queues.yaml where that file exists."""
     ignored: Counter[str]
-    """Kinds that the embedded cluster does not keep, with how many objects of them there are."""
+    """Number of objects by kind that the embedded cluster does not keep."""
 
 
 def open_directory(directory: Path, *, stop_ms: int = 0) -> OpenedDirectory:
@@ -58,9 +58,9 @@ def open_directory(directory: Path, *, stop_ms: int = 0) -> OpenedDirectory:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Load without garbage collection: nothing of what is loaded is garbage, and it doubles the time.
+    """Hold off garbage collection while loading: no loaded object is garbage, and collection doubles the time.
 
-    What was loaded is left out of later collections too.
+    Loaded objects are also excluded from later collections.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -82,9 +82,9 @@ def make_shim(
 ) -> Shim:
     """Return a shim that is ready to run.
 
-    The queues of ConfigMaps that are followed are told as they come; others at the registration,
-    which the core refuses when they are bad. `instance`: see `Registration`; `wait`: for a core that is
-    not there yet.
+    Queues of ConfigMaps that are watched are sent as they come; other queues at the registration, which the core
+    refuses when they are bad. `instance`: see `Registration`; `wait`: whether to wait for a core that does not
+    answer yet.
     """
     registration = Registration(
         rm_id=settings.cluster_id,
@@ -118,7 +118,7 @@ async def run_shim(shim: Shim, cluster: Cluster) -> None:
 
 
 def wall_clock() -> Clock:
-    """Return the clock: Unix milliseconds that never go back."""
+    """Return a clock: Unix milliseconds that never decrease."""
     latest = 0
 
     def now_ms() -> int:
@@ -136,7 +136,7 @@ def _settings(manifests: Manifests) -> Settings:
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error itself, out of the groups around it."""
+    """Return the first error inside nested groups of errors."""
     error: BaseException = errors
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

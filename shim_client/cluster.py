@@ -1,7 +1,7 @@
-"""The port to a cluster: what the shim reads from it and does on it.
+"""The port to a cluster: what the shim reads from it and changes in it.
 
-Two backends stand behind it: the embedded cluster (`shim_client.embedded`) and a real Kubernetes
-API server.  Objects are plain Kubernetes-shaped mappings, never changed in place.
+Two backends implement it: the embedded cluster (`shim_client.embedded`) and a real Kubernetes API server.
+Objects are plain mappings with the shape of Kubernetes JSON, never changed in place.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 KubeObject = Mapping[str, Any]
-"""One Kubernetes object as its JSON reads; nobody writes to it."""
+"""A Kubernetes object with the shape of its JSON; read-only."""
 
 KINDS = (
     "ConfigMap",
@@ -32,18 +32,18 @@ ConfigMaps are those of the shim's own namespace; a backend without objects of a
 
 
 class Change(Enum):
-    """What a watch says of an object."""
+    """The kind of change that a watch reports."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
     BOOKMARK = "BOOKMARK"
-    """Nothing has changed up to this version; the object holds no more than that."""
+    """Nothing has changed up to this version; the object holds no more than the version."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One change of one object, with the resource version to continue from."""
+    """A change of one object, with the resource version to continue from."""
 
     change: Change
     kind: str
@@ -62,7 +62,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """Names one object; the uid is empty where only the name is known."""
+    """A reference to one object; the uid is empty where only the name is known."""
 
     kind: str
     namespace: str
@@ -72,7 +72,7 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Give a pod its node; the volumes of `claims` are to be made for that node before."""
+    """An order to bind a pod to a node, after provisioning the volumes of `claims` for that node."""
 
     pod: ObjectRef
     node: str
@@ -81,31 +81,31 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Make a pod, unless one of that name and the same labels and annotations is there; `pod` has no uid yet."""
+    """An order to create a pod, unless one with its name, labels and annotations exists; `pod` has no uid yet."""
 
     pod: ObjectRef
     item: KubeObject
     origin: str = ""
-    """Uid of the pod for whose application it is made."""
+    """Uid of the pod for whose application it is created."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete a pod with its own grace period, if it is still the same pod."""
+    """An order to delete a pod with its own grace period, if its uid is still the same."""
 
     pod: ObjectRef
 
 
 @dataclass(frozen=True, slots=True)
 class EvictPod:
-    """Have a pod go as `DeletePod` does, if the disruption budgets that count it allow one more."""
+    """An order to delete a pod like `DeletePod`, if the disruption budgets that count it allow one more disruption."""
 
     pod: ObjectRef
 
 
 @dataclass(frozen=True, slots=True)
 class PatchPod:
-    """Write labels and annotations (None takes one away), a condition (type, status, reason, message) or a phase.
+    """An order to write labels and annotations (None removes one), a condition (type, status, reason, message) or a phase.
 
     Labels and annotations are written together or not at all.
     """
@@ -121,7 +121,7 @@ class PatchPod:
 
 @dataclass(frozen=True, slots=True)
 class RecordEvent:
-    """Put an event on an object; `warning` is the event's type."""
+    """An order to record an event on an object; `warning` is the event's type."""
 
     about: ObjectRef
     reason: str
@@ -131,9 +131,9 @@ class RecordEvent:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePod:
-    """Take a pod's place back: say on it for whom and why, and only when that is written have it go.
+    """An order to evict a pod: first write on it for which preemptor and why, and only after that end it.
 
-    Without an `end` that is all: somebody else has it go, who reads what was written (J11).
+    Without an `end` only the first step is done: another operator reads what was written and ends the pod (J11).
     """
 
     pod: ObjectRef
@@ -144,11 +144,11 @@ class ReleasePod:
 
 @dataclass(frozen=True, slots=True)
 class ReadOwner:
-    """Ask an owner how many pods it wants to run now (J1); the answer comes back in `wanted`."""
+    """A question to an owner: how many pods it wants to run now (J1); the answer comes back in `wanted`."""
 
     owner: ObjectRef
     about: str
-    """Whatever the asker wants to find again in the answer."""
+    """The name under which the asking side finds the answer."""
     wanted: int | None = None
 
 
@@ -156,7 +156,7 @@ Action = Bind | CreatePod | DeletePod | PatchPod | ReadOwner | RecordEvent | Rel
 
 
 def is_copy(made: KubeObject, there: KubeObject) -> bool:
-    """Return whether a pod that is there is the one that was to be made: it has its annotations and owner."""
+    """Return whether an existing pod is the one that was to be created: it has the same annotations and owner."""
     wanted, found = made["metadata"], there.get("metadata") or {}
     notes = found.get("annotations") or {}
     owners = [owner.get("uid") for owner in found.get("ownerReferences") or ()]
@@ -166,9 +166,9 @@ def is_copy(made: KubeObject, there: KubeObject) -> bool:
 
 
 class ClusterError(Exception):
-    """The cluster did not do what it was asked; may pass by itself, so it is worth another try.
+    """A request that the cluster did not carry out. It may succeed later, so another attempt is worthwhile.
 
-    `retry_after` is how many seconds the cluster wants to be left alone before that.
+    `retry_after` is the number of seconds after which the cluster accepts another attempt.
     """
 
     def __init__(self, message: str = "", retry_after: float = 0.0) -> None:
@@ -177,11 +177,11 @@ class ClusterError(Exception):
 
 
 class ConflictError(ClusterError):
-    """The object is not in the state that the request needs; another try will not help."""
+    """A request for an object that is in another state than needed; another attempt will not help."""
 
 
 class ElsewhereError(ConflictError):
-    """The pod is bound already, to another node than the one that was asked for."""
+    """A pod that is already bound, to another node than the requested one."""
 
     def __init__(self, message: str, node: str) -> None:
         super().__init__(message)
@@ -193,15 +193,15 @@ class BudgetError(ConflictError):
 
 
 class MissingError(ClusterError):
-    """The object is gone; another try will not help."""
+    """An object that is gone; another attempt will not help."""
 
 
 class GoneError(ClusterError):
-    """The resource version to watch from is too old: list again (HTTP 410)."""
+    """A resource version that is too old to watch from: list again (HTTP 410)."""
 
 
 class ClusterReader(Protocol):
-    """Reads a cluster by list and watch."""
+    """The reading side of a cluster: list and watch."""
 
     async def list_objects(self, kind: str) -> Listing:
         """Return all objects of a kind; errors: ClusterError."""
@@ -213,7 +213,7 @@ class ClusterReader(Protocol):
 
 
 class PodWriter(Protocol):
-    """Changes pods."""
+    """The writing side of a cluster for pods."""
 
     async def bind(self, order: Bind) -> None:
         """Bind a pod, unless it is bound to that node already.
@@ -240,7 +240,7 @@ class PodWriter(Protocol):
 
 
 class EventWriter(Protocol):
-    """Records events."""
+    """The writing side of a cluster for events."""
 
     async def record_event(self, order: RecordEvent) -> None:
         """Record one event; equal ones may be counted together; errors: ClusterError."""
@@ -248,7 +248,7 @@ class EventWriter(Protocol):
 
 
 class OwnerReader(Protocol):
-    """Reads the owners of pods, when somebody has to know."""
+    """The reading side of a cluster for owners of pods."""
 
     async def pods_wanted(self, owner: ObjectRef) -> int:
         """Return how many pods an owner wants to run now; errors: MissingError, ClusterError."""

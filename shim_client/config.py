@@ -31,24 +31,24 @@ NAME_LENGTH_MAX = 253
 SCHEDULER_NAMES_MAX = 16
 IMAGE_LENGTH_MAX = 1024
 PLACEHOLDER_IMAGE = "registry.k8s.io/pause:3.10"
-"""What a placeholder runs unless the operator says otherwise: nothing, in an image that every node has."""
+"""Image of a placeholder unless the operator sets another one: it does nothing, and every node has it."""
 ACCOUNT_MAX = 2**31 - 1
-"""Largest number of a user or group."""
+"""Largest id of a user or group."""
 RATE_MAX = 100_000
-"""Most requests a second to the API server that can be set."""
+"""Highest rate of requests to the API server that can be set, in requests per second."""
 GATHERING_SECONDS_MAX = 3600
-"""Longest time that the members of a job of unknown size can be waited for."""
+"""Longest time to wait for the members of a job of unknown size."""
 CONFIG_BYTES_MAX = 1024 * 1024
 """Largest queue configuration (a ConfigMap holds no more)."""
 
 
 class BadSettingError(ValueError):
-    """A setting that cannot be used; says which, why and what would do."""
+    """A setting that cannot be used; the message says which, why, and what would be accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an operator can set on the shim."""
+    """Settings of the shim that an operator can change."""
 
     scheduler_names: tuple[str, ...] = ("evenhand",)
     cluster_id: str = "evenhand"
@@ -63,15 +63,15 @@ class Settings:
     placeholder_run_as_group: int | None = None
     placeholder_fs_group: int | None = None
     queues: str = ""
-    """Text of queues.yaml; empty leaves the core with what it has."""
+    """Text of queues.yaml; when empty the core keeps the configuration that it has."""
     hot_refresh: bool = True
-    """Whether a changed ConfigMap counts at once."""
+    """Whether a changed ConfigMap takes effect at once."""
     gathering_s: int = 2
-    """`service.jobGathering`: seconds without a new member after which a job of unknown size is whole (J1)."""
+    """`service.jobGathering`: seconds without a new member after which a job of unknown size is complete (J1)."""
     qps: int = 1000
     burst: int = 1000
     namespace: str = ""
-    """Where the shim's ConfigMaps are followed; empty: nowhere."""
+    """Namespace whose ConfigMaps the shim watches; empty: none."""
 
 
 def settings_from(flat: Mapping[str, str]) -> Settings:
@@ -109,7 +109,7 @@ def _image(flat: Mapping[str, str]) -> str:
 
 
 def _account(flat: Mapping[str, str], key: str) -> int | None:
-    """Return the number of a user or group; -1, as published, and "" say none."""
+    """Return the id of a user or group; None for "" and for the published default -1."""
     written = flat.get(key, "").strip()
     if written in ("", "-1"):
         return None

@@ -1,4 +1,4 @@
-"""What the core tells the shim: small values that `translate.wire` reads from the streams."""
+"""Messages of the core to the shim, as small values that `translate.wire` reads from the streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shim_client.reports import TerminationType
 
 
 class Waiting(IntEnum):
-    """Why an ask is not placed; the numbers are the published interface's."""
+    """The reason why an ask is not placed; the numbers are the published interface's."""
 
     SKIPPED = 1
     FAILED = 4
@@ -17,7 +17,7 @@ class Waiting(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """An ask got a node."""
+    """The placement of an ask on a node."""
 
     key: str
     node: str
@@ -27,7 +27,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """An allocation or ask has to go, or its end is confirmed."""
+    """An order to end an allocation or ask, or the confirmation of its end."""
 
     key: str
     termination: TerminationType
@@ -38,12 +38,12 @@ class Released:
     beneficiary: str = ""
     nodes: tuple[str, ...] = ()
     delivery: str = ""
-    """How a victim goes: "delete" (also when empty), "evict" or "soft"."""
+    """The way in which a victim is evicted: "delete" (also when empty), "evict" or "soft"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A victim of a soft eviction stays after all: nobody needs it gone any more (J11)."""
+    """A soft eviction that is withdrawn: its victim stays, because its capacity is no longer needed (J11)."""
 
     key: str
     decision: str
@@ -53,7 +53,7 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class PodRefused:
-    """An ask or allocation that the core did not take."""
+    """An ask or allocation that the core refused."""
 
     key: str
     reason: str
@@ -70,7 +70,7 @@ class ApplicationAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationState:
-    """An application changed its state in the core."""
+    """A change of an application's state in the core."""
 
     application: str
     state: str
@@ -85,12 +85,12 @@ class NodeAnswer:
     accepted: bool
     reason: str = ""
     is_owned: bool = False
-    """Refused because its partition belongs to another resource manager."""
+    """The node was refused because its partition belongs to another resource manager."""
 
 
 @dataclass(frozen=True, slots=True)
 class StillWaiting:
-    """Why an ask waits; comes only when the reason changes."""
+    """The reason why an ask waits; sent only when it changes."""
 
     key: str
     state: Waiting
@@ -99,7 +99,7 @@ class StillWaiting:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationAnswer:
-    """Whether a queue configuration is in force now, and what is to be said of it, a line each."""
+    """The core's answer to a queue configuration: whether it is in force, and what there is to report, a line each."""
 
     text: str
     applied: bool

@@ -1,6 +1,6 @@
 """The shim as a process beside a real API server: settings from ConfigMaps, health, the shim itself.
 
-It needs the extra `kubernetes`; nothing else of the package imports what that brings.
+This module needs the extra `kubernetes`; no other module of the package imports that extra.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from shim_client.reflect import listed
 from shim_client.translate.config_map import CONFIG_MAPS, merged
 
 COLLECT_AFTER = 50_000
-"""New objects after which young garbage is looked for: at 700, Python's own, a list of a large cluster
-takes a quarter longer."""
+"""Number of new objects after which the youngest generation is collected: with Python's own 700 a list of a large
+cluster takes a quarter longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which cluster, and what of the command line counts more than its ConfigMaps."""
+    """The cluster to join, and the settings of the command line that override its ConfigMaps."""
 
     kubeconfig: Path | None = None
     context: str | None = None
     namespace: str = ""
-    """Where the ConfigMaps are; empty: the namespace of the account."""
+    """Namespace of the ConfigMaps; empty: that of the account."""
     health: str = ""
-    """HOST:PORT of the health service; empty: none."""
+    """HOST:PORT of the health service; empty: no such service."""
     qps: int | None = None
     burst: int | None = None
     instance: str = ""
-    """Name of this process, the same when it is started again: that of its pod."""
+    """Name of this process that survives a restart: that of its pod."""
     wait: bool = True
-    """For a core that is not there yet."""
+    """Whether to wait for a core that does not answer yet."""
 
 
 async def run_on_kubernetes(place: Place, core: CoreAddress) -> None:
@@ -72,7 +72,7 @@ async def run_on_kubernetes(place: Place, core: CoreAddress) -> None:
 
 @contextmanager
 def _few_collections() -> Iterator[Callable[[bool], None]]:
-    """Collect garbage seldom; what is known after the first sync is left out: it is none."""
+    """Collect garbage seldom; the objects that exist after the first sync are excluded: they are no garbage."""
     before = gc.get_threshold()
     gc.set_threshold(COLLECT_AFTER)
 
@@ -110,7 +110,7 @@ async def _cluster(
 
 
 async def _settings(config: SingleConfig, namespace: str, log: FilteringBoundLogger) -> Settings:
-    """Return the settings of the ConfigMaps, read before anything else (specification 1.7)."""
+    """Return the settings of the ConfigMaps, which are read before anything else (specification 1.7)."""
 
     def missed(kind: str, error: ClusterError) -> None:
         log.warning("the cluster did not tell", kind=kind, why=str(error))

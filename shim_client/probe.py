@@ -1,6 +1,6 @@
-"""Health for the probes of Kubernetes: gRPC health in plain text, for everybody, on its own port.
+"""Health for the probes of Kubernetes: gRPC health in plain text, without authentication, on its own port.
 
-`""` says that the process works, `readiness` that the core knows the whole cluster.
+The service `""` reports that the process works, `readiness` that the core knows the whole cluster.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ LAST_WORDS_SECONDS = 0.5
 
 
 class NoPortError(Exception):
-    """The health port is taken, or not ours to take."""
+    """A health port that is taken, or that this process may not open."""
 
 
 class Probe:
-    """A health service; `say_ready` changes what it answers."""
+    """A health service; `say_ready` changes its answer."""
 
     def __init__(self) -> None:
         self._servicer = health.aio.HealthServicer()
@@ -27,7 +27,7 @@ class Probe:
         self._told: set[asyncio.Task[None]] = set()
 
     async def start(self, address: str) -> int:
-        """Answer at HOST:PORT, and return the port; errors: NoPortError."""
+        """Serve health at HOST:PORT, and return the port; errors: NoPortError."""
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, self._server)
         try:
             port = self._server.add_insecure_port(address)
@@ -39,13 +39,13 @@ class Probe:
         return port
 
     def say_ready(self, ready: bool) -> None:  # noqa: FBT001
-        """Answer readiness so from now on."""
+        """Set the answer for readiness from now on."""
         telling = asyncio.create_task(self._set(READINESS, serving=ready))
         self._told.add(telling)
         telling.add_done_callback(self._told.discard)
 
     async def stop(self) -> None:
-        """Say that nobody is there any more, then end."""
+        """Report that the service is ending, then end it."""
         await self._servicer.enter_graceful_shutdown()
         await self._server.stop(LAST_WORDS_SECONDS)
 

@@ -1,12 +1,12 @@
 """Kubernetes quantities, and counts in annotations and settings, as exact whole numbers.
 
 The grammar is the API server's own (`resource.Quantity`): a signed decimal number followed by one
-binary suffix (Ki .. Ei), one decimal suffix (n u m k M G T P E) or one decimal exponent.  Nothing
-else is a number here: no spaces, underscores, NaN, infinities or digits of other scripts, all of
+binary suffix (Ki .. Ei), one decimal suffix (n u m k M G T P E) or one decimal exponent. No other
+text is a number here: no spaces, underscores, NaN, infinities or digits of other scripts, all of
 which Python's own `Decimal` would accept.
 
-What is finer than the unit asked for is rounded up, as the API server rounds (`Value`,
-`MilliValue`): 1n of cpu is one milli-core, never nothing.
+Amounts finer than the requested unit are rounded up, as the API server rounds (`Value`,
+`MilliValue`): 1n of cpu is one millicore, never zero.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import re
 from functools import lru_cache
 
 QUANTITY_LENGTH_MAX = 64
-"""Longest quantity text that is read; the API server's own never come near it."""
+"""Longest quantity text that is read; the API server's own are much shorter."""
 
 AMOUNT_MAX = 2**62 - 1
 """Largest amount of one type (design 6.13: a running total stays under 2**62)."""
 
 DIGITS_MAX = 19
-"""Most digits of a count; none that anything here is bounded by has more."""
+"""Most digits of a count; no bound in this package has more."""
 
 _EXPONENT_LIMIT = 100
-"""Beyond this a text of at most 64 characters is above every limit, or below one unit, anyway."""
+"""Largest exponent that is computed: with a larger one a text of at most 64 characters is above every limit, or below one unit."""
 
 _NUMBER = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?"
@@ -38,11 +38,11 @@ _DECIMAL_POWER = {
 
 
 class BadQuantityError(ValueError):
-    """A text that Kubernetes would not take as a quantity, or an amount outside the limits."""
+    """A text that Kubernetes would not accept as a quantity, or an amount outside the limits."""
 
 
 def counted(text: str, bounds: tuple[int, int]) -> int | None:
-    """Return the count that is written in decimal digits, None when it is none or outside the bounds."""
+    """Return the count that is written in decimal digits; None when the text is no count or is outside the bounds."""
     if len(text) > DIGITS_MAX or not (text.isascii() and text.isdigit()):
         return None
     count = int(text)
@@ -57,7 +57,7 @@ def whole_units(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def milli_units(text: str) -> int:
-    """Return the amount in thousandths (milli-cores), rounded up."""
+    """Return the amount in thousandths (millicores), rounded up."""
     return _scaled(text, 3)
 
 

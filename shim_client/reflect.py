@@ -1,9 +1,9 @@
-"""List and watch: everything that happens in the cluster, as news for the mirror.
+"""List and watch: all changes in the cluster, as inputs for the mirror.
 
-First every kind is listed, in the order of specification 1.7, then every kind is watched from the
-version of its list.  A watch that is cut goes on from the last version that was seen.  A version
-that is too old (410), or a watch that keeps failing, means a new list, whose gaps the mirror takes
-for deletions.
+First every kind is listed, in the order of specification 1.7, then every kind is watched from the version of its
+list. A watch that is cut continues from the last version that was seen. After a version that is too old (410), or
+when a watch keeps failing, the kind is listed again; the mirror treats known objects that the new list does not
+contain as deleted.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from shim_client.cluster import (
 PAUSE_SECONDS_FIRST = 0.2
 PAUSE_SECONDS_MAX = 30.0
 RESUMES_MAX = 6
-"""After so many watches in a row that fail without a word, everything of the kind is listed anew."""
+"""Number of watches in a row that fail without an event, after which the kind is listed again."""
 
 Missed = Callable[[str, ClusterError], None]
-"""Hears of each list or watch of a kind that failed, and why."""
+"""A function that is called for each failed list or watch with its kind and error."""
 Tell = Callable[[Listing | WatchEvent], Awaitable[None]]
 Sleep = Callable[[float], Awaitable[None]]
 
 
 def _unheard(_kind: str, _error: ClusterError) -> None:
-    """Nobody wants to hear."""
+    """Ignore a failure."""
 
 
 async def listed(
     reader: ClusterReader, kind: str, sleep: Sleep = asyncio.sleep, missed: Missed = _unheard
 ) -> Listing:
-    """Return all objects of a kind, asked for until the cluster answers."""
+    """Return all objects of a kind, retrying until the cluster answers."""
     tries = AsyncRetrying(
         sleep=sleep, retry=_FAILED, wait=_pause, before_sleep=_telling(kind, missed)
     )
@@ -71,7 +71,7 @@ async def follow(
 
 @dataclass(slots=True)
 class _Kind:
-    """One kind, followed from the version that was seen last."""
+    """A kind, followed from the version that was seen last."""
 
     name: str
     reader: ClusterReader
@@ -81,13 +81,13 @@ class _Kind:
     version: int = 0
 
     async def list(self) -> None:
-        """Tell the list of the kind, tried until the cluster gives it."""
+        """Pass on a list of the kind, retrying until the cluster answers."""
         listing = await listed(self.reader, self.name, self.sleep, self.missed)
         await self.tell(listing)
         self.version = listing.version
 
     async def watch(self) -> None:
-        """Tell every change until cancelled."""
+        """Pass on every change until cancelled."""
         while True:
             try:
                 await self._watch_on()
@@ -95,7 +95,7 @@ class _Kind:
                 await self.list()
 
     async def _watch_on(self) -> None:
-        """Follow one watch to its end, tried a few times; errors: ClusterError."""
+        """Follow one watch to its end, with a few retries; errors: ClusterError."""
         tries = AsyncRetrying(
             sleep=self.sleep,
             retry=_FAILED & _NOT_GONE,
@@ -107,7 +107,7 @@ class _Kind:
         await tries(self._watch_once)
 
     async def _watch_once(self) -> None:
-        """Follow one watch to its end; errors: GoneError, ClusterError when it told nothing new."""
+        """Follow one watch to its end; errors: GoneError, ClusterError when it brought no event."""
         heard = False
         try:
             async for event in self.reader.watch(self.name, self.version):
@@ -128,7 +128,7 @@ _NOT_GONE = retry_if_not_exception_type(GoneError)
 
 
 def _telling(kind: str, missed: Missed) -> Callable[[RetryCallState], None]:
-    """Return what hears of a failure before the pause after it."""
+    """Return the function that reports a failure before the pause after it."""
 
     def tell(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None

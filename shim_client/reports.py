@@ -1,7 +1,7 @@
-"""What the shim tells the core: small values that `translate.wire` turns into messages.
+"""Messages of the shim to the core, as small values that `translate.wire` turns into wire messages.
 
-The mirror speaks in these; nothing here knows the wire.  Amounts are whole numbers (vcore in
-milli-cores, memory in bytes, everything else in plain units); a missing type is zero.
+The mirror produces them; this module does not know the wire. Amounts are whole numbers (vcore in millicores,
+memory in bytes, everything else in plain units); a missing type is zero.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ DEFAULT_PARTITION = "default"
 
 
 class TerminationType(IntEnum):
-    """Why an allocation ends; the numbers are the published interface's."""
+    """The reason why an allocation ends; the numbers are the published interface's."""
 
     UNKNOWN = 0
     STOPPED_BY_RM = 1
@@ -25,7 +25,7 @@ class TerminationType(IntEnum):
 
 
 class Protection(IntEnum):
-    """How far a running pod is kept from preemption (specification 7.6)."""
+    """The degree to which a running pod is protected from preemption (specification 7.6)."""
 
     UNSPECIFIED = 0
     NORMAL = 1
@@ -35,7 +35,7 @@ class Protection(IntEnum):
 
 
 class JobTrigger(IntEnum):
-    """What a pod's label says of whether its job may have others preempted (J3)."""
+    """The value of a pod's label that says whether its job may preempt (J3)."""
 
     UNSPECIFIED = 0
     YES = 1
@@ -43,7 +43,7 @@ class JobTrigger(IntEnum):
 
 
 class NodeAction(IntEnum):
-    """What happened to a node; the numbers are the published interface's."""
+    """The event that concerns a node; the numbers are the published interface's."""
 
     UPDATE = 2
     DRAIN_NODE = 3
@@ -54,7 +54,7 @@ class NodeAction(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One requirement on a node's labels or fields: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+    """A requirement on a node's labels or fields: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
 
     key: str
     operator: str
@@ -63,7 +63,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class SelectorTerm:
-    """Requirements that must all hold; a term without any matches no node."""
+    """Requirements that must all hold; a term without requirements matches no node."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
@@ -71,7 +71,7 @@ class SelectorTerm:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A taint that the pod stands; empty key with Exists stands all."""
+    """A taint that the pod tolerates; an empty key with Exists tolerates all."""
 
     key: str = ""
     operator: str = "Equal"
@@ -81,7 +81,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port of the node itself that the pod needs for itself."""
+    """A port of the node that the pod needs exclusively."""
 
     protocol: str
     host_ip: str
@@ -90,22 +90,22 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class NodeConstraints:
-    """What a pod demands of its node, as data (design 1.8); equal ones are one object."""
+    """Constraints of a pod on its node, as data (design 1.8); equal ones are one object."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     required_terms: tuple[SelectorTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     allowed_nodes: tuple[str, ...] = ()
-    """Only these nodes, by name; empty: any."""
+    """Names of the only nodes that are allowed; empty: any."""
     excluded_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Releasing:
-    """The mark of a pod that is already on its way out (specification 1.7).
+    """The mark of a pod that is already being evicted (specification 1.7).
 
-    ``delivery`` is how it goes. It tells no two marks apart: who goes for whom does not depend on it.
+    ``delivery`` is the way of the eviction. Marks are compared without it: victim and preemptor do not depend on it.
     """
 
     termination: TerminationType
@@ -126,10 +126,10 @@ class PodReport:
     priority: int
     node: str
     tags: Mapping[str, str]
-    """What pods of one owner say alike; equal ones are one object where they can be."""
+    """Tags that are the same for the pods of one owner; equal mappings are one object where possible."""
     pod_name: str = ""
     created_s: int | None = None
-    """Unix seconds; with the name it goes to the core among the tags."""
+    """Creation in Unix seconds; sent to the core among the tags, as the name is."""
     task_group: str = ""
     placeholder: bool = False
     originator: bool = False
@@ -138,20 +138,20 @@ class PodReport:
     constraints: NodeConstraints | None = None
     job_key: str = ""
     job_members: int = 0
-    """How many pods the job needs at least (J1); 0 where there is no job, or its size is not known."""
+    """Minimum number of pods of the job (J1); 0 without a job, or while its size is not known."""
     job_trigger: JobTrigger = JobTrigger.UNSPECIFIED
     protection: Protection = Protection.UNSPECIFIED
     started_ms: int = 0
     grace_seconds: int = 0
     rm_check: bool = False
     disruption_groups: tuple[str, ...] = ()
-    """PodDisruptionBudgets that the pod counts in, as namespace/name."""
+    """PodDisruptionBudgets that count the pod, as namespace/name."""
     releasing: Releasing | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PodRelease:
-    """The end of a pod, or of its placement, with the reason and the decision it confirms."""
+    """The end of a pod, or of its placement, with the reason and the decision that it confirms."""
 
     key: str
     application: str
@@ -163,7 +163,7 @@ class PodRelease:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationReport:
-    """A new application, told before its first pod."""
+    """A new application, reported before its first pod."""
 
     application: str
     partition: str
@@ -172,15 +172,15 @@ class ApplicationReport:
     groups: tuple[str, ...]
     tags: Mapping[str, str]
     placeholder_ask: Mapping[str, int] = field(default_factory=dict)
-    """What its placeholders sum up to; nothing else of it is placed before they are (1.9)."""
+    """Sum of the application's placeholders; none of its other pods is placed before them (1.9)."""
     gang_style: str = ""
     timeout_ms: int = 0
-    """How long they may take, and may stay unused; 0: the core's own."""
+    """Longest time for placeholders to be placed, and to stay unused; 0: the core's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationRemoval:
-    """An application that the shim has no pod of any more."""
+    """An application of which the shim has no pod any more."""
 
     application: str
     partition: str
@@ -188,7 +188,7 @@ class ApplicationRemoval:
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A node's taint; effects NoSchedule, PreferNoSchedule, NoExecute."""
+    """A taint of a node; effects NoSchedule, PreferNoSchedule, NoExecute."""
 
     key: str
     value: str
@@ -210,7 +210,7 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """A victim that the shim could not remove; the decision is planned again without it."""
+    """A victim that the shim could not evict; the core plans the decision again without it."""
 
     key: str
     decision: str
@@ -219,7 +219,7 @@ class Veto:
 
 @dataclass(frozen=True, slots=True)
 class BudgetReport:
-    """How many pods of a PodDisruptionBudget (as namespace/name) may go now; None: it is no more."""
+    """The number of pods of a PodDisruptionBudget (as namespace/name) that may be evicted now; None: the budget was deleted."""
 
     key: str
     allowed: int | None
@@ -227,7 +227,7 @@ class BudgetReport:
 
 @dataclass(frozen=True, slots=True)
 class SyncComplete:
-    """The end of a resync with the counts of what was sent in it."""
+    """The end of a sync, with the counts of what was sent in it."""
 
     nodes: int
     applications: int
@@ -237,7 +237,7 @@ class SyncComplete:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationReport:
-    """The queue configuration that the core is to have, and where it comes from."""
+    """The queue configuration for the core, and its source."""
 
     text: str
     source: str

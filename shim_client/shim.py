@@ -1,7 +1,6 @@
-"""The shim at work: news in from cluster and core, one at a time; reports and actions out.
+"""The running shim: inputs from cluster and core, one at a time; reports and actions as outputs.
 
-The mirror decides; this module only carries, so that nothing here depends on the order in which
-tasks happen to run.
+The mirror decides; this module only transports, so that no decision depends on the order in which tasks run.
 """
 
 from __future__ import annotations
@@ -30,27 +29,27 @@ from shim_client.mirror.machine import Beat, Input, Link, Mirror, Outcome, Tally
 from shim_client.reflect import follow
 
 INBOX_MAX = 10_000
-"""Most pieces of news that wait; beyond it cluster and core wait for us."""
+"""Most inputs that wait; beyond it cluster and core are slowed down."""
 BEAT_SECONDS = 1.0
-"""How often what waits is looked at again (the published `service.schedulingInterval`)."""
+"""Seconds between ticks, at which waiting pods are checked again (the published `service.schedulingInterval`)."""
 BATCH_MAX = 2_000
-"""Most pieces of news that are taken in before what came of them goes out."""
+"""Most inputs that are processed before their outputs are sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShimProgress:
-    """How far the shim is."""
+    """The progress of the shim."""
 
     tally: Tally
     actions_waiting: int
     actions_failed: int
     news_waiting: int
     sessions: int
-    """How often the shim registered at the core."""
+    """Number of times that the shim registered at the core."""
 
     @property
     def is_settled(self) -> bool:
-        """Return whether nothing is under way: each own pod runs, or a reason says why it waits."""
+        """Return whether all work is done: each own pod runs, or a reason says why it waits."""
         tally = self.tally
         under_way = tally.binding + tally.leaving + tally.waiting
         return tally.live and not (under_way or self.actions_waiting or self.news_waiting)
@@ -58,18 +57,18 @@ class ShimProgress:
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """One piece of news; `taken` is set when the mirror has it."""
+    """An input; `taken` is set when the mirror has processed it."""
 
     content: Input
     taken: asyncio.Event | None = None
 
 
 class PartitionOwnedError(Exception):
-    """The core takes none of the nodes: their partition belongs to another resource manager."""
+    """A core that refuses all nodes, because their partition belongs to another resource manager."""
 
 
 class Shim:
-    """Connects one cluster with one core."""
+    """The connection of one cluster with one core."""
 
     def __init__(
         self, mirror: Mirror, cluster: Cluster, connection: Connection, log: FilteringBoundLogger
@@ -83,9 +82,9 @@ class Shim:
         self._was_live = False
         self._sessions = 0
         self._foreign = ""
-        """Why the core takes a node from no other than its partition's owner; empty unless it refused one so."""
+        """Why the core accepts a node only from its partition's owner; empty unless it refused a node for that."""
         self.on_live: list[Callable[[bool], None]] = []
-        """Hear at once when the core begins to know everything, and when it ceases to."""
+        """Functions to call when the core knows everything, and when it no longer does."""
 
     async def run(self) -> None:
         """Work until cancelled; errors: those of `Connection.run` and PartitionOwnedError, alone or in a group."""
@@ -97,7 +96,7 @@ class Shim:
             tasks.create_task(self._connection.run(self))
 
     def progress(self) -> ShimProgress:
-        """Count how far the pods are."""
+        """Return the progress of the pods."""
         return ShimProgress(
             tally=self._mirror.tally(),
             actions_waiting=self._applier.progress.waiting,
@@ -107,14 +106,14 @@ class Shim:
         )
 
     async def registered(self) -> None:
-        """Hear that a session with the core began."""
+        """Pass on that a session with the core began."""
         self._sessions += 1
         self._foreign = ""
         self._log.info("registered at the core", session=self._sessions)
         await self._inbox.put(_News(Link.REGISTERED))
 
     async def unreachable(self, why: str) -> None:
-        """Hear that no core answers; it is tried until one does."""
+        """Log that no core answers; the connection retries until one does."""
         self._log.warning(
             "cannot reach the core",
             core=self._connection.target,
@@ -123,14 +122,14 @@ class Shim:
         )
 
     async def lost(self, why: str) -> None:
-        """Hear that the session is over; returns when nothing of it can be sent any more."""
+        """Pass on that the session is over; return when nothing of it can be sent any more."""
         self._log.warning("no session with the core", why=why)
         taken = asyncio.Event()
         await self._inbox.put(_News(Link.LOST, taken))
         await taken.wait()
 
     async def decided(self, decisions: list[Decision]) -> None:
-        """Hear what the core decided."""
+        """Pass on decisions of the core."""
         self._tell_refusals(decisions)
         for decision in decisions:
             await self._inbox.put(_News(decision))

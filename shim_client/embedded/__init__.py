@@ -2,5 +2,5 @@
 
 A directory of YAML becomes a cluster with watches, bindings, graceful deletion, admission of
 PriorityClasses, controllers for Deployments, ReplicaSets, Jobs and DaemonSets, and nodes that run
-what is bound to them.  It schedules nothing.
+the pods bound to them. It schedules nothing.
 """

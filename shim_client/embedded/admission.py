@@ -1,7 +1,7 @@
-"""What an API server does to an object before it keeps it: names, defaults, priorities.
+"""The admission of an object, as by an API server: names, defaults, priorities.
 
-PriorityClass names, globalDefault and preemptionPolicy are resolved as the Priority admission does:
-an unknown class, or a priority that contradicts the class, means that the pod is refused.
+PriorityClass names, globalDefault and preemptionPolicy are resolved as the Priority admission plugin does. A pod
+with an unknown class, or with a priority that contradicts its class, is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAMESPACED = frozenset(
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 GRACE_SECONDS_DEFAULT = 30
 OBJECT_BYTES_MAX = 1_572_864
-"""Largest object as JSON; an API server's etcd takes no more."""
+"""Most bytes of an object as JSON; the etcd of an API server accepts no more."""
 GRACE_SECONDS_MAX = 10**9
 NAME_LENGTH_MAX = 253
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
@@ -39,18 +39,18 @@ _POLICY_DEFAULT = "PreemptLowerPriority"
 
 
 class InvalidError(ClusterError):
-    """An object that an API server would not keep; the text names the field."""
+    """An object that an API server would refuse; the text names the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What admission needs of its surroundings."""
+    """The admission of objects, with the objects that it refers to."""
 
     classes: Callable[[], Mapping[str, KubeObject]]
     """The PriorityClasses by name."""
 
     def admit(self, item: Mapping[str, Any], now_ms: int, serial: int) -> dict[str, Any]:
-        """Return the object as it is kept; errors: InvalidError."""
+        """Return the object in the form to store; errors: InvalidError."""
         kind = _text(item.get("kind"), "kind")
         _check_size(item)
         kept = {**item, "metadata": _metadata(item, kind, now_ms, serial)}
@@ -136,7 +136,7 @@ def _metadata(item: Mapping[str, Any], kind: str, now_ms: int, serial: int) -> d
 
 
 def _check_size(item: Mapping[str, Any]) -> None:
-    """Refuse what cannot be JSON, or is larger than an API server takes."""
+    """Refuse an object that cannot be JSON, or is larger than an API server accepts."""
     try:
         size = len(json.dumps(item, ensure_ascii=False, allow_nan=False).encode())
     except (TypeError, ValueError, RecursionError) as bad:
@@ -193,7 +193,7 @@ def _check_class(item: Mapping[str, Any]) -> None:
 
 
 def _default_class(classes: Mapping[str, KubeObject]) -> str:
-    """Return the globalDefault class; of several the one with the lowest value counts."""
+    """Return the globalDefault class; with several, the one with the lowest value."""
     defaults = [
         (item.get("value", 0), name) for name, item in classes.items() if item.get("globalDefault")
     ]

@@ -1,4 +1,4 @@
-"""The embedded cluster itself: the port of `shim_client.cluster` over objects in memory."""
+"""The embedded cluster itself: the port of `shim_client.cluster`, implemented by objects in memory."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from shim_client.translate.fields import BadObjectError
 from shim_client.translate.jobs import pods_wanted
 
 Clock = Callable[[], int]
-"""Returns the present instant in Unix milliseconds."""
+"""A function that returns the present instant in Unix milliseconds."""
 
 STEPS_MAX = 1_000
-"""Most rounds of controllers and nodes that one `step` makes; the rest follows in the next."""
+"""Most rounds of controllers and nodes in one `step`; the rest follows in the next."""
 
 
 class EmbeddedCluster:
@@ -58,7 +58,7 @@ class EmbeddedCluster:
             self.create({"kind": "PriorityClass", "metadata": {"name": name}, "value": value})
 
     def fill(self, manifests: Manifests) -> None:
-        """Create objects; one that is refused gets an event, and the rest goes on."""
+        """Create objects; a refused one gets an event, and the others are created all the same."""
         for found in manifests.objects:
             try:
                 self.create(found.item)
@@ -68,7 +68,7 @@ class EmbeddedCluster:
                 self.complain(about, "Refused", f"{found.place}: {bad}")
         self.step()
 
-    # The port: reading.
+    # The reading side of the port.
 
     async def list_objects(self, kind: str) -> Listing:
         """Return all objects of a kind."""
@@ -88,7 +88,7 @@ class EmbeddedCluster:
         finally:
             self._wakers.discard(changed)
 
-    # The port: writing.
+    # The writing side of the port.
 
     async def bind(self, order: Bind) -> None:
         """Bind a pod once; errors: MissingError, ElsewhereError, ConflictError."""
@@ -108,7 +108,7 @@ class EmbeddedCluster:
         self.store.put({**pod, "spec": spec, "status": status})
 
     async def create_pod(self, order: CreatePod) -> None:
-        """Create a pod, once; errors: ConflictError when it is refused, or another has its name."""
+        """Create a pod, once; errors: ConflictError when it is refused, or another pod has its name."""
         there = self.store.get("Pod", (order.pod.namespace, order.pod.name))
         if there is not None and is_copy(order.item, there):
             return
@@ -118,19 +118,19 @@ class EmbeddedCluster:
             raise ConflictError(str(bad)) from bad
 
     async def delete_pod(self, order: DeletePod) -> None:
-        """Delete a pod with its grace; errors: MissingError, ConflictError."""
+        """Delete a pod with its grace period; errors: MissingError, ConflictError."""
         self._same_pod(order.pod)
         self.delete("Pod", (order.pod.namespace, order.pod.name))
 
     async def evict_pod(self, order: EvictPod) -> None:
-        """Delete a pod with its grace if its budget allows it; errors: those of the port."""
+        """Delete a pod with its grace period if its budget allows it; errors: those of the port."""
         pod = self._same_pod(order.pod)
         if why := self._disruptions.refusal(pod):
             raise BudgetError(why)
         self.delete("Pod", (order.pod.namespace, order.pod.name))
 
     async def patch_pod(self, order: PatchPod) -> None:
-        """Patch a pod's marks, condition or phase; errors: MissingError, ConflictError."""
+        """Patch labels, annotations, condition or phase of a pod; errors: MissingError, ConflictError."""
         pod = self._same_pod(order.pod)
         metadata, status = pod["metadata"], pod["status"]
         for field, change in (("labels", order.labels), ("annotations", order.annotations)):
@@ -161,7 +161,7 @@ class EmbeddedCluster:
         """Record an event."""
         self.events.record(order, self._now_ms())
 
-    # What a user of the API does.
+    # Requests of the API's users.
 
     def create(self, item: dict[str, Any]) -> KubeObject:
         """Create an object; errors: InvalidError, ConflictError when the name is taken."""
@@ -181,7 +181,7 @@ class EmbeddedCluster:
         return self.store.put(item)
 
     def delete(self, kind: str, key: Key) -> None:
-        """Delete an object; a pod on a node first gets its grace, other objects go at once."""
+        """Delete an object; a pod on a node gets its grace period first, other objects are removed at once."""
         item = self.store.get(kind, key)
         if item is None:
             return
@@ -195,7 +195,7 @@ class EmbeddedCluster:
             self.store.put({**item, "metadata": {**metadata, **going}})
 
     def complain(self, about: ObjectRef, reason: str, message: str) -> None:
-        """Put a warning on an object."""
+        """Record a warning on an object."""
         self.events.record(RecordEvent(about, reason, message, warning=True), self._now_ms())
 
     def pods(self) -> Iterator[KubeObject]:
@@ -206,7 +206,7 @@ class EmbeddedCluster:
         """Yield all nodes."""
         return self.store.all("Node")
 
-    # Time.
+    # The passing of time.
 
     def step(self) -> None:
         """Let controllers and nodes do what is due now."""
@@ -219,14 +219,14 @@ class EmbeddedCluster:
                 return
 
     def is_idle(self, now_ms: int) -> bool:
-        """Return whether controllers and nodes have nothing to do at once."""
+        """Return whether controllers and nodes have nothing to do now."""
         due = self._kubelet.next_due()
         parts = (self._controllers, self._disruptions, self._kubelet)
         at_rest = all(part.is_idle() for part in parts)
         return at_rest and (due is None or due > now_ms)
 
     def next_due(self) -> int | None:
-        """Return when a pod ends by itself or by its deletion next, None when none will."""
+        """Return the next instant at which a pod ends, by itself or by its deletion; None when none will."""
         return self._kubelet.next_due()
 
     async def run(self) -> None:

@@ -1,7 +1,7 @@
-"""The controllers: they bring what exists to what Deployments, ReplicaSets, Jobs and DaemonSets want.
+"""The controllers: they create and delete pods until there are those that Deployments, ReplicaSets, Jobs and DaemonSets want.
 
-Only owners that something happened to are looked at.  A deleted pod of a ReplicaSet is made anew; a
-failed one is not, so that a pod which the scheduler refuses does not come back for ever.
+Only owners that an event concerns are checked. A deleted pod of a ReplicaSet is replaced; a failed one is not, so
+that a pod which the scheduler refuses does not come back for ever.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _FINAL = frozenset({"Succeeded", "Failed"})
 
 
 class Hands(Protocol):
-    """What controllers do things with."""
+    """The operations that controllers need."""
 
     def create(self, item: dict[str, Any]) -> KubeObject:
         """Create an object; errors: InvalidError."""
         ...
 
     def delete(self, kind: str, key: Key) -> None:
-        """Delete an object, pods with their grace."""
+        """Delete an object; a pod gets its grace period."""
         ...
 
     def complain(self, about: ObjectRef, reason: str, message: str) -> None:
-        """Put a warning on an object."""
+        """Record a warning on an object."""
         ...
 
 
 class Controllers:
-    """Reconciles workloads; `step` does what has become due."""
+    """The reconciliation of workloads; `step` does what is due."""
 
     def __init__(self, store: Store, hands: Hands) -> None:
         self._store = store
@@ -52,11 +52,11 @@ class Controllers:
         store.noticed.append(self._notice)
 
     def is_idle(self) -> bool:
-        """Return whether nothing has to be looked at."""
+        """Return whether no workload has to be checked."""
         return not self._dirty
 
     def step(self) -> None:
-        """Bring every workload that something happened to where it wants to be."""
+        """Reconcile every workload that an event concerned."""
         while self._dirty:
             kind, key = next(iter(self._dirty))
             del self._dirty[kind, key]
@@ -175,7 +175,7 @@ def _is_going(pod: KubeObject) -> bool:
 
 
 def _pinned_to(pod: KubeObject) -> str:
-    """Return the node that a daemon's pod was made for."""
+    """Return the node for which a daemon's pod was created."""
     affinity = pod["spec"]["affinity"]["nodeAffinity"]
     terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     return str(terms[0]["matchFields"][0]["values"][0])

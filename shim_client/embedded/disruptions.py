@@ -1,7 +1,7 @@
-"""PodDisruptionBudgets: how many pods of each may go now, kept in its status as the disruption controller does.
+"""PodDisruptionBudgets: how many pods of each may be evicted now, kept in its status as the disruption controller does.
 
-A pod is healthy when it runs, is ready and nobody has deleted it.  How many there should be is what
-the ReplicaSets behind the pods want, and each pod without one for itself.
+A pod is healthy when it runs, is ready and was not deleted. The expected number of pods is the sum of what the
+ReplicaSets behind the pods want, and of one for each pod without a ReplicaSet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 class Disruptions:
-    """Counts for each budget; `step` writes what has changed."""
+    """The counts for each budget; `step` writes those that have changed."""
 
     def __init__(self, store: Store, hands: Hands) -> None:
         self._store = store
@@ -27,11 +27,11 @@ class Disruptions:
         self._budgets: dict[str, dict[Key, None]] = {}
         """Budgets by namespace."""
         self._dirty: dict[str, None] = {}
-        """Namespaces in which something happened."""
+        """Namespaces that an event concerned."""
         store.noticed.append(self._notice)
 
     def is_idle(self) -> bool:
-        """Return whether nothing has to be counted."""
+        """Return whether no budget has to be counted."""
         return not self._dirty
 
     def step(self) -> None:
@@ -42,7 +42,7 @@ class Disruptions:
                 self._refresh(budget)
 
     def refusal(self, pod: KubeObject) -> str:
-        """Return why the eviction API would not let a pod go, "" when it would."""
+        """Return why the eviction API would refuse to evict a pod; "" when it would not."""
         if pod["status"]["phase"] != "Running" or pod["metadata"].get("deletionTimestamp"):
             return ""
         counting = [one for one in self._of(key_of(pod)[0]) if _counts(_facts(one), pod)]
@@ -76,7 +76,7 @@ class Disruptions:
             self._store.put({**budget, "status": status})
 
     def _status(self, budget: KubeObject) -> tuple[dict[str, int], str]:
-        """Return a budget's status and what is wrong with it; of one that is wrong no pod may go."""
+        """Return a budget's status and its error; a budget with an error allows no disruption."""
         try:
             return self._count(budget), ""
         except (BadObjectError, BadWorkloadError) as bad:
@@ -98,7 +98,7 @@ class Disruptions:
         }
 
     def _expected(self, pods: list[KubeObject]) -> int:
-        """Return how many pods there should be."""
+        """Return the expected number of pods."""
         sets: dict[Key, int] = {}
         alone = 0
         for pod in pods:
@@ -136,14 +136,14 @@ def _is_healthy(pod: KubeObject) -> bool:
 
 
 def _desired(spec: KubeObject, expected: int) -> int:
-    """Return how many healthy pods must stay; errors: BadObjectError."""
+    """Return the number of healthy pods that must stay; errors: BadObjectError."""
     if spec.get("maxUnavailable") is not None:
         return max(0, expected - _share(spec["maxUnavailable"], expected, "maxUnavailable"))
     return _share(spec.get("minAvailable", 1), expected, "minAvailable")
 
 
 def _share(value: object, expected: int, field: str) -> int:
-    """Return a number of pods that is written as such, or in percent, which is rounded up."""
+    """Return a number of pods, written as such or in percent of `expected`, which is rounded up."""
     if type(value) is int and value >= 0:
         return value
     digits = value.removesuffix("%") if isinstance(value, str) and value.endswith("%") else ""

@@ -1,4 +1,4 @@
-"""The nodes at work: bound pods run, finished ones end, deleted ones go, lost ones are collected."""
+"""The kubelet of all nodes: it runs bound pods, ends finished and deleted ones, and removes those of lost nodes."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from shim_client.embedded.store import Key, Store, key_of
 from shim_client.quantity import counted
 
 RUN_SECONDS = "evenhand.io/run-seconds"
-"""Pod annotation of this cluster: seconds after which the pod has succeeded; absent = never."""
+"""Annotation of a pod in this cluster: seconds after which it has succeeded; absent: never."""
 RUN_SECONDS_MAX = 10**9
 
 
 class Kubelet:
-    """Moves pods through their lives; `stop_ms` is how long a pod takes to end, within its grace."""
+    """The life cycle of pods; `stop_ms` is how long a pod takes to end, at most its grace period."""
 
     def __init__(self, store: Store, stop_ms: int) -> None:
         self._store = store
         self._stop_ms = stop_ms
         self._news: deque[Key] = deque()
         self._due: list[tuple[int, int, Key, str]] = []
-        """Heap of (instant, arrival, pod, uid): when the pod has to be looked at again."""
+        """Heap of (instant, arrival, pod, uid): when each pod has to be checked again."""
         self._arrival = 0
         self._on_node: dict[str, dict[Key, None]] = {}
         store.noticed.append(self._notice)
 
     def is_idle(self) -> bool:
-        """Return whether nothing has to be done at once."""
+        """Return whether nothing has to be done now."""
         return not self._news
 
     def next_due(self) -> int | None:
-        """Return the instant (Unix milliseconds) of the next thing to do, None when there is none."""
+        """Return the instant (Unix milliseconds) at which something is due next; None when nothing is."""
         return self._due[0][0] if self._due else None
 
     def step(self, now_ms: int) -> None:
@@ -68,7 +68,7 @@ class Kubelet:
             self._news.append(key)
 
     def _look(self, pod: KubeObject, now_ms: int) -> None:
-        """Start a pod, note when it ends, or take it away with its node."""
+        """Start a pod, schedule its end, or remove it together with its node."""
         key, metadata = key_of(pod), pod["metadata"]
         if self._store.get("Node", ("", pod["spec"]["nodeName"])) is None:
             self._store.remove("Pod", key)
@@ -89,7 +89,7 @@ class Kubelet:
             self._later(now_ms + 1000 * seconds, started)
 
     def _advance(self, pod: KubeObject, now_ms: int) -> None:
-        """End a pod that is being deleted, or that has run its time."""
+        """End a pod that is being deleted, or whose running time is over."""
         if pod["metadata"].get("deletionTimestamp"):
             self._store.remove("Pod", key_of(pod))
         elif pod["status"].get("phase") == "Running":

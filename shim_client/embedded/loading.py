@@ -1,7 +1,7 @@
-"""A directory of Kubernetes YAML or JSON files, read into objects that know where they stand.
+"""The loading of a directory of Kubernetes YAML or JSON files into objects that know their place.
 
-A file that is no YAML is an error with its line.  A file that begins with `{` is tried as a stream
-of JSON documents first, which is fifty times as fast; large clusters are written that way.
+A file that is not YAML is an error with its line. A file that begins with `{` is first tried as a stream of JSON
+documents, which is fifty times as fast; large clusters are written that way.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class BadFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileObject:
-    """One object of a file; `place` is file and line, for people."""
+    """An object of a file; `place` is file and line, for people."""
 
     kind: str
     item: dict[str, Any]
@@ -52,16 +52,16 @@ class FileObject:
 
 @dataclass(slots=True)
 class Manifests:
-    """What a directory holds."""
+    """The content of a directory."""
 
     objects: list[FileObject] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
-    """Kinds that this cluster does not keep, with how many objects of them there were."""
+    """Number of objects by kind that this cluster does not keep."""
     queues: str = ""
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as the API server reads it: instants stay texts."""
+    """A loader of YAML as the API server reads it: instants stay texts."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -109,12 +109,12 @@ def _keep(item: object, place: _Place, found: Manifests) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an object stands; its line is looked up only when somebody needs it."""
+    """The place of an object; its line is computed only when it is needed."""
 
     name: str
     text: str
     offset: int | None
-    """Where the document begins; None in a YAML file, whose parser does not tell."""
+    """Offset at which the document begins; None in a YAML file, whose parser does not report it."""
     document: int
     nth: int | None
 
@@ -123,7 +123,7 @@ class _Place:
         return self.name
 
     def exact(self) -> str:
-        """Return file and line; a YAML file is parsed again for it."""
+        """Return file and line; a YAML file is parsed again to find the line."""
         if self.offset is not None:
             return f"{self.name}:{self.text.count(chr(10), 0, self.offset) + 1}"
         nodes = list(yaml.compose_all(self.text, Loader=yaml.CSafeLoader))
@@ -138,7 +138,7 @@ class _Place:
 
 
 def _flattened(document: object) -> Iterator[tuple[int | None, object]]:
-    """Yield the objects of a document: itself, or the items of a List."""
+    """Yield the objects of a document: the document itself, or the items of a List."""
     if isinstance(document, dict) and str(document.get("kind", "")).endswith("List"):
         items = document.get("items")
         if isinstance(items, list):
@@ -155,7 +155,7 @@ def _documents(text: str, name: str) -> list[tuple[int | None, Any]]:
         except (ValueError, RecursionError):
             pass  # YAML in flow style, or a mistake whose line the YAML reader tells.
     try:
-        # The loader is the safe one, less its instants.
+        # The loader is the safe one, without its instants.
         return [(None, found) for found in yaml.load_all(text, Loader=_Loader)]
     except yaml.MarkedYAMLError as bad:
         mark = bad.problem_mark or bad.context_mark

@@ -1,4 +1,4 @@
-"""Which nodes a DaemonSet's pods belong on: its selector, affinity and tolerations."""
+"""The nodes on which a DaemonSet's pods belong, by its selector, affinity and tolerations."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ DAEMON_TAINTS = (
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 )
-"""Taints that the DaemonSet controller lets its pods stand."""
+"""Taints that the DaemonSet controller makes its pods tolerate."""
 
 
 def nodes_for(spec: Fields, nodes: Iterable[KubeObject]) -> list[str]:
     """Return the names of the nodes that a daemon's pod spec wants; errors: BadObjectError.
 
-    A node that cannot be read gets no daemon; the mirror says so on the node.
+    A node that cannot be read gets no daemon; the mirror records an event on that node.
     """
     wanted = node_constraints(spec) or NodeConstraints()
     readable = filter(None, map(_readable, nodes))

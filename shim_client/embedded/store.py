@@ -1,7 +1,7 @@
-"""Objects with resource versions and the history that watches read.
+"""A store of objects with resource versions, and with the history that watches read.
 
-Objects are never changed in place: every change stores a new mapping, so that readers keep what
-they were given.
+Objects are never changed in place: every change stores a new mapping, so that readers keep the state that
+they received.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from shim_client.cluster import Change, GoneError, KubeObject, Listing, WatchEvent
 
 HISTORY_MAX = 20_000
-"""Changes of one kind that a watch can still be served from; older ones answer 410."""
+"""Most changes of one kind from which a watch can continue; for older versions the answer is 410."""
 
 Key = tuple[str, str]
 """Namespace ("" for kinds without) and name."""
@@ -25,7 +25,7 @@ def key_of(item: KubeObject) -> Key:
 
 
 class Store:
-    """All objects by kind; `noticed` hears of every change at once."""
+    """All objects by kind; `noticed` is called for every change at once."""
 
     def __init__(self, history_max: int = HISTORY_MAX) -> None:
         self.version = 0
@@ -37,7 +37,7 @@ class Store:
         self.noticed: list[Callable[[WatchEvent], None]] = []
 
     def get(self, kind: str, key: Key) -> KubeObject | None:
-        """Return one object."""
+        """Return one object; None when it does not exist."""
         return self._objects.get(kind, {}).get(key)
 
     def all(self, kind: str) -> Iterator[KubeObject]:
@@ -65,13 +65,13 @@ class Store:
         return stored
 
     def remove(self, kind: str, key: Key) -> None:
-        """Remove an object that is there."""
+        """Remove an existing object."""
         item = self._objects[kind].pop(key)
         self.version += 1
         self._remember(WatchEvent(Change.DELETED, kind, item, self.version))
 
     def since(self, kind: str, version: int) -> list[WatchEvent]:
-        """Return the changes after a version; errors: GoneError when they are not kept."""
+        """Return the changes after a version; errors: GoneError when the history is shorter."""
         if version < self._forgotten.get(kind, 0):
             raise GoneError(f"resource version {version} of {kind} is too old")
         history = self._history.get(kind, [])

@@ -1,7 +1,7 @@
-"""What Deployments, ReplicaSets, Jobs and DaemonSets want: pods and sets, as pure functions.
+"""The pods and sets that Deployments, ReplicaSets, Jobs and DaemonSets want, as pure functions.
 
 Names and templates follow the Kubernetes controllers closely enough that labels, owners and
-required nodes read the same.
+required nodes are the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def wanted(item: KubeObject, field: str, default: int = 1) -> int:
 
 
 def replica_set(deployment: KubeObject) -> dict[str, Any]:
-    """Return the ReplicaSet of a Deployment's present template."""
+    """Return the ReplicaSet for the present template of a Deployment."""
     template = _template(deployment)
     digest = _letters(crc32(json.dumps(template, sort_keys=True, default=str).encode()), 9)
     marks = {**_map(template, "metadata", "labels"), "pod-template-hash": digest}
@@ -85,7 +85,7 @@ def job_of(cron_job: KubeObject) -> dict[str, Any]:
 
 
 def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
-    """Return a new pod of a Job; it does not start again by itself."""
+    """Return a new pod of a Job; it is not restarted when it ends."""
     pod = pod_of(job, serial)
     marks = {**_map(pod, "metadata", "labels"), "job-name": job["metadata"]["name"]}
     pod["metadata"]["labels"] = marks
@@ -146,7 +146,7 @@ def _map(item: Mapping[str, Any], *path: str) -> dict[str, Any]:
 
 
 def _letters(number: int, length: int) -> str:
-    """Return a number in the letters that Kubernetes makes names of."""
+    """Return a number in the alphabet of generated Kubernetes names."""
     found = []
     for _ in range(length):
         number, digit = divmod(number, len(_LETTERS))

@@ -1,4 +1,4 @@
-"""How to reach the API server: kubeconfig, service account, TLS, timeouts."""
+"""Access to the API server: kubeconfig, service account, TLS, timeouts."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from lightkube.core.exceptions import ConfigError
 from shim_client.kubernetes.slots import Slots
 
 CONNECTIONS_MAX = 64
-"""Most connections through a proxy; more than there are requests in flight and watches together."""
+"""Most connections through a proxy; more than requests in flight and watches together."""
 CONNECTION_IDLE_SECONDS = 60.0
 CONNECT_SECONDS_MAX = 5.0
 ANSWER_SECONDS_MAX = 30.0
-"""Longest silence in an answer."""
+"""Longest silence within an answer."""
 
 
 class NoAccessError(Exception):
-    """There is no usable description of how to reach an API server; says what was looked at."""
+    """A missing or unusable description of how to reach an API server; the message says which sources were tried."""
 
 
 def access_config(kubeconfig: Path | None, context: str | None) -> SingleConfig:
-    """Return how to reach the API server; errors: NoAccessError.
+    """Return the configuration that reaches the API server; errors: NoAccessError.
 
-    The file that is named, else `KUBECONFIG`, else the pod's own service account, else the usual
-    file in the home directory.
+    The sources in order: the given file, `KUBECONFIG`, the pod's own service account, the usual file in the home
+    directory.
     """
     try:
         config = _configuration(kubeconfig).get(context)
@@ -89,7 +89,7 @@ def _limits(connections: int) -> httpx2.Limits:
 
 
 def _is_loopback(server: str) -> bool:
-    """Return whether the server is on this machine, where no proxy stands between."""
+    """Return whether the server is on this machine, which is reached without a proxy."""
     host = urlsplit(server).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -1,4 +1,4 @@
-"""One request to the API server: paced, timed, and with errors in the words of the port."""
+"""A request to the API server: paced, limited in time, with the errors of the port."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from shim_client.cluster import (
 )
 
 REQUEST_SECONDS_MAX = 60.0
-"""Longest time for one request with its answer; a watch is not one."""
+"""Longest time for one request with its answer; watches are exempt."""
 MESSAGE_LENGTH_MAX = 500
-"""Most letters of an answer that is no Status which go into an error."""
+"""Most characters of an answer other than a Status that go into an error."""
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json"
 
 _FINAL = frozenset({400, 405, 409, 413, 415, 422})
-"""Answers to requests that would be answered the same again."""
+"""Status codes after which a repeated request would get the same answer."""
 _GONE = 410
 _TOO_MANY = 429
 _MISSING = 404
@@ -37,14 +37,14 @@ _MISSING = 404
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How fast requests may follow each other: so many a second, after so many at once."""
+    """The permitted rate of requests: so many per second, after a burst of so many at once."""
 
     qps: float = 1000.0
     burst: float = 1000.0
 
 
 class Api:
-    """Requests to one API server; watches go past the pace."""
+    """Requests to one API server; watches do not count in the rate."""
 
     def __init__(self, client: httpx2.AsyncClient, rate: Rate | None = None) -> None:
         rate = rate or Rate()
@@ -52,19 +52,19 @@ class Api:
         self._limiter = AsyncLimiter(rate.burst, rate.burst / rate.qps)
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
-        """Return an object or a list."""
+        """Return an object or a list by its path."""
         return await self._call(self.client.build_request("GET", path, params=params))
 
     async def post(self, path: str, body: object) -> Any:  # noqa: ANN401
-        """Create something and return the answer."""
+        """Create an object and return the answer."""
         return await self._send("POST", path, body, JSON)
 
     async def patch(self, path: str, body: object, form: str = MERGE) -> Any:  # noqa: ANN401
-        """Change something and return it."""
+        """Patch an object and return it."""
         return await self._send("PATCH", path, body, form)
 
     async def delete(self, path: str, options: object) -> None:
-        """Delete something."""
+        """Delete an object."""
         await self._send("DELETE", path, options, JSON)
 
     async def close(self) -> None:
@@ -96,7 +96,7 @@ class Api:
 
 
 def decoded(content: bytes) -> Any:  # noqa: ANN401
-    """Return what an answer says; errors: ClusterError when it is no JSON object."""
+    """Return the JSON object of an answer; errors: ClusterError when it is none."""
     try:
         value = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -107,12 +107,12 @@ def decoded(content: bytes) -> Any:  # noqa: ANN401
 
 
 def unreachable(error: httpx2.HTTPError) -> ClusterError:
-    """Return the error of a request that got no answer."""
+    """Return the error for a request without an answer."""
     return ClusterError(f"no answer from the API server: {type(error).__name__} {error}".rstrip())
 
 
 def refusal(code: int, headers: Mapping[str, str], content: bytes) -> ClusterError:
-    """Return the error that an answer other than success means."""
+    """Return the error for an answer that reports no success."""
     status = _status(content)
     said = status.get("message")
     text = said if isinstance(said, str) else content[:MESSAGE_LENGTH_MAX].decode(errors="replace")

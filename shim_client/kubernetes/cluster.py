@@ -1,4 +1,4 @@
-"""The port of `shim_client.cluster` on a real Kubernetes API server."""
+"""The port of `shim_client.cluster`, implemented by a real Kubernetes API server."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from shim_client.translate.jobs import pods_wanted
 from shim_client.translate.volumes import SELECTED_NODE
 
 PAGE = 500
-"""Objects in one answer to a list."""
+"""Number of objects in one page of a list."""
 
 
 class KubernetesCluster:
-    """One API server; ConfigMaps are those of the shim's own namespace."""
+    """An API server; its ConfigMaps are those of the shim's own namespace."""
 
     def __init__(self, api: Api, namespace: str, now_ms: Clock) -> None:
         self.namespace = namespace
@@ -49,9 +49,9 @@ class KubernetesCluster:
         await self._api.close()
 
     async def list_objects(self, kind: str) -> Listing:
-        """Return all objects of a kind, asked for in pages; errors: ClusterError.
+        """Return all objects of a kind, requested page by page; errors: ClusterError.
 
-        A list that takes too long is cut off by the API server (410) and has to begin anew.
+        A list that takes too long is cut off by the API server (410) and has to be started again.
         """
         items: list[KubeObject] = []
         params = {"limit": str(PAGE)}
@@ -88,10 +88,10 @@ class KubernetesCluster:
                 raise
             if node != order.node:
                 raise ElsewhereError(str(error), node) from error
-            # An earlier try of ours was done, although its answer was lost.
+            # An earlier attempt succeeded, although its answer was lost.
 
     async def _make_volume(self, namespace: str, name: str, node: str) -> None:
-        """Have a claim's volume made for a node; errors: ClusterError until it is there."""
+        """Have a claim's volume provisioned for a node; errors: ClusterError until the volume exists."""
         path = path_of(ObjectRef("PersistentVolumeClaim", namespace, name))
         claim = await self._api.get(path)
         if claim.get("status", {}).get("phase") == "Bound":
@@ -102,7 +102,7 @@ class KubernetesCluster:
         raise ClusterError(f"persistentvolumeclaim {name!r} has no volume yet")
 
     async def create_pod(self, order: CreatePod) -> None:
-        """Create a pod, once; errors: ConflictError when it is refused, or another has its name; ClusterError."""
+        """Create a pod, once; errors: ConflictError when it is refused or another pod has its name; ClusterError."""
         path = path_of(order.pod)
         try:
             await self._api.post(path.rpartition("/")[0], order.item)
@@ -159,7 +159,7 @@ class KubernetesCluster:
             await self._api.patch(f"{path}/status", change, STRATEGIC)
 
     async def _same(self, ref: ObjectRef, error: ConflictError | None = None) -> dict[str, Any]:
-        """Return an object, maybe the one that a conflict is about; errors: MissingError when it is another one."""
+        """Return the object of a reference, also after a conflict; errors: MissingError when the name has another uid now."""
         found: dict[str, Any] = await self._api.get(path_of(ref))
         if ref.uid and found.get("metadata", {}).get("uid") != ref.uid:
             raise MissingError(f"{ref.kind} {ref.name} is another one by now") from error
@@ -193,7 +193,7 @@ class KubernetesCluster:
 
 
 def _if_same(ref: ObjectRef) -> dict[str, Any]:
-    """Return the precondition of a deletion: another pod of the same name stays."""
+    """Return the precondition of a deletion: another pod with the same name must stay."""
     return {"preconditions": {"uid": ref.uid}} if ref.uid else {}
 
 

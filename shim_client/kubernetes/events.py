@@ -1,7 +1,6 @@
-"""Events on Kubernetes objects: equal ones are counted in one object, similar ones become one.
+"""Events on Kubernetes objects: equal ones are counted in one object, similar ones are combined.
 
-What was written lately is remembered, up to a limit; after that, or after a restart, an equal event
-is a new object.
+Recently written events are remembered, up to a limit. An equal event after that, or after a restart, is a new object.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from shim_client.kubernetes.api import STRATEGIC, Api
 from shim_client.kubernetes.kinds import CORE, EVENTS, PLACES
 
 REMEMBERED_MAX = 4096
-"""Most events that are remembered to be counted further."""
+"""Most events that are remembered for counting."""
 SIMILAR_MAX = 10
-"""Most different messages of one reason on one object that get events of their own."""
+"""Most different messages with one reason on one object that get separate events."""
 COMPONENT = "evenhand"
 _COMBINED = "(combined from similar events): "
 _HOME = "default"
-"""Where events are kept of objects that have no namespace."""
+"""Namespace of the events on objects that have no namespace."""
 _NAME_LENGTH_MAX = 220
 
 Clock = Callable[[], int]
@@ -32,14 +31,14 @@ Key = tuple[ObjectRef, str, str]
 
 @dataclass(slots=True)
 class _Kept:
-    """One event object."""
+    """An event object that was written."""
 
     path: str
     count: int
 
 
 class EventBook:
-    """Writes events."""
+    """A writer of events that counts equal ones."""
 
     def __init__(self, api: Api, now_ms: Clock) -> None:
         self._api = api
@@ -49,7 +48,7 @@ class EventBook:
         self._serial = 0
 
     async def record(self, order: RecordEvent) -> None:
-        """Write an event, or count it; errors: ClusterError."""
+        """Write an event, or increase its count; errors: ClusterError."""
         message = order.message
         if self._is_one_too_many(order):
             message = _COMBINED + message
@@ -74,7 +73,7 @@ class EventBook:
         return False
 
     async def _counted(self, kept: _Kept, message: str) -> bool:
-        """Return False when the event is there no more: they are kept for an hour or so."""
+        """Increase the count of an event; return False when the event has been deleted, as happens after an hour or so."""
         change = {
             "count": kept.count + 1,
             "message": message,

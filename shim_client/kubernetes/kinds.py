@@ -1,6 +1,6 @@
-"""Where objects of each kind are at the API server, and what of them the shim keeps.
+"""Paths of each kind at the API server, and the fields of its objects that the shim keeps.
 
-Objects are cut to what `translate` reads, so that a list of a large cluster stays small.
+Objects are cut to the fields that `translate` reads, so that a list of a large cluster stays small.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Place:
     namespaced: bool = True
 
     def everywhere(self) -> str:
-        """Return the path of all objects of the kind."""
+        """Return the path of all objects of the kind in the cluster."""
         return f"{self.root}/{self.plural}"
 
     def within(self, namespace: str) -> str:
-        """Return the path of all objects of one namespace."""
+        """Return the path of all objects of the kind in one namespace."""
         if not self.namespaced:
             return self.everywhere()
         return f"{self.root}/namespaces/{namespace}/{self.plural}"
@@ -56,7 +56,7 @@ OWNERS: Mapping[str, Place] = {
     "ReplicaSet": Place("/apis/apps/v1", "replicasets"),
     "StatefulSet": Place("/apis/apps/v1", "statefulsets"),
 }
-"""Kinds of which single objects are read, to know the size of a job (J1)."""
+"""Kinds of owners, read one by one to learn the size of a job (J1)."""
 EVENTS = Place(CORE, "events")
 
 
@@ -67,7 +67,7 @@ def path_of(ref: ObjectRef) -> str:
 
 
 def trimmed(kind: str, item: Any) -> KubeObject:  # noqa: ANN401
-    """Return an object with its kind, without what nobody reads; what is of no shape stays so."""
+    """Return an object with its kind, without the fields that are never read; values of a wrong type are kept."""
     if not isinstance(item, dict):
         return {"kind": kind, "metadata": {}}
     kept = {**item, "kind": kind, "metadata": _metadata(item.get("metadata"))}
@@ -108,7 +108,7 @@ def _pod_spec(spec: Any) -> Any:  # noqa: ANN401
 
 
 def _volumes(volumes: Any) -> Any:  # noqa: ANN401
-    """Return the volumes of which more than their name is read."""
+    """Return the volumes that have more fields than a name."""
     kept = _each(volumes, _VOLUME)
     if not isinstance(kept, list):
         return kept

@@ -1,7 +1,7 @@
-"""One watch: the lines of a stream as events of the port.
+"""A watch: the lines of its stream as events of the port.
 
-The API server ends a watch after a while, and sends a bookmark every minute or so; a stream that is
-silent for longer is taken for dead.
+The API server ends a watch after a while, and sends a bookmark about every minute; a stream that is silent for
+longer counts as broken.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from shim_client.kubernetes.api import Api, decoded, error_of, refusal, unreacha
 from shim_client.kubernetes.kinds import trimmed, version_of
 
 WATCH_SECONDS = 300
-"""How long the API server lets one watch live."""
+"""Seconds after which the API server ends a watch."""
 SILENCE_SECONDS_MAX = 150.0
-"""Longest silence of a watch: bookmarks come more often."""
+"""Longest silence of a watch; bookmarks come more often."""
 
 _TIMEOUT = httpx2.Timeout(SILENCE_SECONDS_MAX, connect=CONNECT_SECONDS_MAX, pool=None)
 
 
 async def watched(api: Api, kind: str, path: str, version: int) -> AsyncIterator[WatchEvent]:
-    """Yield what changes after a version; errors: GoneError, ClusterError."""
+    """Yield every change after a version; errors: GoneError, ClusterError."""
     params = {
         "watch": "true",
         "allowWatchBookmarks": "true",
@@ -63,7 +63,7 @@ def _event(kind: str, line: str) -> WatchEvent:
 
 
 def _error(status: dict[str, Any]) -> ClusterError:
-    """Return the error that the stream itself tells, as a Status."""
+    """Return the error that the stream itself reports, as a Status."""
     code = status.get("code")
     message = f"{code} {status.get('message', '')}".rstrip()
     return error_of(code if isinstance(code, int) else 0, message, status)

@@ -1,1 +1,1 @@
-"""The link to the core: registration, three streams, batching, reconnect; no decision is made here."""
+"""The link to the core: registration, three streams, batching, reconnection; it makes no decision."""

@@ -1,4 +1,4 @@
-"""Why a core cannot be reached, in the words of every command, from gRPC's chain of causes; and which errors another try meets again."""
+"""Causes why a core cannot be reached, in the same words for all commands, and errors that a retry would meet again."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ START_ADVICE: Final = (
 
 
 def cause(details: str) -> str:
-    """Return the last part of gRPC's chain of causes, which is the one that a person knows."""
+    """Return the last part of gRPC's chain of causes, the one that people recognise."""
     if "Connection refused" in details:
         return "nothing listens there (connection refused)"
     if any(sign in details for sign in NO_NAME):
@@ -26,7 +26,7 @@ _TOO_LARGE: Final = ("larger than max", "metadata size exceeds")
 
 
 def is_too_large(error: AioRpcError) -> bool:
-    """Did gRPC refuse a message, or drop an error, for its size? A busy core has the same code, but another try may find it idle."""
+    """Return whether gRPC refused a message or dropped an error for its size; a busy core has the same code, but may be retried."""
     details = error.details() or ""
     is_exhausted = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     return is_exhausted and any(sign in details for sign in _TOO_LARGE)

@@ -1,7 +1,7 @@
-"""The queue configuration on its way to the core: the newest text, once a session and when it changes.
+"""The transport of the queue configuration to the core: the newest text, once a session and after each change.
 
-It goes in the name of the resource manager, so that the core knows a text that it was sent before: such a text does not
-undo what was applied meanwhile with `evenhand config apply`.
+The text is sent in the name of the resource manager, so that the core recognises a text that it was sent before: such a
+text does not undo what was applied meanwhile with `evenhand config apply`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _REFUSED = frozenset(
         grpc.StatusCode.FAILED_PRECONDITION,
     }
 )
-"""Errors that another try would meet again."""
+"""Status codes that a retry would meet again."""
 
 
 class ConfigurationPost:
-    """Keeps the text that the core is to have; the core's answer goes to the session's sink."""
+    """The latest configuration text for the core; the core's answer goes to the session's sink."""
 
     def __init__(self, metadata: Metadata, rm_id: str) -> None:
         self._metadata = metadata
@@ -45,12 +45,12 @@ class ConfigurationPost:
         self._changed = asyncio.Event()
 
     def want(self, report: ConfigurationReport) -> None:
-        """Take the text that counts from now on."""
+        """Set the text to send."""
         self._wanted = report
         self._changed.set()
 
     async def deliver(self, channel: Channel, sink: Sink) -> None:
-        """Tell the core the text, if there is one; errors: SessionLostError."""
+        """Send the text to the core, if there is one; errors: SessionLostError."""
         self._changed.clear()
         if self._wanted is None:
             return
@@ -58,7 +58,7 @@ class ConfigurationPost:
         await sink([await self._apply(stub, self._wanted)])
 
     async def follow(self, channel: Channel, sink: Sink) -> None:
-        """Tell the core every new text until cancelled; errors: SessionLostError."""
+        """Send every new text until cancelled; errors: SessionLostError."""
         while True:
             await self._changed.wait()
             await self.deliver(channel, sink)
@@ -79,7 +79,7 @@ class ConfigurationPost:
 
 
 def _line(problem: config_pb2.ConfigProblem) -> str:
-    """Return a problem as one line: where, what, and what follows from it."""
+    """Return a problem as one line: where, what, and its consequence."""
     place = ": ".join(
         part for part in (f"line {problem.line}" if problem.line else "", problem.path) if part
     )

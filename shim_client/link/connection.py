@@ -1,7 +1,7 @@
-"""The connection to the core: register, hold a session, start anew when it is lost.
+"""The connection to the core: it registers, holds a session, and starts again when the session is lost.
 
-Waiting for a core that is not there is left to the channel's own back-off; a core that answers and
-then drops every session is met with a growing pause.
+The channel's own back-off handles a core that does not answer; for a core that answers and then drops every
+session the pause between attempts grows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from si.v1.si_pb2_grpc import SchedulerAsyncStub
 
 REGISTER_SECONDS_MAX = 20.0
-"""Longest wait for the answer to one registration, a core that is not there included."""
+"""Longest wait for the answer to one registration, including the time until a core answers at all."""
 PAUSE_SECONDS_FIRST = 0.1
 PAUSE_SECONDS_MAX = 5.0
 
@@ -50,11 +50,11 @@ _PASSING = frozenset(
 
 
 class CoreRefusedError(Exception):
-    """The core does not take this shim: bad configuration, no permission, or no core at all."""
+    """A core that does not accept this shim: bad configuration, no permission, or no core at that address."""
 
 
 class NoCoreError(Exception):
-    """No core answers, and the shim is not to wait for one."""
+    """A missing core, when the shim was told not to wait for one."""
 
     def __init__(self, error: AioRpcError) -> None:
         super().__init__(error.details())
@@ -63,36 +63,36 @@ class NoCoreError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CoreAddress:
-    """Where the core is and how to show who we are."""
+    """The address of the core, and the credentials of the shim."""
 
     target: str
     credentials: grpc.ChannelCredentials | None = None
     token: str = field(default="", repr=False)
 
     def channel(self) -> Channel:
-        """Open a channel; it connects when it is used."""
+        """Return a channel, which connects when it is used."""
         if self.credentials is None:
             return grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS)
         return grpc.aio.secure_channel(self.target, self.credentials, options=CHANNEL_OPTIONS)
 
     def metadata(self) -> Metadata:
-        """Return what goes with every call."""
+        """Return the metadata of every call."""
         return Metadata(("authorization", f"Bearer {self.token}")) if self.token else Metadata()
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """How the shim introduces itself."""
+    """The identity of the shim at its registration."""
 
     rm_id: str
     version: str
     policy_group: str
     queues: str
     instance: str = ""
-    """Name of this process that it keeps when it is started again; the core lets the newest speak."""
+    """Name of this process that survives a restart; the core accepts the newest process of each shim."""
 
     def message(self) -> si_pb2.RegisterResourceManagerRequest:
-        """Return the message; `explicitSync`: nothing is placed before the sync is complete."""
+        """Return the message; with `explicitSync` nothing is placed before the sync is complete."""
         return si_pb2.RegisterResourceManagerRequest(
             rmID=self.rm_id,
             version=self.version,
@@ -104,22 +104,22 @@ class Registration:
 
 
 class Listener(Protocol):
-    """Hears of the connection and of what the core decides."""
+    """A receiver of the connection's events and of the core's decisions."""
 
     async def registered(self) -> None:
-        """Hear that a session began: everything is to be told."""
+        """Begin a session: everything has to be reported."""
         ...
 
     async def unreachable(self, why: str) -> None:
-        """Hear that no core answers; it is tried until one does."""
+        """Learn that no core answers; the connection retries until one does."""
         ...
 
     async def lost(self, why: str) -> None:
-        """Hear that the session is over, or that there was none; it is tried again."""
+        """Learn that the session is over, or that there was none; the connection retries."""
         ...
 
     async def decided(self, decisions: list[Decision]) -> None:
-        """Hear what the core decided."""
+        """Receive decisions of the core."""
         ...
 
 
@@ -127,7 +127,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Connection:
-    """Keeps one session with the core alive. Unless it is to ``wait``, a core has to be there at the start."""
+    """One session with the core, renewed when it is lost. Without ``wait`` a core has to answer at the start."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Connection:
         return self._address.target
 
     def send(self, reports: Iterable[Report]) -> None:
-        """Tell the core; of what is said without a session only the configuration is kept."""
+        """Send reports to the core; without a session only the configuration is kept for later."""
         state = []
         for report in reports:
             if isinstance(report, ConfigurationReport):
@@ -194,7 +194,7 @@ class Connection:
         return "the session ended", session.heard
 
     async def _hold(self, session: Session, channel: Channel, listener: Listener) -> None:
-        """Carry the streams and new configurations until either fails."""
+        """Run the streams and send new configurations until either fails."""
         jobs = [
             asyncio.create_task(session.run()),
             asyncio.create_task(self._configuration.follow(channel, listener.decided)),
@@ -210,9 +210,9 @@ class Connection:
                 job.result()
 
     async def _introduce(self, stub: SchedulerAsyncStub, listener: Listener) -> None:
-        """Introduce the shim; errors: SessionLostError when it may work later, NoCoreError, CoreRefusedError.
+        """Register the shim; errors: SessionLostError when a retry may succeed, NoCoreError, CoreRefusedError.
 
-        The first try ends at once when nothing listens, so that people hear of it; the second one waits.
+        The first attempt fails at once when nothing listens, so that people are told; the second one waits.
         """
         where = f"the core at {self._address.target}"
         try:

@@ -1,7 +1,7 @@
-"""Reports into as few messages as possible: a message costs about 90 us whatever is in it (design 1.2).
+"""The packing of reports into as few messages as possible: a message costs about 90 us whatever its size (design 1.2).
 
-A message holds at most `OBJECTS_MAX` objects and about `BYTES_MAX` bytes.  The order of the reports
-about one key is kept: where a key would stand in two lists of one message, a new message begins.
+A message holds at most `OBJECTS_MAX` objects and about `BYTES_MAX` bytes. The order of the reports about one key
+is kept: where a key would be in two lists of one message, a new message begins.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ NodeNews = NodeReport | SyncComplete
 
 @dataclass(slots=True)
 class _Load:
-    """What the message being filled holds."""
+    """The content of the message that is being filled."""
 
     size: int = 0
     lists: dict[str, str] = field(default_factory=dict)
-    """Key to the list that it stands in."""
+    """The list that holds each key."""
     count: int = 0
 
     def takes(self, key: str, into: str, size: int) -> bool:

@@ -1,7 +1,6 @@
-"""One session with the core: three streams, a writer and a reader for each.
+"""A session with the core: three streams, with a writer and a reader for each.
 
-The session ends as soon as one stream ends: the three are one state, and the next session tells
-everything anew.
+The session ends as soon as one stream ends: the three carry one state, which the next session reports from the start.
 """
 
 from __future__ import annotations
@@ -31,24 +30,24 @@ if TYPE_CHECKING:
 Call = StreamStreamCall[Any, Any]
 
 OUTBOX_MAX = 500_000
-"""Most reports that may wait for one stream; beyond it the core does not read, and we start anew."""
+"""Most reports that may wait for one stream; beyond it the core is not reading, and the session starts again."""
 
 GREETING_SECONDS = 1.0
-"""A stream that has had no report for so long begins with an empty message."""
+"""Seconds without a report after which a stream begins with an empty message."""
 
 Sink = Callable[[list[Decision]], Awaitable[None]]
 
 
 class SessionLostError(Exception):
-    """The session is over for a reason that may pass: register again and tell everything anew."""
+    """The end of a session for a reason that may pass: register again and report everything."""
 
 
 class SupersededError(Exception):
-    """Another shim registered under our cluster id: the newer one stays, this one ends."""
+    """Another shim that registered under the same cluster id: the newer one stays, this one ends."""
 
 
 class Outbox:
-    """Reports that wait for one stream."""
+    """A queue of reports for one stream."""
 
     def __init__(self) -> None:
         self._waiting: list[Any] = []
@@ -69,11 +68,11 @@ class Outbox:
         return True
 
     def is_full(self) -> bool:
-        """Return whether the core has left too much unread."""
+        """Return whether the core has left too many reports unread."""
         return len(self._waiting) > OUTBOX_MAX
 
     async def take(self) -> list[Any]:
-        """Return everything that waits, at least one report."""
+        """Return all waiting reports, after waiting for at least one."""
         await self._filled.wait()
         self._filled.clear()
         taken, self._waiting = self._waiting, []
@@ -81,7 +80,7 @@ class Outbox:
 
 
 class Session:
-    """Three streams under one registration."""
+    """A session: three streams under one registration."""
 
     def __init__(
         self, stub: SchedulerAsyncStub, rm_id: str, metadata: Metadata, sink: Sink
@@ -96,10 +95,10 @@ class Session:
         )
         self._overflow = ""
         self.heard = False
-        """Whether the core said anything: the session was a real one."""
+        """Whether the core sent anything: then the session was a real one."""
 
     def send(self, reports: Iterable[Report]) -> None:
-        """Queue reports; a core that leaves too many unread loses the session."""
+        """Queue reports; end the session when the core leaves too many unread."""
         for report in reports:
             outbox = self._outbox_of(report)
             outbox.put(report)
@@ -119,7 +118,7 @@ class Session:
                 return self._allocations
 
     async def run(self) -> None:
-        """Carry reports and decisions until the session ends; errors: the two above."""
+        """Exchange reports and decisions until the session ends; errors: SessionLostError, SupersededError."""
         nodes, applications, allocations = self._calls
         jobs = [
             self._write(nodes, self._nodes, packing.node_requests, si_pb2.NodeRequest),
@@ -183,7 +182,7 @@ class Session:
 
 
 async def _end_of(call: Call, error: BaseException | None) -> Exception:
-    """Return what the end of a stream means; ABORTED: a newer registration took over (design 1.10)."""
+    """Return the error that the end of a stream means; ABORTED: a newer registration superseded this one (design 1.10)."""
     if isinstance(error, AioRpcError):
         code, details = error.code(), error.details()
     else:
@@ -194,7 +193,7 @@ async def _end_of(call: Call, error: BaseException | None) -> Exception:
 
 
 def _raise_gravest(done: set[asyncio.Task[None]]) -> None:
-    """Raise the error that ended the session; being superseded outweighs a mere loss."""
+    """Raise the error that ended the session; being superseded takes precedence over a lost session."""
     ended = [task for task in done if not task.cancelled()]
     errors = [error for task in ended if (error := task.exception()) is not None]
     errors.sort(key=lambda error: not isinstance(error, SupersededError))

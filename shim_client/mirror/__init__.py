@@ -1,5 +1,5 @@
-"""The mirror: what the shim knows of cluster and core, as a pure state machine.
+"""The shim's state machine: all that it knows of cluster and core.
 
-Observations of the cluster, decisions of the core and outcomes of actions go in, one at a time;
-reports to the core and actions on the cluster come out.  No clock, no input or output, no wire.
+Observations of the cluster, decisions of the core and outcomes of actions are its inputs, one at a time; reports
+to the core and actions on the cluster are its outputs. No module here reads a clock, does I/O or knows the wire.
 """

@@ -1,7 +1,7 @@
-"""Applications: announced before their first pod; of one id only one at a time is unanswered.
+"""Applications: announced before their first pod; at most one with the same id awaits an answer.
 
-The core's answers name an application by id alone, so that two of the same id (in two partitions)
-are announced one after the other.
+The core's answers name an application by its id alone. Two with the same id (in two partitions) are therefore
+announced one after the other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shim_client.translate import labels
 
 
 def join(state: State, pod: PodRecord) -> ApplicationRecord:
-    """Return the pod's application, made and announced when it is new."""
+    """Return the pod's application; create and announce it when it is new."""
     application = pod.application
     if application is None:
         application = _found_or_made(state, pod)
@@ -30,10 +30,10 @@ def join(state: State, pod: PodRecord) -> ApplicationRecord:
 
 
 def leave(state: State, pod: PodRecord) -> None:
-    """Take a pod out of its application.
+    """Remove a pod from its application.
 
-    An empty one is dropped when the core does not have it, and removed when nothing of it ever ran;
-    one that ran is completed by the core after a while.
+    An empty application is dropped when the core does not have it, and removed at the core when no pod of it ever
+    ran. One that ran is completed by the core after a while.
     """
     application = pod.application
     if application is None:
@@ -59,7 +59,7 @@ def drop(state: State, application: ApplicationRecord) -> None:
 
 
 def announce(state: State, application: ApplicationRecord) -> None:
-    """Tell the core of an application, at once or when the one of the same id is answered."""
+    """Send an application to the core, at once or when the one with the same id has its answer."""
     application.standing = Standing.SENT
     waiting = state.unanswered.setdefault(application.id, deque())
     waiting.append(application)
@@ -68,7 +68,7 @@ def announce(state: State, application: ApplicationRecord) -> None:
 
 
 def answered(state: State, id_: str) -> ApplicationRecord | None:
-    """Return the application that an answer is about, None when none waits for one."""
+    """Return the application that an answer is about; None when none awaits an answer."""
     waiting = state.unanswered.get(id_)
     if not waiting:
         return None
@@ -116,7 +116,7 @@ def _send(state: State, application: ApplicationRecord) -> None:
 
 
 def _tags(state: State, application: ApplicationRecord) -> dict[str, str]:
-    """Return the namespace's tags; an application that runs already must not be rejected (1.3)."""
+    """Return the namespace's tags; the core must not reject an application that runs already (1.3)."""
     namespace = state.namespaces.get(application.namespace)
     tags = dict(namespace.tags) if namespace else {labels.TAG_NAMESPACE: application.namespace}
     if any(state.pods[uid].node for uid in application.members):

@@ -1,8 +1,8 @@
-"""Barriers: how the shim learns that the core has everything that was told of pods so far.
+"""Barriers: the proof that the core has processed all pods reported so far.
 
-The three streams are not ordered among each other, and the core is silent about an allocation that
-it takes.  A barrier is an ask of an application that nobody has: the core refuses it, and as it
-answers a stream in order, the refusal says that everything before it was taken in.
+The three streams are not ordered among each other, and the core does not confirm an allocation that it accepts.
+A barrier is an ask of an application that does not exist: the core refuses it, and because it answers a stream
+in order, the refusal shows that everything before it was processed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ APPLICATION = "evenhand.io/barrier"
 
 
 def put(state: State, node: str) -> None:
-    """Put a barrier behind all that was told of pods; `node` is what waits for it, "" the sync."""
+    """Send a barrier behind all reports of pods; `node` is the node that waits for it, "" the sync."""
     state.barriers_made += 1
     key = f"{APPLICATION}-{state.barriers_made}"
     state.barriers[key] = node
@@ -32,5 +32,5 @@ def put(state: State, node: str) -> None:
 
 
 def passed(state: State, key: str) -> str | None:
-    """Return what waited for the barrier of this key, None when it is no barrier."""
+    """Return the node that waited for the barrier of this key, "" for the sync; None when the key is no barrier's."""
     return state.barriers.pop(key, None)

@@ -1,6 +1,6 @@
-"""PodDisruptionBudgets: in which of them a pod counts, as groups that the core knows by name, and how many may go.
+"""PodDisruptionBudgets: the groups of pods that they count, by name for the core, and how many of each may be evicted.
 
-The core hears of a budget before the pods that it counts, and of its end after them.
+The core receives a budget before the pods that it counts, and its end after them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shim_client.translate.fields import mapping, text
 
 
 def observe(state: State, item: KubeObject) -> None:
-    """Take in a budget; the pods of its namespace are told again when it counts others than before."""
+    """Record a budget; report the pods of its namespace again when it counts others than before."""
     namespace, name = _key(item)
     facts = read_budget(item)
     if facts is None:
@@ -28,12 +28,12 @@ def observe(state: State, item: KubeObject) -> None:
 
 
 def forget(state: State, item: KubeObject) -> None:
-    """Take in that a budget is gone."""
+    """Record that a budget was deleted."""
     remove(state, *_key(item))
 
 
 def remove(state: State, namespace: str, name: str) -> None:
-    """Drop a budget."""
+    """Drop a budget by namespace and name."""
     known = state.budgets.get(namespace, {})
     if known.pop(name, None) is None:
         return
@@ -45,7 +45,7 @@ def remove(state: State, namespace: str, name: str) -> None:
 
 
 def tell_all(state: State) -> None:
-    """Tell every budget, in a session that begins."""
+    """Report every budget, at the beginning of a session."""
     for namespace, known in state.budgets.items():
         for name, facts in known.items():
             _tell(state, f"{namespace}/{name}", facts.allowed)

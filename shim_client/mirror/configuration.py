@@ -1,7 +1,7 @@
-"""The ConfigMaps of the shim's own namespace: merged, told to the core, followed (1.10).
+"""The ConfigMaps of the shim's own namespace: merged, sent to the core, watched (1.10).
 
-The core judges the queue configuration: a bad one changes nothing, and what is wrong is said in an
-event on the ConfigMap.  Of the other settings a change needs a restart, which is said there too.
+The core judges the queue configuration: a bad one changes nothing, and an event on the ConfigMap says what is
+wrong. A change of any other setting needs a restart, which an event says too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROBLEMS_SHOWN = 5
 
 
 def observe(state: State, item: KubeObject) -> None:
-    """Take in a ConfigMap that is new or has changed."""
+    """Record a ConfigMap that is new or has changed."""
     if state.settings.namespace and name_of(item) in CONFIG_MAPS:
         state.config_maps[name_of(item)] = item
         if "ConfigMap" in state.listed:
@@ -29,7 +29,7 @@ def observe(state: State, item: KubeObject) -> None:
 
 
 def forget(state: State, item: KubeObject) -> None:
-    """Take in that a ConfigMap is gone: its settings do not count any more."""
+    """Record that a ConfigMap was deleted: its settings no longer count."""
     remove(state, name_of(item))
 
 
@@ -40,7 +40,7 @@ def remove(state: State, name: str) -> None:
 
 
 def refresh(state: State) -> None:
-    """Tell the core the queue configuration when it is another one than before."""
+    """Send the queue configuration to the core when it differs from the one sent before."""
     settings = _settings(state)
     if settings is None or not state.settings.hot_refresh:
         return
@@ -52,7 +52,7 @@ def refresh(state: State) -> None:
 
 
 def answered(state: State, answer: ConfigurationAnswer) -> None:
-    """Say on the ConfigMap what the core made of it, once."""
+    """Record the core's answer once, as an event on the ConfigMap."""
     if answer == state.configuration_said:
         return
     state.configuration_said = answer
@@ -95,7 +95,7 @@ def _source(state: State) -> str:
 
 
 def _ref(state: State) -> ObjectRef:
-    """Return the ConfigMap that has the last word on the queues."""
+    """Return the ConfigMap whose queue configuration takes precedence."""
     names = [name for name in CONFIG_MAPS if name in state.config_maps]
     having = [name for name in names if _has_queues(state, name)] or names or [*CONFIG_MAPS]
     name = having[-1]

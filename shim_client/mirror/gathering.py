@@ -1,4 +1,4 @@
-"""Time passes for jobs of which no label says the size: owners answer, members stop coming (J1)."""
+"""Jobs whose size no label says: the size follows from their owners' answers, or from no further member coming (J1)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from shim_client.mirror import jobs, pods
 from shim_client.mirror.state import JobRecord, State
 
 ASK_AGAIN_S = 30
-"""After so many seconds the owners of a job that waits are asked again: what they want may have changed."""
+"""Seconds after which the owners of a waiting job are asked again: the number that they want may have changed."""
 
 
 def second(state: State) -> None:
-    """Look at every job whose size no label says."""
+    """Check every job whose size no label says; called once a second."""
     for job in state.jobs.values():
         if not job.labelled:
             _second(state, job)
@@ -30,7 +30,7 @@ def _second(state: State, job: JobRecord) -> None:
 
 
 def _settle(state: State, job: JobRecord) -> None:
-    """No member has come for long enough: those that are there are the job, if anybody waits for them."""
+    """Take the present members as the size of the job, once none has come for long enough and one of them waits."""
     if job.seen != len(job.members) and not _waits(state, job):
         return
     before = jobs.size(job)
@@ -43,7 +43,7 @@ def _waits(state: State, job: JobRecord) -> bool:
 
 
 def answered(state: State, read: ReadOwner, error: ClusterError | None) -> None:
-    """Take in how many pods an owner wants; one that cannot be read says nothing."""
+    """Record how many pods an owner wants; an owner that cannot be read leaves the number open."""
     job = state.jobs.get(read.about)
     owner = job.owners.get(read.owner) if job else None
     if job is None or owner is None:
@@ -55,7 +55,7 @@ def answered(state: State, read: ReadOwner, error: ClusterError | None) -> None:
 
 
 def tell(state: State) -> None:
-    """Tell the members of jobs whose size has changed."""
+    """Report the members of jobs whose size has changed."""
     while state.jobs_to_tell:
         job = state.jobs.get(state.jobs_to_tell.popitem()[0])
         for uid in list(job.members) if job else ():

@@ -1,7 +1,7 @@
-"""Jobs: who belongs to one, and how many it will be (J1).
+"""Jobs: their members, and how many there will be (J1).
 
-The size is what a label says, else what the pods' owners want, else the members that are there once none
-came for a while.  Until it is known no member is told to the core, which would place it alone.
+The size is the one of a label, else the number that the pods' owners want, else the number of members once none has
+come for a while. Until it is known no member is reported to the core, which would place that member alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BY_PATIENCE = "it is whole when no further member has come for {seconds} s"
 
 
 def join(state: State, pod: PodRecord) -> None:
-    """Count the pod in its job, as its labels and its application say it now."""
+    """Count the pod in the job that its labels and its application name now."""
     facts = pod.facts
     key = facts.report.job_key
     if pod.job is None and not key:
@@ -44,7 +44,7 @@ def join(state: State, pod: PodRecord) -> None:
 
 
 def leave(state: State, pod: PodRecord) -> None:
-    """Take the pod out of its job; how many are left is counted within a second, if anybody waits for them."""
+    """Remove the pod from its job; the remaining members are counted within a second if one of them waits."""
     job = pod.job
     if job is None:
         return
@@ -60,14 +60,14 @@ def leave(state: State, pod: PodRecord) -> None:
 
 
 def size(job: JobRecord) -> int | None:
-    """Return how many members the job has at least, None while that is not known."""
+    """Return the minimum number of members of the job; None while it is not known."""
     if job.labelled:
         return max(job.labelled)
     return size_by_owners(job) or min(job.seen, MEMBERS_MAX) or None
 
 
 def size_by_owners(job: JobRecord) -> int | None:
-    """Return what the owners of all members want together, None when one does not say it."""
+    """Return how many pods the owners of all members want together; None when one of them does not say."""
     wanted = [owner.wanted for owner in job.owners.values()]
     known = [number for number in wanted if number is not None]
     if job.without_owner or not known or len(known) < len(wanted):
@@ -76,14 +76,14 @@ def size_by_owners(job: JobRecord) -> int | None:
 
 
 def size_told(pod: PodRecord) -> int:
-    """Return the size that the core hears with a pod; for one that runs what is there will do."""
+    """Return the job size to report with a pod; for a running pod the present members suffice."""
     if pod.job is None:
         return pod.facts.report.job_members
     return size(pod.job) or min(len(pod.job.members), MEMBERS_MAX)
 
 
 def lacks_size(state: State, pod: PodRecord) -> bool:
-    """Return whether a waiting pod's job is of a size that is not known yet, said on the pod once."""
+    """Return whether the size of a waiting pod's job is not known yet; record that on the pod once."""
     job = pod.job
     if pod.node or job is None or size(job) is not None:
         return False
@@ -93,19 +93,19 @@ def lacks_size(state: State, pod: PodRecord) -> bool:
 
 
 def ask(state: State, job: JobRecord) -> None:
-    """Ask the owners of the job's members how many they want."""
+    """Ask the owners of the job's members how many pods they want."""
     job.stale = False
     for ref in job.owners:
         _ask(state, job, ref)
 
 
 def is_asking(job: JobRecord) -> bool:
-    """Return whether the answer of an owner is awaited."""
+    """Return whether an owner's answer is awaited."""
     return any(owner.asked for owner in job.owners.values())
 
 
 def tell_if_changed(state: State, job: JobRecord, before: int | None) -> None:
-    """Have the members told when the job is of another size than before."""
+    """Note that the members must be reported when the size of the job differs from `before`."""
     if size(job) != before:
         state.jobs_to_tell[job.name] = None
 
@@ -117,7 +117,7 @@ def _ask(state: State, job: JobRecord, ref: ObjectRef) -> None:
 
 
 def _begin(state: State, pod: PodRecord, name: str, key: str) -> JobRecord:
-    """Begin a job; one of the same key in another application of the namespace is a mistake to be told (J1)."""
+    """Create a job; one with the same key in another application of the namespace is a mistake to report (J1)."""
     application = pod.application
     assert application is not None
     called = f"{application.partition}/{pod.facts.ref.namespace}/{key}"
@@ -145,7 +145,7 @@ def _name_of(pod: PodRecord) -> str:
 
 
 def _count(state: State, job: JobRecord, pod: PodRecord, change: int) -> None:
-    """Count what the pod says of the size, or no longer says."""
+    """Add (`change` 1) or remove (-1) what the pod says about the size of its job."""
     ref, labelled = pod.counted
     if labelled:
         job.labelled[labelled] += change

@@ -1,4 +1,4 @@
-"""The state machine's one door: `handle` takes one input, `take` hands over what came of it."""
+"""The entry of the state machine: `handle` processes one input, `take` returns the resulting reports and actions."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ from shim_client.translate.fields import BadObjectError
 
 
 class Link(Enum):
-    """News of the connection to the core."""
+    """A change of the connection to the core."""
 
     REGISTERED = auto()
     LOST = auto()
 
 
 class Beat(Enum):
-    """Time that passes: what is done now and then, not at once."""
+    """A tick: the time for periodic work."""
 
     SECOND = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an action ended; `error` is None when it was done."""
+    """The end of an action; `error` is None when it succeeded."""
 
     action: Action
     error: ClusterError | None = None
@@ -74,33 +74,33 @@ Input = Listing | WatchEvent | Decision | Link | Beat | Outcome
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How far the shim's own pods are, counted."""
+    """Counts of the shim's own pods, by how far they are."""
 
     live: bool
-    """A session is open: everything that exists has been told to the core."""
+    """A session is open: everything that exists has been reported to the core."""
     bound: int
     binding: int
     leaving: int
-    """Pods that the core ordered away and that are not gone yet."""
+    """Pods that the core ordered to be evicted and that have not ended yet."""
     marked: int
-    """Pods that the core wants away, and that another operator is to have go when it is ready."""
+    """Pods that are marked for eviction by another operator, at a time of its choice."""
     waiting: int
-    """Asks without a reason so far."""
+    """Asks for which the core has given no reason yet."""
     explained: int
-    """Asks that wait for a reason that their condition tells, refused ones included."""
+    """Asks whose condition says why they wait, refused ones included."""
     held: int
     """Pods that are not asks yet: gates, missing claims, missing nodes."""
     orphans: int
 
 
 class Mirror:
-    """What the shim knows, and what it makes of news."""
+    """The state machine: the state of the shim and the handling of every input."""
 
     def __init__(self, settings: Settings) -> None:
         self.state = State(settings, queues_told=settings.queues)
 
     def handle(self, news: Input) -> None:
-        """Take in one input."""
+        """Process one input."""
         state = self.state
         match news:
             case WatchEvent():
@@ -122,7 +122,7 @@ class Mirror:
                 self._decided(news)
 
     def take(self) -> tuple[list[Report], list[Action]]:
-        """Hand over what came of the inputs since the last call, in order."""
+        """Return the reports and actions since the last call, in order."""
         state = self.state
         gathering.tell(state)
         rooms.announce(state)
@@ -131,7 +131,7 @@ class Mirror:
         return reports, actions
 
     def is_live(self) -> bool:
-        """Return whether everything that exists has been told to the core."""
+        """Return whether everything that exists has been reported to the core."""
         return self.state.phase is Phase.OPEN
 
     def tally(self) -> Tally:
@@ -172,7 +172,7 @@ class Mirror:
 
 
 def _refused(state: State, decision: PodRefused) -> None:
-    """Handle a refused pod. A barrier is refused on purpose: the answer shows that all before it was processed."""
+    """Handle a refused pod. A barrier is refused on purpose: its refusal shows that all before it was processed."""
     if not session.passed_barrier(state, decision.key):
         placements.refused(state, decision)
 
@@ -199,7 +199,7 @@ def _observe(state: State, kind: str, change: Change, item: KubeObject) -> None:
 
 
 def _attempt(state: State, handler: _Handler, kind: str, item: KubeObject) -> None:
-    """Take in an object; what cannot be read is said on it, once, and the rest goes on."""
+    """Process an object; an unreadable one gets an event once, and the others are processed all the same."""
     try:
         handler(state, item)
     except BadObjectError as bad:
@@ -207,7 +207,7 @@ def _attempt(state: State, handler: _Handler, kind: str, item: KubeObject) -> No
 
 
 def _compare(state: State, listing: Listing) -> None:
-    """Take in a whole list: what is not in it vanished meanwhile (specification 1.7)."""
+    """Process a whole list: known objects that are not in it vanished meanwhile (specification 1.7)."""
     surroundings.remove_vanished(state, listing)
     observe, _ = _HANDLERS[listing.kind]
     for item in listing.items:

@@ -1,7 +1,7 @@
-"""Marks: what stands on a pod that has to go, so that nobody else dies after a restart (specification 1.7).
+"""Marks: annotations on pods that are to be evicted, so that a restarted shim evicts no other pods (specification 1.7).
 
-The annotation is read once, when a session begins.  After that it counts only on pods whose order
-this shim carries out: whoever writes one by hand, or copies a victim's manifest, has it taken away.
+The annotation is read once, when a session begins. Afterwards it counts only on pods whose eviction this shim
+carries out: a mark that a person writes, or copies with a victim's manifest, is removed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from shim_client.reports import Releasing, TerminationType, Veto
 from shim_client.translate import labels
 
 DISRUPTED = "DisruptionTarget"
-"""The condition of a pod that has to make room, written before its deletion (1.10)."""
+"""The condition of a victim, written before its deletion (1.10)."""
 SOFT = "soft"
 """The delivery by which a victim is only marked (J11)."""
 _STAYS = (DISRUPTED, "False", "PreemptionWithdrawn")
 
 
 def mark_of(pod: PodRecord) -> Releasing | None:
-    """Return why a pod on a node is going: the core's order, or its deletion by somebody else."""
+    """Return why a pod on a node is ending: the core's order, or a deletion by somebody else."""
     if not pod.node:
         return None
     if pod.order is None and pod.facts.deleting:
@@ -30,13 +30,13 @@ def mark_of(pod: PodRecord) -> Releasing | None:
 
 
 def written(pod: PodRecord) -> Releasing | None:
-    """Return the mark that stands on the pod, unless it was given up."""
+    """Return the mark that the pod carries; None when it was given up."""
     found = pod.facts.report.releasing
     return found if found is not None and found.decision and found != pod.void else None
 
 
 def take_back(state: State, pod: PodRecord, mark: Releasing, why: str) -> None:
-    """Give a mark up: the pod stays, and the core counts it as one that stays."""
+    """Give up a mark: the pod stays, and is reported to the core as a pod that stays."""
     was_soft = pod.soft or pod.facts.delivery == SOFT
     pod.void, pod.order, pod.soft, pod.marked = mark, None, False, False
     if pod.sent is not None:
@@ -56,13 +56,13 @@ def take_back(state: State, pod: PodRecord, mark: Releasing, why: str) -> None:
 
 
 def veto(state: State, key: str, decision: str, why: str) -> None:
-    """Tell the core, when there is one, that a victim stays."""
+    """Report to the core, in a session, that a victim stays."""
     if state.may_tell_pods():
         state.reports.append(Veto(key, decision, why))
 
 
 def refuse_strange(state: State, pod: PodRecord, before: Releasing | None) -> None:
-    """Take a mark away that appears on a pod without an order of ours."""
+    """Remove a mark that appears on a pod without an order of the core."""
     if pod.order is not None or pod.facts.deleting or not state.listed.issuperset(KINDS):
         return
     mark = written(pod)

@@ -1,7 +1,7 @@
-"""Which pods lie where, counted for what other pods demand: never searched, always kept.
+"""Counts of pods by place, for the demands that other pods have of their neighbours.
 
-A tally counts the pods that a demand speaks of, by place (a value of a node label); it lives as long
-as some pod demands it.  A guard counts, by place, the pods that keep others away from it.
+The counts are kept up to date, never searched for. A tally counts the pods that a demand selects, by place (a
+value of a node label); it exists as long as a pod has that demand. A guard counts, by place, the pods that keep others away.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ ANYWHERE = ""
 
 
 class Seat(NamedTuple):
-    """A pod on a node, as far as others care."""
+    """A pod on a node, with the facts that concern other pods."""
 
     uid: str
     namespace: str
     labels: Labels
     node_labels: Labels
     going: bool
-    """It is being deleted: topology spread does not count it any more."""
+    """The pod is being deleted: topology spread no longer counts it."""
     apart: tuple[Term, ...]
 
 
 class Question(NamedTuple):
-    """What a tally counts: pods that all of `whos` mean, by the value of a node label."""
+    """A question that a tally answers: how many pods match all of `whos`, by the value of a node label."""
 
     whos: tuple[Who, ...]
     topology_key: str
@@ -52,14 +52,14 @@ class Tally:
 
 @dataclass(slots=True, eq=False)
 class Guard:
-    """Pods by place that keep away the pods which a term means."""
+    """Counts by place of the pods that keep away the pods which a term selects."""
 
     term: Term
     counts: Counter[str] = field(default_factory=Counter)
 
 
 class Shelf(Generic[Key, Kept]):
-    """Tallies or guards, found by the namespace of the pods that they are about."""
+    """An index of tallies or guards by the namespace of the pods that they concern."""
 
     def __init__(self) -> None:
         self._all: dict[Key, Kept] = {}
@@ -69,23 +69,23 @@ class Shelf(Generic[Key, Kept]):
         return bool(self._all)
 
     def get(self, key: Key) -> Kept | None:
-        """Return what is kept under a key."""
+        """Return the entry of a key."""
         return self._all.get(key)
 
     def put(self, key: Key, who: Who, kept: Kept) -> None:
-        """Keep something about the pods that `who` means."""
+        """Add an entry that concerns the pods which `who` selects."""
         self._all[key] = kept
         for namespace in _homes(who):
             self._near.setdefault(namespace, {})[key] = kept
 
     def drop(self, key: Key, who: Who) -> None:
-        """Keep it no longer."""
+        """Remove the entry of a key."""
         self._all.pop(key, None)
         for namespace in _homes(who):
             self._near.get(namespace, {}).pop(key, None)
 
     def near(self, namespace: str) -> list[Kept]:
-        """Return what may be about pods of a namespace."""
+        """Return the entries that may concern pods of a namespace."""
         named, anywhere = self._near.get(namespace, {}), self._near.get(ANYWHERE, {})
         return [*named.values(), *anywhere.values()]
 
@@ -96,7 +96,7 @@ def _homes(who: Who) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Neighbourhood:
-    """All that is counted; `version` changes with every count."""
+    """All tallies and guards; `version` changes with every count."""
 
     version: int = 0
     namespace_labels: dict[str, Labels] = field(default_factory=dict)
@@ -104,10 +104,10 @@ class Neighbourhood:
     tallies: Shelf[Question, Tally] = field(default_factory=Shelf)
     guards: Shelf[Term, Guard] = field(default_factory=Shelf)
     _counted: dict[str, list[tuple[Counter[str], str]]] = field(default_factory=dict)
-    """Where each pod was counted, by uid, so that it is taken back exactly there."""
+    """Counts and place where each pod was counted, by uid, so that exactly these are reduced again."""
 
     def settle(self, seat: Seat) -> None:
-        """Count a pod where it is now, instead of where it was."""
+        """Count a pod at its present place instead of its former one."""
         if self.seats.get(seat.uid) == seat:
             return
         self.unsettle(seat.uid)
@@ -120,7 +120,7 @@ class Neighbourhood:
                 self._add(self._guard(term).counts, place, seat.uid)
 
     def unsettle(self, uid: str) -> None:
-        """Count a pod nowhere any more."""
+        """Remove a pod from all counts."""
         seat = self.seats.pop(uid, None)
         for counts, place in self._counted.pop(uid, ()):
             self.version += 1
@@ -132,7 +132,7 @@ class Neighbourhood:
                 self.guards.drop(term, term.who)
 
     def use(self, demands: Demands) -> None:
-        """Keep what these demands ask counted."""
+        """Keep counts for what these demands ask."""
         for question in questions(demands):
             tally = self.tallies.get(question)
             if tally is None:
@@ -143,7 +143,7 @@ class Neighbourhood:
             tally.users += 1
 
     def release(self, demands: Demands) -> None:
-        """Count it no longer for these demands."""
+        """Stop counting for these demands."""
         for question in questions(demands):
             tally = self._tally(question)
             tally.users -= 1
@@ -152,7 +152,7 @@ class Neighbourhood:
                 self._forget(tally.counts)
 
     def counts(self, question: Question) -> Mapping[str, int]:
-        """Return the pods by place that a question asks for, which is in use."""
+        """Return the number of pods by place that answers a question in use."""
         return self._tally(question).counts
 
     def _tally(self, question: Question) -> Tally:
@@ -168,13 +168,13 @@ class Neighbourhood:
         return guard
 
     def _forget(self, counts: Counter[str]) -> None:
-        """Drop a tally from what its pods remember of where they were counted."""
+        """Remove a dropped tally from the record of where each pod was counted."""
         for uid, counted in list(self._counted.items()):
             if any(one is counts for one, _ in counted):
                 self._counted[uid] = [one for one in counted if one[0] is not counts]
 
     def name_namespace(self, name: str, labels: Labels | None) -> None:
-        """Take in a namespace's labels, None when it is gone; what they decide is counted anew."""
+        """Record a namespace's labels, None when it was deleted; recount what depends on them."""
         if self.namespace_labels.get(name) == labels:
             return
         if labels is None:
@@ -184,7 +184,7 @@ class Neighbourhood:
         self._recount(name)
 
     def means(self, who: Who, namespace: str, labels: Labels) -> bool:
-        """Return whether a pod is one of those who are meant."""
+        """Return whether a pod is among those that `who` selects."""
         if who.selector is None or not selects(who.selector, labels):
             return False
         if namespace in who.namespaces:
@@ -220,7 +220,7 @@ class Neighbourhood:
 
 
 def questions(demands: Demands) -> list[Question]:
-    """Return what has to be counted for demands, in their order: together, apart, spreads."""
+    """Return the questions that demands raise, in this order: together, apart, spreads."""
     all_of = tuple(term.who for term in demands.together)
     return [
         *(Question(all_of, term.topology_key, staying=False) for term in demands.together),

@@ -1,4 +1,4 @@
-"""Nodes: announced as draining, enabled once their pods were told, followed to their end (1.6)."""
+"""Nodes: announced as draining, enabled once their pods were reported, followed until they are deleted (1.6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KNOWN = frozenset({Standing.SENT, Standing.ACCEPTED})
 
 
 def observe(state: State, item: KubeObject) -> None:
-    """Take in a node that is new or has changed."""
+    """Record a node that is new or has changed."""
     facts = _read(state, item)
     if facts is None:
         return
@@ -35,7 +35,7 @@ def observe(state: State, item: KubeObject) -> None:
 
 
 def forget(state: State, item: KubeObject) -> None:
-    """Take in that a node is gone."""
+    """Record that a node was deleted."""
     name = mapping(item, "metadata").get("name")
     if isinstance(name, str):
         state.bad.pop(f"Node/{name}", None)
@@ -43,7 +43,7 @@ def forget(state: State, item: KubeObject) -> None:
 
 
 def remove(state: State, name: str) -> None:
-    """Drop a node: the core releases everything on it (1.6), so its pods are orphans again."""
+    """Drop a node: the core releases everything on it (1.6), so its pods become orphans."""
     node = state.nodes.pop(name, None)
     if node is None:
         return
@@ -57,7 +57,7 @@ def remove(state: State, name: str) -> None:
 
 
 def _resettle(state: State, name: str) -> None:
-    """Count anew what is counted by the labels of nodes."""
+    """Recount what is counted by the labels of nodes."""
     state.outlook += 1
     state.places.clear()
     state.reachable.clear()
@@ -66,7 +66,7 @@ def _resettle(state: State, name: str) -> None:
 
 
 def announce(state: State, node: NodeRecord) -> None:
-    """Tell the core of a node, not yet to be used (specification 1.7)."""
+    """Announce a node to the core, which must not use it yet (specification 1.7)."""
     if state.phase is Phase.AWAY:
         return
     node.standing = Standing.SENT
@@ -75,7 +75,7 @@ def announce(state: State, node: NodeRecord) -> None:
 
 
 def answered(state: State, answer: NodeAnswer) -> None:
-    """Take in the core's answer; an accepted node gets its pods told, then is enabled."""
+    """Process the core's answer: for an accepted node report its pods, then enable it."""
     node = state.nodes.get(answer.node)
     if node is None:
         return
@@ -95,7 +95,7 @@ def answered(state: State, answer: NodeAnswer) -> None:
 
 
 def _adopt(state: State, node: NodeRecord) -> None:
-    """Tell the pods that wait for a new node, and enable it when the core has them (1.1, 1.6)."""
+    """Report the pods that wait for a new node, and enable it when the core has them (1.1, 1.6)."""
     if not state.may_tell_pods():
         return
     name = node.facts.ref.name
@@ -111,7 +111,7 @@ def _adopt(state: State, node: NodeRecord) -> None:
 
 
 def enable(state: State, node: NodeRecord) -> None:
-    """Let the core use a node; of a cordoned one it learns so that only pods which require the node go there."""
+    """Let the core use a node; a cordoned one only for pods that require this node."""
     if node.standing is Standing.ACCEPTED:
         state.reports.append(node_report(node.facts, _standing_order(node.facts)))
 

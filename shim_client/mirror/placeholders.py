@@ -1,7 +1,7 @@
-"""Placeholders: made once for an application that has task groups, and gone when it has no real pod any more (1.9).
+"""Placeholders: created once for an application with task groups, deleted when it has no real pod left (1.9).
 
-The core holds the application back until they have their places, and orders each to go when a real pod takes its
-place or nobody needed it in time; that is carried out as any release is.
+The core holds the application back until its placeholders have nodes, and orders a placeholder's deletion when a real
+pod replaces it or none needed it in time. That is carried out like any other release.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from shim_client.translate.task_groups import Gang
 def declared(
     state: State, application: ApplicationRecord, report: ApplicationReport
 ) -> ApplicationReport:
-    """Return the announcement with what the application's task groups say.
+    """Return the announcement with the facts of the application's task groups.
 
-    Before placeholders are made it is what they will sum up to; afterwards what is left of them, so that nobody waits
-    for one that was preempted meanwhile. An application that runs has begun, and is held back by nothing.
+    Before placeholders are created the sum is that of all of them; afterwards that of the remaining ones, so that the
+    application does not wait for one that was preempted meanwhile. An application that runs is not held back.
     """
     maker = _maker(state, application)
     if maker is None:
@@ -48,7 +48,7 @@ def declared(
 
 
 def make(state: State, application: ApplicationRecord) -> None:
-    """Have the placeholders of an accepted application made, unless that was done, or it runs already."""
+    """Order the placeholders of an accepted application, unless they were ordered before, or it runs already."""
     maker = _maker(state, application)
     if maker is None or application.placeholders_made:
         return
@@ -72,9 +72,9 @@ def make(state: State, application: ApplicationRecord) -> None:
 
 
 def made(state: State, action: CreatePod, error: ClusterError | None) -> None:
-    """Take in that a placeholder was made, or could not be; after the last it is written down that all were.
+    """Record that a placeholder was created, or could not be; after the last one write down that all were.
 
-    The pod for which they are made may have ended meanwhile; its application may go on.
+    The pod for which they are created may have ended meanwhile; its application may continue.
     """
     application = state.makers.get(action.origin)
     if application is None:
@@ -95,7 +95,7 @@ def made(state: State, action: CreatePod, error: ClusterError | None) -> None:
 
 
 def sweep(state: State, application: ApplicationRecord) -> None:
-    """Without a real pod an application has ended: its placeholders go."""
+    """Delete the placeholders of an application without a real pod: it has ended."""
     if application.originator in state.pods:
         return
     members = [state.pods[uid] for uid in application.members]
@@ -112,7 +112,7 @@ def drop(state: State, pod: PodRecord) -> None:
 
 
 def dropped(state: State, pod: PodRecord, error: ClusterError | None) -> None:
-    """Take in how that ended; one that could not be deleted is ordered away again when there is reason to."""
+    """Record how the deletion of a placeholder ended; after a failure it can be ordered again."""
     if error is None or isinstance(error, MissingError) or pod.facts.deleting:
         return
     pod.dropped = False

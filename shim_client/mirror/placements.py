@@ -1,4 +1,4 @@
-"""What the core decides about pods, and how the cluster took it (specification 1.8)."""
+"""Decisions of the core about pods, and how the cluster carried them out (specification 1.8)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONDITION_REASONS = {Waiting.SKIPPED: "SchedulingSkipped", Waiting.FAILED: "Uns
 
 
 def placed(state: State, decision: Placed) -> None:
-    """Bind a pod to its node, or give the placement back when there is nothing to bind any more."""
+    """Bind a pod to its node, or give the placement back when the pod cannot be bound any more."""
     pod = state.pods.get(decision.key)
     if pod is not None and pod.sent is None and pod.refused is not None:
         pod.sent, pod.refused = pod.refused, None
@@ -45,11 +45,11 @@ def placed(state: State, decision: Placed) -> None:
         if pod.application is not None:
             pod.application.ran = True
         state.actions.append(Bind(pod.facts.ref, decision.node, claims))
-    # A node that is gone: the core releases the pod by itself when it hears of that.
+    # The node is gone: the core releases the pod by itself when that is reported.
 
 
 def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:
-    """Release a placement at once: the pod is gone, or on its way out (1.8)."""
+    """Release a placement at once: the pod is gone, or is being deleted (1.8)."""
     stopped = TerminationType.STOPPED_BY_RM
     state.reports.append(
         PodRelease(decision.key, decision.application, decision.partition, stopped)
@@ -59,10 +59,10 @@ def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:
 
 
 def _unsuitable(state: State, pod: PodRecord, decision: Placed, why: str) -> None:
-    """Give a placement back that would not hold, with what is known by now (design 1.8).
+    """Give back a placement on a node that does not suit the pod, with what is known now (design 1.8).
 
-    The core avoids the node then, until the ask comes with other nodes that suit it; where a list
-    can say which, it comes at once, and keeps its place in the order.
+    The core then avoids the node until the ask is reported with other suitable nodes. Where a list can name
+    them the ask is reported at once, and keeps its place in the order.
     """
     sent = pod.sent
     assert sent is not None
@@ -73,15 +73,15 @@ def _unsuitable(state: State, pod: PodRecord, decision: Placed, why: str) -> Non
 
 
 def _insist(state: State, pod: PodRecord) -> None:
-    """Tell the core where the pod really is: somebody else bound it meanwhile."""
+    """Report where the pod really is: another scheduler bound it meanwhile."""
     pods.withdraw(state, pod, TerminationType.SCHEDULING_FAILED_ON_RM)
     pods.offer(state, pod)
 
 
 def refused(state: State, decision: PodRefused) -> None:
-    """Say on the pod that the core did not take it; it is told again when it has changed.
+    """Record an event that the core refused the pod; it is reported again when it has changed.
 
-    Of a refused update the core keeps what it had before, so that the pod's end must still be told.
+    After a refused update the core keeps the earlier form of the pod, so that the pod's end must still be reported.
     """
     pod = state.pods.get(decision.key)
     if pod is None or pod.sent is None:
@@ -95,7 +95,7 @@ def refused(state: State, decision: PodRefused) -> None:
 
 
 def waiting(state: State, decision: StillWaiting) -> None:
-    """Write why a pod waits into its condition, only when that changed (1.8)."""
+    """Write into a pod's condition why it waits, only when that has changed (1.8)."""
     pod = state.pods.get(decision.key)
     if pod is None or pod.node:
         return
@@ -110,7 +110,7 @@ def _condition(state: State, pod: PodRecord, reason: str, message: str) -> None:
 
 
 def outcome(state: State, action: Action, error: ClusterError | None) -> None:
-    """Take in how an action on the cluster ended, after all its tries."""
+    """Process the end of an action on the cluster, after all its attempts."""
     if isinstance(action, CreatePod):
         placeholders.made(state, action, error)
         return
@@ -150,7 +150,7 @@ def _bound(state: State, pod: PodRecord, action: Bind, error: ClusterError | Non
 
 
 def _moved(state: State, pod: PodRecord, error: ElsewhereError) -> None:
-    """Tell the core that somebody else bound the pod, and where."""
+    """Report that another scheduler bound the pod, and where."""
     state.note(pod.facts.ref, "FailedBinding", str(error), warning=True)
     pods.seat(state, pod, error.node)
     _insist(state, pod)

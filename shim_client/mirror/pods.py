@@ -1,8 +1,8 @@
-"""Pods: seen, told to the core when all that they wait for is there, told again when they change.
+"""Pods: observed, reported to the core when all that they wait for is there, reported again when they change.
 
-A pod is told to the core when it is ripe (no gates, its claims exist), its application was accepted
-and, if it has a node, that node was accepted (design 1.10).  A pod whose node is not known is an
-orphan and is told when the node appears (specification 1.1).
+A pod is reported when it is ripe (no gates, its claims exist), its application was accepted and, if it has a
+node, that node was accepted (design 1.10). A pod whose node is not known is an orphan, and is reported when the
+node appears (specification 1.1).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_LABELS: Labels = {}
 
 
 def observe(state: State, item: KubeObject) -> None:
-    """Take in a pod that is new or has changed; one that has ended counts as deleted (1.1)."""
+    """Record a pod that is new or has changed; a terminated one counts as deleted (1.1)."""
     if is_terminated(item):
         forget(state, item)
         return
@@ -51,7 +51,7 @@ def observe(state: State, item: KubeObject) -> None:
 
 
 def forget(state: State, item: KubeObject) -> None:
-    """Take in that a pod is gone; the core hears of it when it knew the pod."""
+    """Record that a pod was deleted; report it if the core knew the pod."""
     uid = mapping(item, "metadata").get("uid")
     if isinstance(uid, str):
         state.bad.pop(uid, None)
@@ -78,7 +78,7 @@ def remove(state: State, uid: str) -> None:
 
 
 def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str = "") -> None:
-    """Release at the core what was told of the pod."""
+    """Release at the core what was reported of the pod."""
     if pod.sent is None:
         return
     state.reports.append(
@@ -94,7 +94,7 @@ def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str =
 
 
 def offer(state: State, pod: PodRecord) -> None:
-    """Tell the core of the pod, if it is ripe and may be told by now, or of its change."""
+    """Report the pod or its change to the core, if it is ripe and may be reported by now."""
     if state.phase is Phase.AWAY or not _is_ripe(state, pod):
         return
     if pod.facts.ours:
@@ -112,21 +112,21 @@ def offer(state: State, pod: PodRecord) -> None:
 
 
 def enroll(state: State, pod: PodRecord) -> ApplicationRecord | None:
-    """Put a pod that is ripe into its application, without telling anybody yet."""
+    """Add a ripe pod to its application, without reporting it yet."""
     if not pod.facts.ours or not _is_ripe(state, pod):
         return None
     return _join(state, pod)
 
 
 def _join(state: State, pod: PodRecord) -> ApplicationRecord:
-    """Count the pod in its application and in its job."""
+    """Add the pod to its application and to its job."""
     application = applications.join(state, pod)
     jobs.join(state, pod)
     return application
 
 
 def seat(state: State, pod: PodRecord, node: str) -> None:
-    """Note where the pod is."""
+    """Record the node of the pod."""
     unseat(state, pod)
     pod.node = node
     state.seated.setdefault(node, {})[pod.facts.ref.uid] = None
@@ -134,7 +134,7 @@ def seat(state: State, pod: PodRecord, node: str) -> None:
 
 
 def unseat(state: State, pod: PodRecord) -> None:
-    """Note that the pod is on no node."""
+    """Record that the pod is on no node."""
     others = state.seated.get(pod.node)
     if others is not None:
         others.pop(pod.facts.ref.uid, None)
@@ -145,7 +145,7 @@ def unseat(state: State, pod: PodRecord) -> None:
 
 
 def settle(state: State, pod: PodRecord) -> None:
-    """Count the pod for what others demand of their neighbours."""
+    """Count the pod at its node for the demands of other pods."""
     facts, node = pod.facts, state.nodes.get(pod.node)
     state.neighbourhood.settle(
         Seat(
@@ -160,7 +160,7 @@ def settle(state: State, pod: PodRecord) -> None:
 
 
 def _demand(state: State, pod: PodRecord, demands: Demands | None) -> None:
-    """Have counted what the pod demands of its neighbours, while it looks for a node."""
+    """Keep counts for what the pod demands of its neighbours, while it has no node."""
     before, pod.demanded = pod.demanded, demands
     if before == demands:
         return
@@ -171,7 +171,7 @@ def _demand(state: State, pod: PodRecord, demands: Demands | None) -> None:
 
 
 def report_of(state: State, pod: PodRecord) -> PodReport:
-    """Return the pod as the core has to see it now."""
+    """Return the report of the pod for the core, as of now."""
     facts, application = pod.facts, pod.application
     report = for_core(
         facts,
@@ -201,7 +201,7 @@ def report_of(state: State, pod: PodRecord) -> PodReport:
 
 
 def _groups(state: State, facts: PodFacts) -> tuple[str, ...]:
-    """Return the disruption budgets that the pod counts in."""
+    """Return the names of the disruption budgets that count the pod."""
     namespace = facts.ref.namespace
     budgets = state.budgets.get(namespace, {})
     return tuple(
@@ -212,7 +212,7 @@ def _groups(state: State, facts: PodFacts) -> tuple[str, ...]:
 
 
 def _read(state: State, item: KubeObject) -> PodFacts | None:
-    """Return the pod's facts; what cannot be read is said on the pod, once, and goes no further."""
+    """Return the pod's facts; None for an unreadable pod, which gets an event once."""
     try:
         facts = read_pod(item, state.settings, _known_names(state, item))
     except BadObjectError as bad:
@@ -223,7 +223,7 @@ def _read(state: State, item: KubeObject) -> PodFacts | None:
 
 
 def _known_names(state: State, item: KubeObject) -> ObjectRef:
-    """Return the pod's names, as the object that is kept already; errors: BadObjectError."""
+    """Return the pod's names, as the stored object if they are equal; errors: BadObjectError."""
     ref = read_ref(item)
     pod = state.pods.get(ref.uid)
     return pod.facts.ref if pod is not None and pod.facts.ref == ref else ref
@@ -254,7 +254,7 @@ def _is_ripe(state: State, pod: PodRecord) -> bool:
 
 
 def _lacks_volume(state: State, pod: PodRecord) -> bool:
-    """Return whether a volume is missing that must be there first, said on the pod once (1.4)."""
+    """Return whether a volume is missing that must exist first; record that on the pod once (1.4)."""
     for name in pod.facts.claims:
         if why := _unready(state, name, state.claims.get(f"{pod.facts.ref.namespace}/{name}")):
             state.note_once(pod, "FailedScheduling", why, warning=True)
@@ -263,7 +263,7 @@ def _lacks_volume(state: State, pod: PodRecord) -> bool:
 
 
 def _unready(state: State, name: str, claim: ClaimFacts | None) -> str:
-    """Return why a claim cannot be mounted yet, "" when it can, or will once there is a node."""
+    """Return why a claim cannot be mounted yet; "" when it can, or will once there is a node."""
     if claim is None:
         return f"persistentvolumeclaim {name!r} is not there"
     if claim.phase == "Bound" and claim.volume not in state.volumes:
@@ -277,7 +277,7 @@ def _unready(state: State, name: str, claim: ClaimFacts | None) -> str:
 
 
 def unbound_claims(state: State, pod: PodRecord) -> tuple[str, ...]:
-    """Return the claims whose volume is to be made for the pod's node."""
+    """Return the claims whose volume is to be provisioned for the pod's node."""
     keys = ((name, f"{pod.facts.ref.namespace}/{name}") for name in pod.facts.claims)
     return tuple(
         name for name, key in keys if key in state.claims and state.claims[key].phase == "Pending"
@@ -298,7 +298,7 @@ def _tell(state: State, pod: PodRecord) -> None:
 
 
 def _explain(state: State, pod: PodRecord, report: PodReport) -> None:
-    """Say on the pod what is treated otherwise than its author may expect."""
+    """Record events about what is treated differently from what the pod's author may expect."""
     name = pod.facts.priority_class
     if name and name not in state.classes:
         why = f"there is no PriorityClass {name!r}; the pod's priority is {report.priority}"

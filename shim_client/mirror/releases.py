@@ -1,4 +1,4 @@
-"""Victims: pods that the core orders away, until they are gone or it turns out that they stay (1.7, 1.8)."""
+"""Victims: pods that the core orders to be evicted, until they have ended or turn out to stay (1.7, 1.8)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ORDERS = frozenset(
         TerminationType.PLACEHOLDER_REPLACED,
     }
 )
-"""Terminations that order a pod's deletion; the others tell of what is over already."""
+"""Terminations that order a pod's deletion; the others report what has ended already."""
 EVICT = "evict"
 DELIVERIES = frozenset({"", "delete", EVICT, marks.SOFT})
 """Ways to end a pod that this shim knows."""
@@ -40,7 +40,7 @@ _GOES = (marks.DISRUPTED, "True", "PreemptionByScheduler")
 
 
 def released(state: State, decision: Released) -> None:
-    """Have a pod go that has to; tell again of one that the core dropped by itself."""
+    """Evict a pod that the core ordered to be evicted; report a pod again that the core dropped by itself."""
     pod = state.pods.get(decision.key)
     if decision.termination in ORDERS:
         _end(state, pod, decision)
@@ -74,9 +74,9 @@ def _end(state: State, pod: PodRecord | None, decision: Released) -> None:
 
 
 def _is_reminded(pod: PodRecord, decision: Released) -> Releasing | None:
-    """Return the order of a pod that waits for another operator, when the core says it once more.
+    """Return the order of a pod that waits for another operator, when the core repeats that order.
 
-    It says so when the decision has expired, without a beneficiary; for whom the pod goes stays written.
+    The core repeats it without a beneficiary when the decision has expired; the mark still names the first beneficiary.
     """
     order = pod.order
     again = order is not None and order.decision == decision.decision != ""
@@ -84,7 +84,7 @@ def _is_reminded(pod: PodRecord, decision: Released) -> Releasing | None:
 
 
 def _confirm(state: State, decision: Released) -> None:
-    """Say of a pod that is gone already that it is gone."""
+    """Report that a pod is gone which the core ordered to be evicted."""
     state.reports.append(
         PodRelease(
             decision.key,
@@ -97,9 +97,9 @@ def _confirm(state: State, decision: Released) -> None:
 
 
 def withdrawn(state: State, decision: Withdrawn) -> None:
-    """Take the mark away from a victim that nobody needs gone any more.
+    """Remove the mark from a victim whose capacity is no longer needed.
 
-    One that is going already goes on: the core, which counts it among those that stay, is told of it again.
+    A victim that is ending already still ends: the core, which counts it among those that stay, is told so again.
     """
     pod = state.pods.get(decision.key)
     if pod is None or pod.order is None or pod.order.decision != decision.decision:
@@ -110,7 +110,7 @@ def withdrawn(state: State, decision: Withdrawn) -> None:
         rooms.take_back(state, pod, pod.order, why)
         return
     if pod.soft:
-        pod.void, pod.order = pod.order, None  # by somebody else's doing, for nobody
+        pod.void, pod.order = pod.order, None  # Somebody else deletes it, for no preemptor.
         pod.soft = pod.marked = False
     if pod.sent is not None:
         pod.sent = replace(pod.sent, releasing=None)
@@ -118,7 +118,7 @@ def withdrawn(state: State, decision: Withdrawn) -> None:
 
 
 def _obstacle(pod: PodRecord, delivery: str) -> str:
-    """Return why a victim cannot go in the way that is asked for, "" when it can."""
+    """Return why a victim cannot be evicted by the requested delivery; "" when it can."""
     if delivery not in DELIVERIES:
         return f"this shim does not know the delivery {delivery[:40]!r}"
     groups = pod.sent.disruption_groups if pod.sent else ()
@@ -128,7 +128,7 @@ def _obstacle(pod: PodRecord, delivery: str) -> str:
 
 
 def _put(pod: PodRecord, order: Releasing, *, softly: bool) -> None:
-    """Remember an order; the core, which gave it, need not hear of it."""
+    """Record an order; it came from the core and is not reported back."""
     pod.order, pod.void = order, None
     pod.soft, pod.marked = softly, softly and soft.stands(pod, order)
     if pod.sent is not None:
@@ -136,7 +136,7 @@ def _put(pod: PodRecord, order: Releasing, *, softly: bool) -> None:
 
 
 def _end_of(ref: ObjectRef, delivery: str) -> DeletePod | EvictPod | None:
-    """Return what has the pod go; a marked one is another operator's to delete (J11)."""
+    """Return the action that ends the pod; None for a marked pod, which another operator deletes (J11)."""
     if delivery == marks.SOFT:
         return None
     return EvictPod(ref) if delivery == EVICT else DeletePod(ref)
@@ -145,7 +145,7 @@ def _end_of(ref: ObjectRef, delivery: str) -> DeletePod | EvictPod | None:
 def _note(
     state: State, pod: PodRecord, order: Releasing, why: str, delivery: str
 ) -> PatchPod | None:
-    """Return what is to be written on the pod before it goes."""
+    """Return the annotations and condition to write on a pod before it is evicted; None when there is nothing to write."""
     preempted = order.termination is TerminationType.PREEMPTED_BY_SCHEDULER
     if not preempted and not order.decision:
         return None
@@ -163,9 +163,9 @@ def _note(
 
 
 def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterError | None) -> None:
-    """Take in how a release ended: of a victim that stays the core hears, and plans again.
+    """Process the end of a release; a victim that stays is a veto, after which the core plans again.
 
-    One that is gone, or going by somebody else's doing, is no veto: its end is what was wanted.
+    A pod that is gone, or that somebody else deletes, is no veto: its end was the purpose.
     """
     if error is None or isinstance(error, MissingError) or pod.facts.deleting:
         return
@@ -176,15 +176,14 @@ def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterErro
         rooms.take_back(state, pod, pod.order, f"the pod stays: {error}")
 
 
-# After a restart.
+# After a restart of the shim.
 
 
 def take_up(state: State) -> None:
-    """Take up what was ordered before this shim began, or give it up, before anything is told.
+    """Resume the evictions that were ordered before this shim began, or give them up, before any report.
 
-    A marked pod goes for an ask that still waits, and for a quota; it is spared when the ask for
-    which it was to go has its node by now, or is gone, or when the mark for another operator was
-    taken away meanwhile.
+    A marked pod is evicted when its preemptor still waits, or for a quota. It is spared when the preemptor has
+    a node by now or is gone, or when the mark for another operator was removed meanwhile.
     """
     for pod in list(state.pods.values()):
         mark = marks.written(pod)
@@ -201,7 +200,7 @@ def take_up(state: State) -> None:
 
 
 def carry_on(state: State) -> None:
-    """Have go what was taken up, once the core knows it: else it would not keep their room for anybody."""
+    """Evict the pods of resumed orders once the core knows them: before, it would keep their capacity for no ask."""
     for uid in state.taken_up:
         pod = state.pods.get(uid)
         if pod is None or pod.order is None or pod.facts.deleting:
@@ -213,7 +212,7 @@ def carry_on(state: State) -> None:
 
 
 def _is_wanted(state: State, mark: Releasing) -> bool:
-    """Return whether somebody still waits for the place; a quota's run has nobody who waits."""
+    """Return whether the preemptor still waits; a quota run has no preemptor and is always wanted."""
     if not mark.beneficiary:
         return True
     pod = state.pods.get(mark.beneficiary)

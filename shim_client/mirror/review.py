@@ -1,7 +1,7 @@
-"""Asks whose suitable nodes may have changed are looked at again, some each second.
+"""The review of asks whose suitable nodes may have changed: some in each second.
 
-At once would be too often: each pod that is placed changes what suits its neighbours, and what is
-told late is found before binding.
+A review after every change would be too often: each placement changes what suits its neighbours. A node that
+no longer suits is found before binding.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from shim_client.mirror import pods, suitability
 from shim_client.mirror.state import State
 
 REVIEWED_MAX = 500
-"""Most asks that are looked at in one second."""
+"""Most asks that are reviewed in one second."""
 
 
 def review(state: State) -> None:
-    """Tell the core of the asks whose suitable nodes are other ones by now."""
+    """Report the asks whose suitable nodes have changed."""
     if not state.may_tell_pods():
         return
     now = (state.neighbourhood.version, state.outlook)

@@ -1,4 +1,4 @@
-"""What is said on a pod that waits: room is being made for it, where, and how many pods go."""
+"""Events on a waiting pod: on which node victims are evicted for it, and how many."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shim_client.reports import Releasing
 
 
 def make(state: State, order: Releasing) -> None:
-    """Count what goes for an ask; it is told once all that came together is counted."""
+    """Count one more victim for an ask; the event follows once all victims that came together are counted."""
     waiting = state.pods.get(order.beneficiary)
     if waiting is None or waiting.node or not order.decision:
         return
@@ -22,7 +22,7 @@ def make(state: State, order: Releasing) -> None:
 
 
 def take_back(state: State, pod: PodRecord, order: Releasing, why: str) -> None:
-    """Count one less, and give the mark up: a victim stays."""
+    """Count one victim less, and give up its mark: the victim stays."""
     waiting = state.pods.get(order.beneficiary)
     if waiting is not None and waiting.room and waiting.room.decision == order.decision:
         waiting.room = replace(waiting.room, count=waiting.room.count - 1)
@@ -30,7 +30,7 @@ def take_back(state: State, pod: PodRecord, order: Releasing, why: str) -> None:
 
 
 def announce(state: State) -> None:
-    """Say on the pods that wait that room is being made for them."""
+    """Record an event on each waiting pod for which victims are being evicted."""
     for uid in state.to_announce:
         pod = state.pods.get(uid)
         if pod is None or pod.room is None:

@@ -1,8 +1,8 @@
-"""A session with the core, from nothing to everything told (specification 1.7, design 1.10).
+"""The session with the core, from its beginning until everything is reported (specification 1.7, design 1.10).
 
-Nodes are announced as draining, applications beside them; when every one of them is answered the
-placed pods follow, then the asks in the order of their creation, then a barrier; when the core has
-passed it, nodes are enabled and the sync is complete.  A session that ends takes all of this back: the next one starts from nothing.
+Nodes are announced as draining, applications beside them. When every one of them is answered the placed pods
+follow, then the asks in the order of their creation, then a barrier. When the core has passed it, nodes are
+enabled and the sync is complete. A session that ends takes all of this back: the next one starts from nothing.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from shim_client.reports import ConfigurationReport, SyncComplete
 
 
 def connected(state: State) -> None:
-    """Take in that the shim is registered; the session begins once the cluster was listed."""
+    """Record that the shim is registered; the session begins once the cluster has been listed."""
     state.connected = True
     begin(state)
 
 
 def begin(state: State) -> None:
-    """Announce everything, if there is a core to tell and a cluster to tell of."""
+    """Announce all nodes and applications, if there is a core and the cluster has been listed."""
     if state.phase is not Phase.AWAY or not state.connected or not state.listed.issuperset(KINDS):
         return
     releases.take_up(state)
@@ -44,7 +44,7 @@ def begin(state: State) -> None:
 
 
 def tell_when_answered(state: State) -> None:
-    """Tell all pods, once no answer about a node or an application is awaited any more."""
+    """Report all pods, once all nodes and applications have been answered."""
     if state.phase is not Phase.GREETING or state.greeted or state.unanswered:
         return
     state.phase = Phase.TELLING
@@ -60,7 +60,7 @@ def tell_when_answered(state: State) -> None:
 
 
 def passed_barrier(state: State, key: str) -> bool:
-    """Go on with what waited for a barrier; return False when the key is none."""
+    """Continue what waited for a barrier; return False when the key is no barrier's."""
     name = barriers.passed(state, key)
     if name is None:
         return False
@@ -72,7 +72,7 @@ def passed_barrier(state: State, key: str) -> bool:
 
 
 def counts(state: State) -> SyncComplete:
-    """Return how much of everything the core holds by our reckoning."""
+    """Return how much of everything the core should hold."""
     told = [pod.sent for pod in state.pods.values() if pod.sent is not None]
     allocations = sum(bool(report.node) for report in told)
     return SyncComplete(
@@ -84,7 +84,7 @@ def counts(state: State) -> SyncComplete:
 
 
 def disconnected(state: State) -> None:
-    """Take in that the session is over; what the core knew is worth nothing now."""
+    """Record that the session has ended; what the core had answered no longer counts."""
     state.connected = False
     state.phase = Phase.AWAY
     state.reports = [one for one in state.reports if isinstance(one, ConfigurationReport)]
@@ -104,7 +104,7 @@ def disconnected(state: State) -> None:
 
 
 def _open(state: State) -> None:
-    """Let the core begin: it has everything."""
+    """Let the core begin to place: everything has been reported."""
     state.phase = Phase.OPEN
     for node in state.nodes.values():
         nodes.enable(state, node)

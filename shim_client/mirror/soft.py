@@ -1,7 +1,7 @@
-"""Soft evictions: a victim is marked, and another operator has it go when it is ready (seed 003; J11).
+"""Soft evictions: a victim is marked, and another operator deletes it when it is ready (seed 003; J11).
 
-The mark is a label for whoever selects by it, and an annotation of the same key that says for whom.  Whoever
-takes the label away again says that the pod stays: the core hears a veto and looks for somebody else.
+The mark is a label, by which operators select, and an annotation with the same key that names the preemptor. An
+operator that removes the label again says that the pod stays: the core receives a veto and looks for another victim.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from shim_client.reports import Releasing
 from shim_client.translate import labels
 
 LABELS = {labels.SOFT_EVICTION: "true"}
-"""JSON is no legal value of a label, so that it stands in the annotation."""
+"""The label beside the annotation: JSON is no legal value of a label."""
 KEPT = f"the label {labels.SOFT_EVICTION} was taken away: whoever has marked pods go keeps this one"
 
 
 def annotation(state: State, pod: PodRecord, order: Releasing) -> str:
-    """Return what the victim's owner may read of who gets the room: a decision, and a job of its own namespace.
+    """Return what the victim's owner may read about the preemptor: a decision, and a job of its own namespace.
 
-    The seed names the job always; here the names of other tenants are nobody's to read (specification 9).
+    The seed always names the job; here the names of other tenants stay hidden (specification 9).
     """
     written = {"preemptJob": _job(state, pod, order) or order.decision, "decision": order.decision}
     return json.dumps(written, separators=(",", ":"))
@@ -35,18 +35,18 @@ def _job(state: State, pod: PodRecord, order: Releasing) -> str:
 
 
 def is_marked(pod: PodRecord) -> bool:
-    """Return whether the mark stands on the pod."""
+    """Return whether the pod carries the mark."""
     return pod.facts.labels.get(labels.SOFT_EVICTION) == "true"
 
 
 def stands(pod: PodRecord, order: Releasing) -> bool:
-    """Return whether this order's mark stands; one that was taken back may be there for a moment yet."""
+    """Return whether the pod carries this order's mark; one that was taken back may remain for a moment."""
     found = pod.facts.report.releasing
     return is_marked(pod) and found is not None and found.decision == order.decision
 
 
 def observe(state: State, pod: PodRecord) -> None:
-    """Take in whether the mark stands on a victim; one from which it was taken away stays."""
+    """Check whether a victim still carries its mark; a victim without it stays."""
     if not pod.soft or pod.order is None or pod.facts.deleting:
         return
     if stands(pod, pod.order):

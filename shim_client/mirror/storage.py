@@ -1,4 +1,4 @@
-"""Volume claims, volumes and storage classes: what a pod waits for before it is an ask (1.4)."""
+"""Volume claims, volumes and storage classes: pods wait for them before they become asks (1.4)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shim_client.translate.volumes import read_claim, read_storage_class, read_v
 
 
 def observe_claim(state: State, item: KubeObject) -> None:
-    """Take in a volume claim; one that is going away counts as gone."""
+    """Record a volume claim; one that is being deleted counts as deleted."""
     facts, key = read_claim(item), claim_key(item)
     if facts.deleting:
         state.claims.pop(key, None)
@@ -20,12 +20,12 @@ def observe_claim(state: State, item: KubeObject) -> None:
 
 
 def forget_claim(state: State, item: KubeObject) -> None:
-    """Take in that a volume claim is gone; asks that were told of stay."""
+    """Record that a volume claim was deleted; asks that were reported stay."""
     state.claims.pop(claim_key(item), None)
 
 
 def observe_volume(state: State, item: KubeObject) -> None:
-    """Take in a volume and the nodes that can mount it."""
+    """Record a volume and the nodes that can mount it."""
     terms, name = read_volume(item), _name(item)
     if state.volumes.get(name) != terms:
         state.volumes[name] = terms
@@ -33,12 +33,12 @@ def observe_volume(state: State, item: KubeObject) -> None:
 
 
 def forget_volume(state: State, item: KubeObject) -> None:
-    """Take in that a volume is gone."""
+    """Record that a volume was deleted."""
     state.volumes.pop(_name(item), None)
 
 
 def observe_class(state: State, item: KubeObject) -> None:
-    """Take in a storage class."""
+    """Record a storage class."""
     facts, name = read_storage_class(item), _name(item)
     if state.storage_classes.get(name) != facts:
         state.storage_classes[name] = facts
@@ -46,7 +46,7 @@ def observe_class(state: State, item: KubeObject) -> None:
 
 
 def forget_class(state: State, item: KubeObject) -> None:
-    """Take in that a storage class is gone."""
+    """Record that a storage class was deleted."""
     state.storage_classes.pop(_name(item), None)
 
 
@@ -56,7 +56,7 @@ def claim_key(item: KubeObject) -> str:
 
 
 def _look_again(state: State) -> None:
-    """Tell the pods that wait for a claim, a volume or a class, if theirs has come."""
+    """Report the pods that waited for a claim, a volume or a class which now exists."""
     state.outlook += 1
     state.reachable.clear()
     for pod in list(state.pods.values()):

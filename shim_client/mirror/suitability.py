@@ -1,7 +1,7 @@
-"""Which nodes suit a pod in what the core cannot judge (design 1.8): neighbours and volumes.
+"""Nodes that suit a pod in what the core cannot judge (design 1.8): neighbours and volumes.
 
-The answer goes to the core as allowed or excluded nodes, as far as a list of a bounded length can
-say it, and is looked up again before a pod is bound: the core may have decided on an older one.
+The core receives the answer as allowed or excluded nodes, as far as lists of bounded length can express it. The
+answer is computed again before a pod is bound: the core may have decided on an older one.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from shim_client.translate.neighbours import Spread, Term
 from shim_client.translate.node import NodeFacts
 
 NODES_LISTED_MAX = 1000
-"""Longest list of nodes that goes to the core; what it cannot say is found before binding."""
+"""Longest list of nodes that is sent to the core; an unsuitable node beyond it is found before binding."""
 NOWHERE = "evenhand.io/no-node"
-"""The one allowed node of a pod that no node suits: there is none of that name."""
+"""The one allowed node of a pod that no node suits; no node has that name."""
 
 
 class Part(NamedTuple):
-    """One demand: the nodes that it leaves, or those that it takes away; and what it is."""
+    """A demand: the nodes that it leaves, or those that it excludes, and its description."""
 
     why: str
     only: set[str] | None = None
     never: set[str] | None = None
 
     def refuses(self, node: str) -> bool:
-        """Return whether this demand speaks against a node."""
+        """Return whether the demand excludes a node."""
         if self.only is not None and node not in self.only:
             return True
         return self.never is not None and node in self.never
 
 
 def obstacle(state: State, pod: PodRecord, node: str) -> str:
-    """Return what speaks against a node now, "" when nothing does."""
+    """Return the description of a demand that excludes the node now; "" when none does."""
     return next((part.why for part in _parts(state, pod) if part.refuses(node)), "")
 
 
 def is_judged(state: State, pod: PodRecord) -> bool:
-    """Return whether there may be anything that speaks against a node."""
+    """Return whether a demand could exclude a node at all."""
     facts = pod.facts
     return bool(facts.demands or facts.claims or state.neighbourhood.guards)
 
 
 def narrowed(state: State, pod: PodRecord, report: PodReport) -> PodReport:
-    """Return an ask with the nodes that suit it by what is known now."""
+    """Return the ask with the nodes that suit it, by what is known now."""
     parts = list(_parts(state, pod)) if is_judged(state, pod) else []
     if not parts:
         return report
@@ -61,7 +61,7 @@ def narrowed(state: State, pod: PodRecord, report: PodReport) -> PodReport:
 
 
 def _lists(state: State, parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return allowed and excluded nodes; two empty lists when neither is short enough."""
+    """Return allowed and excluded nodes; two empty lists when neither list is short enough."""
     never = set().union(*(part.never for part in parts if part.never))
     limits = [part.only for part in parts if part.only is not None]
     if not limits:
@@ -108,7 +108,7 @@ def _holds_for(other: PodRecord, pod: PodRecord) -> bool:
 
 
 def _freed(state: State, pod: PodRecord, question: Question) -> set[str]:
-    """Return the places where a placeholder that is counted would make room for the pod."""
+    """Return the places where the pod could replace a placeholder that is counted."""
     around = state.neighbourhood
     counted = [
         other
@@ -123,14 +123,14 @@ def _freed(state: State, pod: PodRecord, question: Question) -> set[str]:
 
 
 def _places_by(state: State, key: str, pods: list[PodRecord]) -> set[str]:
-    """Return the places, by the values of a node label, where these pods are."""
+    """Return the values of a node label on the nodes where these pods are."""
     nodes = (state.nodes.get(pod.node) for pod in pods)
     places = (node.facts.labels.get(key) for node in nodes if node is not None)
     return {place for place in places if place is not None}
 
 
 def _kept(counts: Mapping[str, int], freed: set[str]) -> Iterable[str]:
-    """Return the places where pods stay: of several placeholders in a place one goes."""
+    """Return the places where pods stay: the pod replaces one placeholder of a place in `freed`."""
     if not freed:
         return counts
     return [place for place, count in counts.items() if count > (place in freed)]
@@ -167,7 +167,7 @@ def _means_itself(state: State, pod: PodRecord, question: Question) -> bool:
 
 
 def _spread(state: State, pod: PodRecord, spread: Spread, question: Question) -> Part:
-    """Places where one more pod is at most `max_skew` above the emptiest place."""
+    """Return the part with the places where one more pod is at most `max_skew` above the emptiest place."""
     admitted = _admitting(pod) if spread.honours_affinity else _admit_all
     places = {
         place: names
@@ -192,7 +192,7 @@ def _admit_all(_: NodeFacts) -> bool:
 
 
 def _admitting(pod: PodRecord) -> Callable[[NodeFacts], bool]:
-    """Return the test of the pod's own node selector and required node affinity."""
+    """Return the check of the pod's own node selector and required node affinity."""
     wanted = pod.facts.report.constraints
     if wanted is None or not (wanted.node_selector or wanted.required_terms):
         return _admit_all
@@ -234,7 +234,7 @@ def _nodes_meeting(state: State, source: str, terms: tuple[SelectorTerm, ...]) -
 
 
 def places_of(state: State, key: str) -> Mapping[str, list[str]]:
-    """Return the nodes by the value that they have of a label."""
+    """Return the nodes by the value of a label of theirs."""
     places = state.places.get(key)
     if places is None:
         places = state.places[key] = {}

@@ -1,4 +1,4 @@
-"""What pods refer to: PriorityClasses and namespaces; and what vanished unseen."""
+"""PriorityClasses and namespaces, to which pods refer; and objects that vanished unobserved."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from shim_client.translate.priority import read_priority_class
 
 
 def observe_class(state: State, item: KubeObject) -> None:
-    """Take in a PriorityClass; its pods are told again when its annotation changed."""
+    """Record a PriorityClass; report its pods again when its annotation has changed."""
     facts = read_priority_class(item)
     _set_class(state, facts.name, allows=facts.allow_preemption)
 
 
 def forget_class(state: State, item: KubeObject) -> None:
-    """Take in that a PriorityClass is gone: an unknown class allows (specification 1.4)."""
+    """Record that a PriorityClass was deleted: an unknown class allows preemption (specification 1.4)."""
     name = _name(item)
     _set_class(state, name, allows=True)
     state.classes.pop(name, None)
 
 
 def observe_namespace(state: State, item: KubeObject) -> None:
-    """Take in a namespace; its annotations count for applications that are announced from now on."""
+    """Record a namespace; its annotations count for applications that are announced later."""
     facts = read_namespace(item)
     known = state.namespaces.get(facts.name)
     if known is None or known.problems != facts.problems:
@@ -38,13 +38,13 @@ def observe_namespace(state: State, item: KubeObject) -> None:
 
 
 def forget_namespace(state: State, item: KubeObject) -> None:
-    """Take in that a namespace is gone."""
+    """Record that a namespace was deleted."""
     state.namespaces.pop(_name(item), None)
     state.neighbourhood.name_namespace(_name(item), None)
 
 
 def remove_vanished(state: State, listing: Listing) -> None:
-    """Drop what a list does not hold any more, and nobody told us of."""
+    """Drop known objects that a list does not contain: their deletion was never observed."""
     present = {_identity(listing.kind, item) for item in listing.items}
     for gone in [known for known in _known(state, listing.kind) if known not in present]:
         _remove(state, listing.kind, gone)
@@ -118,7 +118,7 @@ def _name(item: KubeObject) -> str:
 
 
 def complain(state: State, kind: str, item: KubeObject, bad: BadObjectError) -> None:
-    """Say once on an object that it cannot be read, and why."""
+    """Record an event once on an unreadable object, with the reason."""
     metadata = item.get("metadata")
     names = metadata if isinstance(metadata, dict) else {}
     namespace, name = (str(names.get(key) or "")[:253] for key in ("namespace", "name"))

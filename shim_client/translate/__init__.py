@@ -1,1 +1,1 @@
-"""Pure translation: Kubernetes objects to the shim's own values, and those to the wire and back."""
+"""The pure translation of Kubernetes objects to the shim's own values, and of these to wire messages and back."""

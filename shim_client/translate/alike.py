@@ -1,7 +1,7 @@
-"""Pods of one owner are written alike: what is read of equal parts is read once, and kept once.
+"""A cache of readings: pods of one owner are written alike, so equal parts are read once and kept once.
 
-A part is known again by its spelling: equal bytes are equal fields of equal types.  A part that is spelled
-otherwise than before costs a reading and no more; one that is too long to be kept is read each time.
+A part is recognised by its spelling: equal bytes are equal fields of equal types. A part that is spelled differently
+is read once more, without other harm; one that is too long to be kept is read each time.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ Other = TypeVar("Other")
 Found = TypeVar("Found")
 
 SPELLING_BYTES_MAX = 16 * 1024
-"""Longest spelling that is kept; pods of people seldom come near it."""
+"""Longest spelling that is kept; pods that people write are seldom that long."""
 KEPT_MAX = 4096
-"""Most spellings that are kept of one reading; then all of them are forgotten."""
+"""Most spellings that are kept of one reading; beyond it all of them are forgotten."""
 KEPT_BYTES_MAX = 4 * 1024 * 1024
-"""Most bytes of them, likewise: pods that are not alike may be gone long since."""
+"""Most bytes of spellings that are kept, likewise: pods that are not alike may be gone long since."""
 _FORMAT = 2
-"""The last format of `marshal` that writes nothing but the value: later ones refer back to equal objects."""
+"""The last format of `marshal` whose bytes depend on the value alone: later ones refer back to equal objects."""
 
 
 class ReadOnce(Generic[One, Other, Found]):
-    """A reading of two plain values, whose results nobody changes; `plain` is the reading itself."""
+    """A cached reading of two plain values; its results are never changed. `plain` is the reading itself."""
 
     def __init__(self, plain: Callable[[One, Other], Found]) -> None:
         self.plain = plain
@@ -33,7 +33,7 @@ class ReadOnce(Generic[One, Other, Found]):
         self._bytes = 0
 
     def __call__(self, one: One, other: Other) -> Found:
-        """Return what the two say; errors: those of the reading."""
+        """Return the result for the two values; errors: those of the reading."""
         spelling = _spelling((one, other))
         found = self._kept.get(spelling) if spelling else None
         if found is None:
@@ -46,7 +46,7 @@ class ReadOnce(Generic[One, Other, Found]):
         return len(self._kept)
 
     def forget(self) -> None:
-        """Keep nothing of what was read so far."""
+        """Forget all results."""
         self._kept.clear()
         self._bytes = 0
 
@@ -58,7 +58,7 @@ class ReadOnce(Generic[One, Other, Found]):
 
 
 def _spelling(parts: tuple[Any, Any]) -> bytes:
-    """Return the bytes that stand for the parts and nothing else, none when they cannot be kept."""
+    """Return bytes that identify the parts; empty when the parts cannot be kept."""
     try:
         spelling = marshal.dumps(parts, _FORMAT)
     except ValueError:

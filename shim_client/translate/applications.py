@@ -1,4 +1,4 @@
-"""Which application and queue a pod belongs to, and what its namespace says (1.2, 1.3)."""
+"""The application and queue to which a pod belongs, and the tags of its namespace (1.2, 1.3)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Membership:
 
 
 class Marked(NamedTuple):
-    """The part of a pod's metadata that tells where it belongs."""
+    """The part of a pod's metadata that determines application, queue and user."""
 
     namespace: str
     uid: str
@@ -47,7 +47,7 @@ class Marked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NamespaceFacts:
-    """A namespace's application tags, and what was wrong with its annotations."""
+    """The application tags of a namespace, and the problems of its annotations."""
 
     name: str
     tags: Mapping[str, str]
@@ -56,9 +56,9 @@ class NamespaceFacts:
 
 
 def membership(marked: Marked, problems: list[str], *, unique: bool) -> Membership:
-    """Return where the pod belongs; contradictions and bad user texts are added to `problems`.
+    """Return application, queue and user of the pod; contradictions and bad user texts are added to `problems`.
 
-    `unique`: a pod that names no application gets one of its own.
+    `unique`: a pod that names no application gets an application of its own.
     """
     marks, notes = marked.labels, marked.annotations
     application = _written_id(marked, problems)
@@ -98,7 +98,7 @@ def _first(what: str, values: tuple[str | None, ...], problems: list[str]) -> st
 
 
 def _application_id(written: str, marked: Marked, *, unique: bool) -> str:
-    """Return the id that the pod is given; the members of a job are one application (J1)."""
+    """Return the id of the pod's application; the members of a job share one application (J1)."""
     namespace, ending = marked.namespace, _job_key(marked) or marked.uid
     if written.endswith(_UNIQUE_ENDING):
         return f"{written.removesuffix(_UNIQUE_ENDING)}-{ending}"
@@ -163,7 +163,7 @@ def read_namespace(item: Fields) -> NamespaceFacts:
 
 
 def _limits(notes: Mapping[str, str], key: str, problems: list[str]) -> str:
-    """Return the tag for an annotation that is a JSON map of quantities, "" when none or bad."""
+    """Return the tag for an annotation that is a JSON map of quantities; "" when it is absent or bad."""
     if key not in notes:
         return ""
     listed = _json_object(notes[key])

@@ -1,4 +1,4 @@
-"""A PodDisruptionBudget: which pods it counts, and how many of them may go now."""
+"""A PodDisruptionBudget: the pods that it counts, and how many of them may be evicted now."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _GENERATIONS = (0, 2**63 - 1)
 
 @dataclass(frozen=True, slots=True)
 class BudgetFacts:
-    """What the mirror knows of one budget."""
+    """The facts of one budget that the mirror keeps."""
 
     selector: Selector
     allowed: int
 
 
 def read_budget(item: Fields) -> BudgetFacts | None:
-    """Return a budget's facts, None of one without selector, which counts no pod.
+    """Return a budget's facts; None when it has no selector and so counts no pod.
 
-    While its status is about an older form of it than it has now, no pod may go: so the eviction
-    API has it too.
+    While the status of a budget is about an older form of its spec, no pod may be evicted: the eviction API decides
+    likewise.
     """
     spec, status = mapping(item, "spec"), mapping(item, "status")
     if spec.get("selector") is None:

@@ -1,4 +1,4 @@
-"""ConfigMaps as flat settings (specification 1.10): texts, and packed texts whose key ends in `.gz`."""
+"""ConfigMaps as flat settings (specification 1.10): plain texts, and compressed texts whose key ends in `.gz`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from shim_client.config import CONFIG_BYTES_MAX
 from shim_client.translate.fields import Fields
 
 CONFIG_MAPS = ("yunikorn-defaults", "yunikorn-configs")
-"""Names of the ConfigMaps with settings; the second one wins."""
+"""Names of the ConfigMaps with settings; the second one takes precedence."""
 _PACKED = ".gz"
 _GZIP = 31
 
 
 def merged(found: Iterable[Fields]) -> tuple[dict[str, str], list[str]]:
-    """Return the settings of ConfigMaps, the later ones winning, and what cannot be read of them."""
+    """Return the merged settings of ConfigMaps, later ones taking precedence, and the entries that cannot be read."""
     by_name = {name_of(item): item for item in found}
     flat: dict[str, str] = {}
     problems: list[str] = []
@@ -51,7 +51,7 @@ def _unpacked(item: Fields, problems: list[str]) -> dict[str, str]:
 
 
 def _gunzipped(value: str) -> str:
-    """Return the text; errors: ValueError when it is no text, cut off or too large."""
+    """Return the decompressed text; errors: ValueError when it is no text, incomplete or too large."""
     unpacker = zlib.decompressobj(_GZIP)
     content = unpacker.decompress(base64.b64decode(value, validate=True), CONFIG_BYTES_MAX)
     if not unpacker.eof:

@@ -1,4 +1,4 @@
-"""What a pod demands of its node, as data (design 1.8), and what the core cannot judge."""
+"""Constraints of a pod on its node, as data (design 1.8), and whether it has any that the core cannot judge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHARED_MAX = 8192
 
 
 def node_constraints(spec: Fields) -> NodeConstraints | None:
-    """Return the node selector, required affinity, tolerations and host ports; None if none."""
+    """Return the node selector, required affinity, tolerations and host ports; None without any."""
     host_ports = _host_ports(spec)
     if not host_ports and _DEMANDS.isdisjoint(spec):
         return None
@@ -44,7 +44,7 @@ def node_constraints(spec: Fields) -> NodeConstraints | None:
 
 
 def named_node(spec: Fields) -> str:
-    """Return the node that the affinity names, by matchFields on metadata.name, else ""."""
+    """Return the node that the affinity names by matchFields on metadata.name, else ""."""
     for term in _required_terms(spec):
         for requirement in term.match_fields:
             if requirement.key == "metadata.name" and requirement.values:
@@ -55,7 +55,7 @@ def named_node(spec: Fields) -> str:
 def needs_check_here(spec: Fields) -> bool:
     """Return whether the pod has demands that only the cluster can judge (rmCheck).
 
-    Volumes with claims, device claims, required affinity between pods, and topology spread.
+    Such demands are volumes with claims, device claims, required affinity between pods, and topology spread.
     """
     if _JUDGED_HERE.isdisjoint(spec):
         return False
@@ -135,7 +135,7 @@ def _host_ports(spec: Fields) -> tuple[HostPort, ...]:
 
 
 def _host_port(item: Fields, *, on_host: bool) -> HostPort | None:
-    """Return the port on the node; with the node's network a container port is one."""
+    """Return the port that is needed on the node; with hostNetwork a container port is one."""
     port = whole(item, "hostPort", _PORTS, "ports[].")
     if not port and on_host:
         port = whole(item, "containerPort", _PORTS, "ports[].")

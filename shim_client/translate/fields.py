@@ -1,6 +1,6 @@
-"""Typed reading of untyped Kubernetes objects; everything that is not as it should be is named.
+"""Typed reading of untyped Kubernetes objects; each error names the field.
 
-An absent or null field is its type's empty value, as in the API server's JSON; a field of another
+An absent or null field is its type's empty value, as in the API server's JSON; a field with a value of another
 type is a `BadObjectError` that names the path.
 """
 
@@ -21,15 +21,15 @@ _EMPTY: Fields = {}
 ENTRIES_MAX = 1000
 """Most labels, annotations or selectors of one object that are read."""
 TEXTS_LENGTH_MAX = 256 * 1024
-"""Most characters of them in all (the API server's own limit on annotations)."""
+"""Most characters of labels, annotations or selectors in all (the API server's own limit on annotations)."""
 
 LABEL_LENGTH_MAX = 63
-"""Letters of a label's value, as the API server has it."""
+"""Most characters of a label's value, as in the API server."""
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", re.ASCII)
 
 
 class BadObjectError(ValueError):
-    """A Kubernetes object that cannot be read: the field and why."""
+    """A Kubernetes object that cannot be read: the field and the reason."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path}: {why}")
@@ -37,9 +37,9 @@ class BadObjectError(ValueError):
 
 
 def parsed(written: str) -> object:
-    """Return what the JSON in an annotation says; errors: ValueError when it is none that an API server takes.
+    """Return the value of the JSON in an annotation; errors: ValueError when an API server would not accept it.
 
-    Python's own reader lets pass what no message can hold: half a letter in an escape, NaN, nesting without end.
+    Python's own reader accepts what no message can hold: half a surrogate pair in an escape, NaN, endless nesting.
     """
     try:
         value = json.loads(written)
@@ -52,7 +52,7 @@ def parsed(written: str) -> object:
 
 
 def is_label(value: str) -> bool:
-    """Return whether a label may have this value, which is not empty."""
+    """Return whether a label may have this value, which must not be empty."""
     return len(value) <= LABEL_LENGTH_MAX and _LABEL.fullmatch(value) is not None
 
 

@@ -12,31 +12,31 @@ from shim_client.translate import labels
 from shim_client.translate.fields import BadObjectError, Fields, items, mapping, text, whole
 
 MEMBERS_MAX = 100_000
-"""Most members that a job may need, as the core takes it."""
+"""Most members that a job may need; the core has the same limit."""
 SIZED = {"Job": "batch/", "ReplicaSet": "apps/", "StatefulSet": "apps/"}
-"""Owners that say how many pods they want, with the group of their API."""
+"""Kinds of owners that say how many pods they want, with the group of their API."""
 _COUNTS = (0, 2**31 - 1)
 _TRUTHS = {"true": True, "false": False}
 
 
 class JobMarks(NamedTuple):
-    """What a pod's labels say of its job: no key, no job; no members, its size is to be found out."""
+    """The job that a pod's labels declare; no job without a key, and a size to be found out without members."""
 
     key: str
     members: int
     trigger: JobTrigger
 
     def of_gang(self, maker: str, notes: Mapping[str, str]) -> JobMarks:
-        """Return the job of a placeholder: those of one maker get their places together (1.9); errors: BadObjectError."""
+        """Return the job of a placeholder; all placeholders of one maker are one job (1.9). Errors: BadObjectError."""
         where = f"metadata.annotations[{labels.GANG_SIZE}]"
         members = _members_of(notes[labels.GANG_SIZE], where)
         return JobMarks(f"placeholders/{maker}", members, self.trigger)
 
 
 def job_marks(marks: Mapping[str, str], problems: list[str]) -> JobMarks:
-    """Return what the labels say; errors: BadObjectError for a size that is none.
+    """Return the job that labels declare; errors: BadObjectError for a size that is no number.
 
-    The labels of the seed count before our own; contradictions are added to `problems`.
+    The labels of the seed take precedence over our own; contradictions are added to `problems`.
     """
     key = _first(marks, labels.JOB_KEY, labels.JOB_KEY_OWN, problems)
     may = truth(marks, labels.CAN_PREEMPT, problems)
@@ -45,7 +45,7 @@ def job_marks(marks: Mapping[str, str], problems: list[str]) -> JobMarks:
 
 
 def truth(marks: Mapping[str, str], key: str, problems: list[str]) -> bool | None:
-    """Return what a label says, None when it is absent or says neither `true` nor `false`."""
+    """Return the boolean value of a label; None when it is absent or neither `true` nor `false`."""
     written = marks.get(key)
     if written is not None and written not in _TRUTHS:
         problems.append(
@@ -55,7 +55,7 @@ def truth(marks: Mapping[str, str], key: str, problems: list[str]) -> bool | Non
 
 
 def owner_with_size(metadata: Fields, namespace: str) -> ObjectRef | None:
-    """Return the pod's owner when that says how many pods it wants (J1)."""
+    """Return the pod's owner if it is of a kind that says how many pods it wants (J1)."""
     for owner in items(metadata, "ownerReferences", "metadata."):
         kind, name, uid, group = (text(owner, key) for key in ("kind", "name", "uid", "apiVersion"))
         if name and kind in SIZED and group.startswith(SIZED[kind]):
@@ -66,7 +66,7 @@ def owner_with_size(metadata: Fields, namespace: str) -> ObjectRef | None:
 def pods_wanted(owner: Fields) -> int:
     """Return how many pods an owner wants to run now; errors: BadObjectError.
 
-    A Job runs `parallelism` of them, and fewer when fewer completions are left; the others their `replicas`.
+    A Job wants `parallelism` pods, and fewer when fewer completions are left; the others want their `replicas`.
     """
     spec, status = mapping(owner, "spec"), mapping(owner, "status")
     if owner.get("kind") != "Job":
@@ -79,7 +79,7 @@ def pods_wanted(owner: Fields) -> int:
 
 
 def _count(spec: Fields, key: str, path: str) -> int:
-    """Return a number that is 1 where it is not written, as the API server has it."""
+    """Return a count that defaults to 1, as in the API server."""
     return 1 if spec.get(key) is None else whole(spec, key, _COUNTS, path)
 
 

@@ -1,4 +1,4 @@
-"""Labels against requirements: of nodes (selector terms) and of pods (label selectors)."""
+"""The check of labels against requirements: those of nodes (selector terms) and of pods (label selectors)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod's labels, annotations and owners say, whoever it is: read once for all pods that carry the same."""
+"""Facts from a pod's labels, annotations and owners: read once for all pods that have equal ones."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ NOTES = (
     labels.PLACEHOLDERS_MADE,
     labels.ALLOW_PREEMPTION,
 )
-"""Annotations that are read here; the others are other people's, and often different on each pod."""
+"""Annotations that are read here; others belong to other software, and often differ on each pod."""
 _NO_JOB = JobMarks("", 0, JobTrigger.UNSPECIFIED)
 _NO_MEMBERSHIP = Membership("", "", "", ())
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataFacts:
-    """What the metadata says; of another scheduler's pod only labels, tags, opinion and owner count."""
+    """Facts from the metadata; for another scheduler's pod only labels, tags, opinion and owner count."""
 
     labels: Mapping[str, str]
     tags: Mapping[str, str]
-    """What the core hears of it."""
+    """Tags that are sent to the core."""
     opinion: bool | None
     owner_uid: str
     placeholders_made: bool
     membership: Membership = _NO_MEMBERSHIP
     by_uid: bool = False
-    """The application's id wants the pod's own uid, which is not here."""
+    """The application's id contains the pod's own uid, which is not among these facts."""
     partition: str = DEFAULT_PARTITION
     task_group: str = ""
     placeholder: bool = False
@@ -129,7 +129,7 @@ def foreign(parts: Parts, switches: Sequence[bool]) -> MetadataFacts:
 
 
 def own_membership(metadata: Fields, ref: ObjectRef, settings: Settings) -> Membership:
-    """Return where a pod belongs whose uid is a part of that; its problems are told already."""
+    """Return the membership of a pod whose uid is part of its application's id; its problems were reported before."""
     marks = texts(metadata, "labels", "metadata.")
     notes = texts(metadata, "annotations", "metadata.")
     marked = Marked(ref.namespace, ref.uid, marks, notes)
@@ -144,12 +144,12 @@ def _marked(parts: Parts) -> Marked:
 
 
 def _metadata(parts: Parts) -> Fields:
-    """Return what is read of the owners where it is read."""
+    """Return the metadata with the owners alone, for the functions that read them."""
     return {"ownerReferences": parts[3]}
 
 
 def _gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
-    """Return the task groups of a real pod; a name of a group that they do not have is said."""
+    """Return the task groups of a real pod; a pod that names a group which they lack is a problem."""
     if notes.get(labels.PLACEHOLDER) == "true":
         return None
     gang = read_gang(notes, problems)
@@ -160,7 +160,7 @@ def _gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
 
 
 def _tags(marked: Marked) -> dict[str, str]:
-    # The core, which has it written, need not hear of its own mark.
+    # The mark is left out: the core, which ordered it, need not receive it.
     told = ((key, value) for key, value in marked.labels.items() if key != labels.SOFT_EVICTION)
     tags = {labels.TAG_LABEL_PREFIX + key: value for key, value in told}
     tags[labels.TAG_POD_NAMESPACE] = marked.namespace

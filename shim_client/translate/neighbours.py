@@ -1,4 +1,4 @@
-"""What a pod demands of the pods around it: required affinity, anti-affinity, topology spread.
+"""Demands of a pod on the pods around it: required affinity, anti-affinity, topology spread.
 
 Preferences are not read: the core ranks nodes by its own policy.
 """
@@ -20,7 +20,7 @@ _SPREAD = "spec.topologySpreadConstraints[]."
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Which pods are meant: those of some namespaces that a selector matches."""
+    """A selection of pods: those of some namespaces that a selector matches."""
 
     namespaces: tuple[str, ...]
     namespace_selector: Selector | None
@@ -31,7 +31,7 @@ class Who:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Pods that must be, or must not be, in the same place; a place is a value of a node label."""
+    """A set of pods that must be, or must not be, in the same place; a place is a value of a node label."""
 
     who: Who
     topology_key: str
@@ -39,19 +39,19 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How evenly pods have to lie over places."""
+    """A limit on how unevenly pods may be distributed over places."""
 
     who: Who
     topology_key: str
     max_skew: int
     min_domains: int
     honours_affinity: bool
-    """Only places count that the pod's own node selector and affinity admit."""
+    """Whether only places count that the pod's own node selector and affinity admit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """All that a pod demands of the pods around it."""
+    """All demands of a pod on the pods around it."""
 
     together: tuple[Term, ...] = ()
     apart: tuple[Term, ...] = ()
@@ -59,7 +59,7 @@ class Demands:
 
 
 def demands(spec: Fields, namespace: str, labels: Labels) -> Demands | None:
-    """Return the pod's demands, None when it has none; errors: BadObjectError."""
+    """Return the pod's demands; None when it has none. Errors: BadObjectError."""
     if "affinity" not in spec and "topologySpreadConstraints" not in spec:
         return None
     affinity = mapping(spec, "affinity", "spec.")
@@ -104,7 +104,7 @@ def _spread(item: Fields, namespace: str, labels: Labels) -> Spread:
 
 
 def _selector(item: Fields, labels: Labels, where: str) -> Selector | None:
-    """Return the selector with what the pod's own labels add to it (matchLabelKeys)."""
+    """Return the selector, with the requirements that the pod's own labels add (matchLabelKeys)."""
     if item.get("labelSelector") is None:
         return None
     selector = read_selector(mapping(item, "labelSelector", where), f"{where}labelSelector.")

@@ -1,4 +1,4 @@
-"""A node as the core gets it (specification 1.6)."""
+"""A node in the form that the core receives (specification 1.6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shim_client.translate.resources import Resource, amounts, interned
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What the mirror knows of one node."""
+    """The facts of one node that the mirror keeps."""
 
     ref: ObjectRef
     partition: str
@@ -42,7 +42,7 @@ def read_node(node: Fields) -> NodeFacts:
 
 
 def node_report(facts: NodeFacts, action: NodeAction) -> NodeReport:
-    """Return the message about a node; only what the core needs for this action."""
+    """Return the report of a node, with the fields that the core needs for this action."""
     if action not in {NodeAction.CREATE_DRAIN, NodeAction.UPDATE}:
         return NodeReport(facts.ref.name, action, facts.partition, attributes=_attributes(facts))
     return NodeReport(

@@ -1,7 +1,7 @@
-"""A placeholder as Kubernetes is asked to make it: a small pod that holds the place of a real one (1.9).
+"""A placeholder as Kubernetes is asked to create it: a small pod that holds the place of a real one (1.9).
 
-Everything about it follows from the application, the pod that created that, the task group and a number, so that a
-second try, by this shim or the next one, names the same pod.
+Its name and content follow from the application, the pod that created the application, the task group and a number.
+A second attempt, by this shim or a later one, therefore names the same pod.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from shim_client.translate.fields import is_label
 from shim_client.translate.task_groups import Gang, TaskGroup
 
 _CUT = 20
-"""Letters of application and task group that go into a name, for people to recognise it."""
+"""Number of letters of application and task group in a name, by which people recognise it."""
 _HASH_LETTERS = 10
 _STRANGE = re.compile(r"[^a-z0-9]+")
 _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
-"""Resource types that may be asked for without a limit."""
+"""Resource types that may be requested without a limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """For whom placeholders are made: the application and the pod that created it."""
+    """The application that needs placeholders, and the pod that created it."""
 
     membership: Membership
     partition: str
@@ -43,7 +43,7 @@ class Origin:
 def placeholders(
     origin: Origin, gang: Gang, settings: Settings
 ) -> Iterator[tuple[str, KubeObject]]:
-    """Yield the pods with their names; those of a task group are all but their names one object."""
+    """Yield names and pods; the pods of a task group are one object except for their names."""
     for group in gang.groups:
         item = _placeholder(origin, gang, group, settings)
         stem = _stem(origin, group)
@@ -53,7 +53,7 @@ def placeholders(
 
 
 def _stem(origin: Origin, group: TaskGroup) -> str:
-    """How the names of a task group's placeholders begin."""
+    """Return the common beginning of the names of a task group's placeholders."""
     told = "\0".join((origin.membership.application, origin.pod.uid, group.name))
     digest = sha256(told.encode()).hexdigest()[:_HASH_LETTERS]
     return f"tg-{_plain(origin.membership.application)}-{_plain(group.name)}-{digest}"
@@ -65,7 +65,7 @@ def _plain(name: str) -> str:
 
 
 def _placeholder(origin: Origin, gang: Gang, group: TaskGroup, settings: Settings) -> KubeObject:
-    """Return a pod of the task group that has no name yet."""
+    """Return a pod of the task group, without a name."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,6 +1,6 @@
-"""A pod as the shim needs it: facts, and the report that the core gets (specification 1.1-1.5).
+"""A pod as the shim needs it: its facts, and the report for the core (specification 1.1-1.5).
 
-The facts do not hold the pod's own object, so that a large cluster stays small in memory.
+The facts do not keep the pod's own object, so that a large cluster takes little memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from shim_client.translate.spec import SpecFacts, read_spec
 from shim_client.translate.task_groups import Gang
 
 REPLACEMENT = "p-"
-"""Beginning of the core's decision ids by which a placeholder goes for a real pod."""
+"""Beginning of the ids of decisions by which a real pod replaces a placeholder."""
 _REPLACED = TerminationType.PLACEHOLDER_REPLACED
 ENDED = ("Succeeded", "Failed")
 """Phases of a pod that has ended."""
@@ -36,7 +36,7 @@ ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """What the mirror knows of one pod."""
+    """The facts of one pod that the mirror keeps."""
 
     ref: ObjectRef
     report: PodReport
@@ -48,20 +48,20 @@ class PodFacts:
     claims: tuple[str, ...]
     priority_class: str
     opinion: bool | None
-    """The pod's own annotation about being preempted, None when the class decides."""
+    """The pod's own annotation about being preempted; None when the class decides."""
     delivery: str
-    """How the pod is to go, when it carries our mark."""
+    """The way in which the pod is to be evicted, when it carries a mark of the shim."""
     owner_uid: str
-    """The first owner's uid: who a placeholder was made for (1.4, originator)."""
+    """Uid of the first owner: for a placeholder, the pod for which it was created (1.4, originator)."""
     sized_by: ObjectRef | None
-    """The owner that knows the size of the pod's job, when no label says it (J1)."""
+    """The owner that knows the size of the pod's job, when no label does (J1)."""
     labels: Mapping[str, str]
     demands: Demands | None
-    """What it demands of the pods around it; of any scheduler's pod, for it keeps others away."""
+    """Demands on the pods around it; read for the pods of all schedulers, since they keep others away."""
     gang: Gang | None = None
-    """The task groups that its application wants places for, if it is the one that creates it."""
+    """The task groups of the application that the pod creates."""
     placeholders_made: bool = False
-    """They got their placeholders, so that nobody makes them again."""
+    """The placeholders of these were created and must not be created again."""
     pull_secrets: tuple[str, ...] = ()
     problems: tuple[str, ...] = field(default=(), compare=False)
 
@@ -86,7 +86,7 @@ def is_terminated(pod: Fields) -> bool:
 def read_pod(pod: Fields, settings: Settings, known: ObjectRef | None = None) -> PodFacts:
     """Return the pod's facts; errors: BadObjectError names the field that cannot be read.
 
-    `known`: its names where they were read before, so that they are kept once.
+    `known`: the pod's names where they were read before, so that only one copy is kept.
     """
     metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
     ref = known or read_ref(pod)
@@ -129,7 +129,7 @@ def _pull_secrets(spec: Fields) -> tuple[str, ...]:
 
 
 def for_core(facts: PodFacts, *, class_allows: bool, originator: bool) -> PodReport:
-    """Return the report with what the pod alone does not know: its class and its rank."""
+    """Return the report, completed with what the pod alone does not know: its class and its rank."""
     if not facts.ours:
         return facts.report
     allowed = class_allows if facts.opinion is None else facts.opinion
@@ -142,7 +142,7 @@ def for_core(facts: PodFacts, *, class_allows: bool, originator: bool) -> PodRep
 def _demands(
     spec: Fields, ref: ObjectRef, marks: Mapping[str, str], *, ours: bool
 ) -> Demands | None:
-    """Return what the pod demands of its neighbours; another scheduler's pod keeps its room anyway."""
+    """Return the pod's demands on its neighbours; unreadable ones of another scheduler's pod are ignored."""
     try:
         return demands(spec, ref.namespace, marks)
     except BadObjectError:
@@ -184,14 +184,14 @@ def _own_report(
 
 
 def _pinned(tags: Mapping[str, str], node: str) -> Mapping[str, str]:
-    """Return the tags of a pod that a DaemonSet made for its node (specification 1.4)."""
+    """Return the tags of a pod that a DaemonSet created for its node (specification 1.4)."""
     return {**tags, labels.TAG_REQUIRED_NODE: node}
 
 
 def _foreign(
     spec: Fields, ref: ObjectRef, created_ms: int, marks: MetadataFacts, found: SpecFacts
 ) -> PodReport:
-    """Return a pod of another scheduler: it takes room on its node and is nobody's victim."""
+    """Return the report of another scheduler's pod: it occupies its node and is never a victim."""
     return PodReport(
         key=ref.uid,
         application="",
@@ -207,7 +207,7 @@ def _foreign(
 
 
 def _releasing(metadata: Fields) -> Releasing | None:
-    """Return the mark of a pod on its way out: the annotation that we left, or a deletion (1.7)."""
+    """Return the mark of a pod that is ending: the shim's annotation, or a deletion (1.7)."""
     notes = mapping(metadata, "annotations")
     written = notes.get(labels.RELEASED_FOR, "").split("/")
     if written[0] and len(written) == len(("decision", "beneficiary", "node")):

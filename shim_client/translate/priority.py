@@ -1,4 +1,4 @@
-"""May a pod be preempted, and how well is it kept: class, annotation, label (specification 1.4)."""
+"""Priority and protection of a pod: whether it may be preempted, by class, annotation and label (specification 1.4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SYSTEM_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 
 @dataclass(frozen=True, slots=True)
 class ClassFacts:
-    """What a PriorityClass says about preemption."""
+    """The facts of a PriorityClass that concern preemption."""
 
     name: str
     allow_preemption: bool
@@ -29,21 +29,21 @@ def read_priority_class(item: Fields) -> ClassFacts:
 
 
 def pod_opinion(annotations: Mapping[str, str], *, honoured: bool) -> bool | None:
-    """Return what the pod's own annotation says, None when it says nothing that counts."""
+    """Return the value of the pod's own annotation; None when it is absent or does not count."""
     written = annotations.get(labels.ALLOW_PREEMPTION) if honoured else None
     return {"true": True, "false": False}.get(written or "")
 
 
 def may_preempt_others(spec: Fields) -> bool:
-    """Return False for preemptionPolicy Never; absent and unknown policies may."""
+    """Return False for preemptionPolicy Never; other, absent and unknown policies allow preempting."""
     return spec.get("preemptionPolicy") != "Never"
 
 
 def protection(class_name: str, *, preemptible: bool | None, pinned: bool) -> Protection:
-    """Return the step of the protection ladder that does not depend on the class (7.6).
+    """Return the level of protection that does not depend on the class (7.6).
 
-    Untouchable: made for its node, or critical to the system.  Firm: labelled not preemptible.  A pod
-    without that label is told apart from one that is labelled preemptible: the partition decides (J2).
+    Untouchable: created for its node, or critical to the system. Firm: labelled not preemptible. A pod without that
+    label is distinguished from one that is labelled preemptible: the partition decides about it (J2).
     """
     if pinned or class_name in SYSTEM_CLASSES:
         return Protection.UNTOUCHABLE
@@ -53,9 +53,9 @@ def protection(class_name: str, *, preemptible: bool | None, pinned: bool) -> Pr
 
 
 def lowered(step: Protection, *, allow_preempt_self: bool) -> Protection:
-    """Return the step with the opt-out counted in: a pod that opted out is prefer-not.
+    """Return the level of protection after an opt-out: a pod that opted out is prefer-not.
 
-    One that is labelled preemptible stays lendable (J2); the core hears of the opt-out beside it.
+    A pod that is labelled preemptible stays lendable (J2); its opt-out is reported to the core besides.
     """
     if step is Protection.UNSPECIFIED and not allow_preempt_self:
         return Protection.PREFER_NOT

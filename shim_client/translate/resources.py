@@ -1,4 +1,4 @@
-"""What a pod takes of a node (specification 1.5) and what a node has (1.6), in whole units."""
+"""The resources that a pod takes on a node (specification 1.5) and that a node has (1.6), in whole units."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTAINERS_MAX = 1000
 
 
 def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:
-    """Return a list of quantities (`requests`, `allocatable`) in our units: cpu is vcore."""
+    """Return a list of quantities (`requests`, `allocatable`) in the core's units; cpu becomes vcore."""
     listed = mapping(fields, key, path)
     if len(listed) > RESOURCE_TYPES_MAX:
         raise BadObjectError(path + key, f"names more than {RESOURCE_TYPES_MAX} resource types")
@@ -35,13 +35,13 @@ def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:
 
 
 def pod_resource(pod: Fields) -> Resource:
-    """Return what the pod takes, one pod included; requests only, limits are never used."""
+    """Return the resources that the pod takes, including one of type pods; requests count, limits do not."""
     status = mapping(pod, "status")
     return taken(mapping(pod, "spec"), status, infeasible=resize_is_infeasible(status))
 
 
 def taken(spec: Fields, status: Fields, *, infeasible: bool) -> Resource:
-    """Return what a pod of this spec takes; `infeasible`: its node cannot give what is asked for now."""
+    """Return the resources that a pod of this spec takes; `infeasible`: its node cannot provide the present requests."""
     total = _containers_and_sidecars(spec, status, infeasible=infeasible)
     pod_level = amounts(mapping(spec, "resources", "spec."), "requests", "spec.resources.")
     total.update({kind: pod_level[kind] for kind in ("vcore", "memory") if kind in pod_level})
@@ -51,7 +51,7 @@ def taken(spec: Fields, status: Fields, *, infeasible: bool) -> Resource:
 
 
 def interned(resource: Mapping[str, int]) -> Resource:
-    """Return the one read-only object for these amounts; zeros are left out."""
+    """Return the shared read-only object for these amounts; zeros are left out."""
     for kind, amount in resource.items():
         if amount > AMOUNT_MAX:
             raise BadObjectError(kind, f"more than {AMOUNT_MAX} in all")
@@ -59,7 +59,7 @@ def interned(resource: Mapping[str, int]) -> Resource:
 
 
 def sum_of(parts: Iterable[tuple[Resource, int]]) -> dict[str, int]:
-    """Return what so many of each take together, without limit."""
+    """Return the sum of so many of each resource, without a limit."""
     total: Counter[str] = Counter()
     for resource, count in parts:
         total.update({kind: count * amount for kind, amount in resource.items()})
@@ -72,7 +72,7 @@ def _shared(amounts_sorted: tuple[tuple[str, int], ...]) -> Resource:
 
 
 def _containers_and_sidecars(spec: Fields, status: Fields, *, infeasible: bool) -> dict[str, int]:
-    """Return the larger of what runs in the end and what any init container needs, per type."""
+    """Return per type the larger of the sum of running containers and the need of any init container."""
     running: dict[str, int] = {}
     peak: dict[str, int] = {}
     seen = _statuses(status, "initContainerStatuses")
@@ -100,7 +100,7 @@ def _bounded(spec: Fields, key: str) -> list[Fields]:
 
 
 def _need(container: Fields, state: Fields, *, infeasible: bool) -> dict[str, int]:
-    """Return the maximum of what was asked for, promised and actually given, per type."""
+    """Return per type the maximum of what was requested, promised and actually given."""
     where = f"{text(container, 'name')!s:.80}."
     asked = amounts(mapping(container, "resources", where), "requests", where)
     if not state:
@@ -118,7 +118,7 @@ def _statuses(status: Fields, key: str) -> dict[str, Fields]:
 
 
 def resize_is_infeasible(status: Fields) -> bool:
-    """Return whether a pod's node cannot give it what it asks for by now."""
+    """Return whether a pod's node cannot provide the pod's present requests."""
     if status.get("resize") == "Infeasible":
         return True
     return any(

@@ -1,4 +1,4 @@
-"""What a pod's spec says of the pod alone, whoever it is: read once for all pods that are written alike."""
+"""Facts from a pod's spec that do not depend on the single pod: read once for all pods with equal specs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _READ_OF_STATUS = ("containerStatuses", "initContainerStatuses")
 
 @dataclass(frozen=True, slots=True)
 class SpecFacts:
-    """What a spec says; of another scheduler's pod only what it takes, its gates and its class counts."""
+    """Facts from a spec; for another scheduler's pod only resource, gates and class count."""
 
     resource: Resource
     gates: tuple[str, ...]
@@ -54,14 +54,14 @@ class SpecFacts:
     allow_preempt_other: bool = True
     constraints: NodeConstraints | None = None
     named_node: str = ""
-    """The node that its affinity names, as that of a DaemonSet's pod does."""
+    """The node that the affinity names, as for a DaemonSet's pod."""
     rm_check: bool = False
     grace_seconds: int = 0
     claims: tuple[str, ...] = ()
 
 
 def read_spec(spec: Fields, status: Fields, *, ours: bool) -> SpecFacts:
-    """Return the facts; the status says what the kubelet has given already; errors: BadObjectError."""
+    """Return the facts; the status holds what the kubelet has given already. Errors: BadObjectError."""
     parts = [spec.get(key) for key in _READ]
     given = [resize_is_infeasible(status), *(status.get(key) for key in _READ_OF_STATUS)]
     return own(parts, given) if ours else foreign(parts, given)
@@ -69,7 +69,7 @@ def read_spec(spec: Fields, status: Fields, *, ours: bool) -> SpecFacts:
 
 @ReadOnce
 def own(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
-    """Read the spec of a pod of ours, from what is read of it and of its status."""
+    """Read the spec of a pod of ours from the relevant parts of spec and status."""
     spec = _fields(_READ, parts)
     return SpecFacts(
         resource=_taken(spec, given),
@@ -87,13 +87,13 @@ def own(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
 
 @ReadOnce
 def foreign(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
-    """Read the spec of another scheduler's pod: what it demands is that scheduler's business."""
+    """Read the spec of another scheduler's pod, whose demands only that scheduler has to meet."""
     spec = _fields(_READ, parts)
     return SpecFacts(_taken(spec, given), _gates(spec), _priority_class(spec))
 
 
 def _fields(names: Sequence[str], values: Sequence[object]) -> Fields:
-    """Put fields together again; an absent one is as good as null."""
+    """Return fields by name; an absent one is equal to null."""
     return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 

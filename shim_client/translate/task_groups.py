@@ -1,7 +1,7 @@
-"""Task groups: what an application wants to have places for before it begins (specification 1.9).
+"""Task groups: the pods for which an application wants capacity before it begins (specification 1.9).
 
-They are written as JSON on the pod that creates the application. What cannot be read is said, field by field, and
-then there are no placeholders: the pods are scheduled one by one, which is what they would be without the annotation.
+Task groups are written as JSON on the pod that creates the application. Each field that cannot be read is reported, and
+then there are no placeholders: the pods are scheduled one by one, as they would be without the annotation.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _TIMEOUT = "placeholderTimeoutInSeconds"
 _STYLE = "gangSchedulingStyle"
 _LEGACY_STYLE = {"soft": SOFT, "hard": HARD}
 SPEC_FIELDS = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")
-"""What of a task group goes into the spec of its placeholders as it is written."""
+"""Fields of a task group that are copied unchanged into the spec of its placeholders."""
 _FIELDS = frozenset({"name", "minMember", "minResource", "labels", "annotations", *SPEC_FIELDS})
 
 
 @dataclass(frozen=True, slots=True)
 class TaskGroup:
-    """One task group: so many pods of this size, with what their template says of nodes and neighbours."""
+    """A task group: a number of pods of one size, with the constraints of their template on nodes and neighbours."""
 
     name: str
     members: int
     requests: Mapping[str, str]
-    """`minResource` as it is written."""
+    """`minResource` as written."""
     resource: Resource
-    """The same in our units, with the pod itself."""
+    """`minResource` in the core's units, with one of type pods."""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     spec: Mapping[str, Any] = field(default_factory=dict)
@@ -59,16 +59,16 @@ class TaskGroup:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """The task groups of an application, and what is to happen when they do not get their places in time."""
+    """The task groups of an application, and what happens when they are not placed in time."""
 
     groups: tuple[TaskGroup, ...]
     style: str = SOFT
     timeout_seconds: int = 0
-    """0: the core's own."""
+    """Seconds until that happens; 0: the core's own time."""
 
     @property
     def members(self) -> int:
-        """How many placeholders there are to be."""
+        """The number of placeholders of all groups."""
         return sum(group.members for group in self.groups)
 
     def resource(self) -> Resource:
@@ -77,7 +77,7 @@ class Gang:
 
 
 def read_gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
-    """Return what a pod's annotations say, None when they declare no task groups that can be read."""
+    """Return the task groups that a pod's annotations declare; None without readable ones."""
     written = notes.get(labels.TASK_GROUPS)
     if written is None:
         return None
@@ -88,7 +88,7 @@ def read_gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
 
 @lru_cache(maxsize=256)
 def _gang(written: str, parameters: str) -> tuple[Gang | None, tuple[str, ...]]:
-    """Pods of one template share their task groups, read once."""
+    """Return task groups and problems of the annotations; cached, since pods of one template share them."""
     problems: list[str] = []
     style, timeout = _parameters(parameters, problems)
     try:
@@ -101,7 +101,7 @@ def _gang(written: str, parameters: str) -> tuple[Gang | None, tuple[str, ...]]:
 
 
 def _parameters(written: str, problems: list[str]) -> tuple[str, int]:
-    """Return style and time-out; words that mean nothing are said, all at once, and do not count."""
+    """Return style and time-out; words without a meaning are reported together and do not count."""
     style, timeout = SOFT, 0
     strange: list[str] = []
     for word in written.split():

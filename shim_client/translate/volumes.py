@@ -1,4 +1,4 @@
-"""Volume claims, volumes and their classes: whether a pod can start, and on which nodes."""
+"""Volume claims, volumes and storage classes: whether a pod can start, and on which nodes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from shim_client.translate.constraints import selector_terms
 from shim_client.translate.fields import Fields, items, mapping, names, text
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""Annotation of a claim: the node for which its volume is to be made."""
+"""Annotation of a claim: the node for which its volume is to be provisioned."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimFacts:
-    """A claim; an empty phase means that nobody keeps one, and the claim's being there suffices."""
+    """A claim; an empty phase means that no controller sets one, and then the existence of the claim suffices."""
 
     phase: str
     volume: str
@@ -24,7 +24,7 @@ class ClaimFacts:
 
 @dataclass(frozen=True, slots=True)
 class StorageClassFacts:
-    """Whether volumes are made only once a pod has its node, and where they can be made."""
+    """A storage class: whether volumes are provisioned only once a pod has its node, and on which nodes they can be."""
 
     waits_for_pod: bool
     terms: tuple[SelectorTerm, ...]
@@ -42,7 +42,7 @@ def read_claim(item: Fields) -> ClaimFacts:
 
 
 def read_volume(item: Fields) -> tuple[SelectorTerm, ...]:
-    """Return the terms of which a node must meet one to mount a PersistentVolume; none: any node."""
+    """Return the terms of which a node must meet one to mount a PersistentVolume; without terms any node can."""
     affinity = mapping(mapping(item, "spec"), "nodeAffinity", "spec.")
     where = "spec.nodeAffinity.required."
     return selector_terms(mapping(affinity, "required", "spec.nodeAffinity."), where)

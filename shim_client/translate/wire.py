@@ -1,4 +1,4 @@
-"""The shim's values to messages of `si.v1` and back; the wire's words stop here."""
+"""The conversion of the shim's values to messages of `si.v1` and back; no other module knows the wire's words."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ _WAITING = {
 PARTITION_OWNED = "partition-owned"
 """The code of a node that is refused because its partition belongs to another resource manager."""
 ALIKE_MAX = 1024
-"""Most different pods of which the message is kept, as far as it is alike."""
+"""Most different kinds of pods whose common part of the message is kept."""
 _alike: dict[tuple[int, int, int], tuple[PodReport, si_pb2.Allocation]] = {}
 
 
 def allocation(report: PodReport) -> si_pb2.Allocation:
-    """Return the newest generation's message: without a node an ask."""
+    """Return the message about a pod, in its newest form; without a node the pod is an ask."""
     message = si_pb2.Allocation()
     message.CopyFrom(_alike_message(report))
     return filled(message, report)
 
 
 def _alike_message(report: PodReport) -> si_pb2.Allocation:
-    """Return what pods of one owner send alike, known by the objects that they share.
+    """Return the part of the message that pods of one owner have in common, found by the identity of the objects they share.
 
-    The report is kept beside the message, so that no other object comes by the same identity.
+    The report is kept beside the message, so that no other object can get the same identity.
     """
     wanted = report.constraints
     if wanted is not None and (wanted.allowed_nodes or wanted.excluded_nodes):
@@ -84,7 +84,7 @@ def part_alike(report: PodReport) -> si_pb2.Allocation:
 
 
 def filled(message: si_pb2.Allocation, report: PodReport) -> si_pb2.Allocation:
-    """Return the message with what each pod says for itself."""
+    """Return the message, completed with the fields that differ between pods."""
     message.allocationKey = report.key
     message.priority = report.priority
     message.nodeID = report.node
@@ -119,7 +119,7 @@ def _mark(message: si_pb2.ReleasingMark, mark: Releasing) -> None:
 
 
 def own_tags(report: PodReport) -> Iterator[tuple[str, str]]:
-    """Yield the tags by which the core tells pods of one owner apart."""
+    """Yield the tags that distinguish pods of one owner."""
     if report.pod_name:
         yield labels.TAG_POD_NAME, report.pod_name
     if report.created_s is not None:
@@ -167,7 +167,7 @@ def application(report: ApplicationReport) -> si_pb2.AddApplicationRequest:
 
 
 def application_removal(report: ApplicationRemoval) -> si_pb2.RemoveApplicationRequest:
-    """Return the message that takes an application away."""
+    """Return the message that removes an application."""
     return si_pb2.RemoveApplicationRequest(
         applicationID=report.application, partitionName=report.partition
     )
@@ -191,7 +191,7 @@ def node(report: NodeReport) -> si_pb2.NodeInfo:
 
 
 def sync_complete(report: SyncComplete) -> si_pb2.SyncComplete:
-    """Return the message that ends a resync."""
+    """Return the message that ends a sync."""
     return si_pb2.SyncComplete(
         nodes=report.nodes,
         applications=report.applications,
@@ -208,10 +208,10 @@ def resource(amounts: Mapping[str, int]) -> si_pb2.Resource:
 
 
 def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
-    """Yield what an allocation response says; releases first, so that their room is seen as free.
+    """Yield the decisions of an allocation response; releases first, so that their capacity counts as free.
 
-    The core joins what it decided in one turn: a pod may be placed and evicted in one response. It is
-    placed first, or its eviction would end a pod that never ran.
+    The core joins the decisions of one turn: a pod may be placed and evicted in one response. Its placement comes
+    first then, or its eviction would end a pod that never ran.
     """
     placed = {placement.allocationKey for placement in response.new}
     later: list[Released | Withdrawn] = []
@@ -238,7 +238,7 @@ def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
 
 
 def _ends(response: si_pb2.AllocationResponse) -> Iterator[Released | Withdrawn]:
-    """Yield what ends, then what does not end after all."""
+    """Yield the releases, then the withdrawn evictions."""
     for end in response.released:
         yield Released(
             key=end.allocationKey or end.UUID,
@@ -266,7 +266,7 @@ def _ends(response: si_pb2.AllocationResponse) -> Iterator[Released | Withdrawn]
 
 
 def application_decisions(response: si_pb2.ApplicationResponse) -> Iterator[Decision]:
-    """Yield what an application response says."""
+    """Yield the decisions of an application response."""
     for taken in response.accepted:
         yield ApplicationAnswer(taken.applicationID, accepted=True)
     for refused in response.rejected:
@@ -276,7 +276,7 @@ def application_decisions(response: si_pb2.ApplicationResponse) -> Iterator[Deci
 
 
 def node_decisions(response: si_pb2.NodeResponse) -> Iterator[Decision]:
-    """Yield what a node response says."""
+    """Yield the decisions of a node response."""
     for taken in response.accepted:
         yield NodeAnswer(taken.nodeID, accepted=True)
     for refused in response.rejected:
@@ -289,7 +289,7 @@ def _termination(kind: TerminationType) -> si_pb2.TerminationType:
 
 
 def _read_termination(number: int) -> TerminationType:
-    """Return the type; a number that this version does not know is UNKNOWN."""
+    """Return the termination type; UNKNOWN for a number that this version does not know."""
     try:
         return TerminationType(number)
     except ValueError:
