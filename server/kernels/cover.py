@@ -1,7 +1,7 @@
-"""Which rows of a group could cover a need together, and how good the best covering set can be at most.
+"""Bounds on the row sets of each group that could cover a need: whether one exists, and the least that it costs.
 
-Rows come sorted by group; ``starts`` says where each group begins, ``group`` to which one a row belongs (`Groups`). All
-bounds are true: no set of rows of the group that covers the need has a better key, whatever else is asked of it (design 6.7).
+Rows come sorted by group; ``starts`` says where each group begins, ``group`` to which one a row belongs (`Groups`). All bounds
+are true: no set of rows of the group that covers the need has a better key, whatever else is asked of it (design 6.7).
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Excess = npt.NDArray[Any]
 
 
 class Rows(NamedTuple):
-    """What rows give and cost: ``resources`` a line each, ``opted`` and ``originator`` whether taking it is a last resort."""
+    """The resources that each row gives, and its costs: ``opted`` and ``originator`` mark rows that are a last resort."""
 
     resources: Array
     opted: Mask
@@ -30,10 +30,10 @@ class Rows(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """By group: can its rows cover the need at all, and the least that a covering set costs.
+    """The bounds of each group: whether its rows can cover the need, and the least that a covering set costs.
 
-    ``rank`` holds opted-out, originator and highest priority in one number, ``fewest`` how many rows, ``excess`` what is
-    freed in vain as a share of the whole, scaled by the product of ``weights`` (see `measures`).
+    ``rank`` holds opted-out, originator and highest priority in one number, ``fewest`` is a number of rows, ``excess`` is the
+    largest share of the whole that is freed in vain, scaled by the product of ``weights`` (see `measures`).
     """
 
     covered: Mask
@@ -54,12 +54,12 @@ class Groups(NamedTuple):
 
     @property
     def ends(self) -> Array:
-        """Where each group begins, and where the last one ends."""
+        """Return where each group begins, and where the last one ends."""
         return np.concatenate((self.starts, [len(self.at)]))
 
 
 def grouped(sorted_places: Array) -> Groups:
-    """The groups of rows, given what each row stands on; there is at least one row."""
+    """Return the groups of rows that come sorted by their places; there is at least one row."""
     first = np.ones(len(sorted_places), dtype=np.bool_)
     np.not_equal(sorted_places[1:], sorted_places[:-1], out=first[1:])
     starts = np.flatnonzero(first)
@@ -67,25 +67,25 @@ def grouped(sorted_places: Array) -> Groups:
 
 
 def parts(rank: int) -> tuple[int, int, int]:
-    """A rank taken apart: opted-out, originator, highest priority."""
+    """Return the parts of a rank: opted-out, originator, highest priority."""
     return rank >> _OPTED, rank >> _ORIGINATOR & 1, (rank & (1 << _ORIGINATOR) - 1) - PRIORITY_BASE
 
 
 def priorities(ranked: Bounds) -> Array:
-    """By group the highest priority that its rank speaks of."""
+    """Return by group the highest priority that its rank holds."""
     found: Array = (ranked.rank & (1 << _ORIGINATOR) - 1) - PRIORITY_BASE
     return found
 
 
 def measures(whole: Sequence[int]) -> tuple[int, ...]:
-    """Whole numbers by which amounts become comparable shares of the whole: amount / whole * common multiple."""
+    """Return the factors that turn amounts into comparable shares of the whole: common multiple / whole."""
     positive = [one for one in whole if one > 0]
     common = int(np.lcm.reduce(np.array(positive, dtype=object))) if positive else 1
     return tuple(common // one if one > 0 else 0 for one in whole)
 
 
 def bounds(rows: Rows, groups: Groups, need: Array, weights: Sequence[int]) -> Bounds:
-    """The bounds of each group against its line of ``need`` (nothing negative)."""
+    """Return the bounds of each group for its line of ``need`` (nothing negative)."""
     starts, group = groups.starts, groups.at
     sums = np.add.reduceat(rows.resources, starts, axis=0)
     covered = _meets(sums, need)
@@ -106,7 +106,7 @@ def bounds(rows: Rows, groups: Groups, need: Array, weights: Sequence[int]) -> B
 
 
 def _together(rows: Rows, groups: Groups, need: Array, covered: Mask) -> tuple[Array, Array]:
-    """Rank and number for sets of two rows or more."""
+    """Return by group the rank and the number of rows, for sets of two rows or more."""
     starts = groups.starts
     rank = _priority(rows, starts, groups.at, need) + PRIORITY_BASE
     for last_resort, bit in ((rows.opted, _OPTED), (rows.originator, _ORIGINATOR)):
@@ -123,7 +123,7 @@ def _covers(resources: Array, starts: Array, need: Array) -> Mask:
 
 
 def _meets(have: Array, need: Array) -> Mask:
-    """By line whether there is enough in every column; few columns, so that each is compared whole."""
+    """Return by line whether it has enough in every column. There are few columns, so each is compared whole."""
     met = np.ones(len(have), dtype=np.bool_)
     for column in range(have.shape[1]):
         met &= have[:, column] >= need[:, column]
@@ -131,7 +131,7 @@ def _meets(have: Array, need: Array) -> Mask:
 
 
 def _priority(rows: Rows, starts: Array, group: Array, need: Array) -> Array:
-    """The lowest priority up to which the rows of a group suffice; the highest that it has where they never do."""
+    """Return by group the lowest priority up to which its rows cover the need, or its highest priority where they never do."""
     priorities = rows.priorities
     if int(priorities.min()) == int(priorities.max()):
         return np.full(len(starts), priorities[0], dtype=np.int64)
@@ -148,7 +148,7 @@ def _priority(rows: Rows, starts: Array, group: Array, need: Array) -> Array:
 def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     rows: Rows, starts: Array, group: Array, wanted: Array, weights: Sequence[int], alone: Mask
 ) -> tuple[Array, Excess]:
-    """Rank and excess of the best row of each group that covers by itself; a huge rank where there is none.
+    """Return the rank and excess of the best row of each group that covers by itself; a huge rank for none.
 
     ``wanted`` is by row what its group needs.
     """
@@ -163,9 +163,9 @@ def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 
 
 def in_order(resources: Array, groups: Groups, need: Array) -> Array:
-    """By group how many rows go at the least when the first that helps goes first, until its need is met.
+    """Return by group the least number of rows that covers its need when every row that helps is taken, in order.
 
-    Rows come in that order within their group. A group that cannot meet its need has any number.
+    Rows come in that order within their group. A group that cannot cover its need has any number.
     """
     at, starts = groups.at, groups.starts
     most = np.zeros(len(starts), dtype=np.int64)
@@ -181,12 +181,12 @@ def in_order(resources: Array, groups: Groups, need: Array) -> Array:
 
 
 def shares(lines: Array, weights: Sequence[int]) -> Excess:
-    """By line its largest share of the whole."""
+    """Return by line its largest share of the whole."""
     return _vain(lines, np.zeros_like(lines), weights)
 
 
 def _vain(freed: Array, need: Array, weights: Sequence[int]) -> Excess:
-    """By line the largest share of what is freed beyond the need."""
+    """Return by line the largest share of what is freed beyond the need."""
     most: Excess = np.zeros(len(freed), dtype=np.int64)
     for column, weight in enumerate(weights):
         if not weight:
@@ -194,7 +194,7 @@ def _vain(freed: Array, need: Array, weights: Sequence[int]) -> Excess:
         over: Excess = np.maximum(freed[:, column] - need[:, column], 0)
         largest = int(over.max(initial=0))
         if not largest:
-            continue  # nor would a large weight pass for an int64
+            continue  # a large weight would not fit an int64 either
         if largest * weight >= _HUGE:
             over = over.astype(object)
         most = np.maximum(most, over * weight)
@@ -202,7 +202,7 @@ def _vain(freed: Array, need: Array, weights: Sequence[int]) -> Excess:
 
 
 def order(ranked: Bounds, names: Array) -> list[int]:
-    """The covered groups, best bound first; ``names`` breaks ties."""
+    """Return the covered groups, best bound first; ``names`` breaks ties."""
     groups = np.flatnonzero(ranked.covered)
     if ranked.excess.dtype == object:
         keys = zip(

@@ -1,4 +1,4 @@
-"""Which rows of demand fit which rows of room."""
+"""The comparison of sparse demands with rows of free capacity."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ Mask = npt.NDArray[np.bool_]
 def any_fit(
     demands: Sequence[tuple[tuple[int, int], ...]], rooms: Sequence[Sequence[int]]
 ) -> list[bool]:
-    """For each demand: does it fit at least one room in every column that it names?
+    """Return for each demand whether at least one row of ``rooms`` holds it in every column that it names.
 
     Demands are sparse (column, quantity) pairs, rooms dense rows of equal width.
     """
@@ -27,7 +27,7 @@ def any_fit(
 
 
 def equal(one: Mask | None, other: Mask | None) -> bool:
-    """Do two masks mark the same rows? No mask is equal to none alone."""
+    """Return whether two masks mark the same rows. None is equal to None alone."""
     if one is None or other is None:
         return one is other
     return np.array_equal(one, other)

@@ -12,16 +12,16 @@ from server.kernels.distinct import counted
 from server.kernels.fit import Array, Mask
 
 FEW: Final = 96
-"""So many items are gone through faster one by one."""
+"""The number of items up to which one at a time is faster."""
 
 
 def ranked(columns: Sequence[Array]) -> Array:
-    """The row numbers in the order of the columns, the first counting most; equal rows keep their order."""
+    """Return the row numbers in the order of the columns, the first counting most; equal rows keep their order."""
     return np.lexsort(tuple(reversed(columns)))
 
 
 def tied(columns: Sequence[Array], order: Array) -> list[tuple[int, int]]:
-    """Stretches (start, stop) of the order whose rows are equal in all columns, those of two rows and more."""
+    """Return the stretches (start, stop) of two rows and more in the order that are equal in all columns."""
     same = np.ones(len(order) + 1, dtype=np.int8)
     same[[0, -1]] = 0
     for column in columns:
@@ -32,7 +32,10 @@ def tied(columns: Sequence[Array], order: Array) -> list[tuple[int, int]]:
 
 
 def grouped(groups: Array, most: int) -> list[tuple[int, int, list[int]]]:
-    """(group, rows, the first rows of it) for each group that has rows, groups rising; negative groups are left out."""
+    """Return (group, rows, the first ``most`` rows of it) for each group that has rows, groups rising.
+
+    Negative groups are left out.
+    """
     order = groups.argsort(kind="stable")
     order = order[int(np.searchsorted(groups[order], 0)) :]
     return [
@@ -42,10 +45,10 @@ def grouped(groups: Array, most: int) -> list[tuple[int, int, list[int]]]:
 
 
 def takeable(sizes: Array, wanted: Sequence[int], room: Sequence[int]) -> tuple[int, list[int]]:
-    """How many items from the first on can be taken without leaving one out, and their sum. A line a column.
+    """Return how many items from the first on can be taken without leaving one out, and their sum. A line a column.
 
-    An item can be taken when it has something of a column of which those before it brought less than is wanted, and when
-    the sum up to it stays within the room of every column that it has something of. The first columns are the wanted.
+    An item can be taken when it has something of a column of which those before it brought less than is wanted, and when the
+    sum up to it stays within ``room`` in every column that it has something of. The first columns are the wanted ones.
     """
     sums = sizes.cumsum(axis=1)
     useful = np.zeros(sizes.shape[1], dtype=np.bool_)
@@ -56,9 +59,9 @@ def takeable(sizes: Array, wanted: Sequence[int], room: Sequence[int]) -> tuple[
 
 
 def within(sizes: Array, room: Sequence[int | Array]) -> Mask:
-    """The items that stay within the room of every column of which they have something. A line a column.
+    """Return by item whether it stays within ``room`` in every column of which it has something. A line a column.
 
-    A column's room is one for all items, or one for each.
+    ``room`` has for a column one number for all items, or one for each.
     """
     return _bounded(sizes, sizes, room)
 
@@ -72,7 +75,7 @@ def _bounded(sizes: Array, sums: Array, room: Sequence[int | Array]) -> Mask:
 
 
 def _stretch(good: Mask) -> int:
-    """How many from the first on are good."""
+    """Return how many items from the first on are good."""
     if not len(good):
         return 0
     first = int(good.argmin())
@@ -80,7 +83,7 @@ def _stretch(good: Mask) -> int:
 
 
 def positive(sizes: Array) -> Mask:
-    """The items that have something of any column. A line a column."""
+    """Return by item whether it has something of any column. A line a column."""
     found = np.zeros(sizes.shape[1], dtype=np.bool_)
     for size in sizes:
         found |= size > 0
@@ -88,10 +91,10 @@ def positive(sizes: Array) -> Mask:
 
 
 def fitting(sizes: Array, room: Sequence[int]) -> list[int]:
-    """Going through the items in order: those that fit what the ones before them left of the room. A line a column."""
+    """Return the items that fit, in order, each into what the ones before it left of ``room``. A line a column."""
     left, found, free = np.arange(sizes.shape[1]), list[int](), list(room)
     while len(left) > FEW:
-        left = left[within(sizes[:, left], free)]  # who does not fit now never will
+        left = left[within(sizes[:, left], free)]  # what does not fit now never will
         part = sizes[:, left]
         count = _stretch(_bounded(part, part.cumsum(axis=1), free))
         found += left[:count].tolist()

@@ -22,7 +22,7 @@ _SUMMABLE: Final = 1 << 56
 
 
 def holding(room: Array, demand: Sparse) -> Mask:
-    """The rows that hold at least the demand in every column that it names."""
+    """Return the rows that hold at least the demand in every column that it names."""
     fitting = np.ones(len(room), dtype=np.bool_)
     for column, quantity in demand:
         fitting &= room[:, column] >= quantity
@@ -30,7 +30,7 @@ def holding(room: Array, demand: Sparse) -> Mask:
 
 
 def scaled(part: Array, whole: Array) -> Ranks:
-    """Row by row floor(part * 2^20 / whole), for 0 <= part < 2^62 and 0 < whole < 2^62."""
+    """Return by row floor(part * 2^20 / whole), for 0 <= part < 2^62 and 0 < whole < 2^62."""
     if not len(part) or int(part.max()) < _SHIFTABLE:
         return (part << SCALE) // whole
     units, rest = part // whole, part % whole
@@ -47,7 +47,7 @@ def scaled(part: Array, whole: Array) -> Ranks:
 
 
 def fullness(room: Array, whole: Array, weights: Iterable[tuple[int, int]]) -> Ranks:
-    """Row by row the weighted sum of (whole - room) / whole in 2^-20; columns of which a row has nothing count 0."""
+    """Return by row the weighted sum of (whole - room) / whole in 2^-20; columns of which a row has nothing count 0."""
     sums: Ranks = np.zeros(len(room), dtype=np.int64)
     for column, weight in weights:
         measure = whole[:, column]
@@ -63,7 +63,7 @@ def _times(ranks: Ranks, weight: int) -> Ranks:
 
 
 def lacking(room: Array, whole: Array, demand: Sparse) -> Ranks:
-    """Row by row the sum over the demand of missing / whole in 2^-20, for rows whose whole holds the demand."""
+    """Return by row the sum over the demand of missing / whole in 2^-20, for rows whose whole holds the demand."""
     sums: Ranks = np.zeros(len(room), dtype=np.int64)
     for column, quantity in demand:
         missing = np.maximum(quantity - np.maximum(room[:, column], 0), 0)
@@ -72,7 +72,7 @@ def lacking(room: Array, whole: Array, demand: Sparse) -> Ranks:
 
 
 def first(rows: Array, ranks: Ranks, numbers: Array) -> int:
-    """The row with the least (rank, number), -1 where there is none; ``ranks`` goes with ``rows``, ``numbers`` with all."""
+    """Return the row with the least (rank, number), -1 where there is none; ``ranks`` goes with ``rows``, ``numbers`` with all."""
     if not len(rows):
         return -1
     tied = rows[ranks == ranks.min()]
@@ -80,7 +80,7 @@ def first(rows: Array, ranks: Ranks, numbers: Array) -> int:
 
 
 def first_short(room: Array, candidates: Array, demand: Sparse) -> list[tuple[int, int]]:
-    """How many candidate rows fail first in which column: (column, rows) pairs in the demand's order."""
+    """Return how many candidate rows fail first in which column: (column, rows) pairs in the demand's order."""
     counts = []
     left = candidates
     for column, quantity in demand:

@@ -35,7 +35,10 @@ class Rows(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """By row and column what is wanted, the cap and the floor of the part, the part; did the family want too much?"""
+    """The numbers of a division, by row and column: what is wanted, the cap and the floor, and the part.
+
+    ``tight`` says whether the family of the row wanted more than it shares.
+    """
 
     wanted: Array
     caps: Array
@@ -96,7 +99,7 @@ def _levels(levels: Sequence[Sequence[tuple[int, int]]]) -> Iterator[Level]:
 
 
 def _capped(tree: Sequence[Level], wanted: Array, most: Array) -> tuple[Array, Array]:
-    """What each row wants, above others the sum of what those may have; and no more of it than its most."""
+    """Return what each row wants, a parent the sum of what its children may have, and the same no larger than the row's most."""
     wanted, caps = wanted.copy(), np.empty_like(most)
     for level in reversed(tree):
         caps[level.rows] = np.minimum(wanted[level.rows], most[level.rows])
@@ -106,7 +109,7 @@ def _capped(tree: Sequence[Level], wanted: Array, most: Array) -> tuple[Array, A
 
 
 def _floors(tree: Sequence[Level], least: Array, caps: Array) -> Array:
-    """The larger of a row's least and the sum of the floors below it, but no more than its cap."""
+    """Return the larger of a row's least and the sum of the floors below it, but no more than its cap."""
     floors = least.copy()
     for level in reversed(tree):
         floors[level.rows] = np.minimum(floors[level.rows], caps[level.rows])
@@ -117,7 +120,7 @@ def _floors(tree: Sequence[Level], least: Array, caps: Array) -> Array:
 
 
 def _split(level: Level, share: Array, items: Items) -> tuple[Array, Mask]:
-    """One level's parts, and whether the caps of a family exceed what it shares: a line of ``share``."""
+    """Return the parts of one level, and whether the caps of a family exceed its line of ``share``, which it divides."""
     weights, least, most = items
     tight = _sums(most, level.starts) > share
     short = _sums(least, level.starts) > share
@@ -137,14 +140,14 @@ def _split(level: Level, share: Array, items: Items) -> tuple[Array, Mask]:
 
 
 def _sums(values: Array, starts: Array) -> Array:
-    """By family the sum of each column."""
+    """Return by family the sum of each column."""
     low = np.add.reduceat(values & _LOW, starts, axis=0)
     high = np.add.reduceat(values >> _HALF, starts, axis=0) + (low >> _HALF)
     return np.where(high > _LOW, UNLIMITED, (high << _HALF) | (low & _LOW))
 
 
 def largest_remainder(amount: int, weights: Sequence[int]) -> list[int]:
-    """The amount in proportion to the weights, none above its weight; ties go to the earlier one."""
+    """Return the amount split in proportion to the weights, no part above its weight; ties go to the earlier one."""
     total = sum(weights)
     if not total or amount <= 0:
         return [0] * len(weights)

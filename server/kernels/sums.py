@@ -1,4 +1,4 @@
-"""Sums over many rows at once: what goes when rows are released."""
+"""The sums over many rows at once: what leaves and nodes lose when rows are released."""
 
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     rows: Array,
     sign: int,
 ) -> Released:
-    """Rows are released (sign 1) or stand again (sign -1): written to ``standing`` and, by node, to ``coming``."""
+    """Release rows (sign 1), or let them stand again (sign -1), in ``standing`` and, by node, in ``coming``."""
     if len(rows) <= FEW:
         at_few = nodes.take(rows).tolist()
         for row, node in zip(rows.tolist(), at_few, strict=True):
@@ -41,7 +41,7 @@ def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 
 
 def by_leaf(leaves: Array, resources: Array, rows: Array) -> list[tuple[int, Sparse]]:
-    """By number of the leaf what these rows hold together."""
+    """Return for each leaf, by its number, what these rows hold together."""
     if len(rows) <= FEW:
         sums: dict[int, list[int]] = {}
         for leaf, line in zip(
@@ -61,7 +61,7 @@ def _by_leaf(leaves: Array, sizes: Array) -> list[tuple[int, Sparse]]:
 
 
 def _add(table: Array, at: Array, sizes: Array) -> None:
-    """Sizes are added to the lines of a table; a column at a time, which is twenty times as fast as line by line."""
+    """Add sizes to the lines of a table, a column at a time, which is twenty times as fast as line by line."""
     for column in range(table.shape[1]):
         np.add.at(table[:, column], at, sizes[:, column])
 

@@ -1,8 +1,8 @@
-"""Asks that come together, in the order in which one at a time would be taken, and what they use together.
+"""The order in which waiting asks would be taken one at a time, computed for all at once, and what they use together.
 
-The next one is always the first ask of the child with the least key, level by level down a tree. A child's share only
-grows while it takes, so that its asks stand in line by rising keys, and taking the least first is merging such lines:
-a sort. Every level is merged at once, from the applications up to the root.
+The next one is always the first ask of the child with the least key, level by level down a tree. A child's share only grows
+while it takes, so its asks come in the order of rising keys, and taking the least first merges such sorted lines: a sort.
+Every level is merged at once, from the applications up to the root.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from server.kernels.fit import Array
 from server.model.fit import SHARE_UNBOUNDED, Scale
 
 _SHORT: Final = 1 << 15
-"""So many numbers fit 16 bits, which are sorted several times as fast."""
+"""The count of numbers that fit 16 bits, which are sorted several times as fast."""
 _BITS: Final = 62
 """A shifted amount stays below 2 to this power, so that no division leaves int64."""
 
@@ -55,9 +55,10 @@ def in_turn(
     demands: Sequence[Sequence[int]],
     levels: Sequence[Children],
 ) -> Turns | None:
-    """Asks with the number of their application and of their demand, those of one application in its order.
+    """Return the order in which asks would be taken one at a time, with the sums after them.
 
-    None where numbers are too large for whole numbers of 64 bits.
+    Each ask has the number of its application and of its demand; the asks of one application come in its order. None where
+    numbers are too large for whole numbers of 64 bits.
     """
     try:
         return _merged(asking, kinds, demands, levels)
@@ -86,13 +87,13 @@ def _merged(
 
 
 def _columns(lines: Sequence[Iterable[int]]) -> Array:
-    """A line of the array for each column of the lines, which are all of one length."""
+    """Return a line of the array for each column of the lines, which are all of one length."""
     cells = as_column(chain.from_iterable(lines))
     return np.ascontiguousarray(cells.reshape(len(lines), -1).T)
 
 
 def _climb(level: Children, child: Array, demand: Array) -> tuple[Array, Array, Array]:
-    """One level: the asks in the order of their parents, and what each child uses after them, and its share then."""
+    """Return the asks of one level in the order of their parents, with what each child uses after them and its share then."""
     count = len(level.above)
     by_child = (child.astype(np.int16) if count <= _SHORT else child).argsort(kind="stable")
     child, demand = child.take(by_child), demand.take(by_child, axis=1)
@@ -117,7 +118,7 @@ def _climb(level: Children, child: Array, demand: Array) -> tuple[Array, Array, 
 
 
 def _shares(used: Array, shifts: Array, bases: Array) -> Array:
-    """The dominant share of each item, as `model.fit.share` has it; of nothing usage is without bound."""
+    """Return the dominant share of each item, as `model.fit.share` has it. Usage of a type with a measure of 0 is unbounded."""
     nothing = bases == 0
     ratios = _ratios(used, shifts, np.where(nothing, 1, bases) if nothing.any() else bases)
     if nothing.any():
@@ -127,7 +128,10 @@ def _shares(used: Array, shifts: Array, bases: Array) -> Array:
 
 
 def _ratios(used: Array, shifts: Array, bases: Array) -> Array:
-    """(used << shift) // base; a few bits at a time, as in long division, where the shifted amount would leave int64."""
+    """Return (used << shift) // base.
+
+    A few bits are shifted at a time, as in long division, where the shifted amount would leave int64.
+    """
     if not (used >> (_BITS - shifts)).any():
         return (used << shifts) // bases
     ratios, rests = np.divmod(used, bases)
@@ -140,6 +144,6 @@ def _ratios(used: Array, shifts: Array, bases: Array) -> Array:
 
 
 def _is_small(used: Array, shifts: Array, bases: Array) -> bool:
-    """Do the ratios of these amounts and of all below them stay within int64, on the way to them, too?"""
+    """Return whether the ratios of these amounts, and of all below them, stay within int64 while they are computed."""
     whole = used // np.maximum(bases, 1)
     return int(bases.max()) < 1 << (_BITS - 1) and not (whole >> (_BITS - 1 - shifts)).any()

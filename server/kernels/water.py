@@ -1,7 +1,7 @@
-"""Water poured over groups of items, each between a least and a most: L * weight, with one level L a group.
+"""The division of amounts over groups of items, each between a least and a most: L * weight, with one level L a group.
 
-L is found by sorting the levels at which items start and stop to rise; everything is exact. Amounts are under 2^62,
-weights up to WEIGHT_MAX and such that weight * sum of the group's weights stays under 2^63.
+L is found by sorting the levels at which items start and stop to rise, as the level of water does; everything is exact.
+Amounts are under 2^62, weights up to WEIGHT_MAX and such that weight * sum of the group's weights stays under 2^63.
 """
 
 from typing import Final, NamedTuple
@@ -24,9 +24,10 @@ class Items(NamedTuple):
 
 
 def pour(amounts: Array, group: Array, items: Items) -> Array:
-    """The parts of items whose groups have less than their most together and no less than their least.
+    """Return the part of each item, where the group has less than the most of its items and at least the least of them.
 
-    ``group`` rises; ``amounts`` repeats by item what its group has. Whole numbers by largest remainder, ties to the earlier.
+    ``group`` rises; ``amounts`` repeats by item what its group has. Parts are whole numbers by largest remainder; ties go to
+    the earlier.
     """
     starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
     place = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(group)))
@@ -45,7 +46,10 @@ def pour(amounts: Array, group: Array, items: Items) -> Array:
 
 
 class Crossing(NamedTuple):
-    """By group what is left for those that rise when the amount is used up, and their weight; by item what it did then."""
+    """The state when a group's amount is used up: ``left`` and ``rising`` by group, ``started`` and ``stopped`` by item.
+
+    ``left`` is what the items that still rise divide, ``rising`` is the sum of their weights.
+    """
 
     left: Array
     rising: Array
@@ -54,9 +58,10 @@ class Crossing(NamedTuple):
 
 
 def _crossings(amounts: Array, starts: Array, place: Array, items: Items) -> Crossing:
-    """Sort the levels least / weight at which items start to rise, and most / weight at which they stop.
+    """Return the state at which each group's amount is used up.
 
-    Who has no least rises from the beginning. An item that starts and stops at one level starts first.
+    The levels least / weight at which items start to rise, and most / weight at which they stop, are sorted. An item without a
+    least rises from the beginning. An item that starts and stops at one level starts first.
     """
     weights, least, most = items
     later = np.flatnonzero(least)
@@ -81,13 +86,13 @@ def _crossings(amounts: Array, starts: Array, place: Array, items: Items) -> Cro
 
 
 def _used_up(left: Array, rising: Array, whole: Array, rest: Array, heavy: Array) -> Mask:
-    """Is rising * (whole + rest / heavy) >= left? What comes after the first such moment may have wrapped around."""
+    """Return whether rising * (whole + rest / heavy) >= left. Values after the first such moment may have wrapped around."""
     even = left // np.maximum(rising, 1)
     enough = (rising * rest) // heavy >= left - rising * np.minimum(whole, even)
     return enough | ((whole > even) & (rising > 0))
 
 
 def _before(changes: Array, begins: Array, at: Array) -> Array:
-    """The sum of the changes before each, of the same group."""
+    """Return for each change the sum of the changes before it in its group."""
     before = changes.cumsum() - changes
     return before - before[begins][at]

@@ -1,4 +1,4 @@
-"""What a client asks for: the part that is equal for all pods of one template, and the part that is not."""
+"""The values of an ask: the part that is equal for all pods of one template, and the part that is not."""
 
 import enum
 from dataclasses import dataclass, fields
@@ -11,11 +11,11 @@ from server.model.resources import NOTHING, Resource
 PRIORITY_MIN: Final = -(1 << 31)
 PRIORITY_MAX: Final = (1 << 31) - 1
 AVOIDED_NODES_MAX: Final = 32
-"""Nodes that one ask avoids after SCHEDULING_FAILED_ON_RM at the most (design 1.8); the oldest goes first."""
+"""The number of nodes that one ask avoids after SCHEDULING_FAILED_ON_RM at the most (design 1.8); the oldest is dropped first."""
 
 
 class Protection(enum.IntEnum):
-    """Rungs of the protection ladder (specification 7.6)."""
+    """The levels of protection (specification 7.6)."""
 
     NORMAL = 0
     PREFER_NOT = 1
@@ -24,7 +24,7 @@ class Protection(enum.IntEnum):
 
 
 class Generation(enum.IntEnum):
-    """Which generation of the published interface a key came in, and is answered in (design 1.1)."""
+    """The generation of the published interface in which a key came, and in which it is answered (design 1.1)."""
 
     ALLOCATION = 0
     ASK = 1
@@ -43,7 +43,7 @@ class Operator(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One node selector requirement on a label (or, in ``match_fields``, on ``metadata.name``)."""
+    """A node selector requirement on a label (or, in ``match_fields``, on ``metadata.name``)."""
 
     key: str
     operator: Operator
@@ -88,7 +88,7 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """Which nodes may take an ask (design 1.8 and 6.10). Everything empty: any schedulable node."""
+    """The node constraints of an ask (design 1.8 and 6.10). With all fields empty, any schedulable node may take it."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     required_terms: tuple[Term, ...] = ()
@@ -103,16 +103,20 @@ class Constraints:
 UNCONSTRAINED: Final = Constraints()
 
 UNSIZED: Final = 1 << 30
-"""``min_members`` while a job whose size nobody said gathers: more than any job has, so that it is not complete (J1)."""
+"""The ``min_members`` of a gang without a declared size while its members are awaited.
+
+The number is larger than any gang, so that the gang is not complete (J1).
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AskSpec:
-    """The part of an ask that pods of one template share. Compared by identity: the codec interns it.
+    """The part of an ask that pods of one template share. Specs compare by identity: the codec interns them.
 
-    ``min_members`` is the size of the ask's job, 0 for an ask that is no gang member (J1); ``counted`` says that nobody
-    wrote it: it is how many were there when the job had gathered. ``lendable`` is the class that
-    its owner wrote, False for firm (J2); ``may_trigger`` whether it may have others go (J3); None: the partition decides.
+    ``min_members`` is the size of the ask's gang, 0 for an ask that is no gang member (J1); ``counted`` says that no owner
+    declared that size: it is the number of members that had arrived when waiting ended. ``lendable`` is the class that the
+    owner wrote, False for firm (J2); ``may_trigger`` says whether others may be evicted for the ask (J3); None: the partition
+    decides.
     """
 
     resource: Resource
@@ -136,18 +140,18 @@ class AskSpec:
 
     @property
     def is_plain(self) -> bool:
-        """Is there nothing about it that anybody but its queue has to hear of, or to check?"""
+        """Return whether only the queue of the ask has to check or record anything about it: no gang, placeholder or timeout."""
         special = self.job_key or self.placeholder or self.timeout_ms > 0
         return not special and PRIORITY_MIN <= self.priority <= PRIORITY_MAX
 
     @property
     def leads(self) -> bool:
-        """Is it its application's originator? A placeholder never is, whatever it says (1.4)."""
+        """Return whether the ask is its application's originator. A placeholder never is, whatever it says (1.4)."""
         return self.originator and not self.placeholder
 
     @property
     def opted_out(self) -> bool:
-        """Would its owner rather have it left alone? A wish, no right (specification 7.6, rung 1)."""
+        """Return whether the owner wishes that others be evicted first. It is a wish, no right (specification 7.6, level 1)."""
         return not self.allow_preempt_self or self.protection is Protection.PREFER_NOT
 
 
@@ -155,26 +159,29 @@ _ALL_VALUES: Final = attrgetter(*(field.name for field in fields(AskSpec)))
 
 
 def values(spec: AskSpec) -> tuple[object, ...]:
-    """All values of a spec, for comparison: specs themselves compare by identity."""
+    """Return all values of a spec, for comparison: specs themselves compare by identity."""
     found: tuple[object, ...] = _ALL_VALUES(spec)
     return found
 
 
 def resized(spec: AskSpec, resource: Resource) -> AskSpec:
-    """Return a spec that asks for this instead; quicker than `dataclasses.replace`."""
+    """Return the spec with another resource; quicker than `dataclasses.replace`."""
     _, *others = _ALL_VALUES(spec)
     return AskSpec(resource, *others)
 
 
 class JobClass(enum.StrEnum):
-    """What a pod's owner gives and gets (J2): firm ones never go, lendable ones may use what others leave over."""
+    """The class of a pod (J2): a firm pod is never evicted, a lendable one may use what others leave over."""
 
     FIRM = "firm"
     LENDABLE = "lendable"
 
 
 def job_class(spec: AskSpec, settings: PreemptionSettings) -> JobClass | None:
-    """The class of an ask; the partition decides where nothing was written (J2). None: it knows no classes (J4)."""
+    """Return the class of an ask, as the partition decides where the owner wrote none (J2).
+
+    None: the partition has no classes (J4).
+    """
     if "job" not in settings.policies:
         return None
     if spec.protection is Protection.FIRM:
@@ -188,17 +195,17 @@ PLAIN: Final = AskSpec(resource=NOTHING)
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMark:
-    """What the shim found on a victim after a restart (specification 1.7)."""
+    """The release that the shim found marked on a victim after a restart (specification 1.7)."""
 
     termination: int
     decision_id: str
     released_for: str
     node_id: str
     delivery: str = ""
-    """How it goes, "soft" for one that another operator has yet to end; "" where nobody said it."""
+    """The way in which the pod ends: "soft" where another operator has yet to end it, "" where it is not known."""
 
 
 Tags = tuple[bytes, ...]
-"""Wire bytes of the tag entries, decoded only when somebody asks (design 6.14)."""
+"""The wire bytes of the tag entries, decoded only when they are asked for (design 6.14)."""
 
 NO_TAGS: Final[Tags] = ()

@@ -29,7 +29,7 @@ FIXED: Final[Mapping[str, tuple[str, ...]]] = {
     "job": ("protection", "priority", "originator"),
     "trim": ("protection", "originator", "priority"),
 }
-"""What each list begins with, whatever a partition says."""
+"""The keys with which each list begins, whatever a partition says."""
 
 TAILS: Final[Mapping[str, tuple[str, ...]]] = {
     "claim": ("age",),
@@ -38,7 +38,7 @@ TAILS: Final[Mapping[str, tuple[str, ...]]] = {
     "job": ("job",),
     "trim": ("not-running", "running-time"),
 }
-"""What follows where a partition says nothing."""
+"""The keys that follow the fixed ones where a partition says nothing."""
 
 PROPORTIONAL: Final = ("not-running", "running-time")
 """The tail of claims with `entitlement: proportional`, where a partition says nothing (W8)."""

@@ -1,6 +1,6 @@
-"""What the core answers and decides. Values only; the wire's words are made of them in `rpc.translate`.
+"""The answers and decisions of the core. They are values only; `rpc.translate` makes the wire's messages of them.
 
-Each carries the ``rm_id`` of the resource manager that has to hear of it.
+Each carries the ``rm_id`` of the resource manager that receives it.
 """
 
 import enum
@@ -74,11 +74,11 @@ class Released(NamedTuple):
     nodes: tuple[str, ...] = ()
     generation: Generation = Generation.ALLOCATION
     delivery: str = ""
-    """How a victim shall go: "delete", "evict" or "soft"; "" for a release that is none of preemption's."""
+    """The way in which a victim is to end: "delete", "evict" or "soft"; "" for a release that preemption did not order."""
 
 
 class Withdrawn(NamedTuple):
-    """A victim that was only marked stays after all: nobody needs it gone any more (J11)."""
+    """A withdrawn eviction: a victim that was only marked is not needed any more and stays (J11)."""
 
     rm_id: str
     partition: str
@@ -227,14 +227,14 @@ Decision = (
 
 
 BARRIER: Final = "evenhand.io/barrier"
-"""An ask of this application is refused as one of any unknown application is: in the order of its stream.
+"""The application whose asks are refused as those of any unknown application are, in the order of their stream.
 
-Clients send one to learn that all before it was taken in; those who count refusals leave it out.
+Clients send such an ask to learn that everything before it was processed; what counts refusals leaves it out.
 """
 
 
 def is_barrier(decision: Decision) -> bool:
-    """Is this the answer to a barrier, and no refusal that anybody should hear of?"""
+    """Return whether a decision is the answer to a barrier, and not a refusal that matters."""
     return isinstance(decision, AskRejected) and decision.application_id == BARRIER
 
 
@@ -242,7 +242,7 @@ _Kind = TypeVar("_Kind")
 
 
 class Run(NamedTuple):
-    """Decisions of one kind that stand in a row in their slice, from ``begin`` to before ``end``."""
+    """A run of decisions of one kind within their batch, from ``begin`` to before ``end``."""
 
     kind: type
     begin: int
@@ -250,7 +250,10 @@ class Run(NamedTuple):
 
 
 class Decisions:
-    """What one slice decided, in order. Who looks for a kind among tens of thousands goes from run to run."""
+    """The decisions of one batch, in order, with their runs.
+
+    A search for a kind among tens of thousands of decisions skips from run to run.
+    """
 
     __slots__ = ("all", "kinds", "runs")
 
@@ -263,7 +266,7 @@ class Decisions:
         return len(self.all)
 
     def of(self, *kinds: type[_Kind]) -> list[_Kind]:
-        """Those of some kinds, in order."""
+        """Return the decisions of some kinds, in order."""
         if self.kinds.isdisjoint(kinds):
             return []
         found: list[Decision] = []
@@ -281,7 +284,7 @@ def _runs(decisions: Sequence[Decision]) -> Iterator[Run]:
 
 
 class Tick(NamedTuple):
-    """What one tick decided, in order; ``more`` asks for another tick at once."""
+    """The decisions of one tick, in order; ``more`` asks for another tick at once."""
 
     decisions: list[Decision]
     more: bool = False

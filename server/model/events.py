@@ -1,4 +1,4 @@
-"""What can happen to the core. Events are values; `Core.handle` takes one with the instant it is seen.
+"""The events that the core handles, as values; `Core.handle` takes one with the instant at which it is seen.
 
 Every event carries the ``rm_id`` of the resource manager (shim) that sent it; replies go back to it.
 """
@@ -93,7 +93,7 @@ class NodeUpdated(NamedTuple):
 
 
 class NodeDrained(NamedTuple):
-    """DRAIN_NODE: no new placements; what runs there stays."""
+    """DRAIN_NODE: the node takes no new placements, and its pods keep running."""
 
     rm_id: str
     node_id: str
@@ -157,7 +157,7 @@ class AskAdded(NamedTuple):
 
 
 class AllocationAdded(NamedTuple):
-    """An existing allocation (recovery or update): never rejected for want of room (design 1.10)."""
+    """An existing allocation (recovery or update), never rejected for want of free capacity (design 1.10)."""
 
     rm_id: str
     key: str
@@ -173,7 +173,7 @@ class AllocationAdded(NamedTuple):
 
 
 class ForeignAdded(NamedTuple):
-    """A pod of another scheduler on a known node: takes room, belongs to no queue; resent = resized."""
+    """A pod of another scheduler on a known node: occupies the node, belongs to no queue; sent again, it is resized."""
 
     rm_id: str
     key: str
@@ -211,7 +211,7 @@ class VictimVetoed(NamedTuple):
 
 
 class DisruptionsAllowed(NamedTuple):
-    """How many pods of a disruption group may go now; None: the group is no more. Unknown groups allow none."""
+    """The number of pods of a disruption group that may be evicted now; None: the group has ended. Unknown groups allow none."""
 
     rm_id: str
     group: str

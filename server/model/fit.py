@@ -1,8 +1,8 @@
 """The one definition of fit: what fits, where headroom ends, how queues, applications and nodes rank.
 
-Pure functions on whole numbers. Heaps search with them over the live books, a scan kernel over a trial,
-and the tests' oracle one at a time (design 1.7 and 6.3). A *demand* is a tuple of ``(index, quantity)`` pairs,
-indices being those of the partition's interned resource types; amounts are lists by index.
+Pure functions on whole numbers. Heaps search with them over the live state, a scan kernel over a trial, and the tests' oracle
+one at a time (design 1.7 and 6.3). A *demand* is a tuple of ``(index, quantity)`` pairs, indices being those of the
+partition's interned resource types; amounts are lists by index.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ PRIORITY_MAX: Final = (1 << 31) - 1
 
 
 def fits(demand: Demand, free: Sequence[int]) -> bool:
-    """Is there room for the demand in every type that it asks for? Other types may be negative."""
+    """Return whether ``free`` holds the demand in every type that it asks for. Other types may be negative."""
     for index, quantity in demand:  # noqa: SIM110 - on the placement path, and all() costs a generator
         if free[index] < quantity:
             return False
@@ -31,7 +31,7 @@ def fits(demand: Demand, free: Sequence[int]) -> bool:
 
 
 def share(usage: Sequence[int], measure: Sequence[int]) -> int:
-    """The dominant share: the largest over used types of usage / measure, scaled by 2^32 (design 6.3)."""
+    """Return the dominant share: the largest over used types of usage / measure, scaled by 2^32 (design 6.3)."""
     largest = 0
     for index, used in enumerate(usage):
         if used > 0:
@@ -43,11 +43,11 @@ def share(usage: Sequence[int], measure: Sequence[int]) -> int:
 
 
 Scale = tuple[int, int]
-"""How far usage is shifted, and what it is divided by then; nothing is divided by 0."""
+"""The number of bits by which usage is shifted, and the number by which it is divided then; 0 stands for no measure."""
 
 
 def scales(measure: Iterable[int]) -> list[Scale]:
-    """By type what gives (usage << 32) // measure in the smallest numbers: what both are multiples of is left out.
+    """Return by type the `Scale` that gives (usage << 32) // measure in the smallest numbers, without common powers of 2.
 
     Memory in whole MiB needs no long division then. The quotient is the same: a floor of a floor is one.
     """
@@ -60,15 +60,15 @@ def _scale(base: int, bits: int = SHARE_BITS) -> Scale:
 
 
 Part = tuple[int, int, int, int, int]
-"""What a type is to a node's score: its index, its weight, the capacity, and that as a `Scale`."""
+"""A type's part of a node's score: its index, its weight, the capacity, and the capacity as a `Scale`."""
 
 
 @lru_cache(maxsize=1_024)
 def parts(capacity: tuple[int, ...], weights: tuple[tuple[int, int], ...]) -> tuple[Part, ...]:
-    """What `score` sums up for nodes of a capacity, in the smallest numbers, as `scales` has it.
+    """Return the parts that `score` sums up for nodes of a capacity, in the smallest numbers, as `scales` has it.
 
-    Nodes of one capacity have the same object: of ten thousand nodes placement reads a few of these, which a processor
-    keeps at hand.
+    Nodes of one capacity have the same object: for ten thousand nodes placement reads only a few of these, which stay in the
+    processor's cache.
     """
     return tuple(
         (index, weight, capacity[index], *_scale(capacity[index], SCORE_BITS))
@@ -78,7 +78,7 @@ def parts(capacity: tuple[int, ...], weights: tuple[tuple[int, int], ...]) -> tu
 
 
 def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[int, int]]) -> int:
-    """How full a node is: the weighted sum of used / capacity, scaled by 2^20. Pledged room counts as used."""
+    """Return how full a node is: the weighted sum of used / capacity, scaled by 2^20. Pledged capacity counts as used."""
     points = 0
     for index, weight in weights:
         whole = capacity[index]
@@ -88,7 +88,7 @@ def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[
 
 
 def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> int:
-    """How far a node is from holding the demand: the sum over types of missing / capacity, scaled by 2^20."""
+    """Return how far a node is from holding the demand: the sum over types of missing / capacity, scaled by 2^20."""
     points = 0
     for index, quantity in demand:
         missing = quantity - max(free[index], 0)
@@ -98,7 +98,7 @@ def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> i
 
 
 def adjusted(priority: int, offset: int, *, fence: bool) -> int:
-    """The priority that a queue shows to its parent (specification G5): offset added, or the offset alone."""
+    """Return the priority that a queue shows to its parent (specification G5): with the offset added, or the offset alone."""
     if fence:
         return offset
     return min(max(priority + offset, PRIORITY_MIN), PRIORITY_MAX)

@@ -1,6 +1,6 @@
-"""What would follow a configuration, as values: decisions with their instants, placements, and queues before and after.
+"""The forecast of a configuration, as values: decisions with their instants, placements, and queues before and after.
 
-All instants are milliseconds after the configuration is applied. Made by `core.forecast`, shown by `simulate config`.
+All instants are milliseconds after the configuration is applied. `core.forecast` makes them, `simulate config` shows them.
 """
 
 from dataclasses import dataclass, field
@@ -72,7 +72,7 @@ class QueueForecast:
 
 @dataclass(frozen=True, slots=True)
 class PartitionForecast:
-    """What would follow in one partition. ``quotas`` are the queues over their new maximum.
+    """The forecast of one partition. ``quotas`` are the queues over their new maximum.
 
     ``removed``: the configuration does not have the partition. ``observed``: under it the partition only observes.
     ``unsynced``: its manager has not sent everything yet, so that nothing was judged.
@@ -91,10 +91,10 @@ class PartitionForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What would follow a configuration until nothing more happens, or until a limit ended the forecast.
+    """The forecast of a configuration until nothing more happens, or until a limit ended it.
 
-    ``cut`` says which limit, "" for none; ``until_ms`` is the last instant that was judged as a whole, ``ticks`` how many ticks were
-    needed. ``assumptions`` are those that only this forecast makes.
+    ``cut`` says which limit, "" for none; ``until_ms`` is the last instant that was judged as a whole, ``ticks`` how many
+    ticks were needed. ``assumptions`` are those that only this forecast makes.
     """
 
     partitions: tuple[PartitionForecast, ...] = field(default=())
@@ -105,5 +105,5 @@ class Forecast:
 
     @property
     def complete(self) -> bool:
-        """Does nothing more happen after it?"""
+        """Return whether nothing more happens after the forecast."""
         return not self.cut

@@ -12,16 +12,16 @@ _DAY_S = 86_400
 
 
 _NOUNS = {"vcore": "cores", "nvidia.com/gpu": "gpu"}
-"""What people call a resource type; every other one keeps its name, so that no two are called alike."""
+"""The common name of a resource type; every other type keeps its name, so that no two are called alike."""
 
 
 def noun(kind: str) -> str:
-    """What a sentence calls a resource type: `cores`, `memory`, `gpu`, `amd.com/gpu`."""
+    """Return what a sentence calls a resource type: `cores`, `memory`, `gpu`, `amd.com/gpu`."""
     return _NOUNS.get(kind, kind)
 
 
 def quantity(kind: str, amount: int) -> str:
-    """One quantity with its unit: `1.5 cores`, `0.1 cores`, `16 GiB memory`, `2 gpu`."""
+    """Return a quantity with its unit: `1.5 cores`, `0.1 cores`, `16 GiB memory`, `2 gpu`."""
     if kind == "vcore":
         return _cores(amount)
     if kind in _BYTES or kind.startswith("hugepages-"):
@@ -46,7 +46,7 @@ def _size(amount: int) -> str:
 
 
 def _decimal(amount: int, unit: int) -> str:
-    """A whole number of units, or the first decimals that tell something."""
+    """Return a number of units, with up to three decimals where it is not whole."""
     whole, rest = divmod(abs(amount), unit)
     sign = "-" if amount < 0 else ""
     if not rest:
@@ -56,7 +56,7 @@ def _decimal(amount: int, unit: int) -> str:
 
 
 def quantities(amounts: Mapping[str, int]) -> str:
-    """A resource in words, cores and memory first; `nothing` when it is empty."""
+    """Return a resource in words, cores and memory first; `nothing` when it is empty."""
     kinds = sorted(
         amounts, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind)
     )
@@ -64,14 +64,14 @@ def quantities(amounts: Mapping[str, int]) -> str:
 
 
 def listed(words: Sequence[str]) -> str:
-    """Words as a list in a sentence: `a, b and c`."""
+    """Return words as a list in a sentence: `a, b and c`."""
     if len(words) <= 1:
         return "".join(words)
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def some(words: Iterable[str], most: int) -> str:
-    """The first words of many, and how many more there are."""
+    """Return the first words of many as a list, with the number of the others: `a, b and 3 more`."""
     every = list(words)
     shown = every[:most]
     if len(every) > most:
@@ -80,12 +80,12 @@ def some(words: Iterable[str], most: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A number with its noun: `1 ask`, `3 asks`."""
+    """Return a number with its noun: `1 ask`, `3 asks`."""
     return f"{number} {noun if number == 1 else f'{noun}s'}"
 
 
 def span(milliseconds: int) -> str:
-    """How long: `12 s`, `5 min`, `3 h`, `2 days`."""
+    """Return a length of time: `12 s`, `5 min`, `3 h`, `2 days`."""
     seconds = max(milliseconds, 0) // 1_000
     for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length:
@@ -94,13 +94,16 @@ def span(milliseconds: int) -> str:
 
 
 def time_of_day(instant: int) -> str:
-    """An instant within a day: `14:05:10 UTC`."""
+    """Return an instant within a day: `14:05:10 UTC`."""
     seconds = instant // 1_000 % _DAY_S
     return f"{seconds // 3_600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d} UTC"
 
 
 def date(instant: int) -> str:
-    """The day of an instant in UTC: `2026-11-24`. Counts years from March, so that a leap day is the last of its year."""
+    """Return the day of an instant in UTC: `2026-11-24`.
+
+    Years are counted from March, so that a leap day is the last of its year.
+    """
     eras, day = divmod(instant // 1_000 // _DAY_S + 719_468, 146_097)
     year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
     day -= 365 * year + year // 4 - year // 100
@@ -113,7 +116,7 @@ def date(instant: int) -> str:
 
 
 def place(position: int) -> str:
-    """A place in an order, counted from one: `1st`, `2nd`, `3rd`, `11th`."""
+    """Return a place in an order, counted from one: `1st`, `2nd`, `3rd`, `11th`."""
     last = position % 100
     ending = "th" if 11 <= last <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(position % 10, "th")  # noqa: PLR2004
     return f"{position}{ending}"

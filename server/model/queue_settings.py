@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 class Origin(enum.StrEnum):
-    """Where the value of a setting comes from."""
+    """The origin of the value of a setting."""
 
     HERE = "here"
     INHERITED = "inherited"
@@ -17,10 +17,10 @@ class Origin(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SettingReport:
-    """One setting in force. ``queue`` is the queue that it is inherited from, or whose template set it.
+    """A setting in force. ``queue`` is the queue that it is inherited from, or whose template set it.
 
-    ``value`` is written as in `queues.yaml`. An amount of a resource has its type and exact amount besides.
-    ``note`` says what keeps the value from having an effect.
+    ``value`` is written as in `queues.yaml`. An amount of a resource has its type and exact amount besides. ``note`` says what
+    keeps the value from having an effect.
     """
 
     name: str
@@ -34,12 +34,12 @@ class SettingReport:
 
 @dataclass(frozen=True, slots=True)
 class ReachReport:
-    """Which queues the asks of a queue may claim pods from, and which may claim its own (G2, G3, G5).
+    """The queues that a queue's asks may claim pods from, and those that may claim its own (G2, G3, G5).
 
-    Both lists name the highest queues that are covered whole. ``scope`` is the scope root of the queue, and
-    ``fences`` are the fences on its path up, nearest first. ``disabled``: preemption neither for it nor from it.
-    ``claims``: some of its leaves can be below a guarantee, or shares go by weight. ``claims_inside``: queues below it may claim
-    from each other. ``unguaranteed``: fences let other queues claim its pods, but none of them has a guarantee.
+    Both lists name the highest queues that are covered whole. ``scope`` is the scope root of the queue, and ``fences`` are the
+    fences on its path up, nearest first. ``disabled``: preemption neither for it nor from it. ``claims``: some of its leaves
+    can be below a guarantee, or shares go by weight. ``claims_inside``: queues below it may claim from each other.
+    ``unguaranteed``: fences let other queues claim its pods, but none of them has a guarantee.
     """
 
     scope: str
@@ -54,7 +54,7 @@ class ReachReport:
 
 @dataclass(frozen=True, slots=True)
 class SettingsReport:
-    """One queue with everything that is set for it."""
+    """A queue with everything that is set for it."""
 
     path: str
     leaf: bool

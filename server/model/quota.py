@@ -19,11 +19,11 @@ WILDCARD: Final = "*"
 QUEUES_MAX: Final = 10_000
 """Queues of one partition, dynamic ones included."""
 QUEUE_NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}")
-"""One level of a queue's path; compared without regard to case, kept in lower case."""
+"""The form of one level of a queue's path; compared without regard to case, kept in lower case."""
 
 
 def is_below(path: str, ancestor: str) -> bool:
-    """Is the queue the ancestor, or below it? Level by level: `root.ab` is not below `root.a`."""
+    """Return whether the queue is the ancestor, or below it. Levels are compared: `root.ab` is not below `root.a`."""
     return path == ancestor or path.startswith(f"{ancestor}.")
 
 
@@ -58,14 +58,14 @@ class PreemptionPolicy(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """Who may: everybody, or the named users and members of the named groups."""
+    """An access list: everybody, or the named users and members of the named groups."""
 
     everyone: bool = False
     users: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
 
     def allows(self, user: str, groups: tuple[str, ...]) -> bool:
-        """May this user, or one of these groups?"""
+        """Return whether the list allows this user, or one of these groups."""
         return self.everyone or user in self.users or not self.groups.isdisjoint(groups)
 
 
@@ -74,7 +74,7 @@ NOBODY: Final = Acl()
 
 @dataclass(frozen=True, slots=True)
 class UserLimit:
-    """One entry of `limits`: what each named user, or all members of a named group together, may use here.
+    """An entry of `limits`: what each named user, or all members of a named group together, may use here.
 
     A name ``*`` is the wildcard. ``max_applications`` 0 and an empty ``max_resources`` mean no limit.
     """
@@ -124,9 +124,9 @@ PROPERTY_FIELDS: Final[Mapping[str, str]] = {
 
 
 def inherited(properties: QueueProperties) -> QueueProperties:
-    """A parent's properties as a child has them that sets none of its own.
+    """Return the properties that a child has when it sets none of its own.
 
-    Priority policy and offset start anew, of the preemption policy only ``disabled`` is handed down, and a
+    Priority policy and offset return to their defaults, of the preemption policy only ``disabled`` is handed down, and a
     preemption delay counts on leaves alone (G1).
     """
     disabled = properties.preemption_policy is PreemptionPolicy.DISABLED
@@ -157,11 +157,11 @@ class ChildTemplate:
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
-    """One configured queue with its children, in file order. ``max`` None means no limit in any type.
+    """A configured queue with its children, in file order. ``max`` None means no limit in any type.
 
-    ``template`` is the queue's own or else that of its nearest ancestor; a leaf has none. ``own`` names the properties
-    that the queue sets itself, in either spelling. ``origin`` is the template from which a dynamic leaf was made, and
-    ``tagged`` names what the tags of its application set since.
+    ``template`` is the queue's own or else that of its nearest ancestor; a leaf has none. ``own`` names the properties that
+    the queue sets itself, in either spelling. ``origin`` is the template from which a dynamic leaf was made, and ``tagged``
+    names what the tags of its application set since.
     """
 
     name: str
@@ -183,11 +183,11 @@ class QueueSpec:
 
 
 class Specified(Protocol):
-    """A queue in the books or in a View."""
+    """A queue of the live state or of a View."""
 
     @property
     def spec(self) -> QueueSpec:
-        """What the configuration says of it."""
+        """Return what the configuration says of the queue."""
         ...
 
 
@@ -195,7 +195,7 @@ Q = TypeVar("Q", bound=Specified)
 
 
 def up_to_fence(path_up: Iterable[Q]) -> Iterator[Q]:
-    """Of the queues from a leaf up to the root those up to the nearest fence, which hold the victims of its asks (G3)."""
+    """Yield the queues from a leaf up to the nearest fence, or the root; victims of the leaf's asks are below these (G3)."""
     for queue in path_up:
         yield queue
         if queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE:
@@ -215,7 +215,7 @@ class RuleFilter:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRule:
-    """One placement rule: ``kind`` is provided, user, fixed or tag; ``value`` the queue or tag name."""
+    """A placement rule: ``kind`` is provided, user, fixed or tag; ``value`` the queue or tag name."""
 
     kind: str
     value: str = ""
@@ -278,7 +278,7 @@ class ReservationSettings:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """One partition of `queues.yaml`. ``root`` is always there. Node weights are whole, in 1/1000."""
+    """A partition of `queues.yaml`. ``root`` is always there. Node weights are whole, in 1/1000."""
 
     name: str
     root: QueueSpec
@@ -310,4 +310,4 @@ DEFAULT_CONFIGURATION: Final = Configuration(
         ),
     )
 )
-"""What counts until somebody configures: any queue a client names, else one queue per namespace."""
+"""The configuration before any is applied: any queue that a client names, else one queue per namespace."""

@@ -1,7 +1,7 @@
 """The order in which a decision took its candidates: an excerpt around its victims, with the values that were compared.
 
-Kept beside the record for as long as that is kept, for questions such as "why this pod and not that one"; the decision
-log does not have it. Deciding only collects what is known by then; it is put in order when somebody asks.
+A ranking is kept as long as its record, for questions such as "why this pod and not that one"; the decision log does not have
+it. The decision only collects what it knows; sorting waits until a question comes.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ Ranked = tuple[Rank, ...]
 RANKED_MAX: Final = 64
 """Candidates that an excerpt has."""
 BEFORE_MAX: Final = 48
-"""Candidates of an excerpt up to the last victim; what follows it tells more about those that stay."""
+"""The number of candidates in an excerpt up to the last victim; the ones after it say more about those that stay."""
 RIVALS_MAX: Final = 8
 """Nodes that are kept beside the one that was chosen."""
 EXAMPLES_MAX: Final = 20
@@ -44,24 +44,24 @@ class Rival(NamedTuple):
 
 
 class QueueNumbers(NamedTuple):
-    """What a queue held, was entitled to and could hold at most when the decision was made, by type index."""
+    """The amounts that a queue held, was entitled to and could hold at most when the decision was made, by type index."""
 
     path: str
     held: Sequence[int]
     entitled: Sequence[int]
     max: Sequence[int | None]
     by_weight: bool = False
-    """Is it entitled to a share by weight (W6), rather than to its guarantee?"""
+    """Whether the queue is entitled to a share by weight (W6), rather than to its guarantee."""
 
 
 @dataclass(frozen=True)
 class Ranking:
     """The candidates of ``nodes``, or of ``queue`` and the queues below it, by the ``keys`` of the decision's order.
 
-    ``candidates`` passed every rule that looks at one alone, each stands in ``queues`` at the same place; they begin
-    after ``start`` of ``total``. ``protected`` are those that stay under a rule, each with that rule: ranked or not.
-    ``elsewhere`` counts by queue the candidates on all nodes. ``judged`` has nodes by their keys, the one that was chosen first.
-    ``numbers`` are those of the victims' queues and of the queues above them, before the victims were taken.
+    ``candidates`` passed every rule that looks at one candidate alone; the queue of each is at the same place of ``queues``.
+    The excerpt begins after ``start`` of ``total``. ``protected`` are the candidates that a rule protects, ranked or not, each
+    with that rule. ``elsewhere`` counts by queue the candidates on all nodes. ``judged`` has nodes by their keys, the one that
+    was chosen first. ``numbers`` are those of the victims' queues and of the queues above them, before the victims were taken.
     """
 
     keys: tuple[str, ...]
@@ -79,21 +79,21 @@ class Ranking:
 
     @cached_property
     def ranked(self) -> tuple[Ranked, ...]:
-        """The candidates in order."""
+        """Return the candidates in order."""
         return tuple(sorted(self.candidates))
 
     @cached_property
     def rivals(self) -> tuple[Rival, ...]:
-        """The nodes that were judged, the one that was chosen first."""
+        """Return the nodes that were judged, the chosen one first."""
         return tuple(map(Rival._make, self.judged))
 
     @cached_property
     def laws(self) -> Mapping[str, str]:
-        """By key of a candidate that stays under a rule that rule."""
+        """Return the rule that protects each protected candidate, by the candidate's key."""
         return dict(self.protected)
 
     def place(self, key: str) -> int:
-        """Return where a candidate stands in the order, from 1 on; 0 when it is not in the excerpt."""
+        """Return the place of a candidate in the order, from 1 on; 0 when it is not in the excerpt."""
         found = (at for at, one in enumerate(self.ranked, self.start + 1) if one[-1] == key)
         return next(found, 0)
 
@@ -120,9 +120,9 @@ class Ranking:
     def levels(
         self, victims: Iterable[Victim], wanted: Collection[str], guaranteed: Collection[str] = ()
     ) -> tuple[Level, ...]:
-        """Return the numbers of the victims' own queues in the types that they freed.
+        """Return the numbers of the victims' queues in the types that the victims freed.
 
-        Of those types the ones in ``wanted`` are told, and the ones in ``guaranteed`` to which the queue is entitled.
+        Of those types the result has the ones in ``wanted``, and the ones in ``guaranteed`` to which the queue is entitled.
         """
         freed: dict[tuple[str, str], None] = {}
         for one in victims:
@@ -137,7 +137,7 @@ class Ranking:
         return tuple(dict.fromkeys(found))
 
     def _level(self, queue: str, name: str) -> Level | None:
-        """The lowest queue from the victim's up that is entitled to something of a type, else the victim's own."""
+        """Return the numbers of the lowest queue on the victim's path that is entitled to a type, or of the victim's own."""
         if name not in self.types:
             return None
         at = self.types.index(name)

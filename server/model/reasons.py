@@ -4,7 +4,7 @@ import enum
 
 
 class Code(enum.StrEnum):
-    """One code, one meaning. Waiting codes first, then refusals and notes."""
+    """A stable code. Waiting codes come first, then refusals and notes."""
 
     # Why an ask waits.
     NOT_SYNCED = "not-synced"

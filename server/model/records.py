@@ -1,7 +1,7 @@
-"""Decisions of preemption as values: who gets room, who goes for it, who was spared, and by which rule.
+"""The decisions of preemption as values: the preemptor, the victims, the protected candidates, and the rules.
 
-Made by the core when it decides, kept by it for a while, shown by `decisions` and `explain`, written by the decision
-log. A record is never the truth about placements: the books are.
+The core makes a record when it decides and keeps it for a while; `decisions` and `explain` show it, and the decision log
+writes it. A record is never the truth about placements: the live state is.
 """
 
 import enum
@@ -18,9 +18,9 @@ Amounts = Mapping[str, int]
 
 
 RESERVATION: Final = "reservation"
-"""The policy for whom nobody goes, and whose pledges give way to those of all others."""
+"""The policy that evicts nothing, and whose pledges give way to those of all others."""
 REPLACEMENT: Final = "replacement"
-"""Not preemption: a real pod takes the place of its application's placeholder (specification 1.9)."""
+"""The policy by which a real pod replaces its application's placeholder; it is not preemption (specification 1.9)."""
 
 
 JOB: Final = "job"
@@ -37,16 +37,16 @@ class DecisionState(enum.StrEnum):
     ABORTED = "aborted"
     EXPIRED = "expired"
     OBSERVED = "observed"
-    """It was only evaluated: the partition observes, and nothing was sent."""
+    """A decision that was only evaluated: the partition observes, and nothing was sent."""
 
     @property
     def is_open(self) -> bool:
-        """Do its pledges and releases still stand?"""
+        """Return whether the pledges and releases of the decision still stand."""
         return self in {DecisionState.PLANNED, DecisionState.ORDERED, DecisionState.CONFIRMED}
 
 
 class ShrinkResult(enum.StrEnum):
-    """How a quota run ends (Q14)."""
+    """The ways in which a quota run ends (Q14)."""
 
     COMPLETE = "complete"
     WITHIN_MISS = "within-miss"
@@ -56,7 +56,7 @@ class ShrinkResult(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Beneficiary:
-    """An ask that gets room, and on which node."""
+    """An ask for which capacity is freed, and the node on which."""
 
     key: str
     application_id: str
@@ -67,7 +67,7 @@ class Beneficiary:
 
 
 class Victim(NamedTuple):
-    """An allocation that goes. ``because`` names the rules that picked it, in words with their ids.
+    """An allocation that a decision evicts. ``because`` names the rules that picked it, in words with their ids.
 
     A quota run makes tens of thousands of these; a named tuple is made several times faster than a frozen dataclass.
     """
@@ -82,12 +82,12 @@ class Victim(NamedTuple):
     originator: bool
     because: str
     ran_ms: int = 0
-    """For how long it had run when it was told to go; 0 too where nobody counted it."""
+    """The time for which the victim had run when its eviction was ordered; 0 also where it was not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """Candidates of one queue that one law spared: how many, and the keys of some of them (design 6.8)."""
+    """Candidates of one queue that one rule protected: how many, and the keys of some of them (design 6.8)."""
 
     law: str
     queue: str
@@ -109,14 +109,14 @@ class Level:
     max: int | None
     held: int
     by_weight: bool = False
-    """Is ``guaranteed`` the share to which the queue is entitled by weight (W6)?"""
+    """Whether ``guaranteed`` is the share to which the queue is entitled by weight (W6)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shrink:
     """A quota run: what it had to free, and how far it came (Q14).
 
-    ``blocked_by`` is the law that spared the last skipped candidate, ``blocking_queue`` the queue that it protects.
+    ``blocked_by`` is the rule that protected the last skipped candidate, ``blocking_queue`` the queue that it protects.
     """
 
     queue: str
@@ -131,10 +131,10 @@ class Shrink:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """One decision, whole. ``summary`` is one sentence; ``expires_ms`` 0 means never, ``ended_ms`` 0 not yet.
+    """A decision as a whole. ``summary`` is one sentence; ``expires_ms`` 0 means never, ``ended_ms`` 0 not yet.
 
-    A claim has beneficiaries, a quota run has ``shrink`` instead. ``confirmed`` and ``vetoed`` are keys of victims, and so
-    are ``withdrawn``: those that were only marked and that nobody needs gone any more (J11).
+    A claim has beneficiaries, a quota run has ``shrink`` instead. ``confirmed`` and ``vetoed`` are keys of victims, and so are
+    ``withdrawn``: those that were only marked and are not needed any more (J11).
     """
 
     decision_id: str
@@ -157,7 +157,7 @@ class DecisionRecord:
 
     @property
     def stayed(self) -> frozenset[str]:
-        """The victims that do not go after all."""
+        """Return the victims that are not evicted after all."""
         return frozenset(self.vetoed + self.withdrawn)
 
 
@@ -175,7 +175,7 @@ class Lost(NamedTuple):
     millicore_ms: int = 0
 
     def plus(self, other: "Lost") -> "Lost":
-        """Both together."""
+        """Return the sum of both."""
         return Lost(
             self.victims + other.victims,
             self.ran_ms + other.ran_ms,
@@ -184,12 +184,12 @@ class Lost(NamedTuple):
 
 
 def lost_by(resource: Resource, ran_ms: int) -> Lost:
-    """What one victim had done that had run so long."""
+    """Return the work that is lost with one victim that had run for ``ran_ms``."""
     return Lost(1, ran_ms, dict(resource).get(CORES, 0) * ran_ms)
 
 
 def lost_of(victims: Iterable[Victim]) -> Lost:
-    """What these had done when they were told to go."""
+    """Return the work that is lost with victims, up to the instants at which their evictions were ordered."""
     found = Lost()
     for one in victims:
         found = found.plus(lost_by(one.resource, one.ran_ms))
@@ -197,13 +197,13 @@ def lost_of(victims: Iterable[Victim]) -> Lost:
 
 
 def lost_work(record: DecisionRecord) -> Lost:
-    """What the victims of a decision had done; one that stays loses nothing."""
+    """Return the work that is lost with the victims of a decision; one that stays loses nothing."""
     stayed = record.stayed
     return lost_of(one for one in record.victims if one.key not in stayed)
 
 
 def lost_amounts(record: DecisionRecord) -> Amounts:
-    """What the victims of a decision that do not stay held, in each type's unit times milliseconds."""
+    """Return what the evicted victims of a decision held, in each type's unit times milliseconds."""
     stayed = record.stayed
     found: Counter[str] = Counter()
     for one in record.victims:
@@ -221,15 +221,15 @@ class LostLine:
     victim: str
     lost: Lost
     amounts: Mapping[str, int] = field(default_factory=dict)
-    """By resource type, in its unit times milliseconds."""
+    """The amounts by resource type, in its unit times milliseconds."""
     user: str = ""
     application: str = ""
-    """Of the victims; empty where lines are by queue alone."""
+    """The application of the victims; empty where lines are by queue alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What preemption would do, or did last, for a waiting ask: a plan, or the first law in its way (G12)."""
+    """The outcome of preemption for a waiting ask, possible or last: a plan, or the first rule in its way (G12)."""
 
     policy: str
     law: str = ""
@@ -238,16 +238,16 @@ class Verdict:
     missing: Amounts = field(default_factory=dict)
     at_ms: int = 0
     retry_ms: int = 0
-    """When it is tried again at the latest; 0: when something changes."""
+    """The instant of the next try at the latest; 0: when something changes."""
     spared: tuple[Spared, ...] = ()
     levels: tuple[Level, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AskSimulation:
-    """What would happen to one ask that nobody submitted. ``outcome``: placed, preempts, waits or refused.
+    """The simulated outcome of an ask that is not submitted. ``outcome``: placed, preempts, waits or refused.
 
-    Of asks that are simulated together each sees what those before it would have got.
+    Asks that are simulated together are judged one after another, each as if those before it had got theirs.
     """
 
     outcome: str
@@ -260,9 +260,9 @@ class AskSimulation:
     verdict: Verdict | None = None
     lines: tuple[str, ...] = ()
     brief: str = ""
-    """What an ask that waits lacks, without names of nodes and other queues; "" where that cannot be said."""
+    """What a waiting ask lacks, without names of nodes and other queues; "" where that cannot be said."""
     group: int = 0
-    """Place of its group, counted from 1; 0: it is in none."""
+    """The place of the ask's group, counted from 1; 0: the ask is in none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ class GroupSimulation:
 
 @dataclass(frozen=True, slots=True)
 class QueueSimulation:
-    """What a configuration would do to one queue over its new maximum.
+    """The effect of a configuration on one queue that exceeds its new maximum.
 
     ``due_ms``: when the run would begin, 0 when nothing would enforce the maximum (``why_not`` says why).
     """

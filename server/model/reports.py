@@ -1,4 +1,4 @@
-"""What the core shows of itself: plain values for inspection, explanation and metrics. They decide nothing.
+"""The reports of the core: plain values for inspection, explanation and metrics. Nothing is decided with them.
 
 Resources are mappings from type to whole units; ``max`` lists only the types that have a limit.
 """
@@ -11,7 +11,7 @@ Amounts = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ShareReport:
-    """How a queue stands to its share in proportion to weights (W1, W2, W4, W5). ``standing`` is over or under."""
+    """A queue's standing against its share in proportion to weights (W1, W2, W4, W5). ``standing`` is over or under."""
 
     deserved: Amounts
     entitled: Amounts
@@ -22,7 +22,7 @@ class ShareReport:
 
 @dataclass(frozen=True, slots=True)
 class QueueReport:
-    """One queue and, in ``children``, all below it in path order."""
+    """A queue and, in ``children``, all queues below it in path order."""
 
     path: str
     leaf: bool
@@ -45,13 +45,13 @@ class QueueReport:
     properties: Mapping[str, str]
     children: tuple["QueueReport", ...] = ()
     over_max: Amounts = field(default_factory=dict)
-    """What it uses beyond its maximum, what is being released not counted."""
+    """The amount that the queue uses beyond its maximum, without what is being released."""
     quota_due_ms: int = 0
-    """When a quota run of it begins; 0: none is due."""
+    """The instant at which a quota run of the queue begins; 0: none is armed."""
     not_enforced: str = ""
-    """Why nothing brings it down to its maximum; "" when something does, or it is within."""
+    """Why nothing enforces the maximum of the queue; "" when something does, or the queue is within it."""
     proportional: ShareReport | None = None
-    """Only where the partition is shared in proportion to weights."""
+    """The share of the queue; only where the partition is shared in proportion to weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,12 @@ class PartitionReport:
     waiting: Mapping[str, int]
     synced: bool
     frozen_pairs: int = 0
-    """Pairs that the storm monitor has stopped (7.7)."""
+    """The number of pairs that are frozen because of preemption thrashing (7.7)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationReport:
-    """One application."""
+    """An application."""
 
     application_id: str
     queue: str
@@ -96,7 +96,7 @@ class ApplicationReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """One node. ``free`` is capacity less usage, foreign and pledges, and may be negative."""
+    """A node. ``free`` is capacity less usage, foreign and pledges, and may be negative."""
 
     node_id: str
     schedulable: bool
@@ -137,7 +137,7 @@ class AllocationReport:
     may_preempt: bool = False
     tags: tuple[bytes, ...] = ()
     placed_at_the_latest: bool = False
-    """It ran before the core was told of it and its start is not known: ``placed_ms`` is the latest it can be."""
+    """Whether the allocation ran before the core knew of it, with an unknown start: ``placed_ms`` is the latest it can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +154,13 @@ class ManagerReport:
     allocations: int = 0
     asks: int = 0
     recovered: int = 0
-    """Allocations that it had brought when it completed its sync."""
+    """The number of allocations that the manager had brought when it completed its sync."""
     recovered_asks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """How many objects a core holds, in all partitions; ``pods`` run or wait, also those of other schedulers."""
+    """The number of objects in a core, over all partitions; ``pods`` run or wait, also those of other schedulers."""
 
     nodes: int
     pods: int
@@ -181,7 +181,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class LevelReport:
-    """One queue level on an ask's path; ``short`` names the types in which the headroom is too small."""
+    """A queue level on an ask's path; ``short`` names the types in which the headroom is too small."""
 
     path: str
     max: Amounts
@@ -193,9 +193,9 @@ class LevelReport:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """Nodes that are large enough for an ask and that parts of its constraints exclude, those with room now first.
+    """Nodes that are large enough for an ask and that parts of its constraints exclude, those with free capacity now first.
 
-    ``taints`` are the keys of those that it does not tolerate. A caller that may not see nodes gets neither.
+    ``taints`` are the keys of those that the ask does not tolerate. A caller that may not see nodes gets neither.
     """
 
     parts: tuple[str, ...]
@@ -205,9 +205,10 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True)
 class NodeFit:
-    """One node in a tentative assignment of a group of asks.
+    """A node in a tentative assignment of a group of asks.
 
-    ``members`` fit there now; ``rest`` are charged to it although they do not fit, and ``missing`` is what has to become free for them.
+    ``members`` fit there now; ``rest`` are charged to it although they do not fit, and ``missing`` is what has to become free
+    for them.
     """
 
     node_id: str
@@ -234,13 +235,13 @@ class LimitFit:
 
 @dataclass(frozen=True, slots=True)
 class GroupFit:
-    """How asks that have to fit together do fit now: the waiting members of a gang, or simulated asks that wait.
+    """The present fit of asks that have to fit together: the waiting members of a gang, or simulated asks that wait.
 
-    ``size`` is how many members the gang needs, 0 for asks that are no gang; ``fitting`` get a place now, one after
-    another in placement order. ``rest`` is what the others ask for in total, ``missing`` what nodes lack for them in
-    total. ``without_node`` of them could not be held by any node, even an empty one, beside the other members.
-    ``nodes`` are those that come nearest, first those that lack something; ``nodes_left_out`` counts the further ones.
-    ``looked_at`` members were tried, which are all but for very large gangs.
+    ``size`` is how many members the gang needs, 0 for asks that are no gang; ``fitting`` get a place now, one after another in
+    placement order. ``rest`` is what the others ask for in total, ``missing`` what nodes lack for them in total.
+    ``without_node`` of them could not be held by any node, even an empty one, beside the other members. ``nodes`` are those
+    that come nearest, first those that lack something; ``nodes_left_out`` counts the further ones. ``looked_at`` members were
+    tried, which are all but for very large gangs.
     """
 
     name: str
@@ -249,7 +250,7 @@ class GroupFit:
     size: int
     fitting: int
     on_nodes: int
-    """How many have a node now, limits set aside."""
+    """The number of members that have a node now, limits set aside."""
     missing: Amounts
     rest: Amounts
     without_node: int
@@ -260,7 +261,7 @@ class GroupFit:
     key: str = ""
     """The gang's key on the wire."""
     gang: bool = True
-    """They are placed together or not at all; else they are equal asks that are only counted together."""
+    """Whether the asks are placed together or not at all; else they are equal asks that are only counted together."""
     placeholders: bool = False
     """The members are YuniKorn placeholders, of which one annotation says how many there are."""
     excluded: tuple[Excluded, ...] = ()
@@ -268,15 +269,15 @@ class GroupFit:
 
     @property
     def left(self) -> int:
-        """How many members get no place now."""
+        """Return how many members get no place now."""
         return self.looked_at - self.fitting
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A node whose free capacity is kept for an ask; ``missing`` is what it still lacks there.
+    """A node whose free capacity is kept for an ask; ``missing`` is what the ask still lacks there.
 
-    ``held_by`` is `reservation`, or the id of the decision that frees the room. ``until_ms`` is 0 where it has no bound.
+    ``held_by`` is `reservation`, or the id of the decision that frees the capacity. ``until_ms`` is 0 where it has no bound.
     """
 
     node_id: str

@@ -18,7 +18,7 @@ QUANTITY_LIMIT: Final = 1 << 62
 
 
 PORT_PREFIX: Final = "hostport/"
-"""Begins the name of a host port, which is a resource of its node (see `books/constraints`)."""
+"""The beginning of the name of a host port, which is a resource of its node (see `books/constraints`)."""
 
 
 class BadQuantity(ValueError):
@@ -26,12 +26,15 @@ class BadQuantity(ValueError):
 
 
 def resource(quantities: Mapping[str, int]) -> Resource:
-    """The canonical resource of a mapping; zeros vanish, negative or huge quantities raise BadQuantity."""
+    """Return the canonical resource of a mapping, without zeros. Raises BadQuantity for negative or huge quantities."""
     return tuple(pair for pair in limit(quantities) if pair[1])
 
 
 def limit(quantities: Mapping[str, int]) -> Limit:
-    """The canonical limit of a mapping; explicit zeros stay (specification section 0)."""
+    """Return the canonical limit of a mapping; explicit zeros are kept (specification section 0).
+
+    Raises BadQuantity for negative or huge quantities.
+    """
     for name, quantity in quantities.items():
         if not 0 <= quantity < QUANTITY_LIMIT:
             raise BadQuantity(
@@ -41,7 +44,7 @@ def limit(quantities: Mapping[str, int]) -> Limit:
 
 
 def total(parts: Iterable[Resource]) -> Resource:
-    """The sum of several resources, type by type."""
+    """Return the sum of several resources, type by type."""
     sums: dict[str, int] = {}
     for part in parts:
         for name, quantity in part:

@@ -13,10 +13,10 @@ class Revision(NamedTuple):
     digest: str = ""
     source: str = ""
     by: str = ""
-    """Name of the caller who applied it; empty for a file."""
+    """The name of the caller that applied it; empty for a file."""
     at_ms: int = 0
     standing: bool = True
-    """Of a text that stays and is sent again: a file of the start, or the ConfigMap of a shim."""
+    """Whether the text stays and is sent again: a file of the start, or the ConfigMap of a shim."""
 
     def __str__(self) -> str:
         """Return `revision 7 by ada (apply queues.yaml)`."""
@@ -31,7 +31,7 @@ class Revision(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """What a core begins with besides the text in force. ``given`` has by manager the digest of what it sent last.
+    """The configuration state with which a core begins. ``given`` has by manager the digest of what it sent last.
 
     ``configured``: a file configures the core, registrations do not.
     """

@@ -1,7 +1,7 @@
-"""What a shadow is: settings that are evaluated beside those in force and never carried out, and how the two differ.
+"""The shadow of a partition: settings that are evaluated beside those in force and never carried out, and the differences.
 
-A record tells of one ask (or one queue that is trimmed) what either side decided for it. Whatever the live side does
-is a fact for the shadow from then on; what the shadow decides moves nothing.
+A record says what either side decided for one ask (or one queue with surplus reclaim). A decision of the live side is a fact
+for the shadow from then on; what the shadow decides moves nothing.
 """
 
 import enum
@@ -28,23 +28,23 @@ NO_EFFECT: Final[Mapping[str, str]] = {
 
 
 def settings_of(live: PreemptionSettings) -> PreemptionSettings:
-    """The settings under which the shadow of these plans; fields without effect are those of the live side."""
+    """Return the settings under which the shadow of live settings plans; fields without effect are those of the live side."""
     other = {name: value for name, value in live.shadow.items() if name not in NO_EFFECT}
     return replace(live, **{**other, "shadow": {}})  # type: ignore[arg-type]
 
 
 def is_on(live: PreemptionSettings) -> bool:
-    """Is there a shadow that may decide anything else than the live side?"""
+    """Return whether there is a shadow that may decide anything else than the live side."""
     return not live.shadow.keys() <= NO_EFFECT.keys()
 
 
 class Difference(enum.StrEnum):
-    """How what the shadow decided for an ask differs from what the live side did."""
+    """The kind of difference between what the shadow decided for an ask and what the live side did."""
 
     SAME = "same"
-    """The same node, and the same victims."""
+    """The shadow chose the same node and the same victims."""
     OTHER_VICTIMS = "other-victims"
-    """The same node, and others go."""
+    """The shadow chose the same node and other victims."""
     OTHER_NODE = "other-node"
     ONLY_LIVE = "only-live"
     """The shadow gives it nothing."""
@@ -54,7 +54,7 @@ class Difference(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What one side decided: by which policy, where the ask goes and who goes for it. ``decision_id`` is the live side's."""
+    """The decision of one side: its policy, the node and the victims. ``decision_id`` is the live side's."""
 
     policy: str
     node_id: str
@@ -64,10 +64,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ShadowRecord:
-    """One ask, or one queue that is trimmed (``kind`` says which), for which one of the two sides decided something.
+    """A record of one ask, or one queue with surplus reclaim (see ``kind``), for which one of the two sides decided something.
 
-    ``law`` and ``because`` say why the other side gave it nothing, in the words of refusals. ``at_ms`` is when it came to
-    be as it is; ``ended_ms`` 0: it still stands.
+    ``law`` and ``because`` say why the other side gave it nothing, in the words of refusals. ``at_ms`` is when it came to be
+    as it is; ``ended_ms`` 0: it still stands.
     """
 
     partition: str
@@ -88,7 +88,7 @@ class ShadowRecord:
 
 
 class Sum(NamedTuple):
-    """What one side decided by one policy since its settings came into force."""
+    """The sum of what one side decided by one policy since its settings came into force."""
 
     decisions: int = 0
     lost: Lost = Lost()
@@ -98,8 +98,8 @@ class Sum(NamedTuple):
 class ShadowReport:
     """The shadow of a partition: what differs in its settings, its latest records, and sums.
 
-    ``sums`` is by policy and side (`live`, `shadow`); ``told`` counts records by difference; both since ``since_ms``, when these settings came
-    into force. ``forgotten``: records that are not kept any more.
+    ``sums`` is by policy and side (`live`, `shadow`); ``told`` counts records by difference; both since ``since_ms``, when
+    these settings came into force. ``forgotten``: records that are not kept any more.
     """
 
     partition: str
@@ -112,7 +112,7 @@ class ShadowReport:
 
 
 def sentence(record: ShadowRecord) -> str:
-    """What a record says, for people."""
+    """Return what a record says, as a sentence for people."""
     live, shadow = _words(record.live, "goes"), _words(record.shadow, "would go")
     if record.ended_ms:
         return f"the shadow alone had decided ({shadow}); that ended: {record.end_reason}"
@@ -143,7 +143,7 @@ def _words(choice: Choice | None, goes: str) -> str:
 
 
 def difference(live: Choice | None, shadow: Choice | None) -> Difference:
-    """How two choices differ; one of them there must be."""
+    """Return the difference of two choices, of which at least one is given."""
     if live is None:
         assert shadow is not None, "nobody decided anything"
         return Difference.ONLY_SHADOW

@@ -14,7 +14,7 @@ _BINARY: Final = tuple(
 
 
 def quantity_text(kind: str, amount: int) -> str:
-    """A quantity as a person would write it: `1500m` and `2` for vcore, `10Gi` for memory."""
+    """Return a quantity as a person would write it: `1500m` and `2` for vcore, `10Gi` for memory."""
     if kind == VCORE:
         return str(amount // MILLI) if amount % MILLI == 0 else f"{amount}m"
     for unit, factor in _BINARY if _in_bytes(kind) else ():
@@ -28,12 +28,12 @@ def _in_bytes(kind: str) -> bool:
 
 
 def limit_text(limit: Limit | None) -> str:
-    """`memory=10Gi vcore=2`; nothing for no limit."""
+    """Return a limit as `memory=10Gi vcore=2`; an empty text for no limit."""
     return " ".join(f"{kind}={quantity_text(kind, amount)}" for kind, amount in limit or ())
 
 
 def duration_text(milliseconds: int) -> str:
-    """`1h30m`, `5m`, `2s`, `1500ms`; `0s` for none."""
+    """Return a duration as `1h30m`, `5m`, `2s` or `1500ms`; `0s` for none."""
     if milliseconds % 1_000:
         return f"{milliseconds}ms"
     hours, rest = divmod(milliseconds // 1_000, 3_600)
@@ -43,14 +43,14 @@ def duration_text(milliseconds: int) -> str:
 
 
 def share_text(permyriad: int) -> str:
-    """`10%`, `2.5%`."""
+    """Return a share as `10%` or `2.5%`."""
     whole, part = divmod(permyriad, 100)
     decimals = f".{part:02d}".rstrip("0") if part else ""
     return f"{whole}{decimals}%"
 
 
 def value_text(field: str, value: object) -> str:
-    """The value of a field of `QueueProperties` or `PreemptionSettings`; the field's name tells the unit."""
+    """Return the value of a field of `QueueProperties` or `PreemptionSettings` as text; the field's name gives the unit."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -63,14 +63,14 @@ def value_text(field: str, value: object) -> str:
 
 
 def acl_text(acl: Acl) -> str:
-    """`users groups` with commas between names; `*` for everybody, empty for nobody."""
+    """Return an access list as `users groups` with commas between names; `*` for everybody, an empty text for no user."""
     if acl.everyone:
         return "*"
     return f"{','.join(sorted(acl.users))} {','.join(sorted(acl.groups))}".rstrip()
 
 
 def user_limit_text(entry: UserLimit) -> str:
-    """One entry of `limits`: the users and groups, then what each may use."""
+    """Return an entry of `limits`: the users and groups, then what each may use."""
     who = [*(f"user {name}" for name in entry.users), *(f"group {name}" for name in entry.groups)]
     most = f"maxapplications={entry.max_applications}" if entry.max_applications else ""
     return f"{', '.join(who)}: {' '.join(part for part in (limit_text(entry.max_resources), most) if part)}"

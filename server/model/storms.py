@@ -1,4 +1,4 @@
-"""Words of the storm monitor: who takes from whom, again and again (specification 7.7)."""
+"""The values of the thrashing monitor: pairs of a preemptor and victims that preempt repeatedly (specification 7.7)."""
 
 from typing import Final, NamedTuple
 
@@ -6,9 +6,9 @@ from server.model.resources import NOTHING, Resource
 
 
 class Side(NamedTuple):
-    """A queue, and of those in it the pods of one template: a pod that is made anew has another key, but this stays.
+    """A queue and one pod template in it. The pods that a controller recreates have new keys, but keep this identity.
 
-    Of victims of another queue only the queue counts: whoever runs there is the same owner's.
+    Of victims of another queue only the queue counts: everything in that queue has the same owner.
     """
 
     queue: str
@@ -17,14 +17,14 @@ class Side(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Who gets room, and whose allocations go for it."""
+    """A preemptor, and the victims whose capacity it gets."""
 
     beneficiary: Side
     victims: Side
 
 
 class FrozenPair(NamedTuple):
-    """A pair for which nobody goes any more for a while. ``policy`` is the one that was stopped."""
+    """A pair for which evictions are stopped for a while. ``policy`` is the one that was stopped."""
 
     pair: Pair
     policy: str

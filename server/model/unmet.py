@@ -1,4 +1,4 @@
-"""The unmet-guarantee report as values: what a queue is owed and lacks, what binds it, the smallest change that helps."""
+"""The unmet-guarantee report as values: what a queue lacks of its guarantee, the reason, the smallest change that helps."""
 
 import enum
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ Amounts = Mapping[str, int]
 
 
 class Binding(enum.StrEnum):
-    """What stands between a queue and its guarantee. The value is a stable word."""
+    """The obstacle between a queue and its guarantee. The value is a stable word."""
 
     SERVED = "being-served"
     """Capacity is freed for it already, or the next round does it."""
     NOT_READY = "not-ready"
-    """Its job is not complete, its queue is stopped, or its manager still tells what it knows."""
+    """The queue's gang is not complete, the queue is stopped, or its manager is still sending what it has."""
     DELAY = "delay"
     BACK_OFF = "back-off"
     FROZEN = "frozen-pair"
@@ -27,40 +27,38 @@ class Binding(enum.StrEnum):
     NAMED_NODE = "named-node"
     FENCE = "fence"
     OWN_GUARANTEE = "lower-guarantee"
-    """A queue below it has a guarantee of its own, which is met (rule 4), which its firm pods use up (J4), or which is
-    less than a job needs as a whole (J7).
-    """
+    """A queue below it has a guarantee that is met (rule 4), used up by firm pods (J4), or less than a gang needs (J7)."""
     CLOSED = "closed-type"
     """The ask lacks a type on every node, or below a maximum, of which its deciding queue has the guarantee (G2)."""
     UNDECIDED = "undecided-type"
-    """No queue guarantees a type that it lacks, and who holds it runs inside the queue that would claim (G2)."""
+    """No queue guarantees a type that the ask lacks, and the holders run inside the queue that would claim (G2)."""
     USER_LIMIT = "user-limit"
     OWN_MAX = "own-max"
     ANCESTOR_MAX = "ancestor-max"
     NODE_SHAPE = "node-shape"
     """No node could hold the ask, were it empty."""
     FRAGMENTATION = "fragmentation"
-    """There is room enough in sum, and nowhere in one place."""
+    """The free capacity suffices in sum, and on no single node."""
     OVER_PROMISED = "over-promised"
     """The queues are guaranteed more than all nodes have together."""
     GUARANTEES = "guarantees-of-others"
     PRIORITIES = "priorities"
     PROTECTED = "protected"
-    """Firm or untouchable candidates, and gangs of which nobody goes (J12)."""
+    """The candidates are firm or untouchable, or gangs that no rule lets break (J12)."""
     MIN_RUNTIME = "min-runtime"
     BUDGETS = "disruption-budgets"
     VICTIMS_DISABLED = "victim-queues-disabled"
     OWN_SIDE = "own-side"
-    """What runs, runs on its own side of the queue that decides: nobody else holds what it lacks."""
+    """Every holder of what the ask lacks runs on the claiming side of the queue that decides."""
     FOREIGN = "other-schedulers"
-    """Nothing of ours runs where it could go: pods of other schedulers take the room."""
+    """Pods of other schedulers occupy the nodes on which the ask could run, and this core has nothing there."""
     SEARCH = "search-bound"
     NOT_JUDGED = "not-judged"
-    """The report's budget was spent before; a report of the queue alone tells it."""
+    """The report's budget was spent before; a report of the queue alone has the answer."""
 
 
 class Change(enum.StrEnum):
-    """What a cure changes. The value is a stable word."""
+    """The kind of change that a cure makes. The value is a stable word."""
 
     WAIT = "wait"
     RAISE_MAX = "raise-max"
@@ -79,10 +77,10 @@ class Change(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cure:
-    """One change with which preemption, or placement, was found to help. ``subject`` is a queue, setting, pod or node.
+    """A change with which preemption, or placement, was found to help. ``subject`` is a queue, setting, pod or node.
 
-    ``amounts`` is by how much, or of what shape; ``until_ms`` the instant to wait for. ``serves`` is how many of the equal asks are
-    served by it where the next one is not, for the reason ``then``; 0: not counted, or all that were tried.
+    ``amounts`` is by how much, or of what shape; ``until_ms`` the instant to wait for. ``serves`` is how many of the equal
+    asks are served by it where the next one is not, for the reason ``then``; 0: not counted, or all that were tried.
     """
 
     change: Change
@@ -96,12 +94,11 @@ class Cure:
 
 @dataclass(frozen=True, slots=True)
 class UnmetAsks:
-    """Equal asks of one leaf that wait below a queue that lacks what it is owed; ``key`` is the first of them.
+    """Equal asks of one leaf that wait below a queue that is below its guarantee; ``key`` is the first of them.
 
-    ``job`` is the job that they are the members of, "" where each is on its own; ``resource`` is what one ask asks for, or
-    what all members do together.
-    ``cure`` None with ``searched``: no single change that was tried helps. Not ``searched``: the report's budget was
-    spent before.
+    ``job`` is the gang that they are the members of, "" where each is on its own; ``resource`` is what one ask asks for, or
+    what all members do together. ``cure`` None with ``searched``: no single change that was tried helps. Not ``searched``: the
+    report's budget was spent before.
     """
 
     leaf: str
@@ -121,7 +118,7 @@ class UnmetAsks:
 
 @dataclass(frozen=True, slots=True)
 class UnmetType:
-    """One resource type of which a queue holds less than it is entitled to."""
+    """A resource type of which a queue holds less than it is entitled to."""
 
     resource_type: str
     entitled: int
@@ -141,7 +138,7 @@ class UnmetQueue:
 
 @dataclass(frozen=True, slots=True)
 class UnmetReport:
-    """Of one partition. ``over_promised`` is by how much all guarantees together pass what the nodes have.
+    """The report of one partition. ``over_promised`` is by how much all guarantees together pass what the nodes have.
 
     ``plans`` counts what the planner was asked; ``left_out`` queues that are unmet and not listed.
     """

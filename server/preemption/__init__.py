@@ -1,1 +1,4 @@
-"""Who may have room before it is free, and who goes for it: policies, one planner, one set of laws (design 1.5-1.7)."""
+"""Preemption: which asks may have capacity before it is free, and which pods are evicted for them (design 1.5-1.7).
+
+Policies propose plans from a snapshot; one planner collects them, and one set of rules checks each of them.
+"""

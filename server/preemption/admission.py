@@ -1,7 +1,7 @@
-"""How much of a queue the jobs of a class may use: the formulas of J4, for the leaf and every queue above it.
+"""The amounts that pods of a class may use of a queue: the formulas of J4, for the leaf and every queue above it.
 
-A firm ask: firm use with it within what is guaranteed, all use with it within the maximum. A lendable one: all use
-within the maximum less what firm asks wait for and are guaranteed. Held amounts count, plans and promises in them.
+A firm ask: firm use with it within what is guaranteed, all use with it within the maximum. A lendable one: all use within the
+maximum less what firm asks wait for and are guaranteed. Held amounts count, plans and promises in them.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ Wanted = Mapping[int, int]
 def most(
     trial: Trial, queue: QueueFacts, index: int, kind: ClassFacts, *, claiming: bool = False
 ) -> int | None:
-    """What the queue may hold of a type when asks of this class are added; None: as much as it likes (J4).
+    """Return what the queue may hold of a type when asks of this class are added; None: there is no limit (J4).
 
     ``claiming``: its maximum alone counts, not what it deserves by plain weights (W2), which no victim moves.
     """
@@ -32,9 +32,9 @@ def most(
 
 
 def kept(trial: Trial, queue: QueueFacts, index: int, *, reserving: bool = False) -> int:
-    """What is kept for firm asks that wait: maximum(held, minimum(guaranteed, requested)) - held (J4).
+    """Return what is kept for firm asks that wait: maximum(held, minimum(guaranteed, requested)) - held (J4).
 
-    ``reserving``: those for which a node is reserved wait no more.
+    ``reserving``: firm asks for which a node is reserved count as held, not as waiting.
     """
     held = trial.firm_held(queue.path)[index]
     if reserving:
@@ -46,9 +46,9 @@ def kept(trial: Trial, queue: QueueFacts, index: int, *, reserving: bool = False
 def within_guarantee(
     trial: Trial, leaf: str, kind: ClassFacts, wanted: Wanted, *, reserving: bool = False
 ) -> Refusal | None:
-    """May firm asks use so much more, from the leaf up (J4)? What a queue does not guarantee limits nobody.
+    """Return the first queue, from the leaf up, in which firm asks may not use so much more (J4); None: all allow it.
 
-    ``reserving``: what is reserved for firm asks counts, too.
+    A type that a queue does not guarantee is not limited. ``reserving``: what is reserved for firm asks counts, too.
     """
     for queue in trial.view.path_up(leaf) if kind.firm else ():
         held = list(trial.firm_held(queue.path))
@@ -66,7 +66,10 @@ def within_guarantee(
 
 
 def admitted(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
-    """No room is held for a firm ask that its queues guarantee nothing more (J4): it would not be placed."""
+    """Return why no capacity may be held for the ask; None: it may be.
+
+    A firm ask beyond the guarantees of its queues would not be placed (J4).
+    """
     wanted, reserving = dict(ask.kind.demand), policy == RESERVATION
     if reserving and not _leaves_what_is_kept(trial, ask):
         return Refusal(Law.HEAD_ROOM, f"what is left from {ask.leaf} up is kept for firm pods")
@@ -74,7 +77,7 @@ def admitted(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
 
 
 def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
-    """Does a lendable ask leave firm ones what is kept for them, with all that is promised (J4)?"""
+    """Return whether a lendable ask leaves firm ones what is kept for them, with all that is promised (J4)."""
     for queue in trial.view.path_up(ask.leaf) if ask.kind.job_class is JobClass.LENDABLE else ():
         promised = trial.promised(queue.path)
         for index, wanted in ask.kind.demand:
@@ -86,7 +89,7 @@ def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def has_room(trial: Trial, leaf: str, kind: ClassFacts) -> bool:
-    """Does one more ask of the class pass every queue from the leaf up now, promises counted (J4)?"""
+    """Return whether one more ask of the class passes every queue from the leaf up now, promises counted (J4)."""
     if not trial.has_head_room(leaf, kind.demand):
         return False
     if within_guarantee(trial, leaf, kind, dict(kind.demand)) is not None:

@@ -1,4 +1,7 @@
-"""Who may go from a node for a claim, and what may be taken of whom at most: the sums that `victims` searches (G3-G9)."""
+"""The candidates on a node for a claim, and the most that may be taken of each queue.
+
+These are the sums that `victims` searches (G3-G9).
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -19,14 +22,14 @@ from server.view.columns import OPTED_OUT, ORIGINATOR
 from server.view.queues import QueueFacts
 
 Room = Callable[[int], list[int]]
-"""Of a place on the way up from a leaf what the queue there can lose by type."""
+"""What a queue can lose by type, given its place on the path up from a leaf."""
 
 
 class Row(NamedTuple):
-    """What an allocation is to any claim.
+    """The facts of an allocation that are the same for every claim.
 
-    ``charged`` is what its queues get back, ``frees`` and ``given`` what its node gets back, ports included.
-    ``groups`` are its disruption budgets, ``gang`` is the number of its gang, 0 for none.
+    ``charged`` is what its queues get back, ``frees`` and ``given`` what its node gets back, ports included. ``groups`` are
+    its disruption budgets, ``gang`` is the number of its gang, 0 for none.
     """
 
     leaf: str
@@ -42,7 +45,10 @@ class Row(NamedTuple):
 
 
 class Need:
-    """What an ask needs to get its place on a node: ``lacks`` by type there, and room below the queues that are full."""
+    """The amounts that an ask needs freed to get its place.
+
+    ``lacks`` is by type what the node lacks; ``blocks`` are the maxima without headroom for the ask.
+    """
 
     def __init__(self, node: int, lacks: Sequence[int], blocks: Sequence[Block]) -> None:
         self.node = node
@@ -50,27 +56,30 @@ class Need:
         self.lacks = tuple(lacks)
         self.lacking = [index for index, lack in enumerate(lacks) if lack]
         self.kinds = (*self.lacking, *(one.at for one in blocks))
-        """By need its type."""
+        """The type of each need."""
 
     @property
     def amounts(self) -> tuple[int, ...]:
-        """By need how much."""
+        """Return the amount of each need."""
         return (*(self.lacks[index] for index in self.lacking), *(one.lack for one in self.blocks))
 
 
 class Caps:
-    """What each queue on the victims' paths and each budget can lose. ``left`` are numbers by place, for a `Task`."""
+    """The amounts that each queue on the victims' paths and each budget can lose. ``left`` are numbers by place, for a `Task`."""
 
     def __init__(self) -> None:
         self.left: list[int] = []
         self.ways: dict[str, list[int]] = {}
-        """By leaf the places of the queues on its path, each that of its first type."""
+        """The places of the queues on the path of each leaf, each that of the queue's first type."""
         self._queues: dict[str, int] = {}
         self._budgets: dict[str | int, int] = {}
-        """By the name of a disruption budget, or by the number of a gang."""
+        """The caps by the name of a disruption budget, or by the number of a gang."""
 
     def add_leaf(self, leaf: str, queues: Sequence[QueueFacts], room: Room) -> None:
-        """A leaf with the queues on its path, each with what it can lose by type; asked once for those of many leaves."""
+        """Add a leaf with the queues on its path, each with what it can lose by type.
+
+        A queue above several leaves is added once.
+        """
         known = self._queues
         for place, queue in enumerate(queues):
             if queue.path not in known:
@@ -79,17 +88,17 @@ class Caps:
         self.ways[leaf] = [known[queue.path] for queue in queues]
 
     def add_budget(self, name: str | int, most: int) -> None:
-        """A disruption budget or a gang of which so many may go."""
+        """Add a disruption budget or a gang of which at most ``most`` may be evicted."""
         if name not in self._budgets:
             self._budgets[name] = len(self.left)
             self.left.append(most)
 
     def queue(self, path: str) -> int:
-        """The place of a queue's first type; the others follow."""
+        """Return the place of a queue's first type; the others follow."""
         return self._queues[path]
 
     def budgets(self, names: Sequence[str | int]) -> list[int]:
-        """The places of those that have a cap."""
+        """Return the places of those names that have a cap."""
         known = self._budgets
         return [known[name] for name in names if name in known]
 
@@ -106,12 +115,12 @@ class Candidates:
         self._order = Comparator(trial, keys, spent)
         self._rows: dict[int, Row] = {}
         self._selects = protects_only_whole(trial) or may_cross(trial)
-        """Does rule 5 not follow from rule 2, so that somebody could go for what its queue has too little of (W8)?"""
+        """Whether rule 5 does not follow from rule 2, so that a victim could hold what its queue has too little of (W8)."""
         self._rests = trial.view.settings.deadzone_permyriad > 0
         self._respects = trial.view.settings.disruption_budgets == "respect"
 
     def caps(self, trial: Trial, rows: list[int]) -> Caps:
-        """What those who hold these rows may lose."""
+        """Return the caps of what may be lost when these rows are evicted."""
         caps = Caps()
         for path in dict.fromkeys(self.row(trial, row).leaf for row in rows):
             way = self._terms.path(trial, path)
@@ -125,7 +134,7 @@ class Candidates:
         return caps
 
     def of(self, trial: Trial, rows: list[int], need: Need, caps: Caps) -> Iterator[Candidate]:
-        """Those who help, in claim order (7.5)."""
+        """Yield the candidates that help, in claim order (7.5)."""
         place = 0
         for number in self._order.in_order(rows, need.kinds):
             row = self.row(trial, number)
@@ -150,7 +159,7 @@ class Candidates:
         return [self._rows[row].leaf for row in rows]
 
     def row(self, trial: Trial, number: int) -> Row:
-        """What is known of an allocation; looked up once."""
+        """Return the facts of an allocation, looked up once."""
         known = self._rows.get(number)
         if known is None:
             known = self._rows[number] = self._read(trial, number)
@@ -209,7 +218,7 @@ class Candidates:
     def _over(
         self, trial: Trial, row: Row, taken_for: Sequence[int], caps: Caps
     ) -> tuple[tuple[int, ...], ...]:
-        """The caps of its queues, in each type for which it is taken and of which they have too much (rule 5, W9)."""
+        """Return the caps of the row's queues, in each type for which it is taken and they have too much (rule 5, W9)."""
         path = self._terms.path(trial, row.leaf)
         budgets = caps.budgets(row.groups)
         return tuple(
@@ -219,7 +228,7 @@ class Candidates:
         )
 
     def _takes(self, row: Row, caps: Caps) -> Demand:
-        """What it takes of each cap."""
+        """Return what the row takes of each cap."""
         charged, starts = row.charged, caps.ways[row.leaf]
         queues = [(start + index, much) for start in starts for index, much in charged]
         if row.groups or row.gang:

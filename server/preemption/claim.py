@@ -1,8 +1,8 @@
 """A claim's search for victims: the best node and the best set on it, for all asks of one class in one leaf (G3-G9).
 
-What holds for the class is worked out once a Trial: which leaves may give, which rows pass, and a true bound for each
-node. Plans only make nodes worse for it, except those that they touch: these are bounded anew (design 6.7). Where queues
-may fall below their shares that does not hold, and the search begins anew after each plan (W8).
+Facts about the class are computed once a Trial: which leaves may give, which rows pass, and a true bound for each node. Plans
+only make nodes worse for it, except those that they touch: these are bounded again (design 6.7). Where queues may fall below
+their shares that does not hold, and the search restarts after each plan (W8).
 """
 
 import heapq
@@ -30,11 +30,11 @@ from server.view.waiting import WaitingAsk
 NodeKey = tuple[int, int, int, int, int, str]
 """A set's key, then the node's name: the least is the best (G8)."""
 NODE_STEPS: Final = 1
-"""What it costs to judge a node, in placements; branch and bound comes on top."""
+"""The cost of judging a node, in placements; branch and bound comes on top."""
 STEPS_A_STEP: Final = 32
 """Steps of branch and bound that take as long as a placement."""
 FEW = 4
-"""So many nodes are judged in the time that it takes to bound any number of them."""
+"""The number of nodes that are judged in the time that it takes to bound any number of them."""
 UNTOLD: Final = frozenset({PASSED, CODES.gone})
 """Codes of rows that no rule protects."""
 UNJUDGED = -1
@@ -49,7 +49,7 @@ class Considered(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Where the ask goes and who goes for it, of those considered: row numbers of the View."""
+    """The chosen node and victims, of those considered: row numbers of the View."""
 
     node: int
     rows: tuple[int, ...]
@@ -114,7 +114,7 @@ class Claim:
         self._candidates = Candidates(trial, self._terms, self._order, self._ground.preferred)
         self._drawn = 0
         self._ahead: NodeKey | None = None
-        """The bound of the node that is drawn next, once somebody asked for it."""
+        """The bound of the node that is drawn next, once it was asked for."""
         self._began = len(trial.touched)
         self._moved.clear()
         self._seen = self._ground.seen
@@ -122,27 +122,27 @@ class Claim:
         self._latest.clear()
 
     def _least(self) -> Least:
-        """What has to be freed in any case: what lacks below the queues that are full."""
+        """Return what has to be freed in any case: the headroom that full queues lack."""
         return tuple((block.at, block.lack) for block in self._blocks)
 
     def _find_blocks(self, trial: Trial) -> tuple[Block, ...]:
         return self._terms.blocks(trial) if self._limited else ()
 
     def _bounded(self, trial: Trial, rows: Array, need: Array) -> Field:
-        """The nodes of these rows with their bounds."""
+        """Return the nodes of these rows with their bounds."""
         view = trial.view
         return screens.field(
             view.allocations, rows, need, self._weights, view.nodes.names, self._ground.preferred
         )
 
     def _short(self, trial: Trial) -> tuple[Mask, Array]:
-        """The nodes of use, and by node what has to be freed there at the least."""
+        """Return by node whether it may serve, and the least that has to be freed there."""
         return trial.short_nodes(self.ask.kind, self._least(), self._terms.closed)
 
     # The search ---------------------------------------------------------------------------------------
 
     def best(self, trial: Trial) -> Choice | None:
-        """The best node with the best set on it, on top of the plans so far; None: there is none."""
+        """Return the best node with the best set on it, on top of the plans so far; None: there is none."""
         blocks = self._find_blocks(trial)
         if not blocks:
             row = trial.fits_claim(self.ask.kind)
@@ -152,21 +152,21 @@ class Claim:
         if any(lacks.get((one.path, one.at), 0) < one.lack for one in self._blocks):
             self._begin(trial)  # others made headroom: nodes may be better than their bounds say
         elif self.is_stale(trial) and not equal(self._ground.preferred, preferred_now(trial)):
-            self._begin(trial)  # who has no disruption left counts as opted out by now (7.6)
+            self._begin(trial)  # rows without a disruption left count as opted out by now (7.6)
         elif self._began != len(trial.touched) and self._improves:
-            self._begin(trial)  # who had to stay before may go by now (W8)
+            self._begin(trial)  # rows that were protected may be evicted by now (W8)
         self._blocks = blocks
         self._look_again(trial)
         return self._pop(trial)
 
     def is_stale(self, trial: Trial) -> bool:
-        """Did plans change anything since it began?"""
+        """Return whether plans changed anything since the search began."""
         return self._ground.seen != len(trial.touched)
 
     def across(self, trial: Trial) -> Choice | None:
-        """Where maxima block the ask: a node for it, and victims below those maxima wherever they stand (G9).
+        """Return a node for an ask that maxima block, and victims below those maxima on any node (G9).
 
-        The node is the one that the ask would get without the maxima; only its own victims make room there.
+        The node is the one that the ask would get without the maxima; only its own victims free capacity there.
         """
         if not self._blocks:
             return None
@@ -194,7 +194,7 @@ class Claim:
         return on_it or any(is_below(leaf, block.path) for block in self._blocks)
 
     def _look_again(self, trial: Trial) -> None:
-        """Nodes that plans touched since may be better now: they are bounded anew, a few are judged at once."""
+        """Bound the nodes again that plans touched since, for they may be better now; a few are judged at once."""
         touched = sorted(set(trial.touched[self._seen :]))
         self._seen = len(trial.touched)
         self._moved.update(touched)
@@ -261,7 +261,7 @@ class Claim:
     # One node -----------------------------------------------------------------------------------------
 
     def _standing_on(self, trial: Trial, node: int) -> list[int]:
-        """Return the rows on a node that passed every rule and that nobody took."""
+        """Return the rows on a node that passed every rule and still stand."""
         codes, stands = self._ground.screen.codes.item, trial.standing.item
         rows = self._ground.field.rows(node)
         return [row for row in rows if codes(row) == PASSED and stands(row)]
@@ -270,7 +270,7 @@ class Claim:
         return Need(node, self._lacks(trial, node), self._blocks)
 
     def _solve(self, trial: Trial, need: Need, rows: list[int]) -> Found | NotFound | None:
-        """The best of these rows to go, for the ask to get what it needs for its place on a node."""
+        """Return the best of these rows to evict, so that the ask gets what it needs for its place on a node."""
         if not rows or not need.amounts or not self._terms.closed.isdisjoint(need.kinds):
             return None
         caps = self._candidates.caps(trial, rows)
@@ -283,17 +283,17 @@ class Claim:
         return victims.choose_with_boundary(everybody, task) or found
 
     def _lacks(self, trial: Trial, node: int) -> list[int]:
-        """What the node lacks for the ask, by type."""
+        """Return what the node lacks for the ask, by type."""
         room = trial.claim_room(node)
         lacks = [0] * len(room)
         for index, wanted in self.ask.kind.node_demand:
             lacks[index] = max(0, wanted - room[index])
         return lacks
 
-    # What people are told -----------------------------------------------------------------------------
+    # The report ---------------------------------------------------------------------------------------
 
     def nearest(self, trial: Trial) -> Nearest:
-        """Return the node that comes nearest with the room that the rules allow, and what it still lacks (G12).
+        """Return the node that comes nearest with all that the rules let it free, and what it still lacks (G12).
 
         A node that lacks a closed type comes nearest only where all nodes do (G2).
         """
@@ -313,12 +313,12 @@ class Claim:
         return Nearest(row, lacks, int(barred.sum()), lacking, is_barred)
 
     def closed_blocks(self) -> tuple[Block, ...]:
-        """Return the maxima that lack a closed type for the ask: no victim may make room below them (G2)."""
+        """Return the maxima that lack a closed type for the ask: no victim may free headroom below them (G2)."""
         return tuple(one for one in self._blocks if one.at in self._terms.closed)
 
     @property
     def spared(self) -> tuple[Spared, ...]:
-        """Whom the laws spared when the search began, by law and leaf."""
+        """Return the candidates that rules protected when the search began, by rule and leaf."""
         return self._ground.spared
 
     def ranking(self, trial: Trial, choice: Choice) -> Ranking:

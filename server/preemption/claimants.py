@@ -1,6 +1,6 @@
-"""Which queue claims next: the one that is furthest below its entitlement, measured again after each plan (7.3, P4).
+"""The order of claimants: next comes the queue furthest below its entitlement, measured again after each plan (7.3, P4).
 
-A plan moves what the queues of its asks and of its victims hold. Only those who are measured by these are measured
+A plan moves what the queues of its asks and of its victims hold. Only leaves that are measured by these queues are measured
 again, so that one more queue with claimants costs a plan nothing.
 """
 
@@ -14,7 +14,7 @@ from server.preemption.trial import Trial
 from server.view.waiting import WaitingAsk, WaitingJob
 
 Claimant = WaitingAsk | WaitingJob
-"""Single asks and jobs stand in one line (7.3)."""
+"""A single ask or a gang; both wait in one line (7.3)."""
 LAST: Final = Fraction(1 << 63)
 """A distance beyond any, of a queue that is entitled to nothing: amounts stay under 2^62."""
 
@@ -38,7 +38,7 @@ class Claimants:
             self._lines.setdefault(one.leaf, []).append(one)
         self._measures = {leaf: tuple(measures(trial, leaf)) for leaf in self._lines}
         self._measured: dict[str, list[str]] = {}
-        """By queue the leaves whose distance it decides."""
+        """The leaves whose distance a queue decides, by queue."""
         for leaf, found in self._measures.items():
             for path, _ in found:
                 self._measured.setdefault(path, []).append(leaf)
@@ -47,7 +47,7 @@ class Claimants:
         heapq.heapify(self._heap)
 
     def in_turn(self) -> Iterator[Claimant]:
-        """One after the other; plans in between count."""
+        """Yield one claimant after the other; plans in between count."""
         while self._heap:
             place = heapq.heappop(self._heap)
             if self._places.get(place.leaf) is not place:
@@ -57,7 +57,7 @@ class Claimants:
                 self._stand(leaf)
 
     def _moved(self) -> Iterator[str]:
-        """The leaves that are another distance away since the plans that came last."""
+        """Yield the leaves whose distance changed with the latest plans."""
         plans, known = self._trial.mark(), self._plans
         assert plans >= known, "what was planned before a claimant is not taken back after it"
         self._plans = plans
@@ -86,10 +86,10 @@ class Claimants:
 
 
 def distance(trial: Trial, measured: Iterable[tuple[str, int]]) -> Fraction:
-    """How near a queue is to what it is entitled to: the largest held / E over all types with E > 0 (P4).
+    """Return how near a queue is to what it is entitled to: the largest held / E over all types with E > 0 (P4).
 
-    Fractions compare by cross-multiplication; a queue that is entitled to nothing comes last.
-    What the leaf itself does not guarantee the lowest queue above it does that may decide for it.
+    Fractions compare by cross-multiplication; a queue that is entitled to nothing comes last. A type that the leaf itself does
+    not guarantee is measured at the lowest queue above it that may decide for it.
     """
     largest: tuple[int, int] | None = None
     for path, index in measured:

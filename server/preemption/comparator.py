@@ -1,9 +1,8 @@
-"""Who goes before whom: ordered lists of keys, the first difference decides, the allocation's own key last (7.5, P6).
+"""The order of victims: ordered lists of keys, the first difference decides, the allocation's own key last (7.5, P6).
 
-Each policy has its list. It begins with the keys that the policy's seed fixes; a partition may put others in place of
-the rest (`preemption.order`). A key is a whole number, or a text, that is read from a row of the View: the lower goes
-first. A policy searches in this order and breaks ties by it; which sets are legal, and which is the smallest, is not
-decided here.
+Each policy has its list. It begins with the keys that the policy's seed fixes; a partition may put others in place of the rest
+(`preemption.order`). A key is a whole number, or a text, that is read from a row of the View: the lower is evicted first. A
+policy searches in this order and breaks ties by it; which sets are legal, and which is the smallest, is not decided here.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -17,20 +16,20 @@ from server.preemption.trial import Trial
 from server.view.columns import GANG, NOT_STARTED, OPTED_OUT, ORIGINATOR, PLACEHOLDER
 
 Read = Callable[[int], Rank]
-"""Of a row of the View the value of one key."""
+"""A function from a row of the View to the value of one key."""
 Exhausted = Callable[[int], bool]
-"""Does this row count as opted out, because its disruption budget is used up (7.6)?"""
+"""A function that says whether a row counts as opted out, because its disruption budget is used up (7.6)."""
 MOVING: Final = frozenset({"fit", "job-broken"})
 """Keys of which an allocation has another value when something else is lacking, or after another plan."""
 
 
 def order(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
-    """The whole list of keys for claims, quota runs, required nodes, jobs or trims."""
+    """Return the whole list of keys for one kind of search: claim, quota, required-node, job or trim."""
     return (*FIXED[what], *tail(settings, what))
 
 
 def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
-    """The part of a list that a partition may replace."""
+    """Return the part of a list that a partition may replace."""
     written = {
         "claim": settings.order_claim,
         "quota": settings.order_quota,
@@ -45,9 +44,10 @@ def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
 
 
 class Comparator:
-    """One list of keys over the rows of a Trial's View.
+    """A list of keys over the rows of a Trial's View.
 
-    ``exhausted`` says which rows count as opted out, although nobody said so; it may say otherwise after each plan.
+    ``exhausted`` says which rows count as opted out although their owners did not ask for it; its answer may change after each
+    plan.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Comparator:
         self._known: dict[int, tuple[Rank, ...]] = {}
 
     def in_order(self, rows: Iterable[int], lacking: Container[int] = ()) -> list[int]:
-        """The rows in the order in which they go; ``lacking`` are the types that are wanted, by index."""
+        """Return the rows in the order of eviction; ``lacking`` are the types that are wanted, by index."""
         self._lacking = lacking
         return sorted(rows, key=self._key if self._moves else self._kept)
 
@@ -77,58 +77,58 @@ class Comparator:
         return (*[read(row) for read in self._reads], self.trial.view.allocations.keys[row])
 
     def _kept(self, row: int) -> tuple[Rank, ...]:
-        """The same, read once."""
+        """Return the values of the keys, read once for each row."""
         known = self._known.get(row)
         if known is None:
             known = self._known[row] = self._key(row)
         return known
 
     def read(self, row: int, lacking: Container[int] = ()) -> tuple[Rank, ...]:
-        """The values of the keys, without the allocation's own."""
+        """Return the values of the keys, without the allocation's own."""
         self._lacking = lacking
         return tuple([read(row) for read in self._reads])
 
     # Keys that are more than a column ---------------------------------------------------------------------
 
     def protection(self) -> Read:
-        """0 willing, 1 opted out or without a disruption left."""
+        """Return the key by which opted-out pods come later: 1 for opted out or without a disruption left, else 0."""
         flags, exhausted = self.trial.view.allocations.flags.item, self._exhausted
         if exhausted is None:
             return lambda row: flags(row) & OPTED_OUT
         return lambda row: bool(flags(row) & OPTED_OUT) or exhausted(row)
 
     def kind(self) -> Read:
-        """0 plain, 1 opted out or without a disruption left, 2 originator (G11)."""
+        """Return the key of required nodes: 0 plain, 1 opted out or without a disruption left, 2 originator (G11)."""
         protection, originator = self.protection(), self.originator()
         return lambda row: 2 if originator(row) else int(bool(protection(row)))
 
     def originator(self) -> Read:
-        """Whoever started an application goes after the others."""
+        """Return the key by which the originator of an application comes later."""
         flags = self.trial.view.allocations.flags.item
         return lambda row: flags(row) & ORIGINATOR
 
     def placeholder(self) -> Read:
-        """Placeholders go first: nothing runs in them."""
+        """Return the key by which placeholders come first: nothing runs in them."""
         flags = self.trial.view.allocations.flags.item
         return lambda row: not flags(row) & PLACEHOLDER
 
     def priority(self) -> Read:
-        """The lower goes first."""
+        """Return the key by which the lower priority comes first."""
         priority: Read = self.trial.view.allocations.priorities.item
         return priority
 
     def age(self) -> Read:
-        """The younger goes first."""
+        """Return the key by which the younger comes first."""
         created = self.trial.view.allocations.created_ms.item
         return lambda row: -created(row)
 
     def not_running(self) -> Read:
-        """What does not run yet goes before what does."""
+        """Return the key by which pods that do not run yet come first."""
         started = self.trial.view.allocations.started_ms.item
         return lambda row: started(row) != NOT_STARTED
 
     def running_time(self) -> Read:
-        """The shorter it has run, the sooner it goes; what does not run yet has run for 0 ms."""
+        """Return the key by which the shorter running time comes first; a pod that does not run yet has run for 0 ms."""
         return self._running_ms
 
     def _running_ms(self, row: int) -> int:
@@ -136,11 +136,11 @@ class Comparator:
         return 0 if started == NOT_STARTED else max(0, self.trial.view.now - started)
 
     def lost_work(self) -> Read:
-        """Running time times dominant share: what is lost with it, as an exact whole number."""
+        """Return the key by which the least lost work comes first: running time times dominant share, an exact whole number."""
         return lambda row: self._running_ms(row) * self._size(row)
 
     def size(self) -> Read:
-        """The smaller dominant share of the partition goes first; whole numbers over a common multiple."""
+        """Return the key by which the smaller dominant share comes first; whole numbers over a common multiple."""
         return self._size
 
     def _size(self, row: int) -> int:
@@ -155,12 +155,12 @@ class Comparator:
         return known
 
     def fit(self) -> Read:
-        """The closest match first: how many types it holds that nobody lacks (seed 000, future plans)."""
+        """Return the key by which the closest match comes first: how many held types are not lacking (seed 000, future plans)."""
         demands = self.trial.view.allocations.demands
         return lambda row: sum(index not in self._lacking for index, _ in demands[row])
 
     def job(self) -> Read:
-        """Members of one job together."""
+        """Return the key that keeps the members of one gang together."""
         specs = self.trial.view.allocations.specs
 
         def read(row: int) -> str:
@@ -170,7 +170,7 @@ class Comparator:
         return read
 
     def job_broken(self) -> Read:
-        """Members of a job of which others go already, before those of jobs that are whole."""
+        """Return the key by which members of gangs that lose others already come before those of whole gangs."""
         columns = self.trial.view.allocations
         flags, applications = columns.flags.item, columns.applications.item
 
@@ -183,7 +183,7 @@ class Comparator:
         return read
 
     def _broken_jobs(self) -> frozenset[tuple[int, str]]:
-        """The jobs with members that go, open decisions and the plans so far counted."""
+        """Return the gangs that lose members by open decisions and the plans so far."""
         plans = self.trial.mark()
         if self._broken[0] != plans:
             columns = self.trial.view.allocations

@@ -1,6 +1,7 @@
-"""What a queue is entitled to, and which queues decide whether an ask may claim (specification 7.1, G2, G3, W2, W6).
+"""The entitlement of queues, and the queues that decide whether an ask may claim (specification 7.1, G2, G3, W2, W6).
 
-By the partition's choice that is its guarantee, or its share in proportion to weights with the guarantee as floor.
+As the partition chooses, a queue is entitled to its guarantee, or to its share in proportion to weights with the guarantee as
+floor.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -45,12 +46,12 @@ class Openness:
 
     @cached_property
     def closed_types(self) -> frozenset[int]:
-        """The indices of the closed types."""
+        """Return the indices of the closed types."""
         return frozenset(one.at for one in self.closed)
 
     @cached_property
     def key(self) -> tuple[tuple[int, str], ...]:
-        """What asks of one class must have in common to share a search: closed types have no queue here."""
+        """Return what asks of one class must have in common to share a search. Closed types have no queue in it."""
         return (
             *((one.at, one.queue.path) for one in self.open),
             *((one.at, "") for one in self.closed),
@@ -68,10 +69,10 @@ class Openness:
 
 
 def floor(trial: Trial, path: str) -> FrozenAmounts:
-    """E of a queue, below which nobody pushes it; a missing guarantee is 0.
+    """Return E of a queue, below which no claim takes it; a missing guarantee is 0.
 
-    Shared by weight the root has none: nobody beside it could claim what it deserves, and a pod that is larger than the
-    ask may go.
+    With shares by weight the root has none: no queue beside it could claim what it deserves, and so a pod that is larger than
+    the ask may be evicted.
     """
     if path == ROOT and trial.view.is_shared_out:
         return (0,) * len(trial.view.types)
@@ -79,39 +80,42 @@ def floor(trial: Trial, path: str) -> FrozenAmounts:
 
 
 def protects_only_whole(trial: Trial) -> bool:
-    """Plain weight shares keep a queue from falling below its share, not from falling further below it (W8)."""
+    """Return whether shares protect a queue only from falling below them, not from falling further (W8).
+
+    Plain weight shares do: those of a partition with the cap by demand off.
+    """
     return trial.view.is_shared_out and not trial.view.settings.demand_cap
 
 
 def may_cross(trial: Trial) -> bool:
-    """May one victim of a claim bring its queues below their shares: `proportion.overshoot: last` (W8)?"""
+    """Return whether one victim of a claim may bring its queues below their shares: `proportion.overshoot: last` (W8)."""
     return trial.view.is_shared_out and trial.view.settings.proportion_overshoot == "last"
 
 
 def may_improve(trial: Trial) -> bool:
-    """Can what goes for one claim let others go for the next, so that nodes become better that it did not touch (W8)?
+    """Return whether the victims of one claim can make nodes better for the next that the claim did not touch (W8).
 
-    Whoever keeps a queue from falling below its share is free once it has fallen; and where no legal set is left one pod
-    may cross in its stead. Elsewhere plans only leave less to others.
+    A pod that keeps its queue from falling below its share is free once the queue has fallen below; and where no legal set is
+    left, one pod may cross. Elsewhere plans only leave less to others.
     """
     return protects_only_whole(trial) or may_cross(trial)
 
 
 def scope(view: View, leaf: str) -> Iterator[QueueFacts]:
-    """The queues from the leaf up to the nearest fence, else to the root (G3)."""
+    """Return the queues from the leaf up to the nearest fence, else to the root (G3)."""
     return up_to_fence(view.path_up(leaf))
 
 
 def scope_root(view: View, leaf: str) -> QueueFacts:
-    """The last of them: victims stand below it (G3, rule 7)."""
+    """Return the scope root of a leaf, the highest queue of its scope: victims run below it (G3, rule 7)."""
     *_, top = scope(view, leaf)
     return top
 
 
 def deciding(trial: Trial, leaf: str, demand: Demand) -> tuple[Deciding, ...]:
-    """By type the lowest queue from the leaf to the scope root that decides for it (G2, W6).
+    """Return for each type the lowest queue from the leaf to the scope root that decides for it (G2, W6).
 
-    What queues are guaranteed is the same all through a Trial; by shares it counts what they hold, which plans change.
+    Guarantees are the same all through a Trial; shares depend on what queues hold, which plans change.
     """
     if trial.view.is_shared_out:
         return tuple(_deciding(trial, leaf, demand))
@@ -130,7 +134,10 @@ def _deciding(trial: Trial, leaf: str, demand: Demand) -> Iterator[Deciding]:
 
 
 def _decides(trial: Trial, queue: QueueFacts, at: int) -> bool:
-    """Has the queue a guarantee (G2)? In proportion: do siblings contend, or is it below its floor (W6)?"""
+    """Return whether the queue decides for a type: it has a guarantee (G2).
+
+    In proportion to weights: siblings contend for the type, or the queue is below its floor (W6).
+    """
     if not trial.view.is_shared_out:
         return queue.guaranteed[at] > 0
     share = trial.shares.of(queue.path)
@@ -159,14 +166,14 @@ def _openness(trial: Trial, leaf: str, demand: Demand) -> Openness:
 
 
 def _is_open(trial: Trial, one: Deciding, wanted: int) -> bool:
-    """Is the queue below its entitlement; with `trigger: after`, does the ask still fit into it?"""
+    """Return whether the queue is below its entitlement; with `trigger: after`, whether the ask still fits into it."""
     held = trial.held(one.queue.path)[one.at]
     after = trial.view.settings.trigger == "after"
     return held + wanted <= one.entitled if after else held < one.entitled
 
 
 def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
-    """By type the lowest queue up to the scope root that is entitled to any of it: what a leaf is measured by (P4)."""
+    """Yield for each type the lowest queue up to the scope root that is entitled to any of it: the measure of a leaf (P4)."""
     lines = [(queue.path, trial.entitled(queue.path)) for queue in scope(trial.view, leaf)]
     for index in range(len(trial.view.types)):
         path = next((path for path, amounts in lines if amounts[index] > 0), None)
@@ -175,12 +182,12 @@ def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
 
 
 def meeting(view: View, one: str, other: str) -> str:
-    """The lowest queue that has both below it."""
+    """Return the lowest queue that has both below it."""
     return next(queue.path for queue in view.path_up(other) if is_below(one, queue.path))
 
 
 def shows_itself(view: View, leaf: str, top: str) -> bool:
-    """Does the queue ``top`` see priorities in a leaf as they are there: no offset and no fence on the way (G5)?"""
+    """Return whether the queue ``top`` sees the priorities of a leaf unchanged: no offset and no fence on the way (G5)."""
     for queue in view.path_up(leaf):
         if queue.path == top:
             break
@@ -191,7 +198,7 @@ def shows_itself(view: View, leaf: str, top: str) -> bool:
 
 
 def seen_at(view: View, leaf: str, top: str, priority: int) -> int:
-    """A priority in a leaf as the queue ``top`` above it sees it: offsets added, fences in its place (G5)."""
+    """Return a priority of a leaf as the queue ``top`` above it sees it, after the offsets and fences on the way (G5)."""
     for queue in view.path_up(leaf):
         if queue.path == top:
             break

@@ -1,7 +1,7 @@
-"""What a search for victims starts from: who may go as far as one looks at rows alone, and a bound for every node.
+"""The candidate pool of a victim search: allocations that pass every per-row rule, and a bound for every node.
 
-It costs as much as there are allocations. Queues that ask alike stand on one ground: it serves whoever may take no more
-than it allows. What a plan took since is asked of each victim again, and nodes that plans touched are bounded anew.
+Building it costs as much as there are allocations. Queues that ask alike share one pool: it serves every search that may take
+no more than it allows. What plans took since is checked for each victim again, and nodes that plans touched are bounded again.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from server.view.waiting import ClassFacts
 GROUND: Final = "ground"
 """Under which a Trial keeps them, by class."""
 KEPT: Final = 4
-"""So many of one class: queues that do not ask alike would compare in vain."""
+"""The number of pools that are kept for one class: a search compares itself with each of them."""
 ByLeaf = Mapping[int, LeafTerms]
 Least = tuple[tuple[int, int], ...]
 """What has to be freed in any case, by type index."""
@@ -49,7 +49,7 @@ class Ground:
     is_narrowed: bool = False
 
     def serves(self, terms: ByLeaf, rules: Rules, least: Least, preferred: Mask | None) -> bool:
-        """Is nobody free to go on these terms who is not free here, and are the same barred?"""
+        """Return whether every allocation that may be evicted on these terms may be on the pool's, with the same rows barred."""
         if least != self.least or not equal(preferred, self.preferred):
             return False
         if rules.needed != self.rules.needed:
@@ -62,7 +62,7 @@ class Ground:
         )
 
     def narrowed(self, trial: Trial, terms: ByLeaf) -> "Ground":
-        """The same for whoever is served: leaves on other terms are judged again, the bounds stay."""
+        """Return the pool for terms that it serves: leaves on other terms are screened again, the bounds stay."""
         other = {leaf: one for leaf, one in terms.items() if not _is_alike(self.terms[leaf], one)}
         if not other:
             return self
@@ -73,12 +73,12 @@ class Ground:
 
     @cached_property
     def spared(self) -> tuple[Spared, ...]:
-        """Whom the laws spared, by law and leaf."""
+        """Return the protected candidates, by rule and leaf."""
         return spared(self.view, self.screen)
 
     @cached_property
     def passed(self) -> Mapping[str, int]:
-        """By leaf how many allocations passed every rule, on nodes where the ask could run."""
+        """Return by leaf how many allocations passed every rule, on nodes where the ask could run."""
         rows, paths = self.field.passed, self.view.leaf_paths
         if self.is_narrowed:
             rows = rows[self.screen.codes.take(rows) == screens.PASSED]
@@ -87,7 +87,7 @@ class Ground:
 
 
 def _allows(wide: LeafTerms, narrow: LeafTerms) -> bool:
-    """May everybody go on the wider terms who may on the narrower ones?"""
+    """Return whether the wider terms allow every victim that the narrower ones allow."""
     if not _is_open(narrow):
         return True
     return (
@@ -104,7 +104,7 @@ def _is_open(terms: LeafTerms) -> bool:
 
 
 def _is_alike(one: LeafTerms, other: LeafTerms) -> bool:
-    """Do they differ in no more than what one victim may hold, which is asked of each again?"""
+    """Return whether two terms differ in no more than what one victim may hold, which is checked for each victim again."""
     return (one.spared, one.useful, one.priority, one.since_ms, one.inside) == (
         other.spared,
         other.useful,
@@ -115,17 +115,17 @@ def _is_alike(one: LeafTerms, other: LeafTerms) -> bool:
 
 
 def preferred_now(trial: Trial) -> Mask | None:
-    """The rows that count as opted out because their disruption budgets are used up by now (7.6)."""
+    """Return the rows that count as opted out because their disruption budgets are used up by now (7.6)."""
     return _spent(trial, "prefer")
 
 
 def _spent(trial: Trial, mode: str) -> Mask | None:
-    """The rows whose disruption budgets are used up by now, where budgets count in this way."""
+    """Return the rows whose disruption budgets are used up, where the partition's mode of budgets is ``mode``."""
     return trial.exhausted() if trial.view.settings.disruption_budgets == mode else None
 
 
 def ground(trial: Trial, kind: ClassFacts, terms: Terms | OwnTerms, least: Least) -> Ground:
-    """One that is there and serves, or a new one of the Trial as it is now."""
+    """Return a pool that is there and serves, or a new one of the Trial as it is now."""
     kin = terms.kin(trial)
     preferred = preferred_now(trial)
     by_leaf = dict(terms.by_leaf(trial))

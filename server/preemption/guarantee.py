@@ -1,11 +1,12 @@
 """Claims under a guarantee (seed 001): a queue below its guarantee gets its share back from queues above theirs.
 
 An ask triggers when it waited long enough and a queue that decides for it is below its guarantee in a type that the ask
-requests: that type is open (G1, G2). A node where the ask lacks a closed type, of which its deciding queue has the
-guarantee, is out of the question. Each victim is taken for a lacking type, from outside the queue that decides for it, and
-counts for all types that it frees. Victims run within the ask's fence, above their own guarantees, and leave their queues
-at or above them (G3, G4); their priority is not higher (G5). All of a claim's victims stand on one node, as few and as willing as possible (G7,
-G8). The node is pledged before anybody goes (G10). What nobody may take is refused with the law's name (G12).
+requests: that type is open (G1, G2). A node where the ask lacks a closed type, of which its deciding queue has the guarantee,
+is out of the question. Each victim is taken for a lacking type, from outside the queue that decides for it, and counts for all
+types that it frees. Victims run within the ask's fence, above their own guarantees, and leave their queues at or above them
+(G3, G4); their priority is not higher (G5). All victims of a claim run on one node; they are as few, and as seldom opted out,
+as possible (G7, G8). The node is pledged before any pod is evicted (G10). A claim without a plan is refused with the name of
+the rule (G12).
 """
 
 from collections.abc import Hashable, Iterator
@@ -31,7 +32,7 @@ from server.view.waiting import WaitingAsk, WaitingJob
 NAME: Final = "guaranteed"
 
 REFUSED: Final = ""
-"""Where a Trial keeps the refusal of a class, beside those of its applications that had it."""
+"""The key under which a Trial keeps the refusal of a class, beside those of its applications that had it."""
 
 BECAUSE: Final = (
     "its queue is over its guarantee and stays at or above it (rules 2 and 5, G4), "
@@ -42,15 +43,11 @@ BECAUSE_IN_PROPORTION: Final = (
 )
 
 
-# Who wants something ------------------------------------------------------------------------------------------------
+# The intents --------------------------------------------------------------------------------------------------------
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Asks that may claim, and jobs, those of the queue that is furthest below its entitlement first (7.3, P4).
-
-    Among queues at the same distance, and within a queue, the order of waiting asks counts. Distances are measured
-    again after each plan.
-    """
+    """Yield the asks that may claim, and gangs, those of the queue that is furthest below its entitlement first (7.3, P4)."""
     for claimant in Claimants(trial, (*trial.view.claims, *trial.view.jobs)).in_turn():
         if isinstance(claimant, WaitingJob):
             yield Intent(JOB, claimant.members[0], claimant)
@@ -59,20 +56,23 @@ def intents(trial: Trial) -> Iterator[Intent]:
 
 
 def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
-    """Was one like it of its application refused on this Trial already, and would be again?
+    """Return whether an equal ask of the same application was refused on this Trial already, and would be again.
 
-    The first of each application is refused by name, so that all of them wait for the back-off and hear why (G1, G12).
+    The first of each application is refused by name, so that all of them wait for the back-off with the reason (G1, G12).
     """
     return (NAME, _class_of(trial, ask), ask.application_id, _moment(trial)) in trial.kept
 
 
 def _moment(trial: Trial) -> int:
-    """Until when a refusal stands: plans leave less to others, but where they may free somebody it is asked again (W8)."""
+    """Return the moment of the Trial up to which a refusal stands.
+
+    Plans leave less to others, so that a refusal stands; but where they may free other victims it is asked again (W8).
+    """
     return len(trial.touched) if may_improve(trial) else 0
 
 
 def _class_of(trial: Trial, ask: WaitingAsk) -> Hashable:
-    """Return what asks that share a search have in common; plans close types, and change who decides (G2, W6)."""
+    """Return what asks that share a search have in common; plans close types, and change which queue decides (G2, W6)."""
     return ask.leaf, ask.kind.number, ask.spec.priority, _types(trial, ask).key
 
 
@@ -85,7 +85,7 @@ def _types(trial: Trial, ask: WaitingAsk) -> Openness:
 
 
 def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """The first rule on account of which the ask may not claim, whoever the victims were; None: it may."""
+    """Return the first rule by which the ask may not claim, whatever the victims are; None: it may claim."""
     return (
         of_the_ask(trial, ask)
         or _of_its_guarantee(trial, ask)
@@ -95,7 +95,7 @@ def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """G2, rule 4: at least one type is open. Whether a closed one is lacking depends on the node.
+    """Return a refusal when no type of the ask is open (G2, rule 4). Whether a closed one is lacking depends on the node.
 
     By plain weights none may be closed: the leaf decides all types, and is placed no more than it deserves (W2).
     """
@@ -123,7 +123,7 @@ def _enough(trial: Trial, one: Deciding) -> str:
 
 
 def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """G9: nobody goes for a queue that is over its maximum; its quota comes first."""
+    """Return a refusal when a queue of the ask is over its maximum: no pod is evicted for it, its quota comes first (G9)."""
     for queue in trial.view.path_up(ask.leaf):
         if not queue.is_limited:
             continue
@@ -138,7 +138,10 @@ def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """W2 and J4: what plain weights leave its queue, less what is kept there for firm asks, no victim moves."""
+    """Return a refusal when a share by plain weights, less what is kept for firm asks, leaves no headroom (W2, J4).
+
+    No victim changes that share.
+    """
     for queue in trial.view.path_up(ask.leaf) if protects_only_whole(trial) else ():
         held = trial.held(queue.path)
         for index, wanted in ask.kind.demand:
@@ -166,7 +169,7 @@ def _closed_levels(trial: Trial, closed: tuple[Deciding, ...]) -> tuple[Level, .
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """The best node with the best victims on it (G8), or why there is none (G12)."""
+    """Return the best node with the best victims on it (G8), or why there is none (G12)."""
     ask = intent.ask
     refusal = may_claim(trial, ask)
     if refusal is not None:
@@ -177,7 +180,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
         claim = _search_of(trial, ask, alike)
         choice = _choice(trial, claim)
         if choice is None and claim.is_stale(trial):
-            claim = Claim(trial, ask)  # nobody is refused by what was true before other plans (G12)
+            claim = Claim(trial, ask)  # a refusal must hold after the other plans, too (G12)
             choice = _choice(trial, claim)
         if choice is not None:
             return _plan(trial, ask, claim, choice)
@@ -216,7 +219,7 @@ def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: Choice) -> Plan:
 
 
 def _search_of(trial: Trial, ask: WaitingAsk, alike: Hashable) -> Claim:
-    """The search that asks of one class and leaf share on one Trial."""
+    """Return the search that asks of one class and leaf share on one Trial."""
     key = (NAME, alike)
     found = trial.kept.get(key)
     if found is None:
@@ -226,7 +229,7 @@ def _search_of(trial: Trial, ask: WaitingAsk, alike: Hashable) -> Claim:
 
 
 def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
-    """G12: the rule in the way, and the node that comes nearest with what it lacks."""
+    """Return the rule in the way, and the node that comes nearest with what it lacks (G12)."""
     nearest = claim.nearest(trial)
     spared = () if trial.brief else claim.spared
     if nearest.node < 0:
@@ -254,7 +257,7 @@ def _closed_in_the_way(
 
 
 def _law_of(claim: Claim, nearest: Nearest, spared: tuple[Spared, ...]) -> Law:
-    """Why there are no victims; that those of a queue are frozen is more than that there are none (7.7)."""
+    """Return the rule by which there are no victims. A frozen pair is named rather than the lack of victims (7.7)."""
     if claim.closed_blocks() or nearest.is_barred:
         return Law.OVER_GUARANTEE
     if any(one.law is Law.FROZEN for one in spared):

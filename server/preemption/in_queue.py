@@ -1,11 +1,10 @@
 """Replacement within a queue (specification 7.8): an ask takes the place of less important ones of its own queue.
 
-I1. Off unless the policy is listed.
-I2. Victims run in the asker's leaf, have strictly lower priorities, and never belong to its application.
-I3. All stand on one node, which is pledged first; they pass what victims of claims pass (G6 to G8, G10). An ask that
-    fits once what was ordered is gone gets that room without a victim (G8), whoever runs in its queue.
-I4. It replaces: afterwards the leaf, and every queue above it, holds no more than its maximum.
-I5. The ask has waited for `preemption.delay` of its leaf, as one that claims (G1), also where claims have no delay (W6).
+I1. Off unless the policy is listed. I2. Victims run in the preemptor's leaf, have strictly lower priorities, and never belong
+to its application. I3. All run on one node, which is pledged first; they pass what victims of claims pass (G6 to G8, G10). An
+ask that fits once what was ordered is gone gets that capacity without a victim (G8), even if its queue has candidates. I4. It
+replaces: afterwards the leaf, and every queue above it, holds no more than its maximum. I5. The ask has waited for
+`preemption.delay` of its leaf, as one that claims (G1), also where claims have no delay (W6).
 """
 
 from collections.abc import Iterator
@@ -29,7 +28,7 @@ REFUSED: Final = "refused"
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """The asks that may replace others, in the order in which they wait (7.3)."""
+    """Yield the asks that may replace others, in the order in which they wait (7.3)."""
     for ask in sorted(trial.view.replacing, key=_order):
         hopeless = (NAME, _class_of(ask), REFUSED) in trial.kept
         if not trial.is_served(ask.key) and not hopeless and of_the_ask(trial, ask) is None:
@@ -45,7 +44,7 @@ def _class_of(ask: WaitingAsk) -> tuple[str, str, int, int]:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """The best node with the best victims on it, among those of the ask's own queue (I2, I3)."""
+    """Return the best node with the best victims on it, among those of the ask's own queue (I2, I3)."""
     ask = intent.ask
     refusal = of_the_ask(trial, ask)
     if refusal is not None:
@@ -71,14 +70,17 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def _has_others(trial: Trial, ask: WaitingAsk) -> bool:
-    """Does anybody run in its queue whose place it could take? Else no reservation of another gives way to it."""
+    """Return whether pods of other applications run in the ask's queue.
+
+    Without any, no reservation of another ask gives way to it.
+    """
     columns, number = trial.view.allocations, trial.view.queues[ask.leaf].number
     own = gangs.of_application(columns, number, ask.application_id)
     return bool(((columns.leaves == number) & ~own).any())
 
 
 def _refusal(trial: Trial, search: Claim) -> Refusal:
-    """G12: the law in the way, and the node that comes nearest with what it lacks."""
+    """Return the rule in the way, and the node that comes nearest with what it lacks (G12)."""
     row, lacks, *_ = search.nearest(trial)
     spared = search.spared
     if row < 0:

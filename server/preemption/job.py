@@ -1,13 +1,11 @@
-"""Jobs get room as a whole (seed 003): every member's node at once, or nobody goes.
+"""Gangs get capacity as a whole (seed 003): every member's node at once, or no pod is evicted.
 
-J3. A job plans when its members may have others go; there is no delay, only the back-off after a refusal.
-J6. It plans only when its class may use so much of the queue once the lendable pods of that queue are gone.
-J7. Lendable pods go: of its own queue those of strictly lower priority, of others what G3 to G5 allow and what its
-    queue is still owed. Never the job's own, and nobody of a firm one.
-J8. Members are seated by priority, age and key; victims go least important first; one member without a node: nobody goes.
-J12. A gang that would fall below its minimum goes whole, or stays.
-
-A single ask is a job of one (J4).
+J3. A gang plans when others may be evicted for its members; there is no delay, only the back-off after a refusal. J6. It plans
+only when its class may use so much of the queue once the lendable pods of that queue are gone. J7. Lendable pods are evicted:
+of its own queue those of strictly lower priority, of others what G3 to G5 allow and what its queue is still entitled to. Never
+the gang's own pods, and never firm ones. J8. Members are placed by priority, age and key; the least important victims come
+first; one member without a node: no pod is evicted. J12. A gang that would fall below its minimum is evicted whole, or not at
+all. A single ask is a gang of one (J4).
 """
 
 from collections.abc import Iterator
@@ -34,11 +32,11 @@ OTHER: Final = (
 )
 
 
-# Who wants something ------------------------------------------------------------------------------------------------
+# The intents --------------------------------------------------------------------------------------------------------
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """The jobs of the View in the order in which asks wait; the round merges them with claims (7.3)."""
+    """Yield the gangs of the View in the order in which asks wait; the round merges them with claims (7.3)."""
     for job in sorted(trial.view.jobs, key=_order):
         yield Intent(NAME, job.members[0], job)
 
@@ -48,15 +46,15 @@ def _order(job: WaitingJob) -> tuple[int, int, int]:
 
 
 def of_one(ask: WaitingAsk) -> WaitingJob:
-    """A single ask as a job."""
+    """Return a single ask as a gang of one."""
     return WaitingJob(ask.spec.job_key or ask.key, 0, (ask,), 0, 1, ask.within_limits)
 
 
-# May it -------------------------------------------------------------------------------------------------------------
+# Whether it may plan ------------------------------------------------------------------------------------------------
 
 
 def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
-    """The first rule on account of which nobody goes for the job, whoever the victims were; None: somebody may."""
+    """Return the first rule by which no pod is evicted for the gang, whatever the victims are; None: it may plan."""
     if not job.gathered:
         there = len(job.members) + job.placed
         wanted = "who knows how many" if job.size == UNSIZED else str(job.size)
@@ -66,7 +64,7 @@ def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
 
 
 def _of_member(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """J3: what a member says of itself, and what its labels do."""
+    """Return the rule by which others may not be evicted for a member: its own fields, or its labels (J3); None: they may."""
     if not ask.spec.allow_preempt_other:
         return Refusal(Law.NEVER_PREEMPTS, f"the preemptionPolicy of {ask.key} is Never")
     labelled = of_its_labels(trial, ask)
@@ -96,7 +94,7 @@ def _of_the_job(trial: Trial, job: WaitingJob) -> Refusal | None:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Seats for all members and the victims for them, or why there are none (J8)."""
+    """Return places for all members and the victims for them, or why there are none (J8)."""
     job = intent.job or of_one(intent.ask)
     refusal = may_plan(trial, job)
     if refusal is not None:
@@ -118,7 +116,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
-    """J6: a lendable job plans only when it fits its queue's maximum without the queue's pods that may go for it."""
+    """Return a refusal when a lendable gang exceeds its queue's maximum even without the queue's own victims (J6)."""
     kind, leaf = search.terms.whole.kind, search.job.leaf
     if kind.job_class is not JobClass.LENDABLE:
         return None
@@ -144,7 +142,7 @@ def _release(search: JobSearch, row: int) -> Release:
 
 
 def _refusal(trial: Trial, search: JobSearch, answer: Answer) -> Refusal:
-    """G12, for a job: the member that gets no node and the one that comes nearest, or the queue that is full."""
+    """Return the member that gets no node, with the nearest one, or the queue that is full (G12)."""
     spared, told = search.spared(), levels(trial, search)
     if answer.member is None:
         path, index = answer.full[0]
@@ -166,5 +164,5 @@ def _since(answer: Answer) -> str:
 
 
 def levels(trial: Trial, search: JobSearch) -> tuple[Level, ...]:
-    """The queues that decide what others have to give back, with their numbers."""
+    """Return the queues that decide what others have to give back, with their numbers."""
     return entitlement.levels(trial, search.terms.owed)

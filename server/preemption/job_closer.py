@@ -1,8 +1,8 @@
-"""A closer look at nodes for members of a job: how many go at the least, where nobody is passed over (J8, design 6.7).
+"""A closer bound of nodes for members of a gang: the least number of victims where no candidate is passed over (J8, design 6.7).
 
-Whoever may go from a node goes in the order of the partition until there is room: mostly more of them than would have
-to. Where a queue, a disruption budget or a gang may keep somebody there, another one goes in his stead, and nothing is
-said of the node.
+Candidates of a node are evicted in the order of the partition until the member fits, which mostly takes more of them than the
+bound of `seats.field` says. Where a queue, a disruption budget or a gang may protect one, another takes its place, and nothing
+is known of the node.
 """
 
 from collections.abc import Set
@@ -15,7 +15,7 @@ from server.view.seats import Field
 
 
 class Closer:
-    """For one field, as long as the queues that bar nobody when it is made bar nobody (`holds`)."""
+    """The closer bounds of one field, valid as long as the queues that bar no candidate at the start bar none (`holds`)."""
 
     def __init__(self, seats: Seats, field: Field) -> None:
         self._columns = seats.trial.view.allocations
@@ -27,11 +27,11 @@ class Closer:
         self._numbers: list[int] = []
 
     def holds(self, strained: Set[str | int]) -> bool:
-        """Does it still, when these queues may have to keep somebody from now on?"""
+        """Return whether the bounds are still valid when these queues may have to protect candidates from now on."""
         return self._calm.isdisjoint(strained)
 
     def number(self, place: int) -> int:
-        """How many go from the node at this place of the field, where somebody has to."""
+        """Return how many pods are evicted on the node at this place of the field, where any has to be."""
         at = place - self._field.roomy
         while at >= len(self._numbers):
             self._numbers += self._next_block()
@@ -44,7 +44,7 @@ class Closer:
 
 
 def _odd(seats: Seats) -> tuple[Mask, frozenset[str]]:
-    """Who could be passed over on his node, and the queues that bar nobody for now."""
+    """Return the rows that could be passed over on their nodes, and the queues that bar no candidate for now."""
     trial = seats.trial
     columns = trial.view.allocations
     barring: list[int] = []

@@ -1,6 +1,6 @@
-"""Laws on plans for jobs, and on gangs whoever takes them. Part of the gate (see `laws`).
+"""The rules on plans for gangs, and on gangs among the victims of any plan. Part of the gate (see `laws`).
 
-They are asked of the finished plan and share nothing with the search that made it but the numbers of the Trial.
+The rules are asked of the finished plan and share nothing with the search that made it but the numbers of the Trial.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ POLICIES = frozenset({job.NAME, in_queue.NAME})
 
 
 def _job_of(trial: Trial, plan: Plan) -> WaitingJob:
-    """The job that a plan is for; a single ask is one of its own."""
+    """Return the gang that a plan is for; a single ask is a gang of its own."""
     first = plan.pledges[0].ask
     found = (one for one in trial.view.jobs if first in one.members)
     return next(found, None) or job.of_one(first)
@@ -32,7 +32,7 @@ def _job_of(trial: Trial, plan: Plan) -> WaitingJob:
 
 
 def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
-    """Every waiting member gets room by the plan, and nobody else (J8, invariant 9)."""
+    """Refuse a plan that does not serve every waiting member of its gang, and only them (J8, invariant 9)."""
     if plan.policy != job.NAME:
         return None
     planned = _job_of(trial, plan)
@@ -43,7 +43,7 @@ def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
-    """The job may plan at all (J3, J6), or the ask may replace others of its queue (I2, I5)."""
+    """Refuse a plan whose gang may not plan at all (J3, J6), or whose ask may not replace others of its queue (I2, I5)."""
     refusal = None
     if plan.policy == job.NAME:
         refusal = job.may_plan(trial, _job_of(trial, plan))
@@ -53,7 +53,7 @@ def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
-    """No policy but `job` makes room for a member of a gang that waits for the others (J8)."""
+    """Refuse a plan of a policy other than `job` for a member of a gang that waits for the others (J8)."""
     if plan.policy == job.NAME:
         return None
     waiting = {member.key for one in trial.view.jobs for member in one.members if one.size > 1}
@@ -63,11 +63,14 @@ def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
     return None
 
 
-# Who goes -------------------------------------------------------------------------------------------------------
+# The victims ----------------------------------------------------------------------------------------------------
 
 
 def victims_of_jobs(trial: Trial, plan: Plan) -> Refusal | None:
-    """J7 and I2: of its own queue strictly lower priorities, never its own; of others as for a claim, I2 nobody."""
+    """Refuse a victim that a plan for a gang (J7), or a replacement (I2), may not take.
+
+    Of its own queue strictly lower priorities, never its own pods; of other queues as for a claim, a replacement none.
+    """
     if plan.policy not in POLICIES:
         return None
     planned = _job_of(trial, plan)
@@ -94,14 +97,14 @@ def _of_own(trial: Trial, policy: str, planned: WaitingJob, release: Release) ->
 
 
 def _owed(trial: Trial, planned: WaitingJob) -> tuple[Deciding, ...]:
-    """The queues that decide what others have to give to the whole job (G2)."""
+    """Return the queues that decide what others have to give to the whole gang (G2)."""
     return deciding(trial, planned.leaf, added(one.kind.demand for one in planned.members))
 
 
 def _of_other(
     trial: Trial, planned: WaitingJob, owed: Sequence[Deciding], release: Release
 ) -> Refusal | None:
-    """G3 to G5, for the whole job; nobody of others where it is owed nothing, or replaces its own (I2)."""
+    """Refuse a victim of another queue by G3 to G5, for the whole gang; any, where the gang may claim nothing (I2)."""
     view, leaf = trial.view, planned.leaf
     if not owed:
         return Refusal(Law.OTHER_QUEUE, f"{release.key} runs in another queue")
@@ -122,7 +125,7 @@ def _of_other(
 
 
 def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
-    """Others give no more of a type than its deciding queue is entitled to once the gang's own victims are gone (J7)."""
+    """Refuse to take more of a type from others than its deciding queue may claim without the gang's own victims (J7)."""
     if plan.policy != job.NAME or not plan.releases:
         return None
     planned = _job_of(trial, plan)
@@ -139,11 +142,11 @@ def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
-    """A victim of another queue is taken for a type that a queue on the gang's path decides and its node lacks (J7, G2).
+    """Refuse a victim of another queue that frees no type that its node lacks and a queue on the gang's path decides (J7, G2).
 
-    The gang's own victims come first. The others can be put in an order in which each frees such a type that is still
-    lacking. The last one of the order is looked for first: without the later ones no less is lacking, so that any that
-    can be last may be taken out.
+    The gang's own victims come first. The others can be put in an order in which each frees such a type that is still lacking.
+    The last one of the order is looked for first: without the later ones no less is lacking, so that any that can be last may
+    be taken out.
     """
     if plan.policy != job.NAME:
         return None
@@ -169,7 +172,7 @@ def _can_be_last(
     going: Mapping[int, Amounts],
     unit: Sequence[Release],
 ) -> bool:
-    """Does a member of the unit free a decided type that its node lacks while all the others of ``going`` are gone?"""
+    """Return whether a member of the unit frees a decided type that its node lacks while all the others of ``going`` are gone."""
     columns, rest = sums.trial.view.allocations, _less(sums, going, unit)
     for one in unit:
         node, held = int(columns.nodes[one.row]), columns.resources[one.row]
@@ -187,7 +190,7 @@ def _can_be_last(
 def _less(
     sums: "_Sums", going: Mapping[int, Amounts], unit: Sequence[Release]
 ) -> dict[int, Amounts]:
-    """What the releases free on the nodes of a unit, where members have places, when the unit stays."""
+    """Return what the releases free on the nodes of a unit, where members have places, when the unit stays."""
     nodes = {int(sums.trial.view.allocations.nodes[one.row]) for one in unit}
     found = {}
     for node in sorted(nodes & going.keys()):
@@ -197,7 +200,7 @@ def _less(
 
 
 def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:
-    """What of the members' need neither free room nor victims of their own queue cover, over all nodes (J7)."""
+    """Return the members' need that neither free capacity nor victims of their own queue cover, over all nodes (J7)."""
     needs: Counter[int] = Counter()
     for node, used in _used(plan.pledges).items():
         room, freed = trial.claim_room(node), _freed_on(trial, node, own)
@@ -207,7 +210,7 @@ def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:
 
 
 def _used(pledges: Iterable[Pledge]) -> dict[int, Counter[int]]:
-    """What members get on each node."""
+    """Return what members get on each node."""
     used: dict[int, Counter[int]] = {}
     for pledge in pledges:
         line = used.setdefault(pledge.row, Counter())
@@ -234,9 +237,10 @@ def _charged(trial: Trial, releases: Iterable[Release]) -> Counter[int]:
 
 
 def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
-    """Where jobs are planned for no plan leaves a gang below its minimum, unless it was, or all of it goes (J12).
+    """Refuse a plan that leaves a gang below its minimum, unless it was, or all of it is evicted (J12).
 
-    A claim or a replacement takes nobody whom a gang needs: its victims share a node, and a gang does not (G8).
+    The rule holds where gangs are planned for. A claim or a replacement takes no member that a gang needs: its victims share a
+    node, and a gang does not (G8).
     """
     if not trial.view.knows_firm or plan.shrink is not None or not plan.releases:
         return None
@@ -259,7 +263,10 @@ def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def enough_for_all(trial: Trial, plan: Plan) -> Refusal | None:
-    """All members fit after the releases, and no victim could be given back; a gang counts as one (11, J8, J12)."""
+    """Refuse a plan after which not all members fit, or of which a victim could be given back (invariant 11, J8, J12).
+
+    A gang among the victims is given back as one.
+    """
     if plan.policy != job.NAME:
         return None
     sums = _Sums(trial, plan)
@@ -272,7 +279,7 @@ def enough_for_all(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 class _Sums:
-    """What a plan for a job uses and frees, node by node and queue by queue."""
+    """The sums of what a plan for a gang uses and frees, node by node and queue by queue."""
 
     def __init__(self, trial: Trial, plan: Plan) -> None:
         self.trial = trial
@@ -286,7 +293,7 @@ class _Sums:
             self.on.setdefault(int(trial.view.allocations.nodes[one.row]), []).append(one)
 
     def units(self) -> Iterator[tuple[Release, ...]]:
-        """Those who would be given back together: gangs that go whole, and everybody else alone."""
+        """Yield the releases that would be given back together: gangs that are evicted whole, and every other one alone."""
         columns = self.trial.view.allocations
         sizes = gangs.sizes(columns, self.trial.standing)
         together: dict[int, list[Release]] = {}
@@ -299,7 +306,7 @@ class _Sums:
                 yield from ((one,) for one in some)
 
     def are_enough(self, without: tuple[Release, ...]) -> bool:
-        """Is there room for all on their nodes and in their queues when some of the releases are left out?"""
+        """Return whether all members fit on their nodes and in their queues when some of the releases are left out."""
         columns = self.trial.view.allocations
         nodes = {int(columns.nodes[one.row]) for one in without} if without else set(self.used)
         if not all(self._holds(node, without) for node in nodes):
@@ -318,11 +325,11 @@ class _Sums:
         return all(room[at] + freed[at] >= much for at, much in self.used[node].items())
 
     def has_head_room(self) -> bool:
-        """Do the queues on the path have room for all without anybody else going?"""
+        """Return whether the queues on the path have headroom for all members without victims."""
         return self._below_the_maxima(())
 
     def _below_the_maxima(self, without: tuple[Release, ...]) -> bool:
-        """J4, for the leaf and every queue above it."""
+        """Return whether the leaf and every queue above it hold all members within their limits (J4)."""
         for queue in self.trial.view.path_up(self.job.leaf):
             if all(one is None for one in queue.bound):
                 continue
@@ -343,7 +350,7 @@ class _Sums:
 
 
 def no_job_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
-    """Nobody goes for a job whose members fit one after another once what was ordered is gone (invariant 12)."""
+    """Refuse victims for a gang whose members fit one after another once what was ordered is gone (invariant 12)."""
     if plan.policy != job.NAME or not plan.releases:
         return None
     planned = _job_of(trial, plan)

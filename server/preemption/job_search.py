@@ -1,13 +1,12 @@
-"""The search of a job's plan (J8, J9): a node for one member after another, victims for all of them together.
+"""The search of a gang's plan (J8, J9): a node for one member after another, victims for all of them together.
 
-Nodes are looked at in the order of a true bound on the key by which the best is chosen, as a claim does (design 6.7).
-Members only make nodes worse for those that follow. The exceptions are judged anew: nodes that victims leave, of a gang
-every one where it has members; all of them where victims of the job's own queue leave more to be taken from others; and
-those, passed over before or not, where somebody may no longer go in whose stead fewer would.
-
-A victim of another queue has to be justified by the finished plan: with all victims of the job's own queue gone, it frees
-a type that is still lacking and that its queue owes (J7). A plan in which one is not is tried once more with the
-allocations of the job's own queue first on every node; where that gives no plan either, there is none.
+Nodes are looked at in the order of a true bound on the key by which the best is chosen, as a claim does (design 6.7). Members
+only make nodes worse for those that follow. The exceptions are judged again: nodes that victims leave, of a gang every one
+where it has members; all of them where victims of the gang's own queue leave more to be taken from others; and those, passed
+over before or not, on which a victim becomes barred that fewer others would replace. A victim of another queue has to be
+justified by the finished plan: with all victims of the gang's own queue gone, it frees a type that is still lacking and to
+which the gang's queue is entitled (J7). A plan in which one is not is tried once more with the allocations of the gang's own
+queue first on every node; where that gives no plan either, there is none.
 """
 
 import heapq
@@ -33,7 +32,7 @@ from server.view.waiting import ClassFacts, WaitingAsk, WaitingJob
 
 UNJUDGED: Final = -1
 RANKED_NODES_MAX: Final = 8
-"""Nodes whose candidates a decision tells in their order."""
+"""The number of nodes whose candidates a decision records in their order."""
 Ties = Set[str | int]
 """Queues, disruption budgets and gangs."""
 Mark = tuple[bool, str | int]
@@ -50,11 +49,11 @@ class Seat(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A whole plan: seats in the order of the members and all victims, least important first; or who stays without.
+    """The answer of a search: a whole plan, or what is missing for one.
 
-    ``member`` has no node, ``row`` is the one that comes nearest and ``lacks`` what is missing there, by type;
-    ``full`` are the queues whose maximum has no room (J4). ``unowed``: there would be room, if other queues owed what
-    is missing.
+    A plan has seats in the order of the members, and all victims, least important first. Else ``member`` has no node, ``row``
+    is the one that comes nearest and ``lacks`` what is missing there, by type; ``full`` are the queues whose maximum has no
+    headroom (J4). ``unowed``: there would be capacity, if other queues had to give what is missing.
     """
 
     seats: tuple[Seat, ...] = ()
@@ -67,7 +66,7 @@ class Answer(NamedTuple):
 
     @property
     def found(self) -> bool:
-        """Is it a plan?"""
+        """Return whether the answer is a plan."""
         return self.member is None and not self.full
 
 
@@ -97,7 +96,7 @@ class JobSearch:
         self._fields: dict[tuple[int, bool], seats.Field] = {}
 
     def best(self) -> Answer:
-        """A plan without those who would rather stay, else with them (7.6), else why there is none."""
+        """Return a plan without opted-out pods, else with them (7.6), else why there is none."""
         self.units.willing = True
         answer = self._try()
         if not answer.found and self.units.has_reluctant():
@@ -106,13 +105,13 @@ class JobSearch:
         return answer
 
     def releasable(self) -> list[int]:
-        """What the allocations of the job's own queue hold that may go for it, by type (J6)."""
+        """Return what the allocations of the gang's own queue hold that may be evicted for it, by type (J6)."""
         view = self.trial.view
         rows = seats.passed(view.allocations, self.screen, view.queues[self.job.leaf].number)
         return seats.held(view.allocations, rows)
 
     def _try(self) -> Answer:
-        """The plan in the order of victims; where others do not owe what they give, with the job's own queue first."""
+        """Return the plan in the order of victims; where others need not give what it takes, with the gang's own queue first."""
         answer = self._attempt()
         if not answer.unowed:
             return answer
@@ -139,7 +138,7 @@ class JobSearch:
         return Answer(tuple(chosen), tuple(rows))
 
     def field(self, kind: ClassFacts) -> seats.Field:
-        """The nodes for members of a class, with a bound for each."""
+        """Return the nodes for members of a class, with a bound for each."""
         which = kind.number, self.units.willing
         known = self._fields.get(which)
         if known is None:
@@ -151,7 +150,7 @@ class JobSearch:
         return known
 
     def spared(self) -> tuple[Spared, ...]:
-        """Whom the laws spared, by law and leaf."""
+        """Return the protected candidates, by rule and leaf."""
         return spared(self.trial.view, self.screen)
 
     def ranking(self, rows: Sequence[int]) -> Ranking:
@@ -183,7 +182,7 @@ class JobSearch:
 
 
 class _Entry(NamedTuple):
-    """What is known of a node for a class of members: its key as of a version, or a bound (UNJUDGED)."""
+    """The knowledge of a node for a class of members: its key as of a version, or a bound (UNJUDGED)."""
 
     key: NodeKey
     node: int
@@ -192,9 +191,9 @@ class _Entry(NamedTuple):
 
 
 class Attempt:
-    """One try to seat all members. ``version`` counts what was taken or seated: what was judged before may be worse.
+    """A try to place all members. ``version`` counts what was taken or placed: what was judged before may be worse.
 
-    ``own_first``: on every node the allocations of the job's own queue go before all others.
+    ``own_first``: on every node the allocations of the gang's own queue are evicted before all others.
     """
 
     def __init__(self, search: JobSearch, *, own_first: bool) -> None:
@@ -210,7 +209,7 @@ class Attempt:
         self._lines: dict[int, _Line] = {}
 
     def place(self, member: WaitingAsk) -> Seat | None:
-        """The best node for a member, taken at once; None: there is none."""
+        """Take the best node for a member at once and return it; None: there is none."""
         kind = member.kind
         line = self._lines.get(kind.number)
         if line is None:
@@ -226,7 +225,10 @@ class Attempt:
         return Seat(member, best.node, best.units)
 
     def _bound_anew(self, best: _Entry) -> None:
-        """Nodes that became better: those that victims leave, all where others have more to give (J7), perhaps others."""
+        """Bound the nodes again that became better: those that victims leave, all where others have more to give (J7).
+
+        Nodes where a candidate may be barred by now are judged again, too.
+        """
         rows = [row for unit in best.units for row in unit]
         nodes = dict.fromkeys([best.node, *(self.units.line(row).node for row in rows)])
         self.better |= nodes
@@ -242,7 +244,7 @@ class Attempt:
         self.seats.limited = self.seats.limited and not rows
 
     def nearest(self, member: WaitingAsk) -> tuple[int, list[int]]:
-        """The node that comes nearest for a member beside those seated, -1 for none, and what it lacks (G12)."""
+        """Return the node that comes nearest for a member beside those placed, -1 for none, and what it lacks (G12)."""
         nodes, need = self.trial.short_nodes(member.kind)
         apart = nodes.copy()
         for node, line in self.seats.needs_with(member.kind.node_demand):
@@ -253,13 +255,13 @@ class Attempt:
             screens.nearest(view.allocations, screen, some, need, view.weights, view.nodes.names)
             for some in (nodes, apart)
         ]
-        # Of equals the one on which no other member has its place.
+        # Of two equal nodes take the one on which no other member has its place.
         return found[1] if found[1][1] == found[0][1] else found[0]
 
     # Queues ---------------------------------------------------------------------------------------
 
     def make_head_room(self) -> tuple[tuple[str, int], ...]:
-        """Allocations of the job's own queue go wherever they stand, while a maximum needs it (J8); who is still full."""
+        """Evict allocations of the gang's own queue on any node while a maximum needs it (J8); return the queues still full."""
         over = self.seats.over_max()
         if not over:
             return ()
@@ -282,7 +284,7 @@ class Attempt:
         return sorted(filter(self.units.passed, rows), key=self.units.rank)
 
     def give_back(self) -> None:
-        """From the most important down, spare whoever is not needed, as long as anybody is (J8, invariant 11)."""
+        """Give back victims that are not needed, from the most important down, as long as there are any (J8, invariant 11)."""
         spared = True
         while spared:
             spared = False
@@ -292,11 +294,11 @@ class Attempt:
                     spared = True
 
     def importance(self, unit: Unit) -> Rank:
-        """The place of its most important member among those that may go."""
+        """Return the place of the unit's most important member among those that may be evicted."""
         return max(map(self.units.rank, unit))
 
     def without(self, unit: Unit, chosen: Sequence[Seat]) -> Answer:
-        """What is missing when a unit that does not owe it stays: room for a member on its node, or below a maximum."""
+        """Return what is missing when a unit that need not give stays: capacity for a member on its node, or below a maximum."""
         self.seats.give_back(unit)
         for seat in reversed(chosen):
             lacks = self.seats.lacks(seat.node)
@@ -307,9 +309,9 @@ class Attempt:
 
 
 class _Judged:
-    """The nodes on which a verdict stands, by what would shake it: the marks of those who would go, or who did not suffice.
+    """The nodes with a verdict, by the marks that would shake it: of the victims, or of candidates that did not suffice.
 
-    A mark is a tie, with whether it is that of a gang's member; or that somebody runs in another queue than the job's.
+    A mark is a tie, with whether it is that of a gang's member; or that an allocation runs in another queue than the gang's.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -318,7 +320,7 @@ class _Judged:
         self._marks: dict[int, set[Mark]] = {}
 
     def note(self, node: int, rows: Sequence[int]) -> None:
-        """A verdict that stands or falls with these."""
+        """Record a verdict on a node that depends on these rows."""
         seats, is_bound = self._attempt.seats, self._attempt.units.is_bound
         marks: set[Mark] = {(is_bound(row), tie) for row in rows for tie in seats.ties(row)}
         if any(map(seats.is_of_others, rows)):
@@ -328,12 +330,12 @@ class _Judged:
             self._nodes.setdefault(mark, {})[node] = None
 
     def forget(self, node: int) -> None:
-        """There is no verdict any more."""
+        """Forget the verdict on a node."""
         for mark in self._marks.pop(node, ()):
             del self._nodes[mark][node]
 
     def marked(self, marks: Set[Mark]) -> list[int]:
-        """The nodes with any of these marks."""
+        """Return the nodes with any of these marks."""
         return sorted({node for mark in marks for node in self._nodes.get(mark, ())})
 
 
@@ -349,7 +351,7 @@ class _Line:
         self.begin()
 
     def begin(self) -> None:
-        """Nothing is known but the bounds."""
+        """Forget everything but the bounds."""
         self._drawn = 0
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
@@ -358,16 +360,16 @@ class _Line:
             self.offer(node)
 
     def offer(self, node: int) -> None:
-        """A node became better than it was: it has to be judged again."""
+        """Judge a node again that became better than it was."""
         self._judged.forget(node)
         if self._field.takes(node):
             self._push(_Entry((NOBODY, 0, 0, self._name(node)), node, UNJUDGED, ()))
 
     def doubt(self, ties: Ties, touched: Ties) -> None:
-        """Nodes from which somebody with these ties would go, or others of whom less may be taken now: judge them again.
+        """Judge the nodes again whose victims have these ties, for less may be taken of them now.
 
-        A gang takes from several nodes, so that whatever was ``touched`` may bar it. Where nobody made room the one who
-        was in the way may be barred by now.
+        A gang takes from several nodes, so that whatever was ``touched`` may bar it. Where no victims sufficed, the candidate
+        that was in the way may be barred by now.
         """
         plenty = self._has_plenty()
         if self._is_close and not (plenty and (self._closer is None or self._closer.holds(ties))):
@@ -381,7 +383,7 @@ class _Line:
         return self._attempt.seats.has_plenty_of_share(self._kind.node_demand)
 
     def best(self) -> _Entry | None:
-        """The best node as things stand."""
+        """Return the best node as things stand; None: there is none."""
         while True:
             self._draw()
             if not self._heap:
@@ -411,7 +413,7 @@ class _Line:
             self._drawn += 1
 
     def _closely(self, bound: NodeKey) -> NodeKey:
-        """A better bound for the node that is drawn, as long as those who go from it go in their order."""
+        """Return a better bound for the node that is drawn, as long as its victims are taken in their order."""
         priority, _, number, name = bound
         if not number or not self._is_close:
             return bound
@@ -441,7 +443,7 @@ class _Line:
 
 
 def fits(trial: Trial, job: WaitingJob) -> bool:
-    """Do all members fit without victims, one after another on the first node that has room (invariant 12)?"""
+    """Return whether all members fit without victims, one after another on the first node that holds them (invariant 12)."""
     used: dict[int, dict[int, int]] = {}
     return all(_seated(trial, one.kind, used) for one in job.members)
 

@@ -1,7 +1,7 @@
-"""What a job would take so far: its members' seats, its victims, and what each node and queue has then (J8).
+"""The running sums of a gang's plan: its members' places, its victims, and what each node and queue has then (J8).
 
-Everything is a sum, so that a try is taken back by subtracting it. The questions that a victim has to pass stand here:
-what its queues can lose (G4), what its disruption budget allows (7.6), and what other queues have to give at all (J7).
+Everything is a sum, so that a try is taken back by subtracting it. The questions that a victim has to pass are here: what its
+queues can lose (G4), what its disruption budget allows (7.6), and what other queues have to give at all (J7).
 """
 
 from collections import Counter
@@ -49,20 +49,20 @@ class Seats:
     # Changes --------------------------------------------------------------------------------------
 
     def seat(self, node: int, demand: Demand, sign: int = 1) -> None:
-        """A member gets its place on a node; ``sign`` -1: it gives it back."""
+        """Place a member on a node; ``sign`` -1: take the member off again."""
         used = self._used.setdefault(node, [0] * self._width)
         for index, quantity in demand:
             used[index] += sign * quantity
         self._measure(node)
 
     def take(self, unit: Unit) -> None:
-        """These go."""
+        """Take a unit as victims."""
         for row in unit:
             self.taken[row] = unit
         self._count(unit, 1)
 
     def give_back(self, unit: Unit) -> None:
-        """They stay after all."""
+        """Give back a unit that was taken."""
         for row in unit:
             del self.taken[row]
         self._count(unit, -1)
@@ -83,7 +83,7 @@ class Seats:
             self._measure(node)
 
     def _free(self, line: Line, sign: int) -> None:
-        """The node's side; what allocations of the job's own queue free is counted apart (J7)."""
+        """Add what a victim frees on its node. What allocations of the gang's own queue free is counted apart, too (J7)."""
         own = line.leaf == self.leaf
         for table in (self._freed, self._own) if own else (self._freed,):
             amounts = table.setdefault(line.node, [0] * self._width)
@@ -93,7 +93,7 @@ class Seats:
             self._own_freed[index] += sign * quantity
 
     def _measure(self, node: int) -> None:
-        """What of the members' need on a node neither free room nor victims of their own queue cover (J7)."""
+        """Update the part of the members' need on a node that neither free capacity nor victims of their own queue cover (J7)."""
         used, own = self._used.get(node), self._own.get(node)
         before = self._needs.get(node)
         now = [0] * self._width
@@ -108,22 +108,22 @@ class Seats:
     # Questions ------------------------------------------------------------------------------------
 
     def room(self, node: int) -> Amounts:
-        """What a node has free once everything that was ordered before this plan is gone."""
+        """Return what a node has free once everything that was ordered before this plan is gone."""
         known = self._room.get(node)
         if known is None:
             known = self._room[node] = self.trial.claim_room(node)
         return known
 
     def lacks(self, node: int) -> dict[int, int]:
-        """What a node lacks for all members that have their places there."""
+        """Return what a node lacks for all members that have their places there."""
         return self.lacks_with(node, ())
 
     def holds(self, node: int) -> bool:
-        """Does it lack nothing?"""
+        """Return whether the node lacks nothing."""
         return not self.lacks(node)
 
     def lacks_with(self, node: int, demand: Demand) -> dict[int, int]:
-        """What it would lack for one more member."""
+        """Return what a node would lack for one more member."""
         room, freed, used = self.room(node), self._freed.get(node), self._used.get(node)
         wanted = dict(demand)
         for index, much in enumerate(used or ()):
@@ -137,7 +137,7 @@ class Seats:
         return found
 
     def needs_with(self, demand: Demand) -> Iterator[tuple[int, Amounts]]:
-        """What one more member would need on each node where others have places, beside what is free now."""
+        """Yield each node where members have places, with what one more would need there beyond what is free now."""
         for node, used in self._used.items():
             need = [0] * self._width
             for index, wanted in demand:
@@ -145,7 +145,7 @@ class Seats:
             yield node, need
 
     def may_take(self, unit: Unit) -> bool:
-        """Tell whether a unit may be evicted after those taken; it is not taken yet, and the member has its place."""
+        """Return whether a unit may be evicted after those taken; it is not taken yet, and the member has its place."""
         if not (self._keeps_floors(unit) and self._keeps_budgets(unit)):
             return False
         if not any(map(self.is_of_others, unit)):
@@ -158,7 +158,7 @@ class Seats:
         return None if leaf == self.leaf else self.terms.takes_for(self.trial, leaf)
 
     def _is_taken_for_a_type(self, row: int) -> bool:
-        """Does an allocation of another queue free a type that its node lacks, and for which it may be taken (J7)?"""
+        """Return whether an allocation of another queue frees a type that its node lacks, and for which it may be taken (J7)."""
         takes = self.takes_for(row)
         lacks = self.lacks(self.units.line(row).node)
         return takes is not None and any(
@@ -191,7 +191,7 @@ class Seats:
         return tuple(left)
 
     def takes_no_more_than_its_share(self) -> bool:
-        """The same for room that victims of other queues left over, and of which a further member makes use."""
+        """Return whether the share of other queues is kept when a further member uses what their victims left over."""
         return not self._others or self._is_within()
 
     def _is_within(self) -> bool:
@@ -200,18 +200,18 @@ class Seats:
         return within
 
     def within_share(self) -> bool:
-        """Is what has to come from other queues no more than the job's own is still owed (J7)?"""
+        """Return whether what has to come from other queues is no more than the gang's own may still claim (J7)."""
         return all(
             self._need[index] <= max(0, left + self._own_freed[index])
             for index, left in self._share.items()
         )
 
     def takes_from_others(self) -> bool:
-        """Does anybody of another queue go?"""
+        """Return whether any victim runs in another queue."""
         return self._others > 0
 
     def _keeps_floors(self, unit: Unit) -> bool:
-        """No queue loses more than it can, all victims counted (G4)."""
+        """Return whether no queue loses more than it can, all victims counted (G4)."""
         lost: dict[str, Counter[int]] = {}
         rooms: dict[str, Amounts] = {}
         for row in unit:
@@ -236,16 +236,16 @@ class Seats:
             for group, count in more.items()
         )
 
-    # What can bar nobody ---------------------------------------------------------------------------
+    # What bars no candidate ------------------------------------------------------------------------
 
     def is_plain(self, row: int) -> bool:
-        """Is it alone in what it is asked, and nothing that may go from one node beside it can keep it there?"""
+        """Return whether a victim is asked nothing about others: no gang, and nothing beside it on one node can bar it."""
         if self.units.is_bound(row) or (self._respects and self.units.groups(row)):
             return False
         return not self.strained_queues(self.units.line(row).leaf)
 
     def strained_queues(self, leaf: str) -> tuple[str, ...]:
-        """The queues from a leaf up that may have to keep somebody, whatever node is asked."""
+        """Return the queues from a leaf up that may have to protect a candidate, whatever node is asked."""
         known = self._narrow.get(leaf)
         if known is None:
             rooms = self.terms.rooms(self.trial, leaf)
@@ -255,14 +255,14 @@ class Seats:
         return known
 
     def _is_ample(self, path: str, room: Amounts) -> bool:
-        """Can a queue lose all that may go from any node, beside what it loses already (G4)?"""
+        """Return whether a queue can lose all that may be evicted from any node, beside what it loses already (G4)."""
         lost = self._lost.get(path, NOTHING)
         return all(
             lost.get(index, 0) + much <= room[index] for index, much in enumerate(self.units.most)
         )
 
     def has_plenty_of_share(self, demand: Demand) -> bool:
-        """May others give all of one more member's room, whatever it lacks (J7)?"""
+        """Return whether others may give all that one more member needs, whatever its node lacks (J7)."""
         wanted = dict(demand)
         return all(
             self._need[index] + wanted.get(index, 0) <= left + self._own_freed[index]
@@ -271,11 +271,11 @@ class Seats:
         )
 
     def is_of_others(self, row: int) -> bool:
-        """Does it run in another queue than the job's?"""
+        """Return whether an allocation runs in another queue than the gang's."""
         return self.units.line(row).leaf != self.leaf
 
     def ties(self, row: int) -> frozenset[str | int]:
-        """Its queues, its disruption budgets and its gang: what others take from these may bar it."""
+        """Return the ties of a row: its queues, disruption budgets and gang; what others take from these may bar it."""
         known = self._ties.get(row)
         if known is None:
             rooms = self.terms.rooms(self.trial, self.units.line(row).leaf)
@@ -284,18 +284,18 @@ class Seats:
         return known
 
     def strained(self, row: int) -> Iterator[str | int]:
-        """Those of its ties by which others may be barred now that it goes."""
+        """Yield the ties of a row by which other candidates may be barred once it is evicted."""
         yield from self.strained_queues(self.units.line(row).leaf)
         yield from self._own_ties(row)
 
     def _own_ties(self, row: int) -> Iterator[str | int]:
-        """Its disruption budgets and its gang."""
+        """Yield the disruption budgets and the gang of a row."""
         yield from self.units.groups(row)
         if self.units.is_bound(row):
             yield self.units.job_of(row)
 
     def over_max(self) -> dict[tuple[str, int], int]:
-        """The queues on the path whose maximum has no headroom for the whole job, and what is missing (J4)."""
+        """Return the queues on the path whose maximum has no headroom for the whole gang, and what is missing (J4)."""
         found = {}
         kind = self.terms.whole.kind
         for queue in self.trial.view.path_up(self.terms.leaf):
@@ -308,7 +308,7 @@ class Seats:
         return found
 
     def is_enough_without(self, unit: Unit) -> bool:
-        """Would the plan still hold if these stayed? They are back in their places afterwards."""
+        """Return whether the plan would still hold if a unit stayed; the unit is taken again afterwards."""
         self.give_back(unit)
         nodes = {self.units.line(row).node for row in unit}
         enough = (

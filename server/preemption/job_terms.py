@@ -21,7 +21,7 @@ Amounts = list[int]
 
 
 def added(demands: Iterator[Demand]) -> Demand:
-    """The sum of demands, by type index."""
+    """Return the sum of demands, by type index."""
     sums: dict[int, int] = {}
     for demand in demands:
         for index, quantity in demand:
@@ -30,7 +30,7 @@ def added(demands: Iterator[Demand]) -> Demand:
 
 
 def whole(job: WaitingJob) -> WaitingAsk:
-    """The job as one ask: what all members want together, at the priority of the least important one."""
+    """Return the gang as one ask: what all members want together, at the priority of the least important one."""
     first = job.members[0]
     kind = replace(
         first.kind,
@@ -56,7 +56,7 @@ class JobTerms:
         self._rooms: dict[str, Rooms] = {}
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
-        """The terms of every leaf in which something runs, by its number."""
+        """Yield the terms of every leaf in which allocations run, by its number."""
         own = trial.view.queues[self.leaf].number
         closed = LeafTerms(CODE[Law.OTHER_QUEUE])
         others = (
@@ -73,7 +73,7 @@ class JobTerms:
                 yield number, self._of_others(trial, trial.view.leaf_paths[number], terms)
 
     def _of_others(self, trial: Trial, leaf: str, terms: LeafTerms) -> LeafTerms:
-        """Narrow a claim's terms: nothing is taken for a type that no queue on the gang's path guarantees (J7)."""
+        """Return a claim's terms without the types that no queue on the gang's path guarantees (J7)."""
         outside, takes = self._outside(leaf), self.takes_for(trial, leaf)
         if not outside:
             return LeafTerms(CODE[Law.DECIDING_QUEUE])
@@ -103,16 +103,19 @@ class JobTerms:
         return known
 
     def takes_for_all(self, trial: Trial, leaf: str) -> bool:
-        """Tell whether allocations of a leaf may be taken for every type that the gang wants."""
+        """Return whether allocations of a leaf may be taken for every type that the gang wants."""
         return leaf == self.leaf or self.takes_for(trial, leaf).issuperset(self._needed)
 
     def _own(self, trial: Trial) -> LeafTerms:
-        """Strictly lower priorities of its own queue (J7), whatever it is owed: only a net fall counts (invariant 3)."""
+        """Return the terms of the gang's own queue: strictly lower priorities (J7), whatever it may claim.
+
+        Only a net fall of the queue counts (invariant 3).
+        """
         rooms = self.rooms(trial, self.leaf)
         return own_leaf(trial, self.leaf, self._needed, self.job.priority, rooms)
 
     def rooms(self, trial: Trial, leaf: str) -> Rooms:
-        """The queues from a leaf up, each with what it can lose by type (G4)."""
+        """Return the queues from a leaf up, each with what it can lose by type (G4)."""
         known = self._rooms.get(leaf)
         if known is None:
             known = self._rooms[leaf] = self._find_rooms(trial, leaf)

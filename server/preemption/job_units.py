@@ -1,8 +1,8 @@
-"""Victims of a job as units: an allocation alone, or a gang that would otherwise be broken, as a whole (J12).
+"""The victims of a gang's plan as units: an allocation alone, or a gang that would otherwise be broken, as a whole (J12).
 
-A gang of which so many go that it falls below its minimum goes whole, and counts as one; with `victimgang: avoid`
-nobody of it goes, nor when the queue of a member is in the dead zone (P9). What has fewer members than it needs already
-is broken already: nobody is spared for it.
+A gang that would fall below its minimum is evicted whole, and counts as one; with `victimgang: avoid` none of it is, nor when
+the queue of a member is in the dead zone (P9). A gang that has fewer members than it needs is broken already, and protects
+none of them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from server.view.columns import GROUPED, OPTED_OUT
 from server.view.screen import PASSED, Screen
 
 Rank = tuple[int | str, ...]
-"""The keys of the partition's order for jobs, and its own: the least goes first (7.5)."""
+"""The keys of the partition's order for gangs, then the allocation's own: the least is evicted first (7.5)."""
 HARMLESS = frozenset(
     {
         PASSED,
@@ -29,18 +29,18 @@ HARMLESS = frozenset(
         CODE[Law.BELOW_GUARANTEE],
     }
 )
-"""What a member of a gang that goes whole may have against it: it need not help, and sums decide about queues."""
+"""The rules that a member of a gang that is evicted whole may break: it need not help, and sums decide about queues."""
 AT_REST = CODE[Law.NOT_OVER_GUARANTEE]
 """With a dead zone: all that it holds of what is asked for are types of which its queues are in it."""
 
 
 def _harmless(trial: Trial) -> frozenset[int]:
-    """The same, with the dead zone, of which nobody goes, whoever it would go with (P9)."""
+    """Return the rules that a member may break; not the dead zone, whose pods are protected in any company (P9)."""
     return HARMLESS - {AT_REST} if trial.view.settings.deadzone_permyriad else HARMLESS
 
 
 class Line(NamedTuple):
-    """What an allocation has: its node, its queue, what its queues and its node get back."""
+    """The facts of an allocation: its node, its queue, what its queues and its node get back."""
 
     node: int
     leaf: str
@@ -49,9 +49,9 @@ class Line(NamedTuple):
 
 
 class Units:
-    """The allocations that may go for a job on a Trial, as units. Looks things up; what was taken it does not know.
+    """The allocations that may be evicted for a gang on a Trial, as units. What was taken is not known here.
 
-    ``willing``: nobody goes who would rather stay (7.6).
+    ``willing``: opted-out pods are not evicted (7.6).
     """
 
     def __init__(self, trial: Trial, terms: JobTerms, screen: Screen, spent: Iterable[int]) -> None:
@@ -59,7 +59,7 @@ class Units:
         self.terms = terms
         self.willing = True
         self.most = seats.most_on_a_node(trial.view.allocations, screen)
-        """By type the most that may go from any one node."""
+        """The most that may be evicted from any one node, by type."""
         self._codes = screen.codes
         self._harmless = _harmless(trial)
         self._spent = frozenset(spent)
@@ -69,10 +69,10 @@ class Units:
         settings, is_spent = trial.view.settings, self._spent.__contains__
         self._order = Comparator(trial, order(settings, "job"), is_spent)
         self.tail = Comparator(trial, tail(settings, "job"), is_spent)
-        """What decides between those whom the fixed keys leave equal."""
+        """The order between allocations that the fixed keys leave equal."""
 
     def line(self, row: int) -> Line:
-        """What it has."""
+        """Return the facts of an allocation."""
         known = self._lines.get(row)
         if known is None:
             view = self.trial.view
@@ -87,7 +87,7 @@ class Units:
         return known
 
     def rank(self, row: int) -> Rank:
-        """Its place among those that may go."""
+        """Return the place of an allocation in the order of eviction."""
         known = self._ranks.get(row)
         if known is None:
             key = self.trial.view.allocations.keys[row]
@@ -95,60 +95,60 @@ class Units:
         return known
 
     def priority(self, row: int) -> int:
-        """How important it is by its class."""
+        """Return the priority of an allocation."""
         return int(self.trial.view.allocations.priorities[row])
 
     def opted_out(self, row: int) -> bool:
-        """Would it rather stay, or is its disruption budget used up (7.6)?"""
+        """Return whether the allocation is opted out, or its disruption budget is used up (7.6)."""
         return bool(int(self.trial.view.allocations.flags[row]) & OPTED_OUT) or row in self._spent
 
     def job_of(self, row: int) -> int:
-        """A number that allocations of one gang share; one that is in none is a job of its own (J4)."""
+        """Return a number that allocations of one gang share; an allocation without one is a gang of its own (J4)."""
         return int(self.trial.view.allocations.jobs[row]) or -1 - row
 
     def is_bound(self, row: int) -> bool:
-        """Does it belong to a gang?"""
+        """Return whether the allocation belongs to a gang."""
         return int(self.trial.view.allocations.jobs[row]) != 0
 
     def tied(self) -> Mask:
-        """By row: does it belong to a gang, or count in a disruption budget that is respected?"""
+        """Return by row whether it belongs to a gang, or counts in a disruption budget that is respected."""
         columns, budgets = self.trial.view.allocations, self.trial.view.settings.disruption_budgets
         grouped = GROUPED if budgets == "respect" else 0
         found: Mask = (columns.jobs != 0) | (columns.flags & grouped != 0)
         return found
 
     def groups(self, row: int) -> tuple[str, ...]:
-        """The disruption budgets in which it counts."""
+        """Return the disruption budgets in which the allocation counts."""
         return self.trial.view.allocations.groups(row)
 
     def passed(self, row: int) -> bool:
-        """May it go, as far as it is looked at alone?"""
+        """Return whether the allocation may be evicted, by the rules that look at it alone."""
         return int(self._codes[row]) == PASSED and not (self.willing and self.opted_out(row))
 
     def may_go(self) -> Mask:
-        """Return by row who may be evicted, alone or together with others of its gang."""
+        """Return by row whether it may be evicted, alone or together with others of its gang."""
         found = self._eligible()
         return found & ~self.reluctant() if self.willing else found
 
     def has_reluctant(self) -> bool:
-        """Would any of those that may go rather stay?"""
+        """Return whether any allocation that may be evicted is opted out."""
         return bool((self._eligible() & self.reluctant()).any())
 
     def _eligible(self) -> Mask:
         found: Mask = self._codes == PASSED
         in_gang = self.trial.view.allocations.jobs > 0
-        for code in sorted(self._harmless - {PASSED}):  # they go with others of their gang (J12)
+        for code in sorted(self._harmless - {PASSED}):  # evicted with others of their gang (J12)
             found |= in_gang & (self._codes == code)
         return found
 
     def reluctant(self) -> Mask:
-        """By row what `opted_out` says."""
+        """Return by row what `opted_out` says."""
         found: Mask = self.trial.view.allocations.flags & OPTED_OUT != 0
         found[list(self._spent)] = True
         return found
 
     def unit(self, row: int, taken: Iterable[int]) -> tuple[int, ...] | None:
-        """Who goes when it goes, after those taken already; None: nobody may (J12)."""
+        """Return the rows that are evicted together with a row, after those taken already; None: the gang protects it (J12)."""
         number = int(self.trial.view.allocations.jobs[row])
         least = self.minimum(row)
         left = self._sizes.get(number, 0) - sum(1 for one in taken if self.job_of(one) == number)
@@ -161,20 +161,20 @@ class Units:
         return tuple(rest) if all(map(self._may_join, rest)) else None
 
     def minimum(self, row: int) -> int:
-        """How many members its gang needs."""
+        """Return how many members the allocation's gang needs."""
         spec = self.trial.view.allocations.specs[row]
         return spec.min_members if spec is not None else 0
 
     def gang(self, number: int) -> list[int]:
-        """Those of a gang that stand."""
+        """Return the members of a gang that stand."""
         return gangs.members(self.trial.view.allocations, self.trial.standing, number)
 
     def keeps_gangs(self, rows: Iterable[int]) -> bool:
-        """Is no gang left with fewer members than it needs, unless it had fewer before or goes whole (J12)?"""
+        """Return whether each gang keeps the members it needs, unless it had fewer before or is evicted whole (J12)."""
         return next(self.broken(rows), None) is None
 
     def broken(self, rows: Iterable[int]) -> Iterator[int]:
-        """One allocation of each gang that these would leave broken."""
+        """Yield one allocation of each gang that these would leave broken."""
         going: dict[int, list[int]] = {}
         for row in rows:
             number = int(self.trial.view.allocations.jobs[row])

@@ -1,8 +1,8 @@
-"""Who has to go from one node for one more member of a job, least important first, each test cumulative (J8).
+"""The victims on one node for one more member of a gang, least important first, each test cumulative (J8).
 
-Mostly nothing bars anybody: no gang, no disruption budget, no queue near what it can lose. Then nobody is asked, and
-the answer stands for members to come as well. `Walks` takes that short way where it is true for all whom it takes, and
-the long way, with every test, where it is not.
+Mostly nothing bars any candidate: no gang, no disruption budget, no queue near what it can lose. Then no candidate is tested,
+and the answer holds for later members as well. `Walks` takes that fast path where it is true for all victims on it, and the
+full path, with every test, where it is not.
 """
 
 from collections.abc import Iterable
@@ -19,11 +19,11 @@ NodeKey = tuple[int, int, int, str]
 NOBODY: Final = PRIORITY_MIN - 1
 """The highest priority of no victims."""
 NODE_STEPS: Final = 1
-"""What it costs to judge a node, in placements."""
+"""The cost of judging a node, in placements."""
 
 
 class Judged(NamedTuple):
-    """What a node costs. ``key`` None: its allocations do not make room."""
+    """The verdict on a node. ``key`` None: its allocations do not free enough."""
 
     key: NodeKey | None
     units: tuple[Unit, ...] = ()
@@ -43,14 +43,15 @@ class Walks:
         self._orders: dict[int, list[int]] = {}
 
     def judge(self, node: int, demand: Demand) -> Judged:
-        """Who has to go from a node for one more member."""
+        """Return the victims on a node for one more member, with the node's key."""
         self.trial.steps += NODE_STEPS
         return self._short(node, demand) or self._long(node, demand)
 
     def still_holds(self, node: int, units: tuple[Unit, ...], demand: Demand) -> bool:
-        """May the units of an earlier judgement go still? Then it stands: whom it passed over would be again.
+        """Return whether the units of an earlier verdict may still be evicted.
 
-        What may go from a node only shrinks while others take, or the node is offered anew.
+        Then the verdict stands: what it passed over would be passed over again. The candidates of a node only become fewer
+        while others take, or the node is offered again.
         """
         if self._is_plain(units, demand):
             return True
@@ -67,16 +68,16 @@ class Walks:
         return enough
 
     def key(self, node: int, units: Iterable[Unit]) -> NodeKey:
-        """By what the node is compared (J9)."""
+        """Return the key by which the node is compared (J9)."""
         rows = [row for unit in units for row in unit]
         highest = max((self.units.priority(row) for row in rows), default=NOBODY)
         jobs = len({self.units.job_of(row) for row in rows})
         return highest, jobs, len(rows), self.trial.view.nodes.ids[node]
 
-    # The short way --------------------------------------------------------------------------------
+    # The fast path --------------------------------------------------------------------------------
 
     def _short(self, node: int, demand: Demand) -> Judged | None:
-        """The walk while nobody can be barred; None: somebody on the way may be."""
+        """Return the verdict where no candidate can be barred; None: a candidate on the way may be."""
         lacks = self.seats.lacks_with(node, demand)
         rows: list[int] = []
         for row in self.order(node):
@@ -92,7 +93,7 @@ class Walks:
         return Judged(None) if lacks else Judged(self.key(node, units), units)
 
     def _is_plain(self, units: Iterable[Unit], demand: Demand) -> bool:
-        """Can nobody have barred any of these since?"""
+        """Return whether nothing can have barred any of these units since."""
         rows = [row for unit in units for row in unit]
         if not all(row not in self.seats.taken and self.seats.is_plain(row) for row in rows):
             return False
@@ -100,7 +101,7 @@ class Walks:
         return not others or self.seats.has_plenty_of_share(demand)
 
     def order(self, node: int) -> list[int]:
-        """Those on a node who may go as far as they are looked at alone, least important first."""
+        """Return the rows on a node that pass every rule that looks at one alone, least important first."""
         known = self._orders.get(node)
         if known is None:
             rows = filter(self.units.passed, self.trial.view.allocations.rows_on(node))
@@ -109,7 +110,7 @@ class Walks:
                 known.sort(key=self.seats.is_of_others)
         return known
 
-    # The long way ---------------------------------------------------------------------------------
+    # The full path --------------------------------------------------------------------------------
 
     def _long(self, node: int, demand: Demand) -> Judged:
         self.seats.seat(node, demand)
@@ -124,7 +125,7 @@ class Walks:
         self.seats.seat(node, demand, -1)
 
     def _walk(self, node: int) -> list[Unit]:
-        """Take the least important first, each test cumulative; who was passed over may go after others (J8)."""
+        """Take the least important first, each test cumulative; what was passed over may be taken after others (J8)."""
         units: list[Unit] = []
         before = -1
         while len(units) > before and not self.seats.holds(node):
@@ -139,7 +140,7 @@ class Walks:
         return units
 
     def _unit(self, node: int, row: int) -> Unit | None:
-        """Who goes with an allocation, when it helps and may go."""
+        """Return the unit that is evicted with an allocation, when it helps and may be evicted; else None."""
         lacks = self.seats.lacks(node)
         if row in self.seats.taken or not any(
             index in lacks for index, _ in self.units.line(row).frees
@@ -150,7 +151,7 @@ class Walks:
 
 
 def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) -> bool:
-    """Take what an allocation frees off what is lacking, and tell whether it helps.
+    """Return whether an allocation helps, and if so subtract what it frees from what is lacking.
 
     ``takes`` are the types for which it may be taken, None for any; once taken it counts for all that it frees (J7).
     """

@@ -1,8 +1,8 @@
-"""The laws: what no plan may break, whoever made it (design 1.6).
+"""The rules that no plan may break, whichever policy made it (design 1.6).
 
-Some look at the ask alone: they are asked before anything is planned, because planning costs a look at every node.
-Each plan then passes the gate, which asks all of them of all its pledges, before it is applied. A law says nothing when it
-holds, and otherwise why it does not.
+Some look at the ask alone: they are asked before anything is planned, because planning costs a look at every node. Each plan
+then passes the gate, which asks all of them of all its pledges, before it is applied. A rule returns None when it holds, and
+otherwise a refusal with the reason.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,13 +39,13 @@ from server.view.queues import FrozenAmounts
 from server.view.waiting import WaitingAsk
 
 AskLaw = Callable[[Trial, str, WaitingAsk], Refusal | None]
-"""Of a Trial, the policy's name and the ask that shall have room."""
+"""A rule on a Trial, the policy's name and the ask that wants capacity."""
 PledgeLaw = Callable[[Trial, str, Pledge], Refusal | None]
 PlanLaw = Callable[[Trial, Plan], Refusal | None]
 
 
 def admit(trial: Trial, intent: Intent) -> Refusal | None:
-    """The first law on account of which no plan for this ask could pass; None: it is worth planning."""
+    """Return the first rule by which no plan for this ask could pass; None: it is worth planning."""
     for law in ASK_LAWS:
         refusal = law(trial, intent.policy, intent.ask)
         if refusal is not None:
@@ -54,7 +54,7 @@ def admit(trial: Trial, intent: Intent) -> Refusal | None:
 
 
 def gate(trial: Trial, plan: Plan) -> Refusal | None:
-    """The first law that the plan would break on top of the Trial; None: it may be applied."""
+    """Return the first rule that the plan would break on top of the Trial; None: it may be applied."""
     for pledge in plan.pledges:
         refusal = _of_pledge(trial, plan.policy, pledge)
         if refusal is not None:
@@ -78,11 +78,11 @@ def _of_pledge(trial: Trial, policy: str, pledge: Pledge) -> Refusal | None:
     return None
 
 
-# Laws on an ask -------------------------------------------------------------------------------------------------
+# Rules on an ask ------------------------------------------------------------------------------------------------
 
 
 def one_an_ask(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
-    """Nobody holds room twice."""
+    """Refuse an ask for which capacity is held already."""
     if not trial.is_served(ask.key) and not (
         policy == reservation.NAME and trial.is_reserved(ask.key)
     ):
@@ -91,7 +91,7 @@ def one_an_ask(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
 
 
 def reservations_of_the_partition(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
-    """Few nodes of a partition are reserved; when they are, nobody else may have one."""
+    """Refuse a reservation when the partition has as many as it may; they are few."""
     del ask
     most = reservation.most(trial.view.node_count)
     if policy != reservation.NAME or trial.open_for(reservation.NAME) < most:
@@ -102,7 +102,7 @@ def reservations_of_the_partition(trial: Trial, policy: str, ask: WaitingAsk) ->
 
 
 def reservations_of_a_leaf(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
-    """A leaf has few reservations, lest it bind nodes that others could use."""
+    """Refuse a reservation when the leaf has as many as it may, so that it does not bind nodes that others could use."""
     most = reservation.RESERVATIONS_PER_LEAF
     if policy != reservation.NAME or trial.open_for(reservation.NAME, ask.leaf) < most:
         return None
@@ -110,7 +110,7 @@ def reservations_of_a_leaf(trial: Trial, policy: str, ask: WaitingAsk) -> Refusa
 
 
 def open_queue(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
-    """A stopped queue gets no room."""
+    """Refuse capacity to a stopped queue."""
     del policy
     if trial.view.may_place(ask.leaf):
         return None
@@ -118,7 +118,7 @@ def open_queue(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
 
 
 def head_room(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
-    """Every limit of the ask has room, with all that is promised to others; victims may make room in queues."""
+    """Refuse an ask without headroom below its limits, all promises to others counted; victims may free headroom of queues."""
     if not ask.within_limits and policy != reservation.NAME:
         return Refusal(Law.USER_LIMIT, "a limit of its user or group has no headroom for it")
     if ask.within_limits and (
@@ -128,18 +128,18 @@ def head_room(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
     return Refusal(Law.HEAD_ROOM, f"no headroom is left for it from {ask.leaf} up")
 
 
-# Laws on a pledge and on a plan ---------------------------------------------------------------------------------
+# Rules on a pledge and on a plan --------------------------------------------------------------------------------
 
 
 def reservations_one_a_node(trial: Trial, policy: str, pledge: Pledge) -> Refusal | None:
-    """A node is reserved for one ask at a time."""
+    """Refuse a second reservation of a node."""
     if policy != reservation.NAME or not trial.is_held(pledge.row):
         return None
     return Refusal(Law.ONE_A_NODE, f"node {pledge.node_id} is held for another ask")
 
 
 def each_ask_once(trial: Trial, plan: Plan) -> Refusal | None:
-    """Nor does one plan give the same ask room twice."""
+    """Refuse a plan that gives an ask capacity twice."""
     del trial
     keys = {pledge.ask.key for pledge in plan.pledges}
     if len(keys) == len(plan.pledges):
@@ -148,14 +148,14 @@ def each_ask_once(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
-    """A victim runs and goes for nobody else (invariant 10)."""
+    """Refuse a victim that does not run, or that another decision evicts already (invariant 10)."""
     if all_differ(plan.rows) and trial.all_stand(plan.rows):
         return None
     return Refusal(Law.VICTIM_TWICE, "a victim is evicted by another decision already")
 
 
 def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
-    """Who is never a victim, whatever the policy: DaemonSet pods, firm and untouchable ones (G6, Q10, 7.6)."""
+    """Refuse a victim that no policy may evict: DaemonSet pods, firm and untouchable ones (G6, Q10, 7.6)."""
     breaks_firm = plan.policy == required_node.NAME and trial.view.settings.firm_break
     firm = 0 if breaks_firm else trial.view.firm_flags
     barred = REQUIRED_NODE | UNTOUCHABLE | VETOED | REPLACED | firm
@@ -165,7 +165,7 @@ def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def one_node(trial: Trial, plan: Plan) -> Refusal | None:
-    """All victims of a claim stand on the node that is pledged (G8, invariant 8); those of jobs need not (J7).
+    """Refuse a victim of a claim that runs on another node than the pledged one (G8, invariant 8); gangs take several (J7).
 
     With `crossnode: quota` those below a maximum on the ask's path may stand elsewhere (G9).
     """
@@ -189,7 +189,7 @@ def one_node(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def room_made(trial: Trial, plan: Plan) -> Refusal | None:
-    """Beneficiaries fit after the releases, and no victim could be given back (invariants 11 and 12)."""
+    """Refuse a plan after which the ask does not fit, or of which a victim could be given back (invariants 11 and 12)."""
     if plan.policy in {reservation.NAME, job.NAME} or not plan.pledges:  # see `job_laws`
         return None
     if not _is_enough(trial, plan, plan.releases):
@@ -201,7 +201,7 @@ def room_made(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def _is_enough(trial: Trial, plan: Plan, releases: tuple[Release, ...]) -> bool:
-    """Do the beneficiaries of the plan fit, on their nodes and in their queues, once these are gone?"""
+    """Return whether the beneficiaries of the plan fit, on their nodes and in their queues, once these are gone."""
     return all(
         _is_enough_on_node(trial, pledge, releases)
         and _is_enough_in_queues(trial, pledge, releases)
@@ -210,7 +210,7 @@ def _is_enough(trial: Trial, plan: Plan, releases: tuple[Release, ...]) -> bool:
 
 
 def _is_enough_on_node(trial: Trial, pledge: Pledge, releases: tuple[Release, ...]) -> bool:
-    """Each victim counts for all types that it frees (G2, W6)."""
+    """Return whether the ask fits on its node after the releases; each counts for all types that it frees (G2, W6)."""
     nodes, resources = trial.view.allocations.nodes, trial.view.allocations.resources
     room = trial.claim_room(pledge.row)
     for release in releases:
@@ -235,11 +235,11 @@ def _is_enough_in_queues(trial: Trial, pledge: Pledge, releases: tuple[Release, 
     return True
 
 
-# Laws of claims (rules 2 to 7 of seed 001) ----------------------------------------------------------------------
+# Rules of claims (rules 2 to 7 of seed 001) ---------------------------------------------------------------------
 
 
 def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
-    """Victims of a claim run below its scope root, outside its leaf and a deciding queue (rules 3 and 7, G2, G3)."""
+    """Refuse a victim of a claim outside its scope root, in its leaf or below a deciding queue (rules 3 and 7, G2, G3)."""
     for ask, release in _claims(plan):
         view = trial.view
         if release.leaf == ask.leaf:
@@ -255,7 +255,10 @@ def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
-    """A claim lacks nothing of which its deciding queue has its share, on its node or below a maximum (G2, invariant 4)."""
+    """Refuse a claim that lacks a closed type on its node or below a maximum (G2, invariant 4).
+
+    A type is closed when the queue that decides for it has its share of it.
+    """
     for pledge in plan.pledges if plan.policy == guarantee.NAME else ():
         found = over.lacking_closed(trial, pledge)
         if found is not None:
@@ -268,9 +271,10 @@ def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
-    """A victim of a claim is taken for a type that the ask lacks, outside the queue that decides for it (G2).
+    """Refuse a victim of a claim that is not taken for a type that the ask lacks, outside the queue that decides for it (G2).
 
-    Its own queues have too much of that type (rule 5, W9). Victims that may be taken for nothing are `within_the_fence`'s.
+    Its own queues have too much of that type (rule 5, W9). A victim that may be taken for no type at all is left to
+    `within_the_fence`.
     """
     for release in plan.releases if plan.policy == guarantee.NAME else ():
         if all(over.goes_for_nothing(trial, one, release) for one in plan.pledges):
@@ -280,7 +284,7 @@ def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
-    """A victim's priority is not higher than the asker's, as seen where their paths meet (rule 6, G5)."""
+    """Refuse a victim whose priority is higher than the preemptor's, as seen where their paths meet (rule 6, G5)."""
     rule = trial.view.settings.equal_priority
     for ask, release in _claims(plan) if rule != "ignore" else ():
         top = meeting(trial.view, ask.leaf, release.leaf)
@@ -292,9 +296,10 @@ def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def nobody_below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
-    """No queue on a victim's path ends below E in a type that the victim uses (rule 2, G4, Q12, invariant 3).
+    """Refuse a plan that leaves a queue of a victim below E in a type that the victim uses (rule 2, G4, Q12, invariant 3).
 
-    A queue that holds the asker too counts it as added, and only a net fall counts. On the way down rule 5 follows.
+    A queue that holds the preemptor too counts the ask as added, and only a net fall counts. From this, rule 5 follows for the
+    queues below it.
     """
     if plan.policy == required_node.NAME:
         return None
@@ -309,7 +314,7 @@ def _without(plan: Plan, victim: Release) -> tuple[Release, ...]:
 
 
 def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
-    """Does this one victim bring queues below their share that are whole without it (W8)?"""
+    """Return whether this one victim brings queues below their share that are whole without it (W8)."""
     less = replace(plan, releases=_without(plan, victim))
     if _below_the_floor(trial, less) is not None:
         return False
@@ -326,7 +331,7 @@ def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
 
 
 def _had_its_share(trial: Trial, path: str, index: int, before: int) -> bool:
-    """Without what others free, or, of plain shares, not even with that (W8)."""
+    """Return whether a queue has its share without what others free; by plain shares also if it is below it now (W8)."""
     has, entitled = trial.eff(path)[index], floor(trial, path)[index]
     return has - before >= entitled or (has < entitled and protects_only_whole(trial))
 
@@ -350,7 +355,7 @@ def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
-    """What the plan must leave a queue: E; a trim what it deserves of what has to go (W3)."""
+    """Return what the plan must leave a queue: E; surplus reclaim leaves what it deserves of the types to free (W3)."""
     if plan.policy != trim.NAME:
         return floor(trial, path)
     target = () if plan.shrink is None else plan.shrink.target
@@ -358,7 +363,7 @@ def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
 
 
 def _freed(trial: Trial, plan: Plan) -> dict[str, dict[int, int]]:
-    """What the plan frees in each queue on the way up from its victims."""
+    """Return what the plan frees in each queue on the way up from its victims."""
     freed: dict[str, dict[int, int]] = {}
     for leaf, amounts in trial.freed(plan.rows):
         for queue in trial.view.path_up(leaf):
@@ -380,7 +385,7 @@ def _add(line: dict[int, int], amounts: Iterable[tuple[int, int]]) -> None:
 
 
 def _claims(plan: Plan) -> Iterator[tuple[WaitingAsk, Release]]:
-    """Each victim of a claim with the ask for which it goes."""
+    """Yield each victim of a claim with the ask for which it is evicted."""
     if plan.policy == guarantee.NAME:
         for pledge in plan.pledges:
             for release in plan.releases:

@@ -1,6 +1,6 @@
-"""Laws on whether anybody has to go at all: who may claim, on which node, and for what.
+"""The rules on whether any pod has to be evicted: which asks may claim, on which node, and for what.
 
-Part of the gate (see `laws`). The planners keep them, too; a planner that does not is stopped here.
+Part of the gate (see `laws`). The planners keep these rules, too; a planner that does not is stopped here.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from server.view.waiting import WaitingAsk
 
 
 def entitled(trial: Trial, plan: Plan) -> Refusal | None:
-    """A claim's ask may claim, a deciding queue lacks something (G1, G2, G3, G9, invariant 4); a daemon may, too."""
+    """Refuse a plan whose ask may not claim (G1, G2, G3, G9, invariant 4), or may not require its node."""
     for pledge in plan.pledges:
         refusal = None
         if plan.policy == guarantee.NAME:
@@ -37,7 +37,7 @@ def entitled(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def suitable_node(trial: Trial, policy: str, pledge: Pledge) -> Refusal | None:
-    """The node takes the ask: it is open and allowed (G8), or the very one that the ask requires (G11)."""
+    """Refuse a node that does not take the ask: it must be open and allowed (G8), or the one that the ask requires (G11)."""
     kind = pledge.ask.kind
     if policy == required_node.NAME:
         required = pledge.ask.spec.constraints.required_node
@@ -50,7 +50,7 @@ def suitable_node(trial: Trial, policy: str, pledge: Pledge) -> Refusal | None:
 
 
 def nobody_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
-    """Nobody goes for a claim that fits on some node once what was ordered is gone (G8, invariant 12)."""
+    """Refuse victims for an ask that fits on some node once what was ordered is gone (G8, invariant 12)."""
     if plan.policy not in {guarantee.NAME, in_queue.NAME} or not plan.releases:
         return None
     for pledge in plan.pledges:
@@ -62,7 +62,7 @@ def nobody_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def _is_blocked(trial: Trial, ask: WaitingAsk, *, claiming: bool) -> bool:
-    """Has a queue on its path no headroom for it, so that victims are needed there (G9, I4)?"""
+    """Return whether a queue on the ask's path has no headroom for it, so that victims are needed there (G9, I4)."""
     for queue in trial.view.path_up(ask.leaf):
         if not queue.is_limited:
             continue
@@ -75,7 +75,7 @@ def _is_blocked(trial: Trial, ask: WaitingAsk, *, claiming: bool) -> bool:
 
 
 def important_stay(trial: Trial, plan: Plan) -> Refusal | None:
-    """Nobody of a higher priority goes for a required node (G11, invariant 7)."""
+    """Refuse a victim of higher priority for a required node (G11, invariant 7)."""
     if plan.policy != required_node.NAME:
         return None
     priorities = trial.view.allocations.priorities
@@ -87,7 +87,10 @@ def important_stay(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
-    """Where budgets are respected no group loses more than it allows; required nodes only prefer others (7.6, G11)."""
+    """Refuse a plan that takes more of a disruption group than it allows, where budgets are respected (7.6).
+
+    Plans for required nodes only prefer other victims (G11).
+    """
     columns, respects = trial.view.allocations, trial.view.settings.disruption_budgets == "respect"
     if not respects or plan.policy == required_node.NAME:
         return None
@@ -107,7 +110,7 @@ def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
-    """Victims of a quota run or a trim hold something that has to go (invariant 15), and nobody could be given back (11)."""
+    """Refuse a victim of a quota run or surplus reclaim that frees nothing of the target, or is not needed (invariants 15, 11)."""
     if plan.policy not in {quota_enforcement.NAME, trim.NAME} or plan.shrink is None:
         return None
     columns, names = trial.view.allocations, trial.view.types
@@ -122,10 +125,10 @@ def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def beyond_the_dead_zone(trial: Trial, plan: Plan) -> Refusal | None:
-    """Victims of other queues go from such as were over their entitlement by more than the dead zone (P9).
+    """Refuse a victim of another queue that is not over its entitlement by more than the dead zone (P9).
 
-    The leaf was, and every queue above it that does not hold the asker, in a type that is asked for and that it holds.
-    What a job's members ask for they ask for together. Ports are nobody's entitlement.
+    The leaf has to be, and every queue above it that does not hold the preemptor, in a type that is asked for and that the
+    victim holds. The members of a gang ask together. Ports belong to no entitlement.
     """
     asks = [pledge.ask for pledge in plan.pledges if plan.policy in pace.BOUND]
     if not trial.view.settings.deadzone_permyriad or any(ask.kind.ports for ask in asks):

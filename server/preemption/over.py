@@ -15,7 +15,7 @@ from server.view.queues import QueueFacts
 from server.view.waiting import WaitingAsk
 
 Freed = Mapping[str, Mapping[int, int]]
-"""By queue and type index what others free."""
+"""The amounts that other releases free, by queue and type index."""
 
 
 def types(trial: Trial, ask: WaitingAsk, release: Release) -> list[int]:
@@ -44,12 +44,12 @@ def lacking_closed(trial: Trial, pledge: Pledge) -> Deciding | None:
 
 
 def goes_for_something(trial: Trial, pledge: Pledge, release: Release, freed: Freed) -> bool:
-    """Is there a type that the ask lacks and the victim holds, and of which all its queues have too much until then?"""
+    """Return whether the victim holds a type that the ask lacks and of which all its queues have too much until then."""
     return _helps(trial, pledge, release, types(trial, pledge.ask, release), freed)
 
 
 def goes_for_nothing(trial: Trial, pledge: Pledge, release: Release) -> bool:
-    """May the victim be taken for some types of the ask, and is it taken for none of them?"""
+    """Return whether the victim may be taken for some types of the ask, and is taken for none of them."""
     kinds = types(trial, pledge.ask, release)
     return bool(kinds) and not _helps(trial, pledge, release, kinds, {})
 
@@ -66,7 +66,7 @@ def _helps(
 
 
 def _lacking(trial: Trial, pledge: Pledge, release: Release) -> Iterator[int]:
-    """What the ask lacks where the victim could give it: on its node, and below the maxima on its path (G9)."""
+    """Yield what the ask lacks where the victim could give it: on its node, and below the maxima on its path (G9)."""
     if int(trial.view.allocations.nodes[release.row]) == pledge.row:
         yield from _lacking_on_node(trial, pledge)
     path = trial.view.path_up(pledge.ask.leaf)
@@ -82,7 +82,7 @@ def _lacking_on_node(trial: Trial, pledge: Pledge) -> Iterator[int]:
 def _lacking_below_maxima(
     trial: Trial, ask: WaitingAsk, queues: Iterable[QueueFacts]
 ) -> Iterator[int]:
-    """What the maxima of these queues lack for the ask; a lendable one also lacks what is kept for firm asks (J4)."""
+    """Yield what the maxima of these queues lack for the ask; a lendable one also lacks what is kept for firm asks (J4)."""
     for queue in queues:
         if not queue.is_limited:
             continue

@@ -20,7 +20,7 @@ class OwnTerms:
         self._wanted = dict(ask.kind.demand)
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
-        """The terms of every leaf in which something runs, by its number: one is open."""
+        """Yield the terms of every leaf in which allocations run, by its number; only the ask's own leaf is open."""
         own = trial.view.queues[self.ask.leaf].number
         for number in trial.view.allocations.leaf_places()[0]:
             if number in trial.view.leaf_paths:
@@ -32,42 +32,42 @@ class OwnTerms:
         return own_leaf(trial, leaf, needed, self.ask.spec.priority, self.rooms(trial, leaf))
 
     def rooms(self, trial: Trial, path: str) -> Rooms:
-        """The queues from the leaf up, each with what it can lose by type (G4)."""
+        """Return the queues from the leaf up, each with what it can lose by type (G4)."""
         return own_rooms(trial, path, self._wanted)
 
     def room(self, trial: Trial, way: Path, place: int) -> list[int]:
-        """What one queue of a path can lose by type."""
+        """Return what one queue of a path can lose by type."""
         return own_room(trial, way.queues[place].path, self._wanted)
 
     def path(self, trial: Trial, path: str) -> Path:
-        """The way up from the leaf."""
+        """Return the path up from the leaf."""
         return Path(trial.view.path_up(path), 0)
 
     def withheld(self, path: str) -> frozenset[int]:
-        """No type is: the victim's place is the asker's."""
+        """Return the types that a leaf withholds: none, for the victim's place becomes the preemptor's."""
         del path
         return frozenset()
 
     def at_rest(self, trial: Trial, path: str) -> Sequence[int]:
-        """A replacement takes nothing from its queue: it has no dead zone (P9)."""
+        """Return the types in the dead zone: none, for a replacement takes nothing from its queue (P9)."""
         del trial, path
         return ()
 
     def is_over(self, trial: Trial, path: str, index: int) -> bool:
-        """Every type helps: what goes is replaced in the same queue."""
+        """Return whether a victim helps with a type: always, for it is replaced in the same queue."""
         del trial, path, index
         return True
 
     def crosses(self, trial: Trial) -> bool:
-        """What is replaced leaves nobody below its share."""
+        """Return whether a victim may leave its queue below its share: never, for it is replaced."""
         del trial
         return False
 
     def kin(self, trial: Trial) -> Mask | None:
-        """Never the same application (I2)."""
+        """Return the rows of the ask's own application, which are barred (I2)."""
         number = trial.view.queues[self.ask.leaf].number
         return gangs.of_application(trial.view.allocations, number, self.ask.application_id)
 
     def blocks(self, trial: Trial) -> tuple[Block, ...]:
-        """What its queues would hold beyond what bounds them (I4), plain shares among it: victims run there (W2)."""
+        """Return what the ask's queues would hold beyond their limits, plain shares included, for victims run there (I4, W2)."""
         return blocks(trial, self.ask, claiming=False)

@@ -1,14 +1,13 @@
-"""Paced rounds (seed 002): how much the claims of a round may release, and who is over its entitlement at all.
+"""Paced rounds (seed 002): how much the claims of a round may release, and which queues are over their entitlement at all.
 
-A round is what the core plans on one View and its continuations. Budgets are shares of the partition's total, by type,
-of what a round's victims hold: of all of them, of those of one queue, of those of one application (P5). A decision that
-would pass a budget is put off to a later round; the first one of a round that has victims never is, or a large gang
-could never run. Required nodes and quota runs have no budget, and take none of it.
-
-With a natural termination factor a queue loses no more in a round than this share of what it had over its entitlement
-when the round began, or of what a round may release if that is less (P9). As in the dead zone each queue counts that
-has a victim below it and does not hold the asker: a guarantee may stand on any of them, and who only replaces its own
-loses nothing. A type of which it has nothing over its entitlement has no share; whether that may go says rule 2.
+A round is what the core plans on one View and its continuations. Budgets are shares of the partition's total, by type, of what
+a round's victims hold: of all of them, of those of one queue, of those of one application (P5). A decision that would pass a
+budget is put off to a later round; the first one of a round that has victims never is, or a large gang could never run.
+Required nodes and quota runs have no budget, and take none of it. With a natural termination factor a queue loses no more in a
+round than this share of what it had over its entitlement when the round began, or of what a round may release if that is less
+(P9). As in the dead zone each queue counts that has a victim below it and does not hold the preemptor: a guarantee may stand
+on any of them, and a queue that only replaces its own pods loses nothing. A type of which a queue has nothing over its
+entitlement has no share; rule 2 says whether it may be freed.
 """
 
 from collections import Counter
@@ -37,22 +36,22 @@ _NOUNS: Final = {QUEUE: QUEUE, APPLICATION: APPLICATION, LOSS: QUEUE}
 
 
 def is_beyond(eff: int, entitled: int, settings: PreemptionSettings) -> bool:
-    """Is a queue over its entitlement in a type by more than the dead zone, so that it may give of it (P9)?"""
+    """Return whether a queue is over its entitlement in a type by more than the dead zone, so that it may give of it (P9)."""
     return eff * PERMYRIAD > entitled * (PERMYRIAD + settings.deadzone_permyriad)
 
 
 def is_bounded(settings: PreemptionSettings) -> bool:
-    """Is there any budget?"""
+    """Return whether there is any budget."""
     return any(_shares(settings).values()) or is_natural(settings)
 
 
 def is_natural(settings: PreemptionSettings) -> bool:
-    """Does a round leave a part of the over-use (P9)? To take all of it is no limit."""
+    """Return whether a round leaves a part of the over-use (P9). A factor that takes all of it is no limit."""
     return 0 < settings.natural_permyriad < PERMYRIAD
 
 
 def over_use(trial: Trial) -> OverUse:
-    """What each queue has over its entitlement by now (P9)."""
+    """Return what each queue has over its entitlement by now (P9)."""
     return {
         (path, index): eff - entitled
         for path in trial.view.queues
@@ -72,9 +71,9 @@ def _shares(settings: PreemptionSettings) -> dict[str, int]:
 
 
 def amounts(view: View, plan: Plan) -> Counter[tuple[str, str, int]]:
-    """What its releases count for: the partition, the victim's leaf and its application, type by type.
+    """Return what the plan's releases count for: the partition, the victim's leaf and its application, type by type.
 
-    And the queues that lose it to others, where they lose but a share of their over-use in a round.
+    The queues that lose it to others are counted too, where they lose but a share of their over-use in a round.
     """
     columns, losers = view.allocations, _losers(view, plan)
     found: Counter[tuple[str, str, int]] = Counter()
@@ -90,7 +89,7 @@ def amounts(view: View, plan: Plan) -> Counter[tuple[str, str, int]]:
 
 
 def _losers(view: View, plan: Plan) -> dict[str, list[str]]:
-    """By leaf of a victim the queues from there up that do not hold the asker."""
+    """Return by leaf of a victim the queues from there up that do not hold the preemptor."""
     if not is_natural(view.settings):
         return {}
     askers = {pledge.ask.leaf for pledge in plan.pledges}
@@ -105,7 +104,7 @@ def _losers(view: View, plan: Plan) -> dict[str, list[str]]:
 
 
 class Account:
-    """What the round may still release, on top of a View and the plans since. ``over``: as the round began."""
+    """The budgets of a round, on top of a View and the plans since. ``over`` is the over-use as the round began."""
 
     def __init__(self, view: View, over: OverUse) -> None:
         self._view = view
@@ -116,7 +115,7 @@ class Account:
         self._decided = view.pace.decided
 
     def refusal(self, plan: Plan) -> Refusal | None:
-        """The budget that the plan would pass; None: it may be decided now."""
+        """Return the refusal of a plan that would pass a budget; None: it may be decided now."""
         if not self._bounded or plan.policy not in BOUND or not self._decided:
             return None
         passed = next(self._passed(amounts(self._view, plan)), None)
@@ -132,7 +131,7 @@ class Account:
                 yield self._sentence(what, used, amount, most)
 
     def _most(self, what: tuple[str, str, int]) -> int | None:
-        """The budget; None: there is none."""
+        """Return the budget of a kind; None: there is none."""
         kind, path, index = what
         if kind != LOSS:
             return self._share(kind, index)
@@ -143,7 +142,7 @@ class Account:
         return least * self._view.settings.natural_permyriad // PERMYRIAD
 
     def _share(self, kind: str, index: int) -> int | None:
-        """So much of the partition's total; None: as much as there is."""
+        """Return the budget of a kind as an amount of the partition's total; None: there is no limit."""
         share = self._shares.get(kind)
         return None if share is None else self._view.capacity[index] * share // PERMYRIAD
 
@@ -158,7 +157,7 @@ class Account:
         )
 
     def count(self, plan: Plan) -> None:
-        """The plan is decided."""
+        """Count a plan that is decided."""
         if self._bounded and plan.policy in BOUND and plan.releases:
             self._taken += amounts(self._view, plan)
             self._decided = True

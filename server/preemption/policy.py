@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _ROW: Final[Callable[["Release"], int]] = itemgetter(0)
 SPARED_KEYS_MAX: Final = 20
-"""Keys that a plan names of the candidates which one law spared in one leaf; the others are counted (design 6.8)."""
+"""The number of candidates of one leaf and rule that a plan names; the others are counted (design 6.8)."""
 
 
 class Law(enum.StrEnum):
-    """What an ask, a candidate or a plan can break. The value is the word that people read in explanations."""
+    """A rule that an ask, a candidate or a plan can break. The value is the word that people read in explanations."""
 
     # Of the ask and its queue.
     NO_NODE = "no-node"
@@ -38,15 +38,15 @@ class Law(enum.StrEnum):
     NEVER_PREEMPTS = "never-preempts"
     """Its PriorityClass says `preemptionPolicy: Never` (G1)."""
     RM_CHECK = "rm-check"
-    """Its manager has to look first, and nobody dies for a pod that may fail to bind (design 1.8)."""
+    """The ask's manager has to look first; no pod is evicted for one that may fail to bind (design 1.8)."""
     POLICY_OFF = "policy-off"
-    """The partition does not list the policy that would serve it, or preempts nobody at all (7.2)."""
+    """The partition does not list the policy that would serve the ask, or has preemption off (7.2)."""
     DISABLED = "preemption-disabled"
     """`preemption.policy: disabled` on its queue (G3)."""
     DELAY = "preemption-delay"
-    """It has not waited for its queue's `preemption.delay` (G1, I5)."""
+    """The ask has not waited for its queue's `preemption.delay` (G1, I5)."""
     BACK_OFF = "back-off"
-    """It was tried less than `backoff` ago (G1)."""
+    """The ask was tried less than `backoff` ago (G1)."""
     PACE = "pace"
     """A budget of the round is used up: the decision is put off (P5)."""
     ROUND = "round-interval"
@@ -66,42 +66,42 @@ class Law(enum.StrEnum):
     FIRM_LIMIT = "firm-over-guarantee"
     """Firm pods would use more than a queue on the path is guaranteed (J4)."""
     MAX = "job-over-max"
-    """A maximum on the job's path has no room for it, whoever of its queue goes (J4, J6, J8)."""
+    """A maximum on the gang's path has no headroom for it, even without the victims of its queue (J4, J6, J8)."""
     MEMBER = "member-without-node"
-    """One member of its job gets no node, so that none does (J8)."""
+    """One member of the gang gets no node, so that none does (J8)."""
     SEARCH_BOUND = "search-bound"
     """The search for victims was cut off (G8)."""
     FROZEN = "frozen-pair"
     """Its claims from a queue repeated without end, and are frozen for a while (7.7)."""
     # Of a candidate.
     OWN_APPLICATION = "own-application"
-    """It belongs to the asker's application (I2, rule 3), or to its job (J7)."""
+    """The candidate belongs to the preemptor's application (I2, rule 3), or to its gang (J7)."""
     GANG = "gang-broken"
     """Its gang would have fewer members than it needs, and not all of them may go (J12)."""
     OTHER_QUEUE = "other-queue"
-    """It runs in another queue, and only those of the asker's own may go (I2), or its queue is owed nothing (J7)."""
+    """The candidate runs in another queue, of which nothing may be taken (I2), or from which the gang may claim nothing (J7)."""
     OWN_QUEUE = "own-queue"
-    """It runs in the asking leaf, so its application may be the asker's (G3, rule 3)."""
+    """The candidate runs in the preemptor's leaf, so its application may be the preemptor's (G3, rule 3)."""
     FENCE = "outside-fence"
-    """It runs outside the asker's fence (rule 7, G3)."""
+    """The candidate runs outside the preemptor's fence (rule 7, G3)."""
     DECIDING_QUEUE = "inside-deciding-queue"
-    """It runs below a queue whose deficit lets the ask claim: taking it would not help that queue (G2)."""
+    """The candidate runs below a queue whose deficit lets the ask claim: taking it would not help that queue (G2)."""
     CANDIDATE_DISABLED = "victim-queue-disabled"
     """`preemption.policy: disabled` protects its queue (G3)."""
     PRIORITY = "higher-priority"
-    """Its priority is higher than the asker's, as seen where their paths meet (rule 6, G5)."""
+    """The candidate's priority is higher than the preemptor's, as seen where their paths meet (rule 6, G5)."""
     REQUIRED_NODE = "required-node"
     """A DaemonSet's pod (G6, Q10)."""
     RELEASING = "already-releasing"
     REPLACED = "placeholder-being-replaced"
     NO_COMMON_TYPE = "no-common-type"
-    """It holds nothing of what is lacking (G6, Q10)."""
+    """The candidate holds nothing of what is lacking (G6, Q10)."""
     FIRM = "firm"
-    """Protection rung 2 (7.6)."""
+    """The candidate is firm: protection level 2 (7.6)."""
     UNTOUCHABLE = "untouchable"
-    """Protection rung 3, a system class, or vetoed a moment ago (7.6)."""
+    """The candidate is untouchable (protection level 3), of a system class, or vetoed a moment ago (7.6)."""
     MIN_RUNTIME = "min-runtime"
-    """It runs for less than its queue's `preemption.minruntime` (7.6)."""
+    """The candidate has run for less than its queue's `preemption.minruntime` (7.6)."""
     BUDGET = "disruption-budget"
     """No disruption of its group is allowed now, and the partition respects that (7.6)."""
     NOT_OVER_GUARANTEE = "not-over-guarantee"
@@ -109,7 +109,7 @@ class Law(enum.StrEnum):
     BELOW_GUARANTEE = "below-guarantee"
     """Without it a queue would be below its guarantee (rule 2, G4, Q12)."""
     OVERSHOOT = "overshoot"
-    """It is larger than what is left of the target, with `overshoot: none` (Q13)."""
+    """The candidate is larger than what is left of the target, with `overshoot: none` (Q13)."""
     NOT_NEEDED = "not-needed"
     """There was enough without it."""
     OTHER_NODE = "node-not-chosen"
@@ -120,20 +120,20 @@ class Law(enum.StrEnum):
     NOT_MINIMAL = "not-minimal"
     """A victim could be given back (invariant 11)."""
     VICTIM_TWICE = "victim-twice"
-    """A victim goes for another decision already (invariant 10)."""
+    """A victim is evicted by another decision already (invariant 10)."""
     NO_ROOM_MADE = "no-room-made"
     """The beneficiary would not fit after the releases (invariant 12)."""
     PART_OF_JOB = "part-of-a-job"
-    """It makes room for some members of a job and not for all (J8, invariant 9)."""
+    """The plan serves some members of a gang and not all (J8, invariant 9)."""
     OVER_SHARE = "beyond-the-guarantee"
-    """It takes more from other queues than its own is still owed (J7)."""
+    """The plan takes more from other queues than the gang's own may still claim (J7)."""
     TARGET_TYPES = "target-types"
     """A quota run takes a victim that holds nothing of its target (invariant 15)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A policy wants room for an ask."""
+    """An ask for which a policy wants capacity."""
 
     policy: str
     ask: WaitingAsk
@@ -143,7 +143,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class ShrinkIntent:
-    """A quota run is due: a queue has to come down to its maximum. ``replans`` names the open run it goes on with."""
+    """A quota run to begin: a queue has to come down to its maximum. ``replans`` names the open run that it continues."""
 
     policy: str
     queue: str
@@ -152,9 +152,9 @@ class ShrinkIntent:
 
 @dataclass(frozen=True, slots=True)
 class Pledge:
-    """Room on a node for an ask, before it is free. ``row`` is the node's row in the View that was planned on.
+    """Capacity on a node for an ask, before it is free. ``row`` is the node's row in the View that was planned on.
 
-    ``exclusive``: nobody else gets anything of the node until the ask has its place (G11).
+    ``exclusive``: no other ask gets anything of the node until this one has its place (G11).
     """
 
     ask: WaitingAsk
@@ -164,7 +164,7 @@ class Pledge:
 
 
 class Release(NamedTuple):
-    """An allocation that has to go. ``row`` is its row in the View; ``because`` says which rule picked it."""
+    """An allocation to evict. ``row`` is its row in the View; ``because`` says which rule picked it."""
 
     row: int
     key: str
@@ -174,7 +174,7 @@ class Release(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """Candidates of one leaf that one law spared: how many, and the keys of the first SPARED_KEYS_MAX."""
+    """Candidates of one leaf that one rule protected: how many, and the keys of the first SPARED_KEYS_MAX."""
 
     law: Law
     leaf: str
@@ -184,9 +184,9 @@ class Spared:
 
 @dataclass(frozen=True)
 class Plan:
-    """Atomic: all releases and all pledges, or nothing of it. ``levels`` and ``shrink`` are its numbers, for people.
+    """A plan: all releases and all pledges happen, or none of them. ``levels`` and ``shrink`` are its numbers, for people.
 
-    ``replans`` is the id of an open decision that it goes on with instead of making a new one. ``ranking`` says in which
+    ``replans`` is the id of an open decision that the plan continues instead of making a new one. ``ranking`` says in which
     order its victims were taken; a plan without victims has none.
     """
 
@@ -201,16 +201,16 @@ class Plan:
 
     @cached_property
     def rows(self) -> Array:
-        """The rows of those that go; every law reads them."""
+        """Return the rows of the victims; every rule reads them."""
         return as_column(map(_ROW, self.releases))
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an intent gets no plan, or a plan is not applied. ``final``: nor would any later intent of the policy.
+    """The reason why an intent gets no plan, or a plan is not applied. ``final``: no later intent of the policy gets one either.
 
-    ``node_id`` and ``missing`` (by type index) name the node that comes nearest, ``spared`` the candidates that laws
-    kept. A quota run that can take nothing says how far it is in ``shrink``.
+    ``node_id`` and ``missing`` (by type index) name the node that comes nearest, ``spared`` the candidates that rules
+    protected. A quota run that can take nothing says how far it is in ``shrink``.
     """
 
     law: Law
@@ -224,20 +224,21 @@ class Refusal:
 
 
 class Policy(Protocol):
-    """Says which asks want room. Has no memory, sees no other policy and no books: everything is a fact in the View.
+    """A policy of preemption: it names the asks that want capacity, and plans for each.
 
-    Quota enforcement is none of these: nobody gets the room that it makes. It answers a `ShrinkIntent`.
+    A policy has no memory and sees no other policy and no live state: everything is a fact in the View. Quota enforcement is
+    none of these: no ask gets the capacity that it frees. It answers a `ShrinkIntent`.
     """
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a module is a policy, and this is its constant
-        """What commitments, explanations and metrics call it."""
+        """Return the name of the policy in commitments, explanations and metrics."""
         ...
 
     def intents(self, trial: "Trial") -> Iterator[Intent]:
-        """What the policy wants, most important first; lazy, so that each is asked for after the plans before it."""
+        """Yield what the policy wants, most important first; lazy, so that each is asked for after the plans before it."""
         ...
 
     def plan(self, trial: "Trial", intent: Intent) -> Plan | Refusal:
-        """How to get it, on top of the plans so far; changes nothing."""
+        """Return a plan for an intent on top of the plans so far, or why there is none; change nothing."""
         ...

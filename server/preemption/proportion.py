@@ -1,10 +1,10 @@
-"""Shares in proportion to weights (seed 004): what each queue deserves of each type, and how it stands to that.
+"""Shares in proportion to weights (seed 004): what each queue deserves of each type, and how its usage compares.
 
-W1: every level splits its parent's share by weight; nobody gets more than it wants or may have, nor less than its
-floor. W2: a type is contended where a level wants more than it has; there a queue is entitled to what it deserves,
-elsewhere to its floor. With ``demand_cap`` off a leaf counts as wanting without end, so that plain weight shares come
-out, and a queue is entitled to them in every type. W4 and W5: nothing of this is kept; Allocated and Preempting are
-told, not stored, and they add up to what is deserved (W7).
+W1: every level splits its parent's share by weight; no queue gets more than it wants or may have, nor less than its floor. W2:
+a type is contended where a level wants more than it has; there a queue is entitled to what it deserves, elsewhere to its
+floor. With ``demand_cap`` off a leaf counts as wanting without end, so that plain weight shares come out, and a queue is
+entitled to them in every type. W4 and W5: nothing of this is kept; Allocated and Preempting are reported, not stored, and they
+add up to what is deserved (W7).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ Families = list[list[tuple[int, int]]]
 
 
 class Share(NamedTuple):
-    """What one queue deserves, by type index. ``cap`` None: there is no end to what it may have."""
+    """The share of one queue, by type index. ``cap`` None: there is no end to what it may have."""
 
     demand: FrozenAmounts
     cap: Bounds
@@ -32,7 +32,7 @@ class Share(NamedTuple):
 
 
 class Side(StrEnum):
-    """Where a queue's usage of a type stands to what it deserves (W4)."""
+    """The side of what a queue deserves of a type on which its usage is (W4)."""
 
     OVER = "over"
     EVEN = "even"
@@ -40,7 +40,7 @@ class Side(StrEnum):
 
 
 class Standing(NamedTuple):
-    """How a queue stands, by type index: seed 004's Allocated and Preempting, and its three cases."""
+    """The standing of a queue, by type index: seed 004's Allocated and Preempting, and its three cases."""
 
     sides: tuple[Side, ...]
     allocated: FrozenAmounts
@@ -60,7 +60,7 @@ class Proportion:
     _known: dict[str, Share] = field(default_factory=dict)
 
     def of(self, path: str) -> Share:
-        """What a queue deserves."""
+        """Return what a queue deserves."""
         known = self._known.get(path)
         if known is None:
             known = self._known[path] = self._of(self._rows[path])
@@ -81,18 +81,18 @@ class Proportion:
         )
 
     def entitled(self, path: str) -> FrozenAmounts:
-        """E by type: what is deserved where the type is contended, elsewhere the floor (W2)."""
+        """Return E by type: what is deserved where the type is contended, elsewhere the floor (W2)."""
         return self.of(path).entitled
 
     def _contended(self, row: int) -> list[bool]:
-        """W2; without the cap by demand every type counts as contended."""
+        """Return by type whether it is contended (W2); without the cap by demand every type counts as contended."""
         found: list[bool] = self._divided.tight[row].tolist()
         return found if self.demand_cap else [True] * len(found)
 
-    # What people are told -----------------------------------------------------------------------------
+    # The report ---------------------------------------------------------------------------------------
 
     def standings(self) -> dict[str, Standing]:
-        """How all queues stand, level by level (W4, W5). While the root is over its total, A = D (W3)."""
+        """Return the standing of all queues, level by level (W4, W5). While the root is over its total, A = D (W3)."""
         paths = list(self._rows)
         root = self._queues[paths[0]]
         pairs = zip(root.usage, root.releasing, self.total, strict=True)
@@ -119,14 +119,14 @@ class Proportion:
 
 
 def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
-    """What others have that a queue deserves: the family's excess divided in proportion to what each lacks (W5)."""
+    """Return what others have that a queue deserves: the family's excess divided in proportion to what each lacks (W5)."""
     gaps = [part - have if part > have else 0 for part, have in zip(deserved, used, strict=True)]
     lacking = sum(gaps)
     return share.largest_remainder(min(sum(used) - sum(deserved) + lacking, lacking), gaps)
 
 
 def _side(used: int, deserved: int, wanted: int) -> Side:
-    """W4. Who has less than it deserves and wants no more is even."""
+    """Return the side of a usage (W4). A queue that has less than it deserves and wants no more is even."""
     if used > deserved:
         return Side.OVER
     return Side.UNDER if used < deserved and wanted > used else Side.EVEN
@@ -142,10 +142,10 @@ def proportion(
     *,
     demand_cap: bool = True,
 ) -> Proportion:
-    """Share the total among the queues (W1).
+    """Return the shares of the total among the queues (W1).
 
-    ``pending`` is by leaf what its waiting asks want, by type index, those for whom a decision holds room left out:
-    held counts them. ``total`` is the allocatable of undrained nodes less what foreign pods occupy (W2).
+    ``pending`` is by leaf what its waiting asks want, by type index, without asks for which a decision holds capacity: held
+    counts them. ``total`` is the allocatable of undrained nodes less what foreign pods occupy (W2).
     """
     paths, levels = _in_levels(queues)
     facts = [queues[path] for path in paths]
@@ -165,13 +165,13 @@ def proportion(
 
 
 def of_view(view: View) -> Proportion:
-    """The shares as they are in a View."""
+    """Return the shares by the facts of a View."""
     demand_cap = view.settings.demand_cap
     return proportion(view.queues, view.pending, view.total, demand_cap=demand_cap)
 
 
 def _in_levels(queues: Mapping[str, QueueFacts]) -> tuple[list[str], Families]:
-    """All paths, level by level, siblings together in the order of their paths; and the families of each level."""
+    """Return all paths, level by level, siblings together in the order of their paths; and the families of each level."""
     below: dict[str, list[str]] = {}
     for path, queue in queues.items():
         below.setdefault(queue.parent, []).append(path)
@@ -191,7 +191,7 @@ def _in_levels(queues: Mapping[str, QueueFacts]) -> tuple[list[str], Families]:
 
 
 def _held(queue: QueueFacts, nothing: FrozenAmounts) -> FrozenAmounts:
-    """What a queue will have once every open decision is fulfilled (specification section 0)."""
+    """Return what a queue will have once every open decision is fulfilled (specification section 0)."""
     if queue.releasing == queue.promised == nothing:
         return queue.usage
     lines = zip(queue.usage, queue.releasing, queue.promised, queue.reserved, strict=True)

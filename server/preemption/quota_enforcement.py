@@ -1,19 +1,18 @@
 """Quota enforcement: a queue over a lowered maximum gives back what it has too much (seed 000, specification 2).
 
-1. What has to go is what the queue uses beyond its maximum, in the types that the maximum names (Q9).
-2. Candidates hold something of that. DaemonSet pods, foreign pods and those that go already are none (Q10); nor are
-   firm and untouchable ones, nor, with `disruptionbudgets: respect`, one whose group has no disruption left (7.6).
-3. Non-originators before originators, low priority before high, willing before opted out, young before old (Q11); a
-   partition may put other keys in place of age (`preemption.order`, 7.5).
-4. No queue from the victim's leaf to the root falls below its guarantee in a type that the victim uses. Who would
-   bring one there is left out, and the walk goes on. In the end nobody goes who is not needed (Q12).
+1. The target is what the queue uses beyond its maximum, in the types that the maximum names (Q9).
+2. Candidates hold something of that. DaemonSet pods, foreign pods and those that are ending already are none (Q10); nor are
+firm and untouchable ones, nor, with `disruptionbudgets: respect`, one whose group has no disruption left (7.6).
+3. Non-originators before originators, low priority before high, preemptible before opted out, young before old (Q11); a
+partition may put other keys in place of age (`preemption.order`, 7.5).
+4. No queue from the victim's leaf to the root falls below its guarantee in a type that the victim uses. A candidate that would
+bring one there is left out, and the walk continues. In the end no pod is evicted that is not needed (Q12).
 5. The last victim may be larger than what is left of the target, or none may (`quota.preemption.overshoot`, Q13).
 6. A parent's target is shared among its children by what they use beyond their guarantees, level by level (Q15).
 7. What is missing then is sought below the whole queue; a short run of few candidates searches for a set (Q15).
 8. A run frees what it can (`quota.preemption.shortfall: abstain`: all but `miss`, or nothing) and says how far it
-   came and what was in the way (Q14).
-
-Fences, preemption delays, priority policies and offsets count for nothing here (Q16). Dynamic leaves take part (Q17).
+came and what was in the way (Q14). Fences, preemption delays, priority policies and offsets count for nothing here (Q16).
+Dynamic leaves take part (Q17).
 """
 
 from collections.abc import Callable
@@ -38,7 +37,7 @@ NAME: Final = "quota"
 
 
 class Standing(NamedTuple):
-    """Where an allocation stands in a quota run: its place from 1 on among so many candidates, and the rule that keeps it.
+    """The standing of an allocation in a quota run: its place from 1 on among so many candidates, and the rule that protects it.
 
     ``place`` is 0 for one that is no candidate. ``law`` is "" for one that the run takes.
     """
@@ -49,7 +48,7 @@ class Standing(NamedTuple):
 
 
 def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
-    """Who has to go for the queue to come down to its maximum; changes nothing."""
+    """Return the victims with which the queue comes down to its maximum, or why there are none; change nothing."""
     outcome = _run(trial, intent.queue)
     if outcome is None:
         return Refusal(Law.NOT_NEEDED, f"queue {intent.queue} is within its maximum")  # Q5
@@ -59,7 +58,7 @@ def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
 def plan_with_standing(
     trial: Trial, intent: ShrinkIntent, key: str
 ) -> tuple[Plan | Refusal, Standing] | None:
-    """Return the plan and where one allocation stands in it; None when the queue is within its maximum."""
+    """Return the plan and the standing of one allocation in it; None when the queue is within its maximum."""
     outcome = _run(trial, intent.queue)
     if outcome is None:
         return None
@@ -67,7 +66,7 @@ def plan_with_standing(
 
 
 def _run(trial: Trial, path: str) -> Outcome | None:
-    """Carry a run out on paper; None when there is nothing to free (Q5)."""
+    """Return how a run would end; None when there is nothing to free (Q5)."""
     target = _target(trial, path)
     if not target:
         return None
@@ -78,7 +77,7 @@ def _run(trial: Trial, path: str) -> Outcome | None:
 
 
 def _target(trial: Trial, path: str) -> dict[int, int]:
-    """By type index what the queue uses beyond its maximum; what the maximum does not name is unlimited (Q9)."""
+    """Return by type index what the queue uses beyond its maximum; a type without a maximum is unlimited (Q9)."""
     bounds = trial.view.queues[path].max
     return {
         index: used - most
@@ -96,7 +95,7 @@ def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> Run:
 
 
 def _further(trial: Trial, tree: Tree, wanted: int) -> Callable[[int], tuple[Rank, ...]] | None:
-    """What compares victims after originator, priority and protection, where it is not age (7.5)."""
+    """Return what compares victims after originator, priority and protection, where it is not age (7.5)."""
     keys = comparator.tail(trial.view.settings, NAME)
     if keys == TAILS[NAME]:
         return None
@@ -114,7 +113,7 @@ def _budgets(trial: Trial, found: Running) -> Budgets:
 
 
 def _free(run: Run, tree: Tree, path: str) -> None:
-    """By shares, then without them, then by trying (Q15). Nobody goes who is not needed in the end."""
+    """Take victims by shares, then without shares, then by a search (Q15), and give back what is not needed."""
     tree.free(run, run.running.lots(), path, list(run.rest))
     run.give_back()
     while run.is_short and run.walk_all(f"{path} was over its maximum still (Q15, Q12)"):

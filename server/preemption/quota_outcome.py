@@ -1,4 +1,4 @@
-"""How a quota run ends, in numbers and words: its class, what was in the way, who stays and why (Q14)."""
+"""The end of a quota run, in numbers and words: its result, what was in the way, and what was protected by which rule (Q14)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ BARS: Final = {
     UNTOUCHABLE | VETOED: Law.UNTOUCHABLE,
     FIRM: Law.FIRM,
 }
-"""Flags that make an allocation no candidate, and the law that says so (Q10, 7.6)."""
+"""The flags by which an allocation is no candidate, each with its rule (Q10, 7.6)."""
 BLOCKING: Final = (Law.BELOW_GUARANTEE, Law.OVERSHOOT, Law.BUDGET)
-"""Laws that skip a candidate when its turn comes (Q12, Q13, 7.6)."""
+"""The rules by which a candidate is skipped when its turn comes (Q12, Q13, 7.6)."""
 GROUNDS: Final = (*BARS.values(), Law.NO_COMMON_TYPE, Law.NOT_NEEDED, *BLOCKING)
-"""Every law that spares an allocation; those that bar it come first, in the order of the bars."""
+"""The rules that protect an allocation; those that bar it come first, in the order of the bars."""
 WHOLE: Final = 10_000
 """All of a target in hundredths of a percent."""
 
@@ -39,7 +39,7 @@ class Outcome:
     types: Sequence[int]
 
     def shrink(self) -> Shrink:
-        """The numbers of the run (Q14)."""
+        """Return the numbers of the run (Q14)."""
         law, queue = self._block()
         freed = [amount - left for amount, left in zip(self.target, self.run.rest, strict=True)]
         return Shrink(
@@ -54,7 +54,7 @@ class Outcome:
         )
 
     def result(self) -> ShrinkResult:
-        """The class, which never changes who goes (Q14)."""
+        """Return the result of the run, which never changes the victims (Q14)."""
         if not self.run.is_short:
             return ShrinkResult.COMPLETE
         if not self.run.taken:
@@ -67,7 +67,7 @@ class Outcome:
 
     @property
     def abstains(self) -> bool:
-        """Does the queue take nothing when it would miss too much (Q14)?"""
+        """Return whether the queue takes nothing when it would miss too much (Q14)."""
         return self.view.queues[self.queue].spec.properties.quota_shortfall == "abstain"
 
     def _named(self, line: Sequence[int]) -> Amounts:
@@ -78,7 +78,7 @@ class Outcome:
     # What was in the way --------------------------------------------------------------------------
 
     def _last_skipped(self) -> tuple[int, Law] | None:
-        """The most important candidate that was skipped and stays, and the law that spared it."""
+        """Return the most important candidate that was skipped and stays, and the rule that protected it."""
         run = self.run
         skipped = [
             (place, law)
@@ -96,12 +96,12 @@ class Outcome:
         return law.value, queue.path if queue is not None else ""
 
     def _bar(self) -> str:
-        """The law that barred the most important one of those that could have helped, when nobody was skipped."""
+        """Return the rule that barred the most important of those that could have helped, when none was skipped; "" for none."""
         ground = self.run.running.last_barred(len(BARS)) if self.run.is_short else None
         return GROUNDS[ground].value if ground is not None else ""
 
     def _floored(self, place: int) -> QueueFacts | None:
-        """The lowest queue that would be below its floor without this one, now that all is done."""
+        """Return the lowest queue that would be below its floor without this candidate, at the end of the run."""
         running, run = self.run.running, self.run
         leaf, size = running.leaf(place), running.size(place)
         for queue, room in zip(self.view.path_up(leaf), run.rooms[leaf], strict=True):
@@ -110,7 +110,7 @@ class Outcome:
         return None
 
     def levels(self) -> tuple[Level, ...]:
-        """The numbers of the queue whose guarantee was in the way, one line a type that it guarantees."""
+        """Return the numbers of the queue whose guarantee was in the way, one line for each type that it guarantees."""
         last = self._last_skipped()
         queue = self._floored(last[0]) if last and last[1] is Law.BELOW_GUARANTEE else None
         if queue is None:
@@ -122,10 +122,10 @@ class Outcome:
             if least
         )
 
-    # Who goes and who stays -----------------------------------------------------------------------
+    # Victims and protected pods -------------------------------------------------------------------
 
     def releases(self) -> tuple[Release, ...]:
-        """Those that go, least important first."""
+        """Return the victims, least important first."""
         taken = self.run.taken
         places = sorted(taken)
         because = map(taken.__getitem__, places)
@@ -143,7 +143,7 @@ class Outcome:
         return number, total, self.run.spared.get(place, otherwise).value
 
     def spared(self) -> tuple[Spared, ...]:
-        """Those that stay, by law and leaf (design 6.8)."""
+        """Return the protected candidates, by rule and leaf (design 6.8)."""
         return tuple(self._spared())
 
     def _spared(self) -> Iterator[Spared]:

@@ -1,4 +1,4 @@
-"""One quota run on its way: what is still to free, how far each queue may fall, who was taken (Q12, Q13, Q15).
+"""A quota run in progress: what is still to free, how far each queue may fall, what was taken (Q12, Q13, Q15).
 
 Amounts are lists by column: the target types first, then the types that some queue on a path guarantees.
 """
@@ -15,13 +15,13 @@ STRIDE: Final = 256
 """Candidates that are looked at together at first, doubled as long as all of them can go."""
 STRIDE_MOST: Final = 8_192
 WORTHWHILE: Final = 32
-"""Where fewer than this could go together, the next ones are looked at one by one."""
+"""The number of candidates below which one at a time is faster than together."""
 SEARCHED_MOST: Final = 16
 """Candidates among which a set is searched for when a run ends short (Q15)."""
 
 Line = list[int]
 Rooms = tuple[Line, ...]
-"""How far each queue from a leaf to the root may fall, by column."""
+"""The amounts by which each queue from a leaf to the root may fall, by column."""
 
 
 @dataclass(slots=True)
@@ -33,30 +33,30 @@ class Budgets:
     left: dict[str, int] = field(default_factory=dict)
 
     def exhausted(self, place: int) -> bool:
-        """Has one of its groups no disruption left?"""
+        """Return whether one of the candidate's groups has no disruption left."""
         for group in self.groups.get(place, ()):  # noqa: SIM110 - thousands of times a run
             if self.left[group] <= 0:
                 return True
         return False
 
     def fork(self) -> "Budgets":
-        """The same budgets, to count on without changing these."""
+        """Return a copy of the budgets, on which counting leaves these unchanged."""
         return Budgets(self.mode, self.groups, dict(self.left))
 
     def count_all(self, places: Iterable[int]) -> None:
-        """They go."""
+        """Count victims in their budgets."""
         for place in places:
             self.count(place, 1)
 
     def count(self, place: int, sign: int) -> None:
-        """It goes (1), or stays after all (-1)."""
+        """Count a victim in its budgets (1), or take it off again (-1)."""
         for group in self.groups.get(place, ()):
             self.left[group] -= sign
 
 
 @dataclass(slots=True)
 class Step:
-    """One leaf's part: what is wanted of it, the lines that shrink with whoever goes, and who went.
+    """The part of one leaf in a run: what is wanted of it, the lines that shrink with each victim, and the victims.
 
     The first line is ``wanted``, the last one how far the leaf's path may fall.
     """
@@ -68,15 +68,15 @@ class Step:
 
     @property
     def is_short(self) -> bool:
-        """Is something still wanted?"""
+        """Return whether something is still wanted."""
         return max(self.wanted, default=0) > 0
 
 
 class Run:
-    """``rest`` is what is still to free of each target type, below zero where more was freed.
+    """A quota run in progress. ``rest`` is what is still to free of each target type, below zero where more was freed.
 
-    ``rooms`` has by leaf the lines of its path, shared where paths meet. ``taken`` says by place which rule took it,
-    ``spared`` which law spared it last; the others that stay are not needed.
+    ``rooms`` has by leaf the lines of its path, shared where paths meet. ``taken`` says by place which rule took a candidate,
+    ``spared`` which rule protected it last; the others that stay are not needed.
     """
 
     __slots__ = ("_budgets", "_late", "_overshoot", "rest", "rooms", "running", "spared", "taken")
@@ -100,13 +100,13 @@ class Run:
 
     @property
     def is_short(self) -> bool:
-        """Is something of a target type still to free?"""
+        """Return whether something of a target type is still to free."""
         return max(self.rest, default=0) > 0
 
     # Walks ----------------------------------------------------------------------------------------
 
     def walk(self, leaf: str, lot: Lot, share: Sequence[int], because: str) -> Line:
-        """Free a share from one leaf, spare whom that does not need (Q12); gives what was freed by target type."""
+        """Free a share from one leaf, without victims that it does not need (Q12); return what was freed by target type."""
         before, wanted, room = list(self.rest), list(share), _narrowest(self.rooms[leaf])
         whole = list(room)
         step = Step(wanted, (wanted, self.rest, room), because)
@@ -119,7 +119,7 @@ class Run:
         return [had - has for had, has in zip(before, self.rest, strict=True)]
 
     def _walk(self, lot: Lot, step: Step) -> None:
-        """Many at once where all can go, one by one from where one cannot."""
+        """Take many candidates at once where all can be taken, and one by one from where one cannot."""
         at = 0
         while at < len(lot) and step.is_short:
             at, productive = self._together(lot, at, step)
@@ -129,7 +129,10 @@ class Run:
                 at = stop
 
     def _walk_grouped(self, lot: Lot, step: Step) -> None:
-        """The same in the order that holds as long as everybody goes whose turn comes; then one by one (7.6)."""
+        """Free a leaf's part where disruption budgets count (7.6).
+
+        The candidates are taken together in an order that holds while each is evicted when its turn comes; then one by one.
+        """
         at, foreseen = 0, lot
         if self._budgets.mode == "prefer":
             late = self._foresee(lot)
@@ -156,7 +159,7 @@ class Run:
         return at, at - start >= WORTHWHILE
 
     def _bounds(self, step: Step) -> Line:
-        """How much may go of each column."""
+        """Return how much may be freed of each column."""
         room = step.lines[-1]
         if self._overshoot != "none":
             return room
@@ -164,7 +167,7 @@ class Run:
         return [*capped, *room[len(capped) :]]
 
     def _one_by_one(self, candidates: Iterable[Standing], step: Step) -> None:
-        """Each in turn, until all target types are met (Q12)."""
+        """Take the candidates in turn, until all target types are met (Q12)."""
         for one in candidates:
             if not step.is_short:
                 return
@@ -173,7 +176,7 @@ class Run:
                 step.places.append(one.place)
 
     def walk_all(self, because: str) -> bool:
-        """All candidates that are left, without shares (Q15). Does something more go?"""
+        """Take candidates from all that are left, without shares (Q15); return whether any was taken."""
         lacking = [at for at, left in enumerate(self.rest) if left > 0]
         room = {leaf: _narrowest(rooms) for leaf, rooms in self.rooms.items()}
         lot, beyond = self.running.restricted(self.taken, lacking, room)
@@ -191,7 +194,7 @@ class Run:
         return self.rooms[self.running.leaves[one.home]]
 
     def _in_turn(self, candidates: Iterable[Standing]) -> Iterator[Standing]:
-        """In Q11's order, where a candidate without disruptions left counts as opted out when its turn comes (7.6)."""
+        """Yield the candidates in Q11's order; one without disruptions left counts as opted out when its turn comes (7.6)."""
         if self._budgets.mode != "prefer" or not self._budgets.groups:
             yield from candidates
             return
@@ -216,7 +219,7 @@ class Run:
             yield one
 
     def _foresee(self, lot: Lot) -> set[int]:
-        """Who would have no disruption left at his turn, if everybody went whose turn comes."""
+        """Return the candidates whose groups would have no disruption left at their turn, if each were evicted at its turn."""
         late: set[int] = set()
         left = self._budgets.fork()
         grouped = [place for place in lot.part(0, len(lot)) if place in left.groups]
@@ -236,7 +239,7 @@ class Run:
     # One candidate --------------------------------------------------------------------------------
 
     def _considers(self, one: Standing, wanted: Line, rooms: Sequence[Line]) -> bool:
-        """May it go? The law that spares it is kept, unless it is only not needed."""
+        """Return whether a candidate may be taken; keep the rule that protects it, unless it is only not needed."""
         law = self._objection(one, wanted, rooms)
         if law is not None and law is not Law.NOT_NEEDED:
             self.spared[one.place] = law
@@ -264,7 +267,7 @@ class Run:
         _lower(lines, one.size)
 
     def _spare(self, place: int, lines: Sequence[Line]) -> None:
-        """It stays after all."""
+        """Give back a victim."""
         del self.taken[place]
         self._budgets.count(place, -1)
         _lower((*lines, self.rest, *self.rooms[self.running.leaf(place)]), self._negative(place))
@@ -272,14 +275,14 @@ class Run:
     def _negative(self, place: int) -> Line:
         return [-amount for amount in self.running.size(place)]
 
-    # Passes over all who were taken ---------------------------------------------------------------
+    # Passes over all victims ----------------------------------------------------------------------
 
     def give_back(self) -> None:
-        """Spare each victim whose release the run does not need, the most protected first (Q12, Q15)."""
+        """Give back each victim that the run does not need, the most protected first (Q12, Q15)."""
         self._give_back(list(self.taken), self.rest)
 
     def _give_back(self, places: Sequence[int], wanted: Line, *lines: Line) -> None:
-        """The same for some of them and what was wanted of these; the lines grow again with who stays."""
+        """Give back the victims among these that are not needed for what was wanted; the lines grow with each."""
         over = [max(0, -left) for left in wanted]
         if not any(over) or not places:
             return
@@ -288,7 +291,7 @@ class Run:
             self._spare(place, lines)
 
     def search(self, because: str) -> None:
-        """The first legal set in Q11's order that meets the target takes the place of what was found (Q15)."""
+        """Replace what was taken by the first legal set in Q11's order that meets the target, if there is one (Q15)."""
         found, late = dict(self.taken), set(self._late)
         for place in found:
             self._spare(place, ())
@@ -303,7 +306,7 @@ class Run:
     def _reaches(
         self, candidates: Sequence[Standing], start: int, left: Sequence[Line], because: str
     ) -> bool:
-        """Can the target be met with those from ``start`` on? Then they are taken; ``left`` is what they have."""
+        """Take a set from ``start`` on that meets the target, and return whether there is one; ``left`` sums the rests."""
         if not self.is_short:
             return True
         for at in range(start, len(candidates)):
@@ -320,7 +323,7 @@ class Run:
 
 
 def _narrowest(rooms: Rooms) -> Line:
-    """By column how far all of them may fall."""
+    """Return by column how far all of them may fall."""
     return [min(column) for column in zip(*rooms, strict=True)]
 
 
@@ -331,7 +334,7 @@ def _lower(lines: Iterable[Line], size: Sequence[int]) -> None:
 
 
 def _helps(size: Sequence[int], wanted: Sequence[int]) -> bool:
-    """Has it something of what is wanted?"""
+    """Return whether a size has something of what is wanted."""
     for amount, left in zip(size, wanted, strict=False):  # noqa: SIM110 - thousands of times a run
         if left > 0 and amount > 0:
             return True
@@ -339,7 +342,7 @@ def _helps(size: Sequence[int], wanted: Sequence[int]) -> bool:
 
 
 def _fits(size: Sequence[int], room: Sequence[int]) -> bool:
-    """Is there room in each column of both of which the size has something?"""
+    """Return whether a size is within ``room`` in each column of both of which it has something."""
     for amount, have in zip(size, room, strict=False):  # noqa: SIM110 - thousands of times a run
         if amount > have and amount > 0:
             return False
@@ -347,7 +350,7 @@ def _fits(size: Sequence[int], room: Sequence[int]) -> bool:
 
 
 def _suffixes(candidates: Sequence[Standing], width: int) -> list[Line]:
-    """By number of a candidate what it and those after it have, in the first columns."""
+    """Return by number of a candidate what it and those after it have, in the first columns."""
     sums = [[0] * width]
     for one in reversed(candidates):
         sums.append([have + more for have, more in zip(sums[-1], one.size, strict=False)])

@@ -1,4 +1,4 @@
-"""How a parent's target is shared among its children (Q15). Amounts are lists by target type; whole numbers only."""
+"""The division of a parent's target among its children (Q15). Amounts are lists by target type; whole numbers only."""
 
 from collections.abc import Sequence
 from math import prod
@@ -7,7 +7,7 @@ from server.kernels.share import largest_remainder
 
 
 def shares(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Of each child, in the order of their paths, how much of each type falls to it (Q15)."""
+    """Return for each child, in the order of their paths, the part of each type that it has to free (Q15)."""
     columns = [
         largest_remainder(amount, [child[at] for child in releasable])
         for at, amount in enumerate(wanted)
@@ -16,7 +16,7 @@ def shares(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[l
 
 
 def turns(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[int]:
-    """The children's numbers by largest releasable / target over the target types, then by path (Q15)."""
+    """Return the children's numbers by largest releasable / target over the target types, then by path (Q15)."""
     kinds = [at for at, amount in enumerate(wanted) if amount > 0]
     whole = prod(wanted[at] for at in kinds)
     weights = [(at, whole // wanted[at]) for at in kinds]
@@ -29,7 +29,7 @@ def turns(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[in
 
 
 def use_credit(share: list[int], credit: list[int]) -> list[int]:
-    """A share less what siblings freed beyond theirs; the credit shrinks by what is used of it (Q15)."""
+    """Return a share less what siblings freed beyond theirs; the credit shrinks by what is used of it (Q15)."""
     used = [min(part, have) for part, have in zip(share, credit, strict=True)]
     for at, amount in enumerate(used):
         credit[at] -= amount

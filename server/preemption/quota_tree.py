@@ -36,7 +36,7 @@ class Tree:
             found += self._children[path]
 
     def _guarded(self, targets: Sequence[int]) -> list[int]:
-        """Other types of which some queue has a floor: in those, too, no victim may bring one below it."""
+        """Return the other types of which some queue has a floor: in those, too, no victim may bring one below it."""
         view = self._trial.view
         paths = dict.fromkeys(one.path for leaf in self.leaves for one in view.path_up(leaf))
         floors = {floor(self._trial, path) for path in paths}
@@ -44,7 +44,7 @@ class Tree:
         return sorted(found.difference(targets))
 
     def rooms(self) -> dict[str, Rooms]:
-        """By leaf how far each queue up to the root may fall; a queue has one line, whoever's path it is on."""
+        """Return by leaf how far each queue up to the root may fall; a queue has one line, shared by all paths through it."""
         lines: dict[str, Line] = {}
         return {
             leaf: tuple(self._room(one.path, lines) for one in self._trial.view.path_up(leaf))
@@ -58,7 +58,7 @@ class Tree:
         return lines[path]
 
     def releasable(self, path: str) -> Line:
-        """What a queue uses beyond its floor; a type without one is all beyond it (Q15)."""
+        """Return what a queue uses beyond its floor; a type without one is all beyond it (Q15)."""
         used, least = self._trial.eff(path), floor(self._trial, path)
         return [max(0, used[index] - least[index]) for index in self._targets]
 

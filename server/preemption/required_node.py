@@ -1,13 +1,13 @@
-"""A DaemonSet's pod gets its node (G11): whoever else runs there makes room, whatever their queues are guaranteed.
+"""Preemption for a required node (G11): a DaemonSet's pod gets its node from other pods, whatever their queues are guaranteed.
 
 1. The ask requires one node by name; only that node counts, cordoned or not. There is no delay, and one attempt for
-   each change of the node.
-2. Everybody on it may go except pods that require it themselves, untouchable and firm ones (firm ones may with
-   `firmbreak: true`), those of a higher priority, and members without whom a gang would be broken (J12, where jobs
-   are planned for). Fences and guarantees protect nobody here.
-3. Regular pods go first, then those that opted out or whose disruption budget is used up, originators last; among
-   these the lower priority first, then the younger, then the smaller, or what `preemption.order` says instead of
-   age and size (7.5).
+each change of the node.
+2. Every pod on it may be evicted except pods that require it themselves, untouchable and firm ones (firm ones may with
+`firmbreak: true`), those of a higher priority, and members that a gang needs to stay whole (J12, where gangs are planned for).
+Fences and guarantees protect no pod here.
+3. Regular pods come first, then those that opted out or whose disruption budget is used up, originators last; among
+these the lower priority first, then the younger, then the smaller, or what `preemption.order` says instead of age and size
+(7.5).
 4. The headroom of its own queue counts, with what its victims give back.
 5. The node is held for it alone until it runs there.
 """
@@ -44,13 +44,13 @@ NAME: Final = "required-node"
 BECAUSE: Final = "a pod that must run on this node needs the capacity (G11)"
 
 _NEEDLESS: Final = (Law.NOT_NEEDED, Law.NO_COMMON_TYPE)
-"""What keeps a candidate without protecting it."""
+"""The reasons for which a candidate stays without being protected."""
 Need = dict[int, int]
-"""By type index what has to be freed."""
+"""What has to be freed, by type index."""
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """The asks that require a node and do not fit there, in the order of waiting asks."""
+    """Yield the asks that require a node and do not fit there, in the order of waiting asks."""
     for ask in sorted(trial.view.daemons, key=_order):
         if may_require(ask) is None:
             yield Intent(NAME, ask)
@@ -61,7 +61,7 @@ def _order(ask: WaitingAsk) -> tuple[int, int, int]:
 
 
 def may_require(ask: WaitingAsk) -> Refusal | None:
-    """Why nobody goes for the ask, whoever runs on its node; None: somebody may."""
+    """Return why no pod is evicted for the ask, whatever runs on its node; None: some may be."""
     if not ask.spec.allow_preempt_other:
         return Refusal(Law.NEVER_PREEMPTS, "its preemptionPolicy is Never")
     if ask.spec.rm_check:  # design 1.8
@@ -72,7 +72,7 @@ def may_require(ask: WaitingAsk) -> Refusal | None:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Victims in order until the ask fits, less those who are not needed in the end."""
+    """Return a plan with victims in order, less those that are not needed in the end; or why there is none."""
     ask = intent.ask
     refused = may_require(ask)
     if refused is not None:
@@ -170,7 +170,7 @@ def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Need) -> dict[in
 
 
 def _law_of(trial: Trial, ask: WaitingAsk, row: int, left: Need) -> Law | None:
-    """The law that spares an allocation on the node (rule 2)."""
+    """Return the rule that protects an allocation on the node (rule 2)."""
     columns = trial.view.allocations
     flags = int(columns.flags[row])
     firm = 0 if trial.view.settings.firm_break else trial.view.firm_flags
@@ -195,7 +195,10 @@ def _free(trial: Trial, row: int, left: Need) -> None:
 
 
 def _is_exhausted(trial: Trial, row: int) -> bool:
-    """Budgets count as `prefer` here, whatever the partition says, unless it ignores them (G11)."""
+    """Return whether a disruption budget of the pod is used up.
+
+    Budgets count as `prefer` here, whatever the partition says, unless it ignores them (G11).
+    """
     if trial.view.settings.disruption_budgets == "ignore":
         return False
     groups = trial.view.allocations.groups(row)
@@ -203,7 +206,7 @@ def _is_exhausted(trial: Trial, row: int) -> bool:
 
 
 def _give_back(trial: Trial, taken: list[int], lacks: Need) -> list[int]:
-    """From the last taken back, spare whoever is not needed (invariant 11)."""
+    """Return the victims without those that are not needed, looked at from the last taken back (invariant 11)."""
     kept = list(taken)
     for one in reversed(taken):
         others = [other for other in kept if other != one]
@@ -220,7 +223,7 @@ def _left(trial: Trial, rows: list[int], lacks: Need) -> Need:
 
 
 def _blocked(trial: Trial, ask: WaitingAsk, rows: list[int]) -> str:
-    """The first queue on its path without headroom for it once the victims are gone (rule 4); "" for none."""
+    """Return the first queue on the ask's path without headroom for it once the victims are gone (rule 4); "" for none."""
     columns, view = trial.view.allocations, trial.view
     for queue in view.path_up(ask.leaf):
         held = list(trial.held(queue.path))

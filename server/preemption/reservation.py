@@ -1,16 +1,14 @@
 """Reservations: a node is kept for an ask that is too large for what others leave over (design 6.6).
 
 1. Nothing is reserved for an ask that has waited less than 2 s, that its manager has to check first (design 1.8),
-   or that belongs to a job: jobs are planned for as a whole.
-2. All its limits have room and its queue is not stopped: only a node is missing.
-3. Asks go in one order over the whole partition: higher priority where their queues meet, longer pending, earlier
-   arrived (`server.scheduling.outranking`). The View has them in this order.
+or that belongs to a gang: gangs are planned for as a whole.
+2. All its limits have headroom and its queue is not stopped: only a node is missing.
+3. Asks come in one order over the whole partition: higher priority where their queues meet, longer pending, earlier
+arrived (`server.scheduling.outranking`). The View has them in this order.
 4. An ask gets the node that lacks least of it, among those that are schedulable, allowed by its constraint, large
-   enough, with its ports free, and that nobody holds; ties go to the node that arrived first.
+enough, with its ports free, and held for no other ask; ties go to the node that arrived first.
 5. At most one an ask and one a node, RESERVATIONS_PER_LEAF a leaf, and one for each NODES_PER_RESERVATION nodes of
-   the partition, but one at least.
-
-Law 4 is kept by the planner, laws 2 and 5 again by the laws' gate: whoever comes later sees what came before.
+the partition, but one at least. The planner keeps rule 4; the gate checks rules 2 and 5 again, with all earlier plans counted.
 """
 
 from collections.abc import Iterator
@@ -29,10 +27,10 @@ NODES_PER_RESERVATION: Final = 10
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """A node for each ask that has waited long enough for one."""
+    """Yield an intent for each ask that has waited long enough for a node."""
     view = trial.view
-    for ask in view.waiting_without_node():  # laws 2 and 3
-        if _may_reserve(ask) and ask.pending_ms(view.now) >= RESERVE_AFTER_MS:  # law 1
+    for ask in view.waiting_without_node():  # rules 2 and 3
+        if _may_reserve(ask) and ask.pending_ms(view.now) >= RESERVE_AFTER_MS:  # rule 1
             yield Intent(NAME, ask)
 
 
@@ -41,7 +39,7 @@ def _may_reserve(ask: WaitingAsk) -> bool:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """A pledge without victims: the room will come by itself, and nobody else may take it."""
+    """Return a pledge without victims: the capacity becomes free by itself, and no other ask may take it."""
     ask = intent.ask
     row = trial.least_short(ask.kind)
     if row < 0:
@@ -50,5 +48,5 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def most(nodes: int) -> int:
-    """How many reservations a partition of so many nodes may have."""
+    """Return how many reservations a partition of so many nodes may have."""
     return max(1, nodes // NODES_PER_RESERVATION)

@@ -1,7 +1,7 @@
-"""On what terms a leaf's allocations may go for one class of asks of one queue (G2-G5), as numbers per leaf.
+"""The terms on which a leaf's allocations may be evicted for one class of asks of one queue (G2-G5), as numbers per leaf.
 
-A queue on a victim's path can lose what it has over its entitlement; one that holds the asker too can lose as much
-again as the ask brings (rule 2). The same numbers bound single victims here and sets of them in `claim`.
+A queue on a victim's path can lose what it has over its entitlement; one that holds the preemptor too can lose as much again
+as the ask brings (rule 2). The same numbers bound single victims here and sets of them in `claim`.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from server.view.waiting import WaitingAsk
 
 LAWS: Final = tuple(Law)
 CODE: Final = {law: number for number, law in enumerate(LAWS, start=1)}
-"""Numbers of laws in arrays; 0 is a row that passed."""
+"""The numbers of rules in arrays; 0 is a row that passed."""
 CODES: Final = Codes(
     gone=CODE[Law.RELEASING],
     required_node=CODE[Law.REQUIRED_NODE],
@@ -65,7 +65,7 @@ class Block(NamedTuple):
 
 
 class Path(NamedTuple):
-    """The queues from a victim's leaf up; from place ``common`` on they hold the asker too."""
+    """The queues from a victim's leaf up; from place ``common`` on they hold the preemptor too."""
 
     queues: tuple[QueueFacts, ...]
     common: int
@@ -89,10 +89,10 @@ class Terms:
         self._paths: dict[str, Path] = {}
         self._withheld: dict[str, frozenset[int]] = {}
         self._lines: dict[str, tuple[FrozenAmounts, list[int]]] = {}
-        """By queue what it used when it was asked last, and what it could lose then."""
+        """The usage of each queue when it was last asked for, and what the queue could lose then."""
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
-        """The terms of every leaf in which something runs, by its number."""
+        """Yield the terms of every leaf in which allocations run, by its number."""
         view = trial.view
         for number in view.allocations.leaf_places()[0]:
             path = view.leaf_paths.get(number)
@@ -101,7 +101,7 @@ class Terms:
                 yield number, LeafTerms(CODE[law]) if law else self._open(trial, path)
 
     def _law_of(self, trial: Trial, path: str) -> Law | None:
-        """The law that spares all of a leaf, whatever runs there."""
+        """Return the rule that protects everything in a leaf; None: its allocations are looked at one by one."""
         if path == self.ask.leaf:
             return Law.OWN_QUEUE  # G3, rule 3
         if not is_below(path, self._top):
@@ -148,7 +148,7 @@ class Terms:
         return index in self.closed or is_below(path, self._outside.get(index, self._lowest))
 
     def at_rest(self, trial: Trial, path: str) -> Sequence[int]:
-        """The types of which a leaf, or a queue above it, is in the dead zone by now (P9)."""
+        """Return the types of which a leaf, or a queue above it, is in the dead zone by now (P9)."""
         if not trial.view.settings.deadzone_permyriad:
             return ()
         ports = trial.view.ports
@@ -156,13 +156,13 @@ class Terms:
         return [index for index in needed if not self.is_over(trial, path, index)]
 
     def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
-        """By type what one victim may hold of it: the least that any queue of its path can lose (rule 2, G4)."""
+        """Return by type what one victim may hold of it: the least that any queue of its path can lose (rule 2, G4)."""
         if may_cross(trial):
             return (UNLIMITED,) * len(trial.view.ports)
         return _narrowest(trial, self.rooms(trial, path))
 
     def rooms(self, trial: Trial, path: str) -> Rooms:
-        """The queues from a leaf up, each with what it can lose by type (G4)."""
+        """Return the queues from a leaf up, each with what it can lose by type (G4)."""
         way = self.path(trial, path)
         return [(queue, self.room(trial, way, place)) for place, queue in enumerate(way.queues)]
 
@@ -176,7 +176,7 @@ class Terms:
         return known[1]
 
     def _line(self, trial: Trial, path: str, *, holds_asker: bool) -> list[int]:
-        """What one queue can lose by type; where it holds the asker only a net fall counts (G4)."""
+        """Return what one queue can lose by type; where it holds the preemptor only a net fall counts (G4)."""
         pairs = zip(trial.eff(path), floor(trial, path), strict=True)
         over = [eff - entitled for eff, entitled in pairs]
         if protects_only_whole(trial):
@@ -187,7 +187,7 @@ class Terms:
         return over
 
     def is_over(self, trial: Trial, path: str, index: int) -> bool:
-        """Are the leaf and all above it that do not hold the asker over their guarantee in a type (rule 5, P9)?"""
+        """Return whether the leaf and all queues above it without the preemptor are over E in a type (rule 5, P9)."""
         known = self.path(trial, path)
         return all(
             is_beyond(
@@ -199,7 +199,7 @@ class Terms:
         )
 
     def path(self, trial: Trial, path: str) -> Path:
-        """The way up from a leaf."""
+        """Return the path up from a leaf."""
         known = self._paths.get(path)
         if known is None:
             queues = trial.view.path_up(path)
@@ -209,7 +209,7 @@ class Terms:
         return known
 
     def _highest_priority(self, trial: Trial, path: str) -> int:
-        """The highest priority that the leaf's allocations may have (rule 6, G5)."""
+        """Return the highest priority that the leaf's allocations may have (rule 6, G5)."""
         rule = trial.view.settings.equal_priority
         if rule == "ignore":
             return UNLIMITED
@@ -227,21 +227,21 @@ class Terms:
         return low
 
     def crosses(self, trial: Trial) -> bool:
-        """May one victim bring its queues below their shares (W8)?"""
+        """Return whether one victim may bring its queues below their shares (W8)."""
         return may_cross(trial)
 
     def kin(self, trial: Trial) -> Mask | None:
-        """Nobody is barred by whose it is: the whole queue of the asker is (rule 3)."""
+        """Return the rows that are barred as the preemptor's own: None, for its whole queue is barred (rule 3)."""
         del trial
         return None
 
     def blocks(self, trial: Trial) -> tuple[Block, ...]:
-        """The maxima on the ask's path that lack room for it once all that was ordered is gone (G9)."""
+        """Return the maxima on the ask's path without headroom for it once all that was ordered is gone (G9)."""
         return blocks(trial, self.ask)
 
 
 def _narrowest(trial: Trial, rooms: Rooms) -> tuple[int, ...]:
-    """By type the least that any of the queues can lose; no queue knows ports."""
+    """Return by type the least that any of the queues can lose; no queue counts ports."""
     lines = [line for _, line in rooms]
     return tuple(
         UNLIMITED if port else min(line[index] for line in lines)
@@ -250,7 +250,7 @@ def _narrowest(trial: Trial, rooms: Rooms) -> tuple[int, ...]:
 
 
 def own_rooms(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> Rooms:
-    """What the queues from the asker's leaf up can lose: all hold the asker, so that only a net fall counts (G4)."""
+    """Return what the queues from the preemptor's leaf up can lose: all hold it, so that only a net fall counts (G4)."""
     return [(queue, own_room(trial, queue.path, wanted)) for queue in trial.view.path_up(leaf)]
 
 
@@ -264,7 +264,7 @@ def own_room(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
 def own_leaf(
     trial: Trial, leaf: str, needed: Container[int], priority: int, rooms: Rooms
 ) -> LeafTerms:
-    """On what terms the asker's own leaf gives to one of this priority: strictly lower ones, any type (I2, J7)."""
+    """Return the terms of the preemptor's own leaf at one priority: strictly lower priorities, any type (I2, J7)."""
     view = trial.view
     minimum = view.queues[leaf].spec.properties.preemption_minruntime_ms
     return LeafTerms(
@@ -276,7 +276,7 @@ def own_leaf(
 
 
 def spared(view: View, screened: Screen) -> tuple[Spared, ...]:
-    """Whom the laws spared of those that were screened, by law and leaf; who goes anyway is not told of."""
+    """Return the screened candidates that rules protected, by rule and leaf, without those that are ending anyway."""
     paths = view.leaf_paths
     found = screens.tallied(view.allocations, screened, SPARED_KEYS_MAX)
     return tuple(
@@ -287,9 +287,9 @@ def spared(view: View, screened: Screen) -> tuple[Spared, ...]:
 
 
 def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Block, ...]:
-    """The same for any ask; lendable ones leave firm ones what is kept for them (J4).
+    """Return the maxima on an ask's path without headroom for it; lendable asks leave firm ones what is kept for them (J4).
 
-    ``claiming``: victims run in other queues, and move nothing of what the asker's own deserves by plain weights (W2).
+    ``claiming``: victims run in other queues, and move nothing of what the preemptor's own deserves by plain weights (W2).
     """
     found = []
     for queue in trial.view.path_up(ask.leaf):

@@ -24,11 +24,11 @@ from server.view.waiting import ClassFacts, WaitingAsk
 
 
 class Trial:
-    """The overlay: which allocations stand, each queue's eff and promised, each node's free room.
+    """A trial, a what-if overlay on a View: which allocations stand, each queue's eff and promised, each node's free capacity.
 
-    ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is where a search keeps what it knows of
-    this Trial; it is emptied by a rollback. ``steps`` counts what searches cost, in placements. ``brief``: nobody will
-    read whom the laws spared, so that refusals do not say it.
+    ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is where a search keeps what it knows of this
+    Trial; it is emptied by a rollback. ``steps`` counts what searches cost, in placements. ``brief``: the protected candidates
+    are not going to be read, so that refusals do not list them.
     """
 
     __slots__ = (
@@ -94,13 +94,13 @@ class Trial:
         self._room_for_claims: Array | None = None
         self._room_known_to = 0
         self._fitting: tuple[ClassFacts | None, int, int] = (None, 0, -1)
-        """Of which class `fits_claim` was asked last, how many nodes had been touched by then, and its answer."""
+        """The class of which `fits_claim` was asked last, how many nodes had been touched by then, and its answer."""
 
     # Plans ----------------------------------------------------------------------------------------
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """What was applied and not rolled back, in order."""
+        """Return the plans that were applied and not rolled back, in order."""
         return tuple(self._plans)
 
     def plans_since(self, mark: int) -> list[Plan]:
@@ -108,16 +108,16 @@ class Trial:
         return self._plans[mark:]
 
     def apply(self, plan: Plan) -> None:
-        """From here on the plan counts as carried out."""
+        """Count a plan as carried out from here on."""
         self._plans.append(plan)
         self._change(plan, 1)
 
     def mark(self) -> int:
-        """A place to which `rollback` can return."""
+        """Return a mark to which `rollback` can return."""
         return len(self._plans)
 
     def rollback(self, mark: int) -> None:
-        """Everything is as it was at the mark."""
+        """Restore everything as it was at the mark."""
         assert mark <= len(self._plans), "the mark was rolled back already"
         while len(self._plans) > mark:
             self._change(self._plans.pop(), -1)
@@ -140,7 +140,7 @@ class Trial:
             self._free = self.view.nodes.free.copy()
         _add(self._free, row, kind.node_demand, -sign)
         if plan.policy == RESERVATION:
-            # It gives way to claims, so that these do not see it (see `claim_room`).
+            # A reservation gives way to claims, so that these do not see it (see `claim_room`).
             self._reserve(row, kind.node_demand, sign)
         if self._held is None:
             self._held = self.view.nodes.held.copy()
@@ -152,7 +152,7 @@ class Trial:
         self._promise(plan, pledge, sign)
 
     def _promise(self, plan: Plan, pledge: Pledge, sign: int) -> None:
-        """The queues' side of a pledge."""
+        """Count a pledge in the queues."""
         kind = pledge.ask.kind
         for queue in self.view.path_up(pledge.ask.leaf):
             self._known_held.pop(queue.path, None)
@@ -173,7 +173,7 @@ class Trial:
             held[index] += sign * quantity
 
     def _close(self, row: int, sign: int) -> None:
-        """Nobody else gets anything of a node that is held for one alone (G11)."""
+        """Close a node that is held for one ask alone to all others (G11); ``sign`` -1: open it again."""
         if self._nodes is self.view.nodes:
             self._nodes = replace(self._nodes, open=self._nodes.open.copy())
         self._nodes.open[row] = sign < 0 and bool(self.view.nodes.open[row])
@@ -213,7 +213,7 @@ class Trial:
     # Queues ---------------------------------------------------------------------------------------
 
     def eff(self, path: str) -> FrozenAmounts:
-        """What a queue uses less what is being released: the victims' side (specification section 0)."""
+        """Return what a queue uses less what is being released: the victims' side (specification section 0)."""
         known = self._known_eff.get(path)
         if known is None:
             using = self._eff.get(path) or _eff(self.view.queues[path])
@@ -226,11 +226,11 @@ class Trial:
         return tuple([a + b for a, b in zip(self.eff(path), queue.releasing, strict=True)])
 
     def promised(self, path: str) -> FrozenAmounts:
-        """What open decisions and plans will add to a queue."""
+        """Return what open decisions and plans will add to a queue."""
         return tuple(self._promised.get(path) or self.view.queues[path].promised)
 
     def held(self, path: str) -> FrozenAmounts:
-        """What a queue will have once every open decision is fulfilled: the claimant's side.
+        """Return what a queue will have once every open decision is fulfilled: the claimant's side.
 
         Reservations are left out: they wait for what may never come, and give way to claims.
         """
@@ -244,26 +244,26 @@ class Trial:
 
     @property
     def shares(self) -> Proportion:
-        """What the queues deserve. As it was in the View: plans move what is held, not what is deserved (design 6.7)."""
+        """Return what the queues deserve, as it was in the View: plans move what is held, not what is deserved (design 6.7)."""
         if self._shares is None:
             self._shares = of_view(self.view)
         return self._shares
 
     def entitled(self, path: str) -> FrozenAmounts:
-        """E of a queue (specification 7.1)."""
+        """Return E of a queue (specification 7.1)."""
         view = self.view
         return self.shares.entitled(path) if view.is_shared_out else view.queues[path].guaranteed
 
     def firm_held(self, path: str) -> FrozenAmounts:
-        """What firm asks of a queue will have of it once every open decision is fulfilled (J4)."""
+        """Return what firm asks of a queue will have of it once every open decision is fulfilled (J4)."""
         return tuple(self._firm.get(path) or self.view.firm[path].held)
 
     def firm_reserved(self, path: str) -> FrozenAmounts:
-        """What is reserved for firm asks of a queue, which `firm_held` leaves out."""
+        """Return what is reserved for firm asks of a queue, which `firm_held` leaves out."""
         return tuple(self._weak_firm.get(path) or self.view.firm[path].reserved)
 
     def has_head_room(self, leaf: str, demand: Demand) -> bool:
-        """Does one more ask of this demand pass every queue from the leaf up, promises counted?"""
+        """Return whether one more ask of this demand passes every queue from the leaf up, promises counted."""
         promised = self._promised
         return all(
             has_room(queue, promised.get(queue.path, queue.promised), demand)
@@ -277,16 +277,16 @@ class Trial:
         return self.view.nodes.free if self._free is None else self._free
 
     def stands(self, row: int) -> bool:
-        """Does the allocation in this row run, with nobody having ordered its release?"""
+        """Return whether the allocation in this row runs, and its release is not ordered."""
         return bool(self.standing[row])
 
     def planned_room(self, row: int) -> FrozenAmounts:
-        """What a node will have free once everything that was ordered is gone."""
+        """Return what a node will have free once everything that was ordered is gone."""
         coming = self.view.nodes.releasing if self._coming is None else self._coming
         return tuple((self._room[row] + coming[row]).tolist())
 
     def overfull(self, types: list[int]) -> dict[int, dict[int, int]]:
-        """By node what is used there beyond what it has once everything that was ordered is gone, of these types.
+        """Return by node what is used beyond what the node has once everything that was ordered is gone, of these types.
 
         Promises are not used.
         """
@@ -297,12 +297,15 @@ class Trial:
         return {row: dict(pairs) for row, pairs in search.overfull(room, types)}
 
     def claim_room(self, row: int) -> list[int]:
-        """The same for a claim, to which reservations give way."""
+        """Return what a node will have free for a claim, to which reservations give way."""
         found: list[int] = self._claimable()[row].tolist()
         return found
 
     def _claimable(self) -> Array:
-        """Room of all nodes as a claim sees it: kept, and mended by the next call where plans changed it."""
+        """Return what all nodes have free for a claim.
+
+        The array is kept; the next call updates the rows that plans changed.
+        """
         known, touched = self._room_for_claims, len(self.touched)
         if known is not None and self._room_known_to == touched:
             return known
@@ -317,14 +320,14 @@ class Trial:
         return known
 
     def _parts(self) -> tuple[Array, Array, Array]:
-        """What is free, what is coming, and what reservations hold."""
+        """Return what is free, what is coming, and what reservations hold."""
         nodes = self.view.nodes
         coming = nodes.releasing if self._coming is None else self._coming
         weak = nodes.reserved if self._reserved is None else self._reserved
         return self._room, coming, weak
 
     def fits_claim(self, kind: ClassFacts) -> int:
-        """The row of the node that takes the ask once everything that was ordered is gone, -1 for none (G8)."""
+        """Return the row of the node that takes a claim once everything that was ordered is gone, -1 for none (G8)."""
         touched = len(self.touched)
         known, seen, row = self._fitting
         if known is not kind or seen != touched:
@@ -333,7 +336,10 @@ class Trial:
         return row
 
     def fits_coming(self, ask: WaitingAsk) -> int:
-        """The same, of the nodes that are reserved for nobody else: for whom is owed nothing no reservation gives way."""
+        """Return the row of the node that takes the ask once everything that was ordered is gone, -1 for none.
+
+        Nodes that are reserved for other asks are left out: reservations give way to claims alone.
+        """
         room, coming, weak = self._parts()
         others = weak.copy()
         for one in self.view.commitments if ask.reserved else ():
@@ -357,21 +363,21 @@ class Trial:
         return search.lacking(self._nodes, self._claimable(), kind, least, closed)
 
     def is_open(self, row: int) -> bool:
-        """Does the node take placements, and is it held for nobody alone?"""
+        """Return whether the node takes placements, and is not held for one ask alone."""
         return bool(self._nodes.open[row])
 
     def may_require(self, kind: ClassFacts, row: int) -> bool:
-        """Can the node in this row take an ask that requires it, were it empty? A cordon does not matter (G11)."""
+        """Return whether the node in this row could take an ask that requires it, if empty; cordoned or not (G11)."""
         return search.may_require(self.view.nodes, kind, row)
 
     def all_stand(self, rows: Array) -> bool:
-        """Do all of these run with nobody having ordered their release?"""
+        """Return whether all of these rows run, and no release of them is ordered."""
         if len(rows) <= FEW:
             return all(map(self.standing.item, rows.tolist()))
         return bool(self.standing[rows].all())
 
     def freed(self, rows: Array) -> list[tuple[str, list[tuple[int, int]]]]:
-        """What each leaf would lose without these allocations: (type index, quantity) pairs."""
+        """Return what each leaf would lose without these allocations: (type index, quantity) pairs."""
         columns, ports = self.view.allocations, self.view.ports
         totals = sums.by_leaf(columns.leaves, columns.resources, rows)
         return [
@@ -380,25 +386,25 @@ class Trial:
         ]
 
     def rows_on(self, node: int) -> list[int]:
-        """The allocations that stand on a node, by row."""
+        """Return the rows of the allocations that stand on a node."""
         return [row for row in self.view.allocations.rows_on(node) if self.stands(row)]
 
     @property
     def standing(self) -> Mask:
-        """Which allocations run with nobody having ordered their release."""
+        """Return by row whether the allocation runs, and its release is not ordered."""
         return self.view.allocations.standing if self._standing is None else self._standing
 
     def disruptions_left(self, group: str) -> int:
-        """How many more pods of a disruption group may go; nobody may of a group that nobody spoke of."""
+        """Return how many more pods of a disruption group may be evicted; none of a group that was never reported."""
         return self.view.disruptions.get(group, 0) - self._disrupted[group]
 
     def exhausted(self) -> Mask | None:
-        """The allocations without a disruption left (7.6); None where budgets count for nothing, or nobody has any."""
+        """Return the rows without a disruption left (7.6); None where budgets count for nothing, or no row has any."""
         ignored = self.view.settings.disruption_budgets == "ignore"
         return None if ignored else self.view.exhausted(self.disruptions_left)
 
     def best(self, kind: ClassFacts) -> int:
-        """The row of the node that takes one ask of the class now, -1 for none."""
+        """Return the row of the node that takes one ask of the class now, -1 for none."""
         return search.best(self._nodes, self._room, kind, self.view.sort)
 
     def tentative(self) -> Tentative:
@@ -411,28 +417,28 @@ class Trial:
         return tuple(self._room[row].tolist())
 
     def least_short(self, kind: ClassFacts) -> int:
-        """The row of the node without commitments that could take the ask when empty and lacks least now, or -1."""
+        """Return the row of the node that lacks least now, of those without commitments that could take the ask empty; or -1."""
         nodes = self._nodes
         held = nodes.held if self._held is None else self._held
         candidates = search.roomy(nodes, self._room, kind) & ~held
         return search.least_short(nodes, self._room, kind, candidates)
 
     def is_held(self, row: int) -> bool:
-        """Does a commitment or a pledge of a plan stand on the node?"""
+        """Return whether a commitment or a pledge of a plan stands on the node."""
         return bool((self.view.nodes.held if self._held is None else self._held)[row])
 
     # Commitments ----------------------------------------------------------------------------------
 
     def open_for(self, policy: str, leaf: str = "") -> int:
-        """How many asks (of one leaf) hold room by this policy, plans counted."""
+        """Return how many asks (of one leaf) have capacity held by this policy, plans counted."""
         return self._open[policy, leaf]
 
     def is_served(self, key: str) -> bool:
-        """Has a decision room for this ask already?"""
+        """Return whether a decision holds capacity for this ask already."""
         return key in self._served
 
     def is_reserved(self, key: str) -> bool:
-        """Is a node reserved for this ask?"""
+        """Return whether a node is reserved for this ask."""
         return key in self._reserving
 
 

@@ -1,4 +1,4 @@
-"""What an ask must be for anybody to go for it, whoever that were: claims and replacements ask the same (G1, G3)."""
+"""The rules on an ask for which others may be evicted, whatever the victims: claims and replacements share them (G1, G3)."""
 
 from server.model.quota import PreemptionPolicy
 from server.model.records import JOB
@@ -8,7 +8,7 @@ from server.view.waiting import WaitingAsk
 
 
 def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """The first of these rules that is in its way; None: none is."""
+    """Return the first of these rules that is in the ask's way; None: none is."""
     properties = trial.view.queues[ask.leaf].spec.properties
     if not ask.spec.allow_preempt_other:  # G1
         return Refusal(Law.NEVER_PREEMPTS, "its preemptionPolicy is Never")
@@ -26,7 +26,10 @@ def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def of_its_labels(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """J3, where jobs are planned for: may it have others go, by its own label or by default? A single ask is a job of one."""
+    """Return a refusal when the ask may not have others evicted, by its own label or by default (J3).
+
+    The rule holds where gangs are planned for; a single ask is a gang of one.
+    """
     settings, may = trial.view.settings, ask.spec.may_trigger
     if JOB not in settings.policies:
         return None

@@ -1,17 +1,17 @@
-"""Trims: while more is used than there is, queues give back what they have beyond their shares (seed 004, W3).
+"""Surplus reclaim: while more is used than there is, queues give back what they have beyond their shares (seed 004, W3).
 
-1. What has to go is what the partition uses beyond what its nodes have, foreign pods left out: after a race between two
-   schedulers, or when a node shrank. What runs on a drained node has its room there and is not too much.
-2. Only with `entitlement: proportional`. Nobody gets the room.
-3. Candidates hold something of that, on a node on which more of it is used than the node has: elsewhere one that goes
-   makes room for the next, and so without end. DaemonSet, firm and untouchable pods, those that go already, those that run for
-   less than `preemption.minruntime`, those of a queue with `preemption.policy: disabled`, and with
-   `disruptionbudgets: respect` those without a disruption left, are none (7.6).
+1. The target is what the partition uses beyond what its nodes have, foreign pods left out: after a race between two
+schedulers, or when a node shrank. Pods on a drained node have their capacity there and are not too much.
+2. Only with `entitlement: proportional`. No ask gets the capacity.
+3. Candidates hold something of the target, on a node on which more of it is used than the node has: elsewhere an evicted pod
+frees capacity for the next, and so without end. DaemonSet, firm and untouchable pods, those that are ending already, those
+that run for less than `preemption.minruntime`, those of a queue with `preemption.policy: disabled`, and with
+`disruptionbudgets: respect` those without a disruption left, are none (7.6).
 4. No queue below the root falls below what it deserves in a type of which too much is used, nor below its entitlement
-   in another that the victim uses.
-5. Who prefers to stay goes last, then originators; lower priority first, not running before running, the shortest
-   running time first (or what `preemption.order` says instead of these two, 7.5), key (W8). In the end nobody goes who
-   is not needed.
+in another that the victim uses.
+5. Opted-out pods come last, originators before them; lower priority first, not running before running, the shortest
+running time first (or what `preemption.order` says instead of these two, 7.5), key (W8). In the end no pod is evicted that is
+not needed.
 """
 
 from collections import Counter
@@ -52,7 +52,7 @@ Order = tuple[Rank, ...]
 
 
 class Candidate(NamedTuple):
-    """One that may go, with where it stands in the order."""
+    """A candidate, with its place in the order."""
 
     order: Order
     row: int
@@ -62,7 +62,7 @@ class Candidate(NamedTuple):
 
 
 def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
-    """Who has to go; changes nothing."""
+    """Return the victims of surplus reclaim, or why there are none; change nothing."""
     target = _target(trial)
     if not target:
         return Refusal(Law.NOT_NEEDED, "no more is used than there is")
@@ -120,7 +120,10 @@ def _ranking(trial: Trial, candidates: Sequence[Candidate], stay: Mapping[Rank, 
 def _walk(
     trial: Trial, candidates: Iterable[Candidate], left: dict[int, int], laws: dict[int, Law]
 ) -> list[Candidate]:
-    """Return the victims in order (rules 4 and 5); what is left to free shrinks, ``laws`` says by row what protects others."""
+    """Return the victims in order (rules 4 and 5).
+
+    What is left to free shrinks; ``laws`` gets by row the rule that protects a candidate.
+    """
     rooms, spent = _rooms(trial, frozenset(left)), Counter[str]()
     full = trial.overfull(sorted(left))
     taken: list[Candidate] = []
@@ -156,7 +159,10 @@ def _objection(
 
 
 def _is_allowed(trial: Trial, one: Candidate, spent: Counter[str]) -> bool:
-    """Where budgets are respected: has each of its groups a disruption left, those of this plan counted (7.6)?"""
+    """Return whether each of the candidate's groups has a disruption left, those of this plan counted (7.6).
+
+    Always true where budgets are not respected.
+    """
     return trial.view.settings.disruption_budgets != "respect" or all(
         trial.disruptions_left(group) > spent[group]
         for group in trial.view.allocations.groups(one.row)
@@ -164,7 +170,7 @@ def _is_allowed(trial: Trial, one: Candidate, spent: Counter[str]) -> bool:
 
 
 def _target(trial: Trial) -> dict[int, int]:
-    """By type index what is used beyond what there is (law 1)."""
+    """Return by type index what is used beyond what there is (rule 1)."""
     view = trial.view
     used = trial.eff(ROOT)
     over = {index: used[index] - there for index, there in enumerate(view.whole)}
@@ -186,7 +192,7 @@ def _candidates(trial: Trial, target: Collection[int]) -> Iterator[Candidate]:
 
 
 def _may_go(trial: Trial, row: int, leaf: str) -> bool:
-    """Law 3, as far as its queue says."""
+    """Return whether the rules of the candidate's queue allow its eviction (rule 3)."""
     view = trial.view
     properties = view.queues[leaf].spec.properties
     if properties.preemption_policy is PreemptionPolicy.DISABLED:
@@ -196,7 +202,7 @@ def _may_go(trial: Trial, row: int, leaf: str) -> bool:
 
 
 def least(trial: Trial, path: str, target: Container[int]) -> tuple[int, ...]:
-    """By type what a queue keeps (law 4); the root as little as there is."""
+    """Return by type what a queue keeps (rule 4); the root keeps nothing."""
     share = trial.shares.of(path)
     if path == ROOT:
         return (0,) * len(share.deserved)
@@ -205,7 +211,7 @@ def least(trial: Trial, path: str, target: Container[int]) -> tuple[int, ...]:
 
 
 def _rooms(trial: Trial, target: Container[int]) -> dict[str, list[int]]:
-    """How far each queue may fall, by type."""
+    """Return how far each queue may fall, by type."""
     whole = protects_only_whole(trial)
     return {
         path: [
@@ -219,7 +225,7 @@ def _rooms(trial: Trial, target: Container[int]) -> dict[str, list[int]]:
 
 
 def _helps(one: Candidate, left: dict[int, int], short: dict[int, int]) -> bool:
-    """Does it hold something that has to go still, of its node, too?"""
+    """Return whether the candidate holds something that is still to be freed, in the partition and on its node."""
     return any(left.get(index, 0) > 0 and short.get(index, 0) > 0 for index, _ in one.size)
 
 
@@ -234,7 +240,7 @@ def _fits(trial: Trial, one: Candidate, rooms: dict[str, list[int]]) -> bool:
 def _change(
     trial: Trial, one: Candidate, left: dict[int, int], rooms: dict[str, list[int]], sign: int
 ) -> None:
-    """It goes (-1), or stays after all (1)."""
+    """Subtract a victim (-1) from what is left to free and from its queues, or add it back (1)."""
     for index, quantity in one.size:
         if index in left:
             left[index] += sign * quantity

@@ -1,8 +1,8 @@
-"""Who goes on one node: the best set of candidates that covers a need and stays within what the laws leave (G8).
+"""The victims on one node: the best set of candidates that covers a need and stays within what the rules leave (G8).
 
-The laws are sums here: a *need* is what has to be freed at least, a *cap* what may be taken at most. A queue may lose
-what it uses above its guarantee, a disruption budget what it allows; removing a victim from a legal set leaves a legal
-set, so that giving back is always allowed.
+The rules are sums here: a *need* is what has to be freed at least, a *cap* what may be taken at most. A queue may lose what it
+uses above its guarantee, a disruption budget what it allows; removing a victim from a legal set leaves a legal set, so that
+giving back is always allowed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,10 +21,10 @@ Key = tuple[int, int, int, int, int]
 
 
 class Candidate(NamedTuple):
-    """One that may go. ``gives`` is what it adds to each need, ``takes`` (cap, quantity) pairs; ``frees`` by type.
+    """A candidate. ``gives`` is what it adds to each need, ``takes`` (cap, quantity) pairs; ``frees`` by type.
 
-    ``place`` is its place in claim order. ``over`` has, for each way in which it may be the one that crosses, the caps
-    of which something must be left for it (W8).
+    ``place`` is its place in claim order. ``over`` has, for each way in which it may be the one that crosses, the caps of
+    which something must be left for it (W8).
     """
 
     place: int
@@ -40,7 +40,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a node's victims have to free (``needs``), may take (``caps``), and what of it is not in vain.
+    """The needs that a node's victims have to cover, the caps on what they take, and the measure of what is freed in vain.
 
     ``lacks`` is by resource type what the node lacks, ``weights`` makes amounts of types comparable.
     """
@@ -71,7 +71,7 @@ class NotFound(NamedTuple):
 
 
 def choose(candidates: Sequence[Candidate], task: Task) -> Found | NotFound:
-    """The best set. ``candidates`` come in claim order (7.5); each helps with some need and is legal alone."""
+    """Return the best set. ``candidates`` come in claim order (7.5); each helps with some need and is legal alone."""
     first = _walk(candidates, task) or _walk(sorted(candidates, key=_most_useful(task)), task)
     best = _better(_of(first, task) if first else None, _single(candidates, task))
     if best is not None and _meets_bound(best.key, candidates, task):
@@ -80,14 +80,14 @@ def choose(candidates: Sequence[Candidate], task: Task) -> Found | NotFound:
 
 
 def is_legal(one: Candidate, task: Task) -> bool:
-    """Do the laws leave enough for this one alone?"""
+    """Return whether the caps leave enough for this candidate alone."""
     return _fits(one, task.caps)
 
 
 def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> Found | None:
-    """The best set of which one, and no more, brings queues from above their share to below it (W8, `overshoot: last`).
+    """Return the best set of which one, and no more, brings queues from above their share to below it (W8, `overshoot: last`).
 
-    For when no legal set covers the needs, so that nobody of such a set can be given back.
+    Called when no legal set covers the needs, so that no victim of such a set can be given back.
     """
     best: Found | None = None
     for boundary in candidates:
@@ -101,9 +101,9 @@ def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> Found |
 
 
 def _leaving(boundary: Candidate, places: Sequence[int], task: Task) -> Task | None:
-    """The task of the others: they leave its queues too much of something, and what they deserve of all that it uses (W9).
+    """Return the task of the others, or None when the boundary candidate cannot cross beside any.
 
-    None: these have not even that.
+    The others leave its queues too much of one type, and of all that it uses at least what they deserve (W9).
     """
     caps = list(task.caps)
     for place in places:
@@ -116,7 +116,7 @@ def _leaving(boundary: Candidate, places: Sequence[int], task: Task) -> Task | N
 def _beside(
     boundary: Candidate, others: Sequence[Candidate], task: Task
 ) -> tuple[Candidate, ...] | None:
-    """The best of the others for what the boundary candidate leaves to be covered; None: they cannot."""
+    """Return the best of the others for what the boundary candidate leaves to be covered; None: they cannot."""
     left = [max(0, need - given) for need, given in zip(task.needs, boundary.gives, strict=True)]
     open_ = [at for at, need in enumerate(left) if need]
     if not open_:
@@ -133,7 +133,7 @@ def _beside(
 
 
 def key_of(victims: Iterable[Candidate], task: Task) -> Key:
-    """How bad it is that these go."""
+    """Return the key of a set of victims; the least is the best."""
     chosen = list(victims)
     freed = [0] * len(task.lacks)
     for one in chosen:
@@ -143,7 +143,7 @@ def key_of(victims: Iterable[Candidate], task: Task) -> Key:
 
 
 def _rank_of(chosen: Sequence[Candidate]) -> tuple[int, int, int, int]:
-    """The key without the excess."""
+    """Return the key without the excess."""
     opted = originators = 0
     highest = chosen[0].priority
     for one in chosen:
@@ -154,7 +154,7 @@ def _rank_of(chosen: Sequence[Candidate]) -> tuple[int, int, int, int]:
 
 
 def _excess(freed: Sequence[int], task: Task) -> int:
-    """What is freed beyond what the node lacks, as the largest share of the partition."""
+    """Return what is freed beyond what the node lacks, as the largest share of the partition."""
     most = 0
     for one, lack, weight in zip(freed, task.lacks, task.weights, strict=True):
         if one > lack and (one - lack) * weight > most:
@@ -176,7 +176,7 @@ def _better(one: Found | None, other: Found | None) -> Found | None:
 
 
 def _walk(order: Sequence[Candidate], task: Task) -> list[Candidate] | None:
-    """Take whoever helps and is legal until the needs are covered, then give back (G8)."""
+    """Return candidates taken in order, each that helps and is legal, until the needs are covered, then given back (G8)."""
     left, room = list(task.needs), list(task.caps)
     taken: list[Candidate] = []
     for one in order:
@@ -211,7 +211,7 @@ def _take(one: Candidate, left: list[int], room: list[int]) -> None:
 
 
 def _give_back(taken: list[Candidate], left: list[int]) -> list[Candidate]:
-    """From the most protected down, spare whoever is not needed (invariant 11)."""
+    """Return the victims without those that are not needed, looked at from the most protected down (invariant 11)."""
     kept = list(taken)
     for one in sorted(taken, key=_protection)[::-1]:
         spared = [need + given for need, given in zip(left, one.gives, strict=True)]
@@ -248,7 +248,7 @@ class _Usefulness:
 
 
 def _single(candidates: Sequence[Candidate], task: Task) -> Found | None:
-    """The best one that suffices alone, the first in claim order among equals."""
+    """Return the best one that suffices alone, the first in claim order among equals."""
     alone = [one for one in candidates if _covers(one.gives, task.needs)]
     keys = [_key_alone(one, task) for one in alone]
     if not keys:
@@ -258,7 +258,7 @@ def _single(candidates: Sequence[Candidate], task: Task) -> Found | None:
 
 
 def _key_alone(one: Candidate, task: Task) -> Key:
-    """The key of a set of one."""
+    """Return the key of a set of one."""
     freed = [0] * len(task.lacks)
     for index, quantity in one.frees:
         freed[index] = quantity
@@ -273,7 +273,7 @@ def _covers(gives: Sequence[int], needs: Sequence[int]) -> bool:
 
 
 def _meets_bound(key: Key, candidates: Sequence[Candidate], task: Task) -> bool:
-    """Can no covering set have a better key? Each part of the key is bounded given the parts before it."""
+    """Return whether no covering set can have a better key. Each part of the key is bounded given the parts before it."""
     opted, originators, priority, number, excess = key
     willing = [one for one in candidates if not one.opted]
     if opted and (opted > 1 or _suffice(willing, task)):
@@ -291,14 +291,14 @@ def _meets_bound(key: Key, candidates: Sequence[Candidate], task: Task) -> bool:
 
 
 def _suffice(candidates: Sequence[Candidate], task: Task) -> bool:
-    """Would all of them cover the needs together?"""
+    """Return whether all of the candidates together cover the needs."""
     return all(
         sum(one.gives[index] for one in candidates) >= need for index, need in enumerate(task.needs)
     )
 
 
 def _fewest(candidates: Sequence[Candidate], task: Task) -> int:
-    """How many of the largest it takes, need by need."""
+    """Return how many of the largest candidates it takes at the least, need by need."""
     fewest = 1
     for index, need in enumerate(task.needs):
         count, left = 0, need
@@ -312,7 +312,7 @@ def _fewest(candidates: Sequence[Candidate], task: Task) -> int:
 
 
 def _least_vain(candidates: Sequence[Candidate], task: Task, number: int) -> int:
-    """What so many of the smallest free beyond the need at the least; for one alone it is known exactly."""
+    """Return the least that ``number`` of the smallest candidates free beyond the need; for one alone it is exact."""
     if number == 1:
         alone = [one for one in candidates if _covers(one.gives, task.needs)]
         return min((_key_alone(one, task)[4] for one in alone), default=0)
@@ -340,19 +340,19 @@ class _Search:
         self.most = [max(column, default=0) or 1 for column in self._columns()]
 
     def _kinds(self) -> Iterator[int]:
-        """A bit for each candidate, the same for those that differ in nothing that counts."""
+        """Yield a bit for each candidate, the same for those that differ in nothing that counts."""
         bits: dict[tuple[object, ...], int] = {}
         for one in self.candidates:
             kind = (one.opted, one.originator, one.priority, one.gives, one.takes, one.frees)
             yield bits.setdefault(kind, 1 << len(bits))
 
     def _columns(self) -> Iterator[list[int]]:
-        """What the candidates give, need by need."""
+        """Yield what the candidates give, need by need."""
         for index in range(len(self.task.needs)):
             yield [one.gives[index] for one in self.candidates]
 
     def _rests(self) -> Iterator[list[int]]:
-        """What the candidates from each place on give together."""
+        """Yield what the candidates from each place on give together."""
         for start in range(len(self.candidates) + 1):
             later = self.candidates[start:]
             yield [sum(one.gives[index] for one in later) for index in range(len(self.task.needs))]
@@ -372,7 +372,10 @@ class _Search:
         taken: list[Candidate],
         passed: int = 0,
     ) -> None:
-        """``passed`` marks kinds of which one was left out: another in its place would be no better."""
+        """Search the sets that take or leave out the candidate at ``start``.
+
+        ``passed`` marks kinds of which one was left out: another in its place would be no better.
+        """
         self.steps += 1
         if self.steps > STEPS_MAX:
             return
@@ -389,7 +392,7 @@ class _Search:
         self._descend(start + 1, left, room, taken, passed | kind)
 
     def _hopeless(self, start: int, left: list[int], taken: list[Candidate]) -> bool:
-        """Not enough is left to come, or with as few more as can do it is no better than what was found."""
+        """Return whether too little is left to come, or the fewest that can do it are no better than what was found."""
         for need, more in zip(left, self.rest[start], strict=True):
             if need > more:
                 return True
