@@ -1,9 +1,9 @@
-"""Plain asks that came since the last tick: placed together, as one after the other would be (design 6.3).
+"""The placement of plain asks that arrived since the last tick, all together, with the result of one at a time (design 6.3).
 
-The cycle asks before each placement who is next, and renews what it changes up to the root. Where nothing else can be
-placed, all asks have one priority and no limit is near, who is next follows from the asks alone: `kernels.turns` sorts
-them, nodes are taken in that order, and usage is charged in sums. Whatever is not so simple joins the backlog, and the
-cycle places it, with the same result (tests/simulation/test_twins.py).
+The cycle looks up the next ask before each placement, and updates what it changes up to the root. Where nothing else can be
+placed, all asks have one priority and no limit is near, the order follows from the asks alone: `kernels.turns` sorts them,
+nodes are taken in that order, and usage is charged in sums. A batch that is not so simple joins the backlog, and the cycle
+places it, with the same result (tests/simulation/test_twins.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,10 +43,10 @@ _usage = attrgetter("usage")
 
 @dataclass(slots=True)
 class Burst:
-    """The asks by age, whom they are charged to, and what by. ``rungs`` are the queues of each depth, deepest first.
+    """The asks by age, with their applications, queues and classes. ``rungs`` are the queues of each depth, deepest first.
 
-    Applications stand by number and queues by name, which decide between those of the same share.
-    A leaf that is not so deep stands in the rungs below its own, too, as if it were its own child.
+    Applications are in the order of their numbers and queues of their names, which decide between equal shares. A leaf that is
+    less deep is also in the levels below its own, as if it were its own child.
     """
 
     asks: Sequence[Ask]
@@ -72,7 +72,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
-    """Those of which nobody knows yet that no node or no limit has room for them; the others change nobody's turn."""
+    """Return the asks that are not known to fit no node or no limit; the others do not change the order of these."""
     if partition.dead:
         asks = [ask for ask in asks if not ask.ask_class.dead]
     limited = [one for one in set(map(_application, asks)) if one.limiters]
@@ -83,14 +83,14 @@ def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
 
 
 def _is_alone(partition: Partition) -> bool:
-    """Can nothing be placed but what came since the last tick?"""
+    """Return whether nothing can be placed but what arrived since the last tick."""
     if partition.ready_jobs:
         return False
     return not partition.live_asks or next_group(partition, _anybody) is None
 
 
 def _anybody(_group: Group | Job) -> bool:
-    """Whoever may be placeable counts as such."""
+    """Return True: every group that may be placeable counts as placeable."""
     return True
 
 
@@ -106,7 +106,7 @@ def _gather(asks: Sequence[Ask]) -> Burst:
 
 
 def _rungs(leaves: list[Queue]) -> list[list[Queue]]:
-    """The queues from the deepest leaf's depth up to those below the root."""
+    """Return the queues of each level, from the deepest leaf's depth up to those below the root."""
     rungs, here = [], leaves
     for depth in range(max((len(leaf.climb) for leaf in leaves), default=0), 0, -1):
         rungs.append(sorted(here, key=_name))
@@ -115,12 +115,12 @@ def _rungs(leaves: list[Queue]) -> list[list[Queue]]:
 
 
 def _next(queue: Queue, depth: int) -> Queue:
-    """Where its asks are on the next rung: with its parent, when it is so deep."""
+    """Return the queue of the next level: the parent when the queue is that deep, else the queue itself."""
     return queue if len(queue.climb) < depth else queue.climb[0][1]
 
 
 def _is_simple(partition: Partition, burst: Burst) -> bool:
-    """Does nothing but shares, ages and names decide who is next, and may every queue place?"""
+    """Return whether shares, ages and names alone decide the order, and every queue may place."""
     if not burst.rungs or len({spec.priority for spec in set(map(_spec, burst.asks))}) != 1:
         return False
     known = dict.fromkeys([partition.root, *chain.from_iterable(burst.rungs)])
@@ -131,7 +131,7 @@ def _is_simple(partition: Partition, burst: Burst) -> bool:
 
 
 def _holds_back(queue: Queue) -> bool:
-    """Does its limit block anybody? Whoever is placed in it has the cycle try those again, a step each."""
+    """Return whether the queue's limit blocks asks. The cycle tries these again at each placement, a step each."""
     return queue.limiter is not None and bool(queue.limiter.blocked)
 
 
@@ -139,7 +139,7 @@ def _holds_back(queue: Queue) -> bool:
 
 
 def _turns(burst: Burst) -> Turns | None:
-    """Who is next, one after the other; None where the numbers are too large to say it in arrays."""
+    """Return the order of the asks; None where the numbers are too large for arrays."""
     places = {one: at for at, one in enumerate(burst.applications)}
     kinds = {one: at for at, one in enumerate(burst.classes)}
     demands = [_line(dict(one.demand), burst.columns) for one in burst.classes]
@@ -156,7 +156,7 @@ def _line(amounts: dict[int, int], columns: Iterable[int]) -> Amounts:
 
 
 def _picked(columns: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Takes these columns of a line, at least one."""
+    """Return a function that takes these columns of a line; there is at least one."""
     if len(columns) > 1:
         return itemgetter(*columns)
     return lambda line: (line[columns[0]],)
@@ -193,7 +193,7 @@ def _queues(burst: Burst) -> Iterator[Children]:
 
 
 def _wanted(burst: Burst, turns: Turns) -> dict[Limiter, Amounts]:
-    """What each limiter is to hear of when all are placed, by column."""
+    """Return what each limiter is charged when all are placed, by column."""
     wanted: dict[Limiter, Amounts] = {}
     for application, after in zip(burst.applications, turns.usage[0], strict=True):
         if application.limiters:
@@ -206,7 +206,7 @@ def _wanted(burst: Burst, turns: Turns) -> dict[Limiter, Amounts]:
 
 
 def _is_room(burst: Burst, wanted: dict[Limiter, Amounts]) -> bool:
-    """Is every limit on the way so far off that it stops nobody?"""
+    """Return whether every limit has headroom for all that would be charged to it."""
     return all(
         not much or much <= limiter.room[at]
         for limiter, sums in wanted.items()
@@ -218,7 +218,7 @@ def _is_room(burst: Burst, wanted: dict[Limiter, Amounts]) -> bool:
 
 
 def _place(partition: Partition, now: int) -> list[Ask]:
-    """Place them in turn, as far as there is a node for each; gives who was placed: nobody, where it is not so simple."""
+    """Place the asks in turn, as far as there is a node for each; return those placed: none, where it is not so simple."""
     burst = _gather(_free(partition, partition.fresh))
     turns = _turns(burst) if _is_simple(partition, burst) else None
     if turns is None or not _is_room(burst, wanted := _wanted(burst, turns)):
@@ -242,7 +242,7 @@ def _place(partition: Partition, now: int) -> list[Ask]:
 
 
 def _leave_rest(partition: Partition) -> None:
-    """Who was not placed is to wait, in groups that stand in the order of the first asks that came of each."""
+    """Keep the asks that were not placed, in groups in the order of each group's first ask."""
     asks = partition.fresh
     partition.fresh = rest = [ask for ask in asks if ask.node is None]
     firsts = {group: at for at, group in reversed(list(enumerate(map(_group, asks))))}

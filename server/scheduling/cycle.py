@@ -23,7 +23,7 @@ SMALL_REVIVAL = 256
 
 
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
-    """Before the first step of a tick: what events since the last one may have made possible (design 6.5, 6.6)."""
+    """Place before the first step of a tick what events since the last one made possible (design 6.5, 6.6)."""
     if partition.reservations:
         outranking.note(partition)
     freed = refresh(partition)
@@ -34,7 +34,7 @@ def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
 
 
 def refresh(partition: Partition) -> list[Node]:
-    """Test again what was put aside, where room appeared; gives the nodes on which it did."""
+    """Test parked groups again where capacity became free; return the nodes on which it did."""
     if partition.relieved or partition.index.freed:
         partition.round.reservations_moved = partition.round.reservations_untold = True
     for limiter in partition.relieved:
@@ -49,13 +49,13 @@ def refresh(partition: Partition) -> list[Node]:
 
 
 def wake_jobs(partition: Partition) -> None:
-    """Parked gangs are tried again once something has changed since they were found not to fit."""
+    """Try parked gangs again if something has changed since they were found not to fit."""
     for job in stale_jobs(partition):
         backlog.job_changed(partition, job)
 
 
 def stale_jobs(partition: Partition) -> list[Job]:
-    """The parked gangs that were last tried on another state of the partition."""
+    """Return the parked gangs that were last tried on another state of the partition."""
     mark = (partition.relief, partition.placements)
     return [job for job in partition.parked_jobs if job.tried != mark]
 
@@ -71,13 +71,13 @@ def _revive(partition: Partition, nodes: list[Node]) -> None:
             one for one, may in zip(dead, verdicts, strict=True) if may or _own_nodes(one, freed)
         ]
     for ask_class in sorted(dead, key=_has_pledge):
-        # Most likely it is its own node that has room for a pledged ask.
+        # A pledged ask most likely fits on its own node.
         if any(could_take(ask_class, node) for node in chain(_own_nodes(ask_class, freed), nodes)):
             backlog.revive_class(partition, ask_class)
 
 
 def _waits_for_placeholder(ask_class: AskClass) -> bool:
-    """It has its node, and no other room is of use to it (1.9)."""
+    """Return whether the ask has its node and waits for the placeholder on it; other capacity is of no use to it (1.9)."""
     return ask_class.pledge is not None and ask_class.pledge.replaces
 
 
@@ -86,7 +86,7 @@ def _has_pledge(ask_class: AskClass) -> bool:
 
 
 def _own_nodes(ask_class: AskClass, freed: Set[int]) -> list[Node]:
-    """The node on which an ask holds a pledge, when it is among those."""
+    """Return the node on which an ask holds a pledge, when it is among ``freed``."""
     held = ask_class.pledge
     return [held.node] if held is not None and held.node.slot in freed else []
 
@@ -94,7 +94,7 @@ def _own_nodes(ask_class: AskClass, freed: Set[int]) -> list[Node]:
 def _serve_reservations(
     partition: Partition, freed: list[Node], now: int, placed: list[Ask]
 ) -> None:
-    """Pledged asks whose node changed go first, in commitment order (design 6.6)."""
+    """Place first the pledged asks whose nodes changed, in the order of their commitments (design 6.6)."""
     changed = {node.slot for node in freed}
     ready = [one for one in partition.pledges.values() if _may_be_ready(one, changed)]
     jobs = {one.commitment: one for one in reversed(ready) if one.commitment.together}
@@ -108,13 +108,13 @@ def _serve_reservations(
 
 
 def _may_be_ready(held: Pledge, changed: Set[int]) -> bool:
-    """Did its node change? For a job room in queues may be all that is missing, which comes from anywhere (J8)."""
+    """Return whether the pledge's node changed, or a gang may lack nothing but headroom, which comes from anywhere (J8)."""
     commitment = held.commitment
     return held.node.slot in changed or (commitment.together and not commitment.victims)
 
 
 def fulfil(partition: Partition, held: Pledge, node: Node, now: int, placed: list[Ask]) -> int:
-    """The ask gets its place, a member of a job with all others (J10). Gives how many were placed."""
+    """Place a pledged ask, and with a member of a gang all others (J10); return how many were placed."""
     commitment = held.commitment
     others = list(commitment.pledges.values()) if commitment.together else [held]
     for one in others:
@@ -178,7 +178,7 @@ def _is_placeable(partition: Partition, group: Group | Job) -> bool:
 
 
 def _put_jobs_aside(partition: Partition) -> None:
-    """Gangs that were not tried because others of their class found no room: neither do they (J8)."""
+    """Park gangs that were not tried because others of their class found no capacity: they would find none either (J8)."""
     for job in [one for one in partition.ready_jobs if _is_held_back(one)]:
         backlog.park_job(partition, job)
 
@@ -203,7 +203,7 @@ def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> in
 
 
 def _seat(partition: Partition, group: Group) -> Node | None:
-    """The node for the group's first ask; without one the group is put aside where it is held back."""
+    """Return the node for the group's first ask; without one the group is parked where it is held back."""
     application, ask_class = group.application, group.ask_class
     limited = application.limiters or ask_class.firm
     blocker = _blocker(application, ask_class) if limited else None
@@ -219,7 +219,7 @@ def _seat(partition: Partition, group: Group) -> Node | None:
 
 
 def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: Code) -> None:
-    """Park a group; when it is for another reason than its asks have heard of, they shall hear of it."""
+    """Park a group; when its reason differs from the one that was sent for its asks, the new one is to be sent."""
     backlog.park(group, waiting)
     partition.round.reservations_moved = True
     if group.told != code:
@@ -227,7 +227,7 @@ def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: C
 
 
 def _blocker(application: Application, ask_class: AskClass) -> Limiter | None:
-    """The lowest limit without room for the class (design 6.5)."""
+    """Return the lowest limit without headroom for the class (design 6.5)."""
     for limiter in application.limits_of(ask_class):
         if ask_class in limiter.blocked or not limiter.has_room(ask_class):
             return limiter
@@ -244,7 +244,7 @@ def _step_job(partition: Partition, job: Job, now: int, placed: list[Ask]) -> in
 
 
 def _seats(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:
-    """A node for each waiting member; where there is none for all, the gang is parked until something changes."""
+    """Return a node for each waiting member; where there is none for all, the gang is parked until something changes."""
     seats = try_job(partition, job)
     if not seats:
         backlog.park_job(partition, job)

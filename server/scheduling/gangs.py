@@ -7,10 +7,10 @@ from server.scheduling.placement import pick_node
 
 
 def try_job(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:
-    """A node for every waiting member, in ask order; nothing unless all of them have one.
+    """Return a node for every waiting member, in ask order; nothing unless all of them have one.
 
-    The books are as before afterwards: members are charged one after another to find the next one's node,
-    and all of it is taken back.
+    The live state is unchanged afterwards: members are charged one after another to find the next one's node, and all of it is
+    taken back.
     """
     application = job.application
     seats: list[tuple[Ask, Node]] = []

@@ -1,4 +1,4 @@
-"""Which ask is next: down the tree by the best entry of each heap, claims verified on the way (design 6.3, 6.4)."""
+"""The order of asks: down the tree by the best entry of each heap, priorities verified on the way (design 6.3, 6.4)."""
 
 import heapq
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Probe = Callable[[Group | Job], bool]
 
 
 def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
-    """The group whose first ask is next in the order, among those that nothing is known against."""
+    """Return the group whose first ask is next in the order, among those that nothing is known against."""
     root = partition.root
     while True:
         group = _straight(root)
@@ -28,7 +28,7 @@ def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
 
 
 def _straight(root: Queue) -> Group | Job | None:
-    """The group on top of all heaps where nothing on the way has to be mended: the usual case, in one look.
+    """Return the group on top of all heaps where no entry on the way is outdated: the usual case, in one look.
 
     None: `_descend` has to look, which finds the same where this finds anything.
     """
@@ -52,7 +52,7 @@ def _straight(root: Queue) -> Group | Job | None:
 
 
 def _on_top(application: Application) -> Group | Job | None:
-    """The group on top of an application's heap, when it is alive and has the priority that is claimed."""
+    """Return the group on top of an application's heap, when its entry is current and has the priority that is claimed."""
     heap = application.heap
     if heap:
         first = heap[0]
@@ -63,7 +63,7 @@ def _on_top(application: Application) -> Group | Job | None:
 
 
 def _descend(root: Queue, child: Child, probe: Probe) -> Group | Job | None:
-    """Follow the best entries to a group; None when an entry on the way had to be mended first."""
+    """Return the group that the best entries lead to; None when an entry on the way was outdated and was updated first."""
     queue = root
     while isinstance(child, Queue):
         below = _verified(queue, child)
@@ -77,7 +77,7 @@ def _descend(root: Queue, child: Child, probe: Probe) -> Group | Job | None:
 
 
 def _verified(parent: Queue, queue: Queue) -> Child | None:
-    """The first child of a queue whose entry is what stands inside; None when the entry had to be mended."""
+    """Return the first child of a queue whose entry is current; None when the entry had to be updated."""
     below = ranking.first_child(queue)
     if below is None or queue.blocked_asks == queue.pending_asks:
         ranking.leave(parent, queue)
@@ -91,7 +91,7 @@ def _verified(parent: Queue, queue: Queue) -> Child | None:
 
 
 def _holds(queue: Queue, probe: Probe) -> bool:
-    """Is there a placeable ask of the priority that the queue claims? One entry is mended when there is none."""
+    """Return whether a placeable ask has the priority that the queue claims. Where there is none, one entry is updated."""
     child = min(entry for entry in queue.heap if _claims(entry[-1], entry, queue.best))[-1]
     if isinstance(child, Queue):
         return _verified(queue, child) is not None and _holds(child, probe)

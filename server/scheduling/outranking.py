@@ -1,11 +1,11 @@
-"""Reservations and the asks that outrank them: whose priority is higher where the paths of both queues meet.
+"""Reservations and the asks that outrank them: a higher priority is one that is higher where the paths of both queues meet.
 
-This is the only meaning of a higher priority wherever reservations are concerned: who may reserve first, whom a
-reservation binds, and who takes one over.
+This is the only meaning of a higher priority wherever reservations are concerned: for the order in which asks may reserve, for
+the asks that a reservation binds, and for those that take one over.
 
-A reservation never binds an ask of strictly higher priority. What all reservations below it keep on their nodes and on
-the limits of their queues is *lifted* together while such an ask is tried, and laid back afterwards, so that asks of the
-same or a lower priority never see it. Nothing here is done while no node is reserved.
+A reservation never binds an ask of strictly higher priority. What all reservations below it keep on their nodes and on the
+limits of their queues is *lifted* together while such an ask is tried, and laid back afterwards, so that asks of the same or a
+lower priority never see it. Nothing here is done while no node is reserved.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ Below = tuple[Pledge, ...]
 
 
 def outranks(leaf: Queue, priority: int, held: Pledge) -> bool:
-    """Is a priority in a leaf higher than that of the reservation's owner, as the lowest common queue sees both (G5)?"""
+    """Return whether a priority in a leaf is higher than that of the reservation's owner at their lowest common queue (G5)."""
     own, owners = seen_together(leaf, priority, held)
     return own > owners
 
@@ -83,10 +83,10 @@ class Ranks:
 
 
 def in_order(asks: Iterable[Ask]) -> list[Ask]:
-    """Sort asks of a partition: higher priority, longer pending, earlier arrived.
+    """Return the asks of a partition in order: higher priority, longer pending, earlier arrived.
 
-    An ask goes before each that it outranks. Where the common queue sees two alike, their queues one level below decide,
-    and so on down to their own priorities. So the order of two asks depends on no third one.
+    An ask comes before each that it outranks. Where the common queue sees two alike, their queues one level below decide, and
+    so on down to their own priorities. So the order of two asks depends on no third one.
     """
     every = list(asks)
     leaves = dict.fromkeys(ask.application.leaf for ask in every)
@@ -106,7 +106,7 @@ def in_order(asks: Iterable[Ask]) -> list[Ask]:
 
 
 def _seen_from(path: list[Queue], priority: int, levels: int) -> list[int]:
-    """A priority, negated, as the queues of its path see it, the root first; its own fills up what is missing."""
+    """Return a priority, negated, as the queues of its path see it, the root first; its own fills up missing levels."""
     seen = [-priority] * (levels - len(path) + 1)
     for queue in path[:-1]:
         priority = queue.seen(priority)
@@ -119,7 +119,7 @@ def _seen_from(path: list[Queue], priority: int, levels: int) -> list[int]:
 
 @contextmanager
 def lifted(partition: Partition, reservations: Iterable[Pledge]) -> Iterator[None]:
-    """Leave out of the books what these reservations keep, for the time of a `with` block."""
+    """Leave out of the live state what these reservations keep, for the time of a `with` block."""
     every = list(reservations)
     for held in every:
         node = held.node
@@ -138,7 +138,7 @@ def lifted(partition: Partition, reservations: Iterable[Pledge]) -> Iterator[Non
 
 
 def limits_of(held: Pledge) -> Iterator[Limiter]:
-    """The limits in which the reservation counts."""
+    """Yield the limits in which the reservation counts."""
     for queue in held.ask.application.leaf.path_up():
         if queue.limiter is not None:
             yield queue.limiter
@@ -147,9 +147,9 @@ def limits_of(held: Pledge) -> Iterator[Limiter]:
 
 
 def most_rooms(partition: Partition) -> dict[Limiter, Amounts]:
-    """Return what each limit in which reservations count has room for without all of them.
+    """Return the headroom of each limit in which reservations count, as it is without all of them.
 
-    No ask outranks more than all, so a class that is larger has no room for any ask. Found out once for all classes.
+    No ask outranks more than all, so a class that is larger has no headroom for any ask. The result serves all classes.
     """
     kept: dict[Limiter, Counter[int]] = {}
     for held in partition.reservations.values():
@@ -171,10 +171,10 @@ def _promise(held: Pledge, sign: int) -> None:
 
 
 def note(partition: Partition) -> None:
-    """Say of each reservation whether its owner, that fits now, has to wait for asks that outrank it.
+    """Mark each reservation whose owner fits now, but has to wait for asks that outrank it.
 
-    It has to for those that fit on its node, and for gangs that wait; it takes no other node meanwhile. Owners that had
-    to wait before and need not any more are tried like others: nothing else tells that they may be placed.
+    The owner waits for those that fit on its node, and for gangs that wait; it takes no other node meanwhile. Owners that
+    waited before and need not any more are tried like others: no other event makes them placeable.
     """
     waited = [held for held in partition.reservations.values() if held.yields]
     for held in waited:
@@ -195,7 +195,7 @@ def note(partition: Partition) -> None:
 
 
 def try_again(partition: Partition, held: Pledge) -> None:
-    """Let an owner that waited for others be tried in the next pass of placement."""
+    """Have an owner that waited for others tried in the next pass of placement."""
     if held.ask.ask_class.dead:
         backlog.revive_class(partition, held.ask.ask_class)
     partition.index.mark_freed(held.node)
@@ -207,9 +207,10 @@ def _is_within_limits(held: Pledge) -> bool:
 
 
 def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
-    """Does an ask that outranks the owner fit on the node without the reservation, or does a gang wait that outranks it?
+    """Return whether the owner has to wait for an ask that fits on the node without the reservation, or for a gang.
 
-    Limits are left to the offer: the owner has its turn in the same tick, after all that outrank it.
+    Only asks and gangs that outrank the owner count. Limits are left to the offer: the owner has its turn in the same tick,
+    after all that outrank it.
     """
     for job in chain(partition.ready_jobs, partition.parked_jobs):
         if held in ranks.below_job(job):
@@ -230,13 +231,13 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
 
 
 def may_use(ask_class: AskClass) -> bool:
-    """May asks of the class take a node other than one that a decision made free for them?"""
+    """Return whether asks of the class may take a node other than one that a decision made free for them."""
     held = ask_class.pledge
     return held is None or not (held.replaces or held.commitment.together)
 
 
 def takes_without(ask_class: AskClass, held: Pledge) -> bool:
-    """Can the node of a reservation take one ask of the class without the reservation?"""
+    """Return whether the node of a reservation can take one ask of the class without the reservation."""
     node = held.node
     return (
         (node.entry is not None or node.is_open_to(ask_class.constraints))

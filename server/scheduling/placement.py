@@ -1,6 +1,6 @@
-"""Which node takes an ask: the best-ranked schedulable node that its class fits on (design 6.3).
+"""The choice of a node for an ask: the best-ranked schedulable node that its class fits on (design 6.3).
 
-Narrow on purpose: `pick_node` is the only door, for many at once `take_nodes`; another search could stand behind them.
+The interface is narrow: `pick_node` for one ask and `take_nodes` for many, so that another search could replace this one.
 """
 
 import heapq
@@ -33,7 +33,7 @@ Takes = Callable[[Node], bool]
 
 
 class Keeper(Protocol):
-    """Who keeps a heap of nodes besides the shared one: a class for itself, or a mask for its classes."""
+    """The owner of a heap of nodes besides the shared one: a class, or a mask for its classes."""
 
     heap: list[NodeEntry] | None
     cursor: int
@@ -41,9 +41,9 @@ class Keeper(Protocol):
 
 
 def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """The node for one ask of the class, or None when no node can take it now.
+    """Return the node for one ask of the class, or None when no node can take it now.
 
-    Whoever stands on top of the shared heap and takes the class is the best for it: the usual case, in one look.
+    The node on top of the shared heap, if it takes the class, is the best for it: the usual case, in one look.
     """
     if ask_class.pledge is not None:
         return _pick_reserved(index, ask_class)
@@ -62,9 +62,10 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def take_nodes(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]:
-    """A node for each in turn, as long as there are any; each has less room then. No class has a pledge.
+    """Return a node for each class in turn, as long as there are any, and charge it at once. No class has a pledge.
 
-    The usual case again, and what `NodeIndex.fill` does, without a call: for what comes by the ten thousand.
+    This is the usual case of `pick_node`, and what `NodeIndex.fill` does, without a call: for asks that come by the ten
+    thousand.
     """
     nodes: list[Node] = []
     numbered, dirty, packing = index.numbered, index.dirty, index.packing
@@ -99,7 +100,7 @@ def take_nodes(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]:
 
 
 def _put_back(free: Amounts, demand: Demand, until: int) -> None:
-    """What was taken of the types before this one."""
+    """Give back what was taken of the types before ``until``."""
     for at, quantity in demand:
         if at == until:
             return
@@ -107,10 +108,11 @@ def _put_back(free: Amounts, demand: Demand, until: int) -> None:
 
 
 def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """In fair order classes share heaps for as long as they find a node there within a few looks.
+    """Return the node for one ask of the class, from the heaps that classes share or from its own; None: there is none.
 
-    Where constraints keep a class from the first nodes of the shared heap, it looks at the heap of all that its mask
-    allows; where it is its size, it gets a heap of its own.
+    In fair order classes share heaps for as long as they find a node there within a few looks. Where constraints keep a class
+    from the first nodes of the shared heap, it looks at the heap of all that its mask allows; where it is its size, it gets a
+    heap of its own.
     """
     if ask_class.mask.names is not None:
         return _pick_named(index, ask_class)
@@ -129,7 +131,7 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_together(index: NodeIndex, ask_class: AskClass) -> tuple[Node | None, bool]:
-    """Look at the heaps that classes share; False when the class should have its own."""
+    """Return the node from the heaps that classes share; False beside it when the class should have its own."""
     mask = ask_class.mask
     if mask.heap is None:
         node, missed = _pick_shared(index, index.heap, ask_class)
@@ -142,14 +144,14 @@ def _pick_together(index: NodeIndex, ask_class: AskClass) -> tuple[Node | None, 
 
 
 def _note_failed(index: NodeIndex, ask_class: AskClass) -> None:
-    """Remember that no node has room for the class now."""
+    """Record that no node has free capacity for the class now."""
     mask = ask_class.mask
     mask.failed, mask.failed_at = ask_class.node_demand, (index.epoch, len(index.log))
     index.log_read = len(index.log)
 
 
 def _exceeds_failed(index: NodeIndex, ask_class: AskClass) -> bool:
-    """Did a demand that is no larger find no node under the same mask, and has no node become better since?
+    """Return whether a demand that is no larger found no node under the same mask, and no node has become better since.
 
     So many asks of many sizes that fit nowhere cost one look at the nodes, not one for each size.
     """
@@ -161,12 +163,12 @@ def _exceeds_failed(index: NodeIndex, ask_class: AskClass) -> bool:
 
 
 def _is_kept_off(index: NodeIndex, mask: NodeMask, missed: Iterable[NodeEntry]) -> bool:
-    """Is there a node that the mask does not allow among those that a class missed on the shared heap?"""
+    """Return whether the mask bars a node among those that a class missed on the shared heap."""
     return not all(mask.allowed[index.numbered[entry & NUMBER_MASK].slot] for entry in missed)
 
 
 def may_take(ask_class: AskClass, node: Node) -> bool:
-    """Can the node take one ask of the class now?"""
+    """Return whether the node can take one ask of the class now."""
     return (
         (node.entry is not None or node.is_open_to(ask_class.constraints))
         and fits(ask_class.node_demand, node.free)
@@ -175,7 +177,7 @@ def may_take(ask_class: AskClass, node: Node) -> bool:
 
 
 def could_take(ask_class: AskClass, node: Node) -> bool:
-    """The same, with a reserved ask's pledge on its own node given back (design 6.6)."""
+    """Return whether the node can take one ask, with a reserved ask's pledge on its own node given back (design 6.6)."""
     held = ask_class.pledge
     if held is not None and held.replaces:
         return False
@@ -187,9 +189,9 @@ def could_take(ask_class: AskClass, node: Node) -> bool:
 
 
 def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
-    """Does the ask fit now on the node on which it holds a pledge? A member of a job does when all members do.
+    """Return whether the ask fits now on the node on which it holds a pledge. A member of a gang does when all members do.
 
-    One that replaces has to wait for the confirmation, one that yields for those of higher priority.
+    A replacing ask waits for the confirmation, a yielding one for asks of higher priority.
     """
     if held.commitment.together:
         return all_fit(held.commitment)
@@ -197,7 +199,7 @@ def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
 
 
 def has_room_pledged(ask_class: AskClass, held: Pledge) -> bool:
-    """Does the node have the room that it pledges, and is it still open to the ask?"""
+    """Return whether the node has the capacity that it pledges, and is still open to the ask."""
     room = unpledged(held.node, held)
     return _is_open(ask_class, held) and fits(ask_class.node_demand, room)
 
@@ -210,7 +212,7 @@ def _is_open(ask_class: AskClass, held: Pledge) -> bool:
 
 
 def all_fit(commitment: Commitment) -> bool:
-    """Is there room now for all asks of a decision together, on their nodes and under their limits (J10)?"""
+    """Return whether all asks of a decision fit now together, on their nodes and under their limits (J10)."""
     if commitment.suspended or _is_short_still(commitment):
         return False
     held = list(commitment.pledges.values())
@@ -230,7 +232,7 @@ def all_fit(commitment: Commitment) -> bool:
 
 
 def _is_short_still(commitment: Commitment) -> bool:
-    """Has the node that lacked room when it was asked last too little still? Each member asks, and there are many."""
+    """Return whether the node that lacked capacity at the last test still does. Each member asks, and there are many."""
     short = commitment.short
     if short is None or short.ask.key not in commitment.pledges:
         return False
@@ -242,10 +244,10 @@ def _is_short_still(commitment: Commitment) -> bool:
 
 
 def unpledged(node: Node, held: Pledge) -> Amounts:
-    """A node's free room as the holder of a pledge sees it: its own pledge is given back.
+    """Return a node's free capacity as the holder of a pledge sees it: its own pledge is given back.
 
-    So are those of others where a decision made the room: it counted them when it was made, and what one of them
-    takes early its own victims give back.
+    The pledges of others are given back too where a decision freed the capacity: it counted them when it was made, and what
+    one of them takes early its own victims give back.
     """
     free = list(node.free)
     for one in (held,) if held.reserves else node.pledges.values():
@@ -257,7 +259,7 @@ def unpledged(node: Node, held: Pledge) -> Amounts:
 def _pick_shared(
     index: NodeIndex, heap: list[NodeEntry], ask_class: AskClass
 ) -> tuple[Node | None, Sequence[NodeEntry]]:
-    """Look at the first few nodes of a heap that classes share; also return these when the class should have another heap."""
+    """Return the first of the best few nodes of a shared heap that takes the class; with these when it needs another heap."""
     demand, allowed = ask_class.node_demand, ask_class.mask.allowed
     misses: list[NodeEntry] = []
     found: Node | None = None
@@ -281,7 +283,7 @@ def _pick_shared(
 
 
 def _mend(heap: list[NodeEntry], node: Node | None) -> None:
-    """The entry on top is not its node's any more: the one that is takes its place, if the node has any."""
+    """Replace the outdated entry on top of a heap by its node's present one, if the node has any."""
     if node is None or node.entry is None:
         heapq.heappop(heap)
     else:
@@ -289,7 +291,7 @@ def _mend(heap: list[NodeEntry], node: Node | None) -> None:
 
 
 def _build_own(index: NodeIndex, ask_class: AskClass) -> None:
-    """One look at the free capacity of all nodes finds those that the class fits on: mostly few, or none."""
+    """Build a class's own heap of the nodes that it fits on, mostly few or none, found in one look at all free capacity."""
     fitting = index.with_room(ask_class.node_demand)
     _build_heap(index, ask_class, (node for node in fitting if ask_class.mask.allows(node)))
 
@@ -344,7 +346,7 @@ def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """A class that names its nodes looks at these alone."""
+    """Return the best of the nodes that the class names; only these are looked at."""
     best: Node | None = None
     for name in ask_class.mask.names or ():
         node = index.nodes.get(name)
@@ -356,9 +358,9 @@ def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """A reserved ask may go anywhere; on its own node its pledge is given back first (design 6.6).
+    """Return the node for a reserved ask: any node, or its own with its pledge given back (design 6.6); None: it has to wait.
 
-    Where a decision made the room, the ask takes it (G10). One that yields has its turn after all that outrank it.
+    Where a decision freed the capacity, the ask takes it (G10). One that yields has its turn after all that outrank it.
     """
     held = ask_class.pledge
     assert held is not None

@@ -1,8 +1,8 @@
-"""Real asks take the places of placeholders: looked at before ordinary placement, after pledged asks (1.9).
+"""The replacement of placeholders by real asks: done before ordinary placement, after pledged asks (1.9).
 
-An ask that fits into a placeholder of its task group gets its node when it may run there, else any node with room; it
-is placed when the placeholder is gone. One that is larger than all of them waits no more, and a placeholder goes for
-nobody. Who has no placeholder left to wait for is an ordinary ask from then on (YUNIKORN-1395).
+An ask that fits into a placeholder of its task group gets its node when it may run there, else any node with free capacity; it
+is placed when the placeholder is gone. One that is larger than all of them waits no more, and a placeholder is released
+without a successor. An ask without a placeholder left to wait for is an ordinary ask from then on (YUNIKORN-1395).
 """
 
 from collections.abc import Iterator
@@ -32,13 +32,13 @@ class Swap(NamedTuple):
 
 
 def waits(partition: Partition) -> bool:
-    """Could anything have changed for asks that wait for placeholders since they were looked at?"""
+    """Return whether anything may have changed for asks that wait for placeholders since they were looked at."""
     mark = _mark(partition)
     return any(tried != mark for tried in partition.holding.values())
 
 
 def swaps(partition: Partition) -> Iterator[Swap]:
-    """What may be done now, one after another: the caller writes each to the books before it asks for the next.
+    """Yield the replacements that may be done now; the caller writes each to the live state before it asks for the next.
 
     Asks that need not wait for placeholders any more are let go on the way.
     """
@@ -78,7 +78,7 @@ def _of_application(partition: Partition, application: Application) -> Iterator[
 
 
 def _of_hold(partition: Partition, hold: Hold, ready: list[Ask], *, more: bool) -> Iterator[Swap]:
-    """Each member of a task group with one of its placeholders, as long as there are any."""
+    """Yield each member of a task group with one of its placeholders, as long as there are any."""
     hopeless: set[AskClass] = set()
     for ask in list(hold.members):
         if ask.ask_class in hopeless:
@@ -94,7 +94,7 @@ def _of_hold(partition: Partition, hold: Hold, ready: list[Ask], *, more: bool) 
 
 
 def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
-    """The first placeholder on whose node the ask may run; else the first at all, with another node."""
+    """Return the first placeholder on whose node the ask may run; else the first at all, with another node."""
     first: Ask | None = None
     for one in ready:
         if fits_into(ask, one):
@@ -108,7 +108,7 @@ def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
 
 
 def fits_into(ask: Ask, placeholder: Ask) -> bool:
-    """Is the ask in no type larger than the placeholder? What its queues are charged cannot rise then.
+    """Return whether the ask is in no type larger than the placeholder, so that its queues are charged no more.
 
     A firm ask is larger than a placeholder that is not firm: what firm ones use would rise (J4).
     """
@@ -119,7 +119,7 @@ def fits_into(ask: Ask, placeholder: Ask) -> bool:
 
 
 def takes_over(ask: Ask, placeholder: Ask, node: Node) -> bool:
-    """May an ask that fits into the placeholder run on its node once that is gone? Only ports can be missing there."""
+    """Return whether an ask that fits into the placeholder may run on its node afterwards. Only ports can be missing there."""
     ask_class = ask.ask_class
     return (
         node.is_open_to(ask_class.constraints)

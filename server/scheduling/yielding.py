@@ -37,7 +37,7 @@ from server.scheduling.placement import fits_pledged, may_take, unpledged
 
 @dataclass(slots=True)
 class _Woken:
-    """What is awake while a reservation is lifted: groups, classes that were dead, and what limits blocked before."""
+    """The groups and classes that are made placeable while a reservation is lifted, and what limits blocked before."""
 
     groups: dict[Group, None] = field(default_factory=dict)
     classes: dict[AskClass, None] = field(default_factory=dict)
@@ -45,10 +45,10 @@ class _Woken:
 
 
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Offer reserved capacity until no ask takes any; gives the budget that is left. Call it when the cycle has ended.
+    """Offer reserved capacity until no ask takes any; return the budget that is left. Called when the cycle has ended.
 
-    Where a placement made something else possible, ordinary placement comes first again. When the budget ends between
-    two reservations the next tick goes on behind those that were offered already.
+    Where a placement made something else possible, ordinary placement comes first again. When the budget ends between two
+    reservations the next tick continues behind those that were offered already.
     """
     turn = partition.round
     while budget > 0 and partition.reservations and _is_due(partition):
@@ -60,7 +60,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
             turn.reservations_offered.clear()
         before = len(placed)
         budget = _round(partition, now, budget, placed)
-        turn.reservations_moved = False  # what was put aside by the offers themselves moves nothing
+        turn.reservations_moved = False  # groups that the offers themselves parked are no change
         if len(placed) > before:
             budget = _place_others(partition, now, budget, placed)
             turn.reservations_moved = True
@@ -72,19 +72,19 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def _has_moved(partition: Partition) -> bool:
-    """Did room appear that ordinary placement has not seen yet?"""
+    """Return whether capacity became free that ordinary placement has not seen yet."""
     return bool(partition.index.freed or partition.relieved)
 
 
 def _place_others(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place without reserved capacity what may have become possible; gives the budget that is left."""
+    """Place without reserved capacity what may have become possible; return the budget that is left."""
     cycle.refresh(partition)
     cycle.wake_jobs(partition)
     return cycle.run(partition, now, budget, placed)
 
 
 def _is_due(partition: Partition) -> bool:
-    """Has something changed, or was the last round of offers cut off, or does an owner wait with its node for others?"""
+    """Return whether something changed, the last round of offers was cut off, or an owner waits for others with its node."""
     turn = partition.round
     return (
         turn.reservations_moved
@@ -94,7 +94,10 @@ def _is_due(partition: Partition) -> bool:
 
 
 def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Offer each set of reservations once, up to the first offer after which ordinary placement comes first."""
+    """Offer each set of reservations once, up to the first offer after which ordinary placement comes first.
+
+    Returns the budget that is left.
+    """
     offered = partition.round.reservations_offered
     held = len(partition.reservations)
     for below, groups in _offers(partition):
@@ -117,9 +120,9 @@ def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> in
 
 
 def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> int:
-    """The owner takes its node if those of higher priority left enough. Gives the steps spent.
+    """Place the owner on its node if those of higher priority left enough; return the steps spent.
 
-    Where its node or a limit has no room for it any more, it is tried like others.
+    Where its node or a limit has no capacity for it any more, it is tried like others.
     """
     if not held.yields:
         return 0
@@ -150,7 +153,7 @@ _Found = Iterator[tuple[Group, Below]]
 
 
 def _without_node(partition: Partition, ranks: Ranks) -> _Found:
-    """Groups that no node takes, but one of these whose reservations they outrank."""
+    """Yield the groups that no node takes, but one of these whose reservations they outrank."""
     most = _most_free(partition)
     for ask_class in partition.dead:
         if not (fits(ask_class.node_demand, most) and may_use(ask_class)):
@@ -165,13 +168,13 @@ def _without_node(partition: Partition, ranks: Ranks) -> _Found:
 
 
 def _most_free(partition: Partition) -> Amounts:
-    """The most that any reserved node has free of each type without its reservation."""
+    """Return the most that any reserved node has free of each type without its reservation."""
     free = (unpledged(held.node, held) for held in partition.reservations.values())
     return list(map(max, zip(*free, strict=True)))
 
 
 def _over_limits(partition: Partition, ranks: Ranks) -> _Found:
-    """Groups that a limit keeps waiting which may have room without the reservations that they outrank."""
+    """Yield the groups that a limit keeps waiting and that may have headroom without the reservations that they outrank."""
     for limiter, most in most_rooms(partition).items():
         kept: dict[Below, Counter[int]] = {}
         for ask_class, waiting in limiter.blocked.items():
@@ -192,7 +195,7 @@ def _below(group: Group, ranks: Ranks) -> Below:
 
 
 def _kept(limiter: Limiter, below: Below) -> Counter[int]:
-    """What these reservations take of a limit, by type."""
+    """Return what these reservations take of a limit, by type."""
     found: Counter[int] = Counter()
     for held in below:
         if limiter in limits_of(held):
@@ -201,7 +204,7 @@ def _kept(limiter: Limiter, below: Below) -> Counter[int]:
 
 
 def _may_have_room(limiter: Limiter, ask_class: AskClass, kept: Counter[int]) -> bool:
-    """Could the limit have room without what is kept? A look at the sums alone: the limit itself has the last word."""
+    """Return whether the limit may have headroom without what is kept. Only sums are compared: the limit itself decides."""
     own = dict(ask_class.demand) if ask_class.pledge is not None else {}
     return bool(kept) and all(
         limiter.room[at] + kept[at] + own.get(at, 0) >= wanted for at, wanted in ask_class.demand
@@ -228,14 +231,14 @@ def _offer(
 
 
 def _finds_room(group: Group, below: Below) -> bool:
-    """While the reservations are lifted: have its limits room, and may a node take it?"""
+    """Return whether the group's limits have headroom, and a node may take it, while the reservations are lifted."""
     ask_class = group.ask_class
     takes = not ask_class.dead or any(may_take(ask_class, held.node) for held in below)
     return takes and all(one.has_room(ask_class) for one in group.application.limits_of(ask_class))
 
 
 def _wake(partition: Partition, group: Group, woken: _Woken) -> None:
-    """Take the group out of the list in which it was put aside, and let it stand in the order again."""
+    """Take the group out of the list in which it is parked, and put it into the order again."""
     ask_class = group.ask_class
     if ask_class.dead:
         ask_class.dead = False
@@ -257,7 +260,7 @@ def _wake(partition: Partition, group: Group, woken: _Woken) -> None:
 
 
 def _put_back(partition: Partition, woken: _Woken) -> None:
-    """All that is still waiting stands where it stood before."""
+    """Put everything that is still waiting back where it was before."""
     for limiter, ask_class, waiting in woken.blocked:
         rest = [one for one in waiting if one.live]
         if rest:
@@ -270,7 +273,7 @@ def _put_back(partition: Partition, woken: _Woken) -> None:
             backlog.park(group, group.ask_class.waiting)
 
 
-# Jobs ---------------------------------------------------------------------------------------------------------------
+# Gangs --------------------------------------------------------------------------------------------------------------
 
 
 def _offer_to_jobs(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:

@@ -1,1 +1,1 @@
-"""What the books look like at one instant: frozen columns and facts, and named questions about them."""
+"""The View, a snapshot of the live state at one instant: frozen columns and facts, and named questions about them."""

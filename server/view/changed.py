@@ -16,14 +16,14 @@ from server.view.waiting import ClassFacts, WaitingAsk
 
 
 def with_queue(view: View, path: str, **fields: Any) -> View:  # noqa: ANN401 - fields of QueueFacts
-    """One queue has other facts."""
+    """Return a View in which one queue has other facts."""
     queues = dict(view.queues)
     queues[path] = replace(queues[path], **fields)
     return replace(view, queues=MappingProxyType(queues))
 
 
 def with_max(view: View, path: str, more: Mapping[int, int]) -> View:
-    """A queue's maximum is larger by so much, by type index."""
+    """Return a View in which a queue's maximum is larger by so much, by type index."""
     before = view.queues[path].max
     most = tuple(
         None if one is None else one + more.get(index, 0) for index, one in enumerate(before)
@@ -32,7 +32,7 @@ def with_max(view: View, path: str, more: Mapping[int, int]) -> View:
 
 
 def with_guaranteed(view: View, path: str, guaranteed: FrozenAmounts) -> View:
-    """A queue is guaranteed this; its specification says so, too."""
+    """Return a View in which a queue has another guarantee, in its specification too."""
     named = tuple(
         (name, amount) for name, amount in zip(view.types, guaranteed, strict=True) if amount
     )
@@ -41,7 +41,7 @@ def with_guaranteed(view: View, path: str, guaranteed: FrozenAmounts) -> View:
 
 
 def with_properties(view: View, path: str, **properties: Any) -> View:  # noqa: ANN401 - of QueueProperties
-    """A queue has other properties; those below it keep theirs."""
+    """Return a View in which a queue has other properties; those below it keep theirs."""
     spec: QueueSpec = view.queues[path].spec
     return with_queue(
         view, path, spec=replace(spec, properties=replace(spec.properties, **properties))
@@ -49,29 +49,29 @@ def with_properties(view: View, path: str, **properties: Any) -> View:  # noqa: 
 
 
 def with_settings(view: View, **settings: Any) -> View:  # noqa: ANN401 - of PreemptionSettings
-    """The partition's `preemption` section says something else."""
+    """Return a View with other settings in the partition's `preemption` section."""
     return replace(view, settings=replace(view.settings, **settings))
 
 
 def at(view: View, instant: int) -> View:
-    """It is later, and nothing else has happened."""
+    """Return a View at a later instant, where nothing else has happened."""
     return replace(view, now=instant)
 
 
 def saying(ask: WaitingAsk, **fields: Any) -> WaitingAsk:  # noqa: ANN401 - fields of AskSpec
-    """An ask whose pod template says something else."""
+    """Return an ask with other fields in its pod template."""
     return ask._replace(spec=replace(ask.spec, **fields))
 
 
 def with_open_node(view: View, row: int) -> View:
-    """A node takes placements again."""
+    """Return a View in which a node takes placements again."""
     opened = view.nodes.open.copy()
     opened[row] = True
     return replace(view, nodes=replace(view.nodes, open=opened))
 
 
 def closed_nodes(view: View, kind: ClassFacts) -> list[int]:
-    """Nodes that take no placements and could hold the ask otherwise, the first that came first."""
+    """Return the nodes that take no placements and could hold the ask otherwise, in the order of arrival."""
     nodes = view.nodes
     rows = np.flatnonzero((nodes.numbers > 0) & ~nodes.open & nodes.opened & kind.allowed)
     found: list[int] = rows[nodes.numbers[rows].argsort(kind="stable")].tolist()
@@ -79,7 +79,7 @@ def closed_nodes(view: View, kind: ClassFacts) -> list[int]:
 
 
 def with_node(view: View, shape: Mapping[int, int], name: str) -> View:
-    """There is one more node, with so much by type index."""
+    """Return a View with one more node, with so much by type index."""
     nodes = view.nodes
     line = np.zeros((1, len(view.types)), dtype=np.int64)
     for index, quantity in shape.items():
@@ -104,7 +104,7 @@ def with_node(view: View, shape: Mapping[int, int], name: str) -> View:
 
 
 def suited(kind: ClassFacts) -> ClassFacts:
-    """The class where there is one more node, which suits it."""
+    """Return the class in a View with one more node, which suits it."""
     return replace(kind, number=-kind.number, allowed=_with(kind.allowed, value=True))
 
 
@@ -117,7 +117,7 @@ def _with(column: Mask, *, value: bool) -> Mask:
 
 
 def room_in_sum(view: View, kind: ClassFacts) -> tuple[int, ...]:
-    """What all nodes that could take the ask have free together, by type; what is being released counts as free."""
+    """Return what all nodes that could take the ask have free together, by type; what is being released counts as free."""
     nodes = view.nodes
     rows = nodes.open & kind.allowed
     room = np.maximum(nodes.free[rows] + nodes.releasing[rows] + nodes.reserved[rows], 0)

@@ -1,7 +1,7 @@
-"""Frozen columns: nodes and running allocations as int64 arrays, a row each. Nobody writes to them.
+"""The frozen columns of a View: nodes and running allocations as int64 arrays, a row each. They are never written to.
 
-A row keeps its place as long as its node or allocation stands; rows in between may be empty. Row numbers mean
-nothing: every order ends with a number or key of the thing itself.
+A row keeps its place as long as its node or allocation exists; rows in between may be empty. Row numbers mean nothing: every
+order ends with a number or key of the thing itself.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from server.model.asks import AskSpec, Protection
 from server.model.fit import Demand
 
 OPTED_OUT: Final = 1
-"""Its pod or class said `allow-preemption: "false"`, or it is prefer-not (specification 7.6, rung 1)."""
+"""The flag of a pod that is opted out by `allow-preemption: "false"` on itself or its class, or prefer-not (7.6, level 1)."""
 ORIGINATOR: Final = 2
 REQUIRED_NODE: Final = 4
 PLACEHOLDER: Final = 8
@@ -24,22 +24,22 @@ RELEASING: Final = 16
 FIRM: Final = 32
 UNTOUCHABLE: Final = 64
 GANG: Final = 128
-"""It belongs to a job of several members."""
+"""The flag of a member of a gang of several."""
 REPLACED: Final = 256
 """A placeholder in whose place a real pod is coming."""
 VETOED: Final = 512
 """Its manager could not release it a moment ago."""
 GROUPED: Final = 1024
-"""It counts in a disruption budget."""
+"""The flag of a pod that counts in a disruption budget."""
 UNSAID: Final = 2048
-"""Nobody wrote its class: the partition says whether it is firm (J2)."""
+"""The flag of a pod without a declared class: the partition decides whether it is firm (J2)."""
 
 NOT_STARTED: Final = -1
 """``started_ms`` of an allocation that does not run yet."""
 
 
 def flags_of(spec: AskSpec) -> int:
-    """The flags of an allocation as far as its spec says them."""
+    """Return the flags of an allocation that follow from its spec."""
     flags = ORIGINATOR if spec.leads else 0
     flags |= PLACEHOLDER if spec.placeholder else 0
     flags |= REQUIRED_NODE if spec.constraints.required_node else 0
@@ -58,12 +58,11 @@ def flags_of(spec: AskSpec) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeColumns:
-    """One row a node. ``free`` = capacity - usage - foreign - pledges, and may be negative.
+    """The nodes, a row each. ``free`` = capacity - usage - foreign - pledges, and may be negative.
 
-    ``releasing`` is what ordered releases will give back, ``reserved`` the part of the pledges that gives way to
-    claims; ``open`` says whether the node takes placements, ``opened`` whether its pods are known, so that it takes
-    those that require it; ``held`` whether a commitment stands on it; ``numbers`` is the order of arrival, ``names``
-    that of the ids.
+    ``releasing`` is what ordered releases will give back, ``reserved`` the part of the pledges that gives way to claims;
+    ``open`` says whether the node takes placements, ``opened`` whether its pods are known, so that it takes those that require
+    it; ``held`` whether a commitment stands on it; ``numbers`` is the order of arrival, ``names`` that of the ids.
     """
 
     ids: tuple[str, ...]
@@ -80,34 +79,33 @@ class NodeColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """What some allocations hold of some types: a line an allocation, a column a type."""
+    """The amounts that some allocations hold of some types: a line an allocation, a column a type."""
 
     amounts: Array
 
     @property
     def total(self) -> list[int]:
-        """All of them together, by type."""
+        """Return the sum of all of them, by type."""
         found: list[int] = self.amounts.sum(axis=0).tolist()
         return found
 
     @property
     def all_useful(self) -> bool:
-        """Does each of them hold something of one of the types?"""
+        """Return whether each of them holds something of one of the types."""
         return bool((self.amounts > 0).any(axis=1).all())
 
     def any_spare(self, beyond: list[int]) -> bool:
-        """Does one of them hold, of each type, no more than there is beyond what is wanted?"""
+        """Return whether one of them holds, of each type, no more than there is beyond what is wanted."""
         return bool(((self.amounts <= beyond) | (self.amounts == 0)).all(axis=1).any())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocationColumns:
-    """One row a running allocation (foreign pods are none).
+    """The running allocations, a row each, without foreign pods.
 
-    ``leaves`` and ``applications`` are the numbers of its queue and application, ``nodes`` the row of its node;
-    ``jobs`` is the number of its gang, 0 for none.
-    ``demands`` is what queues are charged, ``resources`` by type index what the node gives: ports are in it.
-    ``standing`` marks rows that run with nobody having ordered their release.
+    ``leaves`` and ``applications`` are the numbers of its queue and application, ``nodes`` the row of its node; ``jobs`` is
+    the number of its gang, 0 for none. ``demands`` is what queues are charged, ``resources`` by type index what the node
+    gives: ports are in it. ``standing`` marks rows that run and whose release is not ordered.
     """
 
     keys: tuple[str, ...]
@@ -126,22 +124,22 @@ class AllocationColumns:
     jobs: Array
     resources: Array
     sorted: dict[str, Any] = field(default_factory=dict)
-    """What was asked for once and is kept; nobody else writes here."""
+    """The results that were asked for once and are kept; only this class writes here."""
 
     def groups(self, row: int) -> tuple[str, ...]:
-        """The disruption budgets in which an allocation counts."""
+        """Return the disruption budgets in which an allocation counts."""
         spec = self.specs[row]
         return spec.disruption_groups if spec is not None else ()
 
     def grouped(self) -> list[int]:
-        """The rows that count in a disruption budget."""
+        """Return the rows that count in a disruption budget."""
         if "grouped" not in self.sorted:
             self.sorted["grouped"] = np.flatnonzero(self.flags & GROUPED).tolist()
         found: list[int] = self.sorted["grouped"]
         return found
 
     def by_node(self) -> Array:
-        """The rows that are taken, sorted by node."""
+        """Return the rows that are taken, sorted by node."""
         if "by_node" not in self.sorted:
             rows = np.flatnonzero(self.alive)
             self.sorted["by_node"] = rows[np.argsort(self.nodes[rows], kind="stable")]
@@ -149,12 +147,12 @@ class AllocationColumns:
         return found
 
     def rows_on(self, node: int) -> list[int]:
-        """The rows that are taken on one node, in row order."""
+        """Return the rows that are taken on one node, in row order."""
         found: list[int] = self.on_node(node).tolist()
         return found
 
     def on_node(self, node: int) -> Array:
-        """The same as an array."""
+        """Return the rows that are taken on one node, as an array."""
         order = self.by_node()
         sorted_nodes = self.sorted.get("sorted_nodes")
         if sorted_nodes is None:
@@ -164,35 +162,35 @@ class AllocationColumns:
         return order[first:last]
 
     def nodes_of(self, rows: Array) -> list[int]:
-        """The rows of the nodes on which these allocations stand."""
+        """Return the rows of the nodes on which these allocations run."""
         found: list[int] = self.nodes[rows].tolist()
         return found
 
     def rows_holding(self, standing: Mask, types: list[int], barred: int) -> list[int]:
-        """Of the rows that stand those that have something of one of the types and none of the barred flags."""
+        """Return the standing rows that have something of one of the types and none of the barred flags."""
         holding = (self.resources[:, types] > 0).any(axis=1)
         found: list[int] = np.flatnonzero(standing & holding & (self.flags & barred == 0)).tolist()
         return found
 
     def any_flagged(self, rows: Array, flags: int) -> bool:
-        """Has one of these allocations one of these flags?"""
+        """Return whether one of these allocations has one of these flags."""
         if len(rows) <= FEW:
             own = self.flags.item
             return any(own(row) & flags for row in rows.tolist())
         return bool((self.flags[rows] & flags).any())
 
     def held_by(self, rows: Array, types: list[int]) -> "Held":
-        """What these allocations hold of some types."""
+        """Return what these allocations hold of some types."""
         return Held(self.resources.take(rows, axis=0)[:, types])
 
     def jobs_without(self, standing: Mask) -> frozenset[tuple[int, str]]:
-        """The jobs with members that do not stand any more, as numbers of applications and keys of jobs."""
+        """Return the gangs with members that do not stand any more, as numbers of applications and keys of gangs."""
         rows = np.flatnonzero(self.alive & ~standing & (self.flags & GANG > 0)).tolist()
         pairs = ((int(self.applications[row]), self.specs[row]) for row in rows)
         return frozenset((number, spec.job_key) for number, spec in pairs if spec is not None)
 
     def leaf_places(self) -> tuple[tuple[int, ...], Array]:
-        """The numbers of the leaves that occur, and by row the place of its leaf among them."""
+        """Return the numbers of the leaves that occur, and by row the place of its leaf among them."""
         if "leaves" not in self.sorted:
             numbers, places = numbered(self.leaves)
             self.sorted["leaves"] = (tuple(numbers), places)

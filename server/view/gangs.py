@@ -8,19 +8,19 @@ from server.view.columns import AllocationColumns
 
 
 def sizes(columns: AllocationColumns, standing: Mask) -> dict[int, int]:
-    """By number of a gang how many of its members run with nobody having ordered their release."""
+    """Return by number of a gang how many of its members stand."""
     numbers, _, counts = counted(np.sort(columns.jobs[standing & (columns.jobs > 0)]))
     return dict(zip(numbers, counts, strict=True))
 
 
 def members(columns: AllocationColumns, standing: Mask, number: int) -> list[int]:
-    """The rows of those members of one gang."""
+    """Return the rows of the standing members of one gang."""
     found: list[int] = np.flatnonzero(standing & (columns.jobs == number)).tolist()
     return found
 
 
 def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
-    """The members without whom a gang would have fewer than it needs; None: nobody is in a gang."""
+    """Return by row whether its gang would have fewer members than it needs without it; None: no allocation is in a gang."""
     found = sizes(columns, standing)
     if not found:
         return None
@@ -30,7 +30,7 @@ def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
 
 
 def spare(columns: AllocationColumns, standing: Mask, rows: list[int]) -> dict[int, int]:
-    """How many may go of each gang that these allocations are in; of one that is broken already all (J12)."""
+    """Return how many may be evicted of each gang that these allocations are in; of one that is broken already all (J12)."""
     found = sizes(columns, standing)
     numbers = distinct(columns.jobs[rows]) if rows else []
     return {one: _spare(columns, one, found.get(one, 0)) for one in numbers if one}
@@ -42,9 +42,9 @@ def _spare(columns: AllocationColumns, number: int, size: int) -> int:
 
 
 def _least(columns: AllocationColumns) -> dict[int, int]:
-    """By number of a gang how many members it needs, as the first of its rows says; found once.
+    """Return by number of a gang how many members it needs, as the first of its rows says; found once.
 
-    Those that stand come first: one that goes may say how many were needed when it was told to (J12).
+    Standing rows come first: one that is ending may say how many were needed when its eviction was ordered (J12).
     """
     known = columns.sorted.get("gangs")
     if known is None:
@@ -60,7 +60,7 @@ def _least(columns: AllocationColumns) -> dict[int, int]:
 
 
 def of(columns: AllocationColumns, number: int) -> Mask | None:
-    """The allocations that belong to a job; None: it has no number."""
+    """Return the allocations that belong to a gang; None: it has no number."""
     if not number:
         return None
     found: Mask = columns.jobs == number
@@ -68,7 +68,7 @@ def of(columns: AllocationColumns, number: int) -> Mask | None:
 
 
 def of_application(columns: AllocationColumns, leaf: int, application_id: str) -> Mask:
-    """The allocations of one application of a leaf."""
+    """Return the allocations of one application of a leaf."""
     found: Mask = columns.leaves == leaf
     rows = np.flatnonzero(found)
     ids = columns.application_ids

@@ -1,4 +1,4 @@
-"""What rounds of claims have released so far, as the policies see it (P5)."""
+"""The amounts that rounds of claims have released so far, as the policies see them (P5)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,21 +10,21 @@ APPLICATION: Final = "application"
 LOSS: Final = "loss"
 
 Taken = Mapping[tuple[str, str, int], int]
-"""By what is counted (PARTITION, QUEUE, APPLICATION or LOSS), its name, and type index the sum of its victims' resources.
+"""The sum of victims' resources by what is counted (PARTITION, QUEUE, APPLICATION or LOSS), its name, and type index.
 
-A LOSS is what a queue gives to others: it, or one below it, has the victim, and it does not hold the asker.
+A LOSS is what a queue gives to others: the victim runs in it or below it, and it does not hold the preemptor.
 """
 
 OverUse = Mapping[tuple[str, int], int]
-"""By queue and type index what it has over its entitlement; nothing is not listed."""
+"""The amount by which a queue is over its entitlement, by queue and type index; zeros are not listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """``began_ms`` is when the last round of claims began, None where there was none since the core started.
+    """The record of rounds. ``began_ms`` is when the last round of claims began, None where there was none since the start.
 
-    ``decided``: that round has taken a decision with victims. ``taken`` is what it released, with the rounds before it
-    that began within `pace.window`; a LOSS is that of the last round alone (P9).
+    ``decided``: that round has taken a decision with victims. ``taken`` is what it released, with the rounds before it that
+    began within `pace.window`; a LOSS is that of the last round alone (P9).
     """
 
     began_ms: int | None = None
@@ -33,4 +33,4 @@ class Pace:
 
 
 AT_REST: Final = Pace()
-"""There was no round."""
+"""The record before any round."""

@@ -1,4 +1,4 @@
-"""One queue as a View holds it. Amounts are tuples by type index."""
+"""The facts of one queue in a View. Amounts are tuples by type index."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,12 +44,12 @@ class QueueFacts:
 
     @property
     def is_limited(self) -> bool:
-        """Is any type limited? Most queues limit none: rules on maxima pass over them."""
+        """Return whether any type is limited. Most queues limit none: rules on maxima skip them."""
         return self.deserved is not None or self.max.count(None) < len(self.max)
 
     @property
     def bound(self) -> Bounds:
-        """What placement goes by: the maximum, or what is deserved where that is less (W2)."""
+        """Return the limits of placement: the maximum, or what is deserved where that is less (W2)."""
         if self.deserved is None:
             return self.max
         return tuple(_least(*pair) for pair in zip_longest(self.max, self.deserved))
@@ -62,7 +62,7 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 
 def has_room(queue: QueueFacts, promised: Sequence[int], demand: Demand) -> bool:
-    """Does the queue itself take one more of this demand: usage + promised + demand within its bound?"""
+    """Return whether the queue itself takes one more of this demand: usage + promised + demand within its bound."""
     bound = queue.bound
     for index, quantity in demand:
         most = bound[index]

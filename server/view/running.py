@@ -1,8 +1,7 @@
-"""The running allocations of some queues, least important first: what a quota run walks (Q11).
+"""The running allocations of some queues, least important first: the candidates of a quota run (Q11).
 
-A *place* is a position in that order: non-originators before originators, low priority before high, willing before
-opted out, young before old (or by the keys that a partition puts there, 7.5), then by key. Nobody outside sees an
-array.
+A *place* is a position in that order: non-originators before originators, low priority before high, preemptible before opted
+out, young before old (or by the keys that a partition puts there, 7.5), then by key. Callers never see an array.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from server.view.view import View
 
 CHUNK: Final = 1_024
 CANDIDATE: Final = -1
-"""What bars a place that nothing bars."""
+"""The value of ``barred`` for a place that nothing bars."""
 _PRIORITY_BITS: Final = 33
 
 
@@ -33,7 +32,7 @@ class Standing(NamedTuple):
 
 
 Importance = tuple[int, tuple[int, ...], str]
-"""A key that sorts places as their numbers do, also when some count as opted out that are willing."""
+"""A key that sorts places as their numbers do, also when some count as opted out that are not."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,21 +49,21 @@ class Lot:
     def takeable(
         self, start: int, most: int, wanted: Sequence[int], room: Sequence[int]
     ) -> tuple[int, list[int]]:
-        """How many from ``start`` on, of the next ``most``, can be taken without leaving one out, and their sum."""
+        """Return how many from ``start`` on, of the next ``most``, can be taken without leaving one out, and their sum."""
         return order.takeable(self.sizes[:, start : start + most], wanted, room)
 
     def part(self, start: int, stop: int) -> list[int]:
-        """The places from ``start`` to ``stop``."""
+        """Return the places from ``start`` to ``stop``."""
         found: list[int] = self.places[start:stop].tolist()
         return found
 
     def rest(self, start: int) -> Iterator[Standing]:
-        """Those from ``start`` on in the order of their places."""
+        """Yield the candidates from ``start`` on in the order of their places."""
         left = start + self.places[start:].argsort()
         return Lot(self.places[left], self.homes[left], self.sizes[:, left]).walk()
 
     def walk(self, start: int = 0, stop: int | None = None) -> Iterator[Standing]:
-        """One after the other, from ``start`` to ``stop``."""
+        """Yield one candidate after the other, from ``start`` to ``stop``."""
         end = len(self) if stop is None else min(stop, len(self))
         for at in range(start, end, CHUNK):
             to = min(at + CHUNK, end)
@@ -75,11 +74,11 @@ class Lot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Running:
-    """All allocations of ``leaves`` by place. ``barred`` says which of several grounds bars one, CANDIDATE for none.
+    """The allocations of ``leaves`` by place. ``barred`` says which of several grounds bars one, CANDIDATE for none.
 
     ``rows`` are their rows in the View, ``homes`` the numbers of their leaves, ``sizes`` a line of amounts a column;
-    ``useful`` marks those that hold something of what is wanted; ``tails`` are the further keys by which they stand,
-    age unless somebody asked for others.
+    ``useful`` marks those that hold something of what is wanted; ``tails`` are the further keys of the order, age unless
+    others were asked for.
     """
 
     leaves: tuple[str, ...]
@@ -97,11 +96,11 @@ class Running:
 
     @property
     def candidates(self) -> Lot:
-        """Everyone whom nothing bars."""
+        """Return the allocations that nothing bars."""
         return self._lot(np.flatnonzero(self.barred == CANDIDATE))
 
     def lots(self) -> dict[str, Lot]:
-        """The candidates of each leaf that has some."""
+        """Return the candidates of each leaf that has some."""
         whole = np.flatnonzero(self.barred == CANDIDATE)
         places = whole[self.homes[whole].argsort(kind="stable")]
         homes, firsts, counts = counted(self.homes[places])
@@ -119,9 +118,9 @@ class Running:
         lacking: Sequence[int],
         room: Mapping[str, Sequence[int]],
     ) -> tuple[Lot, list[int]]:
-        """The candidates but some that have something of a lacking column; those beyond their leaf's room apart.
+        """Return the candidates outside ``without`` with something of a lacking column, those beyond ``room`` apart.
 
-        ``room`` is by leaf how much of each column may go at the most.
+        ``room`` is by leaf how much of each column may be freed at the most.
         """
         left = self.barred == CANDIDATE
         left[list(without)] = False
@@ -138,7 +137,7 @@ class Running:
     def needless(
         self, places: Collection[int], room: Sequence[int], late: Collection[int]
     ) -> list[int]:
-        """Going from the most protected downwards, the places that fit what those before left of the room.
+        """Return the places that fit, from the most protected down, each into what those before left of ``room``.
 
         Only the first columns count, as many as ``room`` has; ``late`` are the places that count as opted out.
         """
@@ -149,11 +148,11 @@ class Running:
         return found
 
     def reordered(self, lot: Lot, late: Collection[int]) -> Lot:
-        """The lot in the order that it has when some places count as opted out."""
+        """Return the lot in the order that it has when some places count as opted out."""
         return self._lot(self._in_order(lot.places, late))
 
     def _in_order(self, places: Array, late: Collection[int]) -> Array:
-        """Places that rise, in the order that they have when some count as opted out."""
+        """Return rising places in the order that they have when some count as opted out."""
         if not late or not len(places):
             return places
         marked = np.zeros(len(self.keys), dtype=np.int64)
@@ -184,14 +183,14 @@ class Running:
         return place, number, len(candidates), ground
 
     def last_barred(self, grounds: int) -> int | None:
-        """The ground that bars the most important one that holds something wanted, of the first so many grounds."""
+        """Return which of the first ``grounds`` bars the most important one that holds something wanted; None for none."""
         places = np.flatnonzero((self.barred != CANDIDATE) & (self.barred < grounds) & self.useful)
         return int(self.barred[places[-1]]) if len(places) else None
 
     # One place ------------------------------------------------------------------------------------
 
     def leaf(self, place: int) -> str:
-        """The path of its queue."""
+        """Return the path of the allocation's queue."""
         return self.leaves[int(self.homes[place])]
 
     def leaves_of(self, places: Iterable[int]) -> list[str]:
@@ -200,22 +199,22 @@ class Running:
         return [self.leaves[home] for home in homes]
 
     def size(self, place: int) -> list[int]:
-        """Its amounts by column."""
+        """Return the allocation's amounts by column."""
         found: list[int] = self.sizes[:, place].tolist()
         return found
 
     def rank(self, places: Sequence[int]) -> list[int]:
-        """Priority and whether it is an originator in one number, whose lowest bit says that it opted out."""
+        """Return by place its originator flag and priority in one number, whose lowest bit is the opted-out flag."""
         found: list[int] = self.ranks[list(places)].tolist()
         return found
 
     def importance(self, place: int, *, as_opted_out: bool) -> Importance:
-        """Where it stands in the order, or would stand if it had opted out."""
+        """Return where an allocation is in the order, or would be if it had opted out."""
         tail = tuple(int(line[place]) for line in self.tails)
         return int(self.ranks[place]) | as_opted_out, tail, self.keys[place]
 
     def disruption_groups(self) -> dict[int, tuple[str, ...]]:
-        """The groups of those candidates that have any."""
+        """Return the groups of those candidates that have any."""
         specs = self.columns.specs
         places = np.flatnonzero(
             (self.barred == CANDIDATE) & (self.columns.flags[self.rows] & GROUPED > 0)
@@ -228,20 +227,20 @@ class Running:
         }
 
     def victims(self, places: Sequence[int]) -> tuple[list[int], Iterator[str], Iterator[str]]:
-        """The rows, the keys and the leaves of some, in this order."""
+        """Return the rows, the keys and the leaves of some, in this order."""
         some = np.array(places, dtype=np.int64)
         keys = map(self.keys.__getitem__, places)
         leaves = map(self.leaves.__getitem__, self.homes[some].tolist())
         return self.rows[some].tolist(), keys, leaves
 
-    # Those that stay ------------------------------------------------------------------------------
+    # Protected allocations ------------------------------------------------------------------------
 
     def spared(
         self, gone: Collection[int], grounds: Mapping[int, int], otherwise: int, most: int
     ) -> Iterator[tuple[int, str, int, tuple[str, ...]]]:
-        """(ground, leaf, how many, the first keys) of those that stay, grouped; at most ``most`` keys of each group.
+        """Yield (ground, leaf, how many, the first keys) of those that stay, grouped; at most ``most`` keys of each group.
 
-        ``grounds`` says it for some candidates, ``otherwise`` for the others; those barred stay for that.
+        ``grounds`` has the ground of some candidates, ``otherwise`` is that of the others; barred ones have their own.
         """
         found = np.where(self.barred == CANDIDATE, otherwise, self.barred)
         found[list(grounds)] = list(grounds.values())
@@ -254,12 +253,11 @@ class Running:
 
 
 class Question(NamedTuple):
-    """What is asked of the running allocations.
+    """A question about the running allocations.
 
-    ``further`` reads the values of the keys that follow protection, row by row; None: the younger goes first.
-    ``types`` gives the columns of sizes by type index; the first ``wanted`` of them are those that a run is after.
-    ``bars`` are flags: an allocation is barred by the first of them that it has, or, as by one more, when it holds
-    nothing that is wanted.
+    ``further`` reads the values of the keys that follow protection, row by row; None: the younger comes first. ``types`` gives
+    the columns of sizes by type index; the first ``wanted`` of them are those that a run has to free. ``bars`` are flags: an
+    allocation is barred by the first of them that it has, or, as by one more, when it holds nothing that is wanted.
     """
 
     leaves: Sequence[str]
@@ -270,7 +268,7 @@ class Question(NamedTuple):
 
 
 def running(view: View, standing: Mask, asked: Question) -> Running:
-    """The allocations of some leaves; ``standing`` marks the rows whose release nobody has ordered."""
+    """Return the allocations of some leaves in order; ``standing`` marks the rows whose release is not ordered."""
     columns = view.allocations
     homes = _homes(view, columns, asked.leaves)
     rows = np.flatnonzero(homes >= 0)
@@ -301,7 +299,7 @@ def running(view: View, standing: Mask, asked: Question) -> Running:
 
 
 def _tails(columns: AllocationColumns, rows: Array, asked: Question) -> list[Array]:
-    """The keys after protection, as numbers that have the order of their values."""
+    """Return the keys after protection, as numbers that have the order of their values."""
     if asked.further is None:
         return [-columns.created_ms[rows]]
     lines = zip(*map(asked.further, rows.tolist()), strict=True)
@@ -309,13 +307,13 @@ def _tails(columns: AllocationColumns, rows: Array, asked: Question) -> list[Arr
 
 
 def _numbered(values: Sequence[int | str]) -> Array:
-    """By item the place of its value among all values: they may be texts, or numbers beyond int64."""
+    """Return by item the place of its value among all values: they may be texts, or numbers beyond int64."""
     places = {value: place for place, value in enumerate(sorted(set(values)))}
     return as_column(map(places.__getitem__, values))
 
 
 def _homes(view: View, columns: AllocationColumns, leaves: Iterable[str]) -> Array:
-    """By row the number of its leaf among these, -1 for another."""
+    """Return by row the number of its leaf among these, -1 for another."""
     numbers = [view.queues[path].number for path in leaves]
     known = int(columns.leaves.max(initial=0))
     table = np.full(max([known, *numbers], default=0) + 1, -1, dtype=np.int64)
@@ -324,14 +322,14 @@ def _homes(view: View, columns: AllocationColumns, leaves: Iterable[str]) -> Arr
 
 
 def _ranks(priorities: Array, flags: Array) -> Array:
-    """Originator, then priority, then opted-out in one number; the last is its lowest bit (Q11)."""
+    """Return by row originator, priority and opted-out in one number; opted-out is its lowest bit (Q11)."""
     shifted = priorities + (1 << (_PRIORITY_BITS - 2))
     originator = ((flags & ORIGINATOR) > 0).astype(np.int64) << _PRIORITY_BITS
     return originator + (shifted << 1) + ((flags & OPTED_OUT) > 0)
 
 
 def _untie(stretches: Iterable[tuple[int, int]], places: Array, keys: list[str]) -> None:
-    """Within each stretch the keys decide."""
+    """Sort the places of each stretch by their keys."""
     for start, stop in stretches:
         line = sorted(zip(keys[start:stop], places[start:stop].tolist(), strict=True))
         keys[start:stop] = [key for key, _ in line]

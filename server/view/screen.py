@@ -1,7 +1,7 @@
-"""Which running allocations could be victims of a claim at all, row by row, each with the first law that spares it.
+"""The screening of running allocations for a claim, row by row: the first rule that protects each, or that it passed.
 
-What a queue's numbers say is said once a leaf (`LeafTerms`), the rest is looked at in all rows at once. A row that
-passes may be taken alone; what several may take together is judged with the plan.
+What a queue's numbers say is computed once a leaf (`LeafTerms`), the rest in all rows at once. A row that passes may be taken
+alone; what several may take together is judged with the plan.
 """
 
 import heapq
@@ -32,11 +32,11 @@ PASSED: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class LeafTerms:
-    """What holds for all allocations of one leaf towards one class of asks.
+    """The terms of all allocations of one leaf towards one class of asks.
 
-    ``spared`` is the number of a law that spares them all, 0 for none. ``most`` is by type what one victim may hold of
-    it, ``useful`` the types in which taking it helps (G4); ``priority`` the highest that may go (G5), ``since_ms``
-    the latest start (7.6). ``inside`` has the types inside whose deciding queue the leaf lies (G2), empty for none.
+    ``spared`` is the number of a rule that protects them all, 0 for none. ``most`` is by type what one victim may hold of it,
+    ``useful`` the types in which taking it helps (G4); ``priority`` the highest that may be evicted (G5), ``since_ms`` the
+    latest start (7.6). ``inside`` has the types inside whose deciding queue the leaf lies (G2), empty for none.
     """
 
     spared: int = 0
@@ -48,7 +48,7 @@ class LeafTerms:
 
 
 class Codes(NamedTuple):
-    """The numbers that laws have here; the caller decides what they mean. The first that applies counts."""
+    """The numbers that rules have here; the caller decides what they mean. The first that applies counts."""
 
     gone: int
     required_node: int
@@ -67,22 +67,25 @@ class Codes(NamedTuple):
 
 
 class Screen(NamedTuple):
-    """By row the number of the law that spares it, PASSED for none; ``leaf`` is its place among the leaves."""
+    """The result of a screening: by row the number of the rule that protects it, PASSED for none.
+
+    ``leaf`` is the place of the row's leaf among ``leaves``.
+    """
 
     codes: Array
     leaf: Array
     leaves: tuple[int, ...]
 
     def without(self, rows: Mask, code: int) -> "Screen":
-        """The same with some rows spared by a law."""
+        """Return the screen with some more rows protected by a rule."""
         return self._replace(codes=np.where(rows, code, self.codes))
 
 
 class Rules(NamedTuple):
-    """What spares rows whatever their leaves say: the numbers of the laws, and who is barred by each.
+    """The rules that protect rows whatever their leaves say: their numbers, and the rows that each bars.
 
-    ``firm`` are the flags of rows that are spared as firm (J4); ``barred`` has further rows that are spared, each with
-    the number of the law, of several the last one. ``needed`` are the types that the ask asks for.
+    ``firm`` are the flags of rows that are protected as firm (J4); ``barred`` has further rows that are protected, each with
+    the number of the rule, of several the last one. ``needed`` are the types that the ask asks for.
     """
 
     codes: Codes
@@ -94,7 +97,7 @@ class Rules(NamedTuple):
 def screen(
     columns: AllocationColumns, standing: Mask, terms: Mapping[int, LeafTerms], rules: Rules
 ) -> Screen:
-    """Judge all rows. ``terms`` by the number of a leaf; a leaf without terms is spared as gone."""
+    """Return the screen of all rows. ``terms`` has the number of a leaf; rows of a leaf without terms count as gone."""
     leaves, at = columns.leaf_places()
     found = _judged(columns, standing, terms, rules, slice(None))
     return Screen(found, at, leaves)
@@ -107,7 +110,7 @@ def again(
     terms: Mapping[int, LeafTerms],
     rules: Rules,
 ) -> Screen:
-    """The same with other terms for some leaves: their rows alone are judged again."""
+    """Return the screen with other terms for some leaves: their rows alone are judged again."""
     places = [place for place, number in enumerate(known.leaves) if number in terms]
     rows = np.flatnonzero(np.isin(known.leaf, places))
     found = known.codes.copy()
@@ -122,7 +125,7 @@ def _judged(
     rules: Rules,
     rows: Array | slice,
 ) -> Array:
-    """The codes of some rows."""
+    """Return the codes of some rows."""
     leaves, places = columns.leaf_places()
     lines = [terms.get(number) for number in leaves]
     at, resources, codes = places[rows], columns.resources[rows], rules.codes
@@ -159,7 +162,7 @@ def _judged(
 def _bar_inside(
     found: Array, lines: Sequence[LeafTerms | None], at: Array, resources: Array, rules: Rules
 ) -> None:
-    """Bar the rows that hold no needed type but such as a deciding queue above them is short of (G2)."""
+    """Bar the rows whose only needed types are those of a deciding queue that the row runs inside (G2)."""
     if not any(one is not None and one.inside for one in lines):
         return
     outside = np.zeros(len(at), dtype=np.bool_)
@@ -170,7 +173,7 @@ def _bar_inside(
 
 
 def _bar(found: Array, flags: Array, rules: Rules, rows: Array | slice) -> None:
-    """Those who are spared by what they are, whatever their leaves say."""
+    """Bar the rows that rules protect by mask or flag, whatever their leaves say."""
     codes = rules.codes
     for mask, code in rules.barred:
         if mask is not None:
@@ -189,14 +192,14 @@ def _at(most: tuple[int, ...], column: int) -> int:
 
 
 def _table(values: Sequence[int], at: Array) -> Array:
-    """By row what its leaf has; where all leaves have the same, that for all rows."""
+    """Return by row the value of its leaf; where all leaves have the same, that one for all rows."""
     if len(set(values)) <= 1:
         return np.array([*values[:1], 0][:1], dtype=np.int64)
     return np.array(values, dtype=np.int64).take(at)
 
 
 class Tallied(NamedTuple):
-    """Rows of one leaf that one law spared."""
+    """Rows of one leaf that one rule protected."""
 
     code: int
     leaf: int
@@ -205,7 +208,7 @@ class Tallied(NamedTuple):
 
 
 def tallied(columns: AllocationColumns, screened: Screen, most_keys: int) -> list[Tallied]:
-    """How many rows each law spared in each leaf, with the keys of the oldest; those that are gone are left out."""
+    """Return how many rows each rule protected in each leaf, with the keys of the oldest; those that are gone are left out."""
     rows = np.flatnonzero(columns.alive & (screened.codes != PASSED))
     if not len(rows):
         return []
@@ -220,7 +223,7 @@ def tallied(columns: AllocationColumns, screened: Screen, most_keys: int) -> lis
 
 
 def _oldest(columns: AllocationColumns, rows: Array, most: int) -> tuple[str, ...]:
-    """Keys by age, then by name: the order of rows depends on when Views were taken, and nobody may see it."""
+    """Return the keys by age, then by name. The order of rows depends on when Views were taken, and must not show."""
     since = columns.created_ms[rows]
     if len(rows) > most:
         rows = rows[since <= np.partition(since, most - 1)[most - 1]]
@@ -236,7 +239,7 @@ def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it i
     weights: Sequence[int],
     names: Array,
 ) -> tuple[int, list[int]]:
-    """The node that still lacks least if everybody on it who passed went, -1 for none; and what it lacks by type."""
+    """Return the node that lacks least once all rows on it that passed are evicted, -1 for none; and what it lacks."""
     places = np.flatnonzero(nodes)
     if not len(places):
         return -1, []
@@ -259,10 +262,10 @@ def _sorted(most: cover.Excess, names: Array) -> list[int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """The nodes on which victims could make room: ``order``, best bound first, and the rows that passed on each.
+    """The nodes on which victims could free enough: ``order``, best bound first, and the rows that passed on each.
 
-    ``places`` has those nodes and others in ascending order, ``starts`` where the rows of each begin; what is asked of
-    a node is looked up there, for a claim asks it of few.
+    ``places`` has those nodes and others in ascending order, ``starts`` where the rows of each begin; the facts of a node are
+    looked up there, for a claim needs those of few.
     """
 
     order: list[int]
@@ -272,14 +275,14 @@ class Field:
     ranked: cover.Bounds | None = None
 
     def bound(self, node: int) -> tuple[int, int, int]:
-        """(rank, fewest, excess) of a node as `kernels.cover` measures them."""
+        """Return (rank, fewest, excess) of a node as `kernels.cover` measures them."""
         assert self.ranked is not None
         at = int(self.places.searchsorted(node))
         _, rank, fewest, excess = self.ranked
         return int(rank[at]), int(fewest[at]), int(excess[at])
 
     def rows(self, node: int) -> list[int]:
-        """The rows that passed on a node."""
+        """Return the rows that passed on a node."""
         at = int(self.places.searchsorted(node))
         if at == len(self.places) or self.places[at] != node:
             return []
@@ -287,19 +290,19 @@ class Field:
         return found
 
     def among(self, nodes: Sequence[int], standing: Mask) -> Array:
-        """The rows that passed on some nodes and still stand, in the order of the nodes."""
+        """Return the rows that passed on some nodes and still stand, in the order of the nodes."""
         rows = np.array([row for node in nodes for row in self.rows(node)], dtype=np.int64)
         return rows[standing[rows]]
 
 
 def passed(columns: AllocationColumns, screened: Screen, nodes: Mask) -> Array:
-    """The rows that passed on these nodes, sorted by node."""
+    """Return the rows that passed on these nodes, sorted by node."""
     order = columns.by_node()
     return on(columns, order[screened.codes.take(order) == PASSED], nodes)
 
 
 def on(columns: AllocationColumns, rows: Array, nodes: Mask) -> Array:
-    """Those of some rows that stand on these nodes."""
+    """Return those of some rows that run on these nodes."""
     return rows[nodes.take(columns.nodes.take(rows))]
 
 

@@ -17,19 +17,19 @@ Weights = tuple[tuple[int, int], ...]
 
 
 class NodeSort(NamedTuple):
-    """How nodes rank: weights by type index, and whether the fullest goes first."""
+    """The ranking of nodes: weights by type index, and whether the fullest comes first."""
 
     weights: Weights
     packing: bool
 
 
 def fitting(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
-    """The nodes that can take one ask of the class now."""
+    """Return the nodes that can take one ask of the class now."""
     return nodes.open & kind.allowed & scan.holding(free, kind.node_demand)
 
 
 def best(nodes: NodeColumns, free: Array, kind: ClassFacts, sort: NodeSort) -> int:
-    """The row of the best-ranked node that can take the ask now, -1 for none (design 6.3)."""
+    """Return the row of the best-ranked node that can take the ask now, -1 for none (design 6.3)."""
     rows = np.flatnonzero(fitting(nodes, free, kind))
     if not len(rows):
         return -1
@@ -38,7 +38,7 @@ def best(nodes: NodeColumns, free: Array, kind: ClassFacts, sort: NodeSort) -> i
 
 
 def roomy(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
-    """The nodes that could take the ask if nothing ran on them; its ports have to be free now."""
+    """Return the nodes that could take the ask if nothing ran on them; its ports have to be free now."""
     large = scan.holding(nodes.capacity, kind.demand)
     return nodes.open & kind.allowed & large & scan.holding(free, kind.ports)
 
@@ -66,7 +66,7 @@ def lacking(
 
 
 def overfull(room: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[int, int]]]]:
-    """The nodes on which more is used than they have, each with (type index, quantity) pairs of these types."""
+    """Return the nodes on which more is used than they have, each with (type index, quantity) pairs of these types."""
     short = room[:, types] < 0
     return [
         (row, [(index, -int(room[row, index])) for index in types if room[row, index] < 0])
@@ -75,7 +75,7 @@ def overfull(room: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[in
 
 
 def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: Mask) -> int:
-    """The candidate that lacks least for the ask, then the one that arrived first; -1 for none (design 6.6)."""
+    """Return the candidate that lacks least for the ask, then the one that arrived first; -1 for none (design 6.6)."""
     rows = np.flatnonzero(candidates)
     if not len(rows):
         return -1
@@ -84,15 +84,15 @@ def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: M
 
 
 def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
-    """Are the node's pods known, does it suit the ask, and is it large enough?"""
+    """Return whether the node's pods are known, it suits the ask, and it is large enough."""
     large = all(nodes.capacity[row, index] >= quantity for index, quantity in kind.node_demand)
     return bool(nodes.opened[row]) and bool(kind.allowed[row]) and large
 
 
 class Tally(NamedTuple):
-    """How many nodes are off limits to an ask, each counted under the first reason that holds.
+    """The number of nodes that do not take an ask, each counted under the first reason that holds.
 
-    ``too_small`` and ``too_full`` are (type index, nodes) pairs: capacity, and free room.
+    ``too_small`` and ``too_full`` are (type index, nodes) pairs: capacity, and free capacity.
     """
 
     fitting: int
@@ -103,7 +103,7 @@ class Tally(NamedTuple):
 
 
 def tally(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Tally:
-    """Why the nodes do not take the ask, in the order: not schedulable, constraints, capacity, room."""
+    """Return why the nodes do not take the ask, in the order: not schedulable, constraints, capacity, free capacity."""
     present = nodes.numbers > 0
     closed = present & ~nodes.open
     barred = nodes.open & ~kind.allowed

@@ -19,12 +19,13 @@ BLOCK: Final = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """``order`` has the rows of the nodes, best bound first; those with room come before all others.
+    """The nodes for one class of members, with a bound for each. ``order`` has their rows, best bound first.
 
-    ``priorities``, ``jobs`` and ``numbers`` say by place how important the most important victim is at the least, and
-    how many jobs and allocations go at the least; the first ``roomy`` nodes need nobody. ``allowed`` are all nodes that
-    could hold it when empty. ``rows`` are those who may go, by the ``groups`` of their nodes; ``found`` is the group of
-    each place that is not roomy, ``need`` by group what has to be freed.
+    Nodes without need of victims come before all others; there are ``roomy`` of them. For the others ``priorities``, ``jobs``
+    and ``numbers`` say by place how important the most important victim is at the least, and how many gangs and allocations
+    are evicted at the least. ``allowed`` are all nodes that could hold a member when empty. ``rows`` are those that may be
+    evicted, by the ``groups`` of their nodes; ``found`` is the group of each place that is not roomy, ``need`` by group what
+    has to be freed.
     """
 
     order: list[int]
@@ -39,12 +40,12 @@ class Field:
     need: Array
 
     def bound(self, place: int) -> tuple[int, int, int] | None:
-        """(highest victim priority, jobs, victims) of the node at this place; None: nobody has to go."""
+        """Return (highest victim priority, gangs, victims) of the node at this place; None: it needs no victim."""
         at = place - self.roomy
         return None if at < 0 else (self.priorities[at], self.jobs[at], self.numbers[at])
 
     def block(self, at: int) -> list[int]:
-        """Who may go from the next BLOCK nodes behind the first ``at`` that need victims."""
+        """Return the rows that may be evicted on the next BLOCK nodes behind the first ``at`` that need victims."""
         chosen = self.found[at : at + BLOCK]
         ends = self.groups.ends
         return [
@@ -54,9 +55,9 @@ class Field:
     def in_order(
         self, columns: AllocationColumns, at: int, tail: list[int], rank: Array, odd: Mask
     ) -> list[int]:
-        """By node of a block how many go at the least when they go by rank and then as in ``tail``.
+        """Return by node of a block the least number of victims when they are evicted by rank and then as in ``tail``.
 
-        Where somebody is ``odd``, so that he may be passed over, the bound of the node.
+        For a node with a row that is ``odd``, so that it may be passed over, it is the node's own bound.
         """
         chosen = self.found[at : at + BLOCK]
         by_node = np.argsort(chosen)
@@ -73,14 +74,14 @@ class Field:
         return numbers
 
     def takes(self, node: int) -> bool:
-        """Could the node hold it at all?"""
+        """Return whether the node could hold a member when empty."""
         return bool(self.allowed[node])
 
 
 def field(columns: AllocationColumns, may: Mask, nodes: Mask, need: Array, names: Array) -> Field:
-    """The field of one class: ``nodes`` could hold it when empty, ``need`` is by node what has to be freed there.
+    """Return the field of one class: ``nodes`` could hold it when empty, ``need`` is by node what has to be freed there.
 
-    ``may`` marks the rows that may go.
+    ``may`` marks the rows that may be evicted.
     """
     short = need.any(axis=1)
     free = roomy(nodes, need, names)
@@ -109,7 +110,7 @@ def field(columns: AllocationColumns, may: Mask, nodes: Mask, need: Array, names
 
 
 def roomy(nodes: Mask, need: Array, names: Array) -> list[int]:
-    """Those of the nodes on which nothing has to be freed, by name."""
+    """Return the nodes on which nothing has to be freed, by name."""
     free = np.flatnonzero(nodes & ~need.any(axis=1))
     found: list[int] = free[np.argsort(names[free])].tolist()
     return found
@@ -118,9 +119,9 @@ def roomy(nodes: Mask, need: Array, names: Array) -> list[int]:
 def _bounds(
     columns: AllocationColumns, rows: Array, groups: cover.Groups, need: Array
 ) -> tuple[cover.Bounds, Array]:
-    """By node the bounds of its rows, whoever leads its application: J9 does not ask; and how many jobs go at the least.
+    """Return by node the bounds of its rows, and how many gangs are evicted at the least.
 
-    Where no member of a gang stands every victim is a job of its own.
+    Originators do not count, for J9 does not ask for them. Where no member of a gang runs every victim is a gang of its own.
     """
     plain = np.zeros(len(rows), dtype=np.bool_)
     given = Rows(columns.resources.take(rows, axis=0), plain, plain, columns.priorities[rows])
@@ -131,7 +132,7 @@ def _bounds(
 
 
 def ranks(columns: AllocationColumns, reluctant: Mask) -> Array:
-    """By row willing before reluctant, then the lower priority, then who leads no application: in one number (7.5)."""
+    """Return by row a number that sorts opted-out rows last, then higher priorities, then originators (7.5)."""
     protection = reluctant.astype(np.int64) << 34
     originator = (columns.flags & ORIGINATOR != 0).astype(np.int64)
     found: Array = protection + (columns.priorities - PRIORITY_MIN << 1) + originator
@@ -139,18 +140,18 @@ def ranks(columns: AllocationColumns, reluctant: Mask) -> Array:
 
 
 def leaves(columns: AllocationColumns, rows: Mask) -> list[int]:
-    """The numbers of the leaves in which these are."""
+    """Return the numbers of the leaves in which these rows are."""
     return distinct(columns.leaves[rows])
 
 
 def of_leaves(columns: AllocationColumns, numbers: list[int]) -> Mask:
-    """The rows of these leaves."""
+    """Return the rows of these leaves."""
     found: Mask = np.isin(columns.leaves, numbers)
     return found
 
 
 def most_on_a_node(columns: AllocationColumns, screened: Screen) -> list[int]:
-    """By type the most that those who passed hold together on any one node."""
+    """Return by type the most that the rows that passed hold together on any one node."""
     order = columns.by_node()
     rows = order[screened.codes[order] == PASSED]
     if not len(rows):
@@ -163,7 +164,7 @@ def most_on_a_node(columns: AllocationColumns, screened: Screen) -> list[int]:
 
 
 def passed(columns: AllocationColumns, screened: Screen, leaf: int | None = None) -> list[int]:
-    """The rows that passed, all or those of one leaf."""
+    """Return the rows that passed, all or those of one leaf."""
     found = screened.codes == PASSED
     if leaf is not None:
         found = found & (columns.leaves == leaf)
@@ -172,12 +173,12 @@ def passed(columns: AllocationColumns, screened: Screen, leaf: int | None = None
 
 
 def marked(mask: Mask | None) -> list[int]:
-    """The rows that are marked."""
+    """Return the rows that are marked."""
     rows: list[int] = [] if mask is None else np.flatnonzero(mask).tolist()
     return rows
 
 
 def held(columns: AllocationColumns, rows: list[int]) -> list[int]:
-    """What some allocations hold together, by type."""
+    """Return what some allocations hold together, by type."""
     total: list[int] = columns.resources.take(rows, axis=0).sum(axis=0).tolist()
     return total

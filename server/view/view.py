@@ -25,20 +25,19 @@ from server.view.waiting import ClassFacts, FirmUse, OpenCommitment, WaitingAsk,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """``types`` names the resource types by index, ``ports`` marks those that only nodes know; ``waiting`` has the asks that the taker of the View asked for.
+    """A snapshot of one partition. ``types`` names the resource types by index, ``ports`` marks those that only nodes know.
 
-    ``claims`` and ``daemons`` are those for which others may have to go: by a claim, or on the node that they require.
-    ``jobs`` wait for room as a whole, ``replacing`` are asks that may replace others of their own queue.
-    ``firm`` has by path what firm asks hold and want, where the partition knows classes (J4).
-    ``leaf_paths`` gives the queue that allocations call by a number.
-    ``disruptions`` says by disruption group how many of its pods may go now, open decisions counted.
-    ``pace`` says when the last round of claims began and what rounds released (P5).
-    ``runs`` has the queues that a quota run shrinks, with the instant at which it began; ``frozen`` the pairs that
-    the storm monitor stopped (7.7).
+    ``waiting`` has the asks that the taker of the View asked for. ``claims`` and ``daemons`` are those for which others may be
+    evicted: by a claim, or on the node that they require. ``jobs`` wait for capacity as a whole, ``replacing`` are asks that
+    may replace others of their own queue. ``firm`` has by path what firm asks hold and want, where the partition knows classes
+    (J4). ``leaf_paths`` gives the queue that allocations call by a number. ``disruptions`` says by disruption group how many
+    of its pods may be evicted now, open decisions counted. ``pace`` says when the last round of claims began and what rounds
+    released (P5). ``runs`` has the queues that a quota run shrinks, with the instant at which it began; ``frozen`` the pairs
+    that the thrashing monitor stopped (7.7).
 
-    ``node_count`` counts all registered nodes, schedulable or not; ``capacity`` is their sum.
-    ``pending`` and ``total`` are what a partition that is shared in proportion to weights goes by: by leaf what its waiting
-    asks want on top of what is held, and what there is to share (W1, W2); ``whole`` counts drained nodes, too (W3).
+    ``node_count`` counts all registered nodes, schedulable or not; ``capacity`` is their sum. ``pending`` and ``total`` are
+    the measures of a partition that is shared in proportion to weights: by leaf what its waiting asks want on top of what is
+    held, and what there is to share (W1, W2); ``whole`` counts drained nodes, too (W3).
     """
 
     partition: str
@@ -68,40 +67,40 @@ class View:
     whole: FrozenAmounts = ()
     frozen: frozenset[Pair] = frozenset()
     paths: dict[str, tuple[QueueFacts, ...]] = field(init=False, default_factory=dict, repr=False)
-    """By path a queue and its ancestors, as far as somebody asked: the rules walk up for each ask and each victim."""
+    """The path up of each queue that was asked for: the rules walk up for each ask and each victim."""
 
     @property
     def is_shared_out(self) -> bool:
-        """Is a queue entitled to its share in proportion to weights, instead of to its guarantee alone (7.1)?"""
+        """Return whether queues are entitled to shares in proportion to weights, instead of to their guarantees alone (7.1)."""
         return self.settings.entitlement == "proportional"
 
     @property
     def knows_firm(self) -> bool:
-        """Does a firm pod count as one? Only where jobs are planned for (J4); elsewhere only administrators opt out."""
+        """Return whether firm pods count as firm: where gangs are planned for (J4). Elsewhere only administrators opt out."""
         return "job" in self.settings.policies
 
     @property
     def firm_flags(self) -> int:
-        """The flags that make an allocation firm, 0 where nobody is: what was not said the partition decides (J2)."""
+        """Return the flags that make an allocation firm, 0 where none is: the partition decides for undeclared ones (J2)."""
         unsaid = 0 if self.settings.job_default_preemptible else UNSAID
         return FIRM | unsaid if self.knows_firm else 0
 
     @property
     def weights(self) -> tuple[int, ...]:
-        """What makes amounts of types comparable as shares of the partition, by type index; ports weigh nothing."""
+        """Return the factors that make amounts of types comparable as shares of the partition; ports weigh nothing."""
         pairs = zip(self.ports, self.capacity, strict=True)
         return cover.measures([0 if port else whole for port, whole in pairs])
 
     # Waiting asks ---------------------------------------------------------------------------------
 
     def waiting_without_node(self) -> Iterator[WaitingAsk]:
-        """Asks whose limits have room and that no node can take, in the order in which the View was asked for them."""
+        """Yield the asks whose limits have headroom and that no node can take, in the order of the View."""
         return (ask for ask in self.waiting if ask.code is Code.NO_NODE)
 
     # Queues ---------------------------------------------------------------------------------------
 
     def path_up(self, path: str) -> tuple[QueueFacts, ...]:
-        """A queue and its ancestors, the root last."""
+        """Return a queue and its ancestors, the root last."""
         known = self.paths.get(path)
         if known is None:
             queue = self.queues[path] if path else None
@@ -110,11 +109,11 @@ class View:
         return known
 
     def may_place(self, path: str) -> bool:
-        """Is no queue on the path stopped?"""
+        """Return whether no queue on the path is stopped."""
         return not any(queue.stopped for queue in self.path_up(path))
 
     def head_room(self, path: str) -> Bounds:
-        """By type the least that is left on the way up: bound - usage - promised; None where nothing limits."""
+        """Return by type the least that is left on the path up: bound - usage - promised; None where nothing limits."""
         bounds: list[int | None] = [None] * len(self.types)
         for queue in self.path_up(path):
             for index, most in enumerate(queue.bound):
@@ -125,11 +124,11 @@ class View:
         return tuple(bounds)
 
     def has_head_room(self, path: str, demand: Demand) -> bool:
-        """Does one more ask of this demand pass every queue from here up?"""
+        """Return whether one more ask of this demand passes every queue from here up."""
         return all(has_room(queue, queue.promised, demand) for queue in self.path_up(path))
 
     def is_frozen(self, ask: WaitingAsk, leaf: str) -> bool:
-        """Did the storm monitor stop claims of such asks from this leaf?"""
+        """Return whether the thrashing monitor stopped claims of such asks from this leaf."""
         if not self.frozen:
             return False
         side = Side(ask.leaf, ask.spec.resource, ask.spec.priority)
@@ -138,23 +137,23 @@ class View:
     # Nodes ----------------------------------------------------------------------------------------
 
     def row_of(self, node_id: str) -> int:
-        """The row of a node, -1 for one that is not there."""
+        """Return the row of a node, -1 for one that is not there."""
         try:
             return self.nodes.ids.index(node_id)
         except ValueError:
             return -1
 
     def best_node(self, kind: ClassFacts) -> str:
-        """The node that takes one ask of the class now, "" for none."""
+        """Return the node that takes one ask of the class now, "" for none."""
         row = search.best(self.nodes, self.nodes.free, kind, self.sort)
         return self.nodes.ids[row] if row >= 0 else ""
 
     def tally(self, kind: ClassFacts) -> Tally:
-        """Why the nodes do not take the ask."""
+        """Return why the nodes do not take the ask."""
         return search.tally(self.nodes, self.nodes.free, kind)
 
     def exhausted(self, left: Callable[[str], int]) -> Mask | None:
-        """The allocations that count in a disruption group of which no more pods may go; None: there are none."""
+        """Return by row whether it counts in a disruption group that allows no more evictions; None: no row counts in any."""
         columns = self.allocations
         rows = columns.grouped()
         if not rows:

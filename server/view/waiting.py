@@ -25,21 +25,21 @@ class ClassFacts:
 
     @property
     def firm(self) -> bool:
-        """Does it count against what its queues are guaranteed (J4)?"""
+        """Return whether the class counts against what its queues are guaranteed (J4)."""
         return self.job_class is JobClass.FIRM
 
     @property
     def ports(self) -> Demand:
-        """The part of the demand that only nodes know: it cannot be waited for, a port is free or it is not."""
+        """Return the part of the demand that only nodes know. A port cannot be waited for: it is free or it is not."""
         return self.node_demand[len(self.demand) :]
 
 
 class WaitingAsk(NamedTuple):
-    """An ask that waits. ``code`` is why: NO_NODE when its limits have room and no node does.
+    """A waiting ask. ``code`` is why it waits: NO_NODE when its limits have headroom and no node has capacity.
 
-    ``within_limits`` says whether its user's and its group's limits have room; those of queues change with each plan
-    and are asked of the View or Trial. ``missed`` counts the passes of placement that tried everything and left it
-    waiting (P2). ``gang`` marks a member of a job of several members.
+    ``within_limits`` says whether its user's and its group's limits have headroom; those of queues change with each plan and
+    are asked of the View or Trial. ``missed`` counts the passes of placement that tried everything and left it waiting (P2).
+    ``gang`` marks a member of a gang of several members.
     """
 
     key: str
@@ -57,31 +57,31 @@ class WaitingAsk(NamedTuple):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Its place among waiting asks: higher priority, longer pending, earlier arrived (design 6.3)."""
+        """Return the ask's place among waiting asks: higher priority, longer pending, earlier arrived (design 6.3)."""
         return (-self.spec.priority, self.pending_since, self.arrival)
 
     @property
     def turn(self) -> tuple[int, int, int, int]:
-        """Its place among those who claim: priority, missed opportunities, age, arrival (P4)."""
+        """Return the ask's place among claimants: priority, missed opportunities, age, arrival (P4)."""
         return (-self.spec.priority, -self.missed, self.pending_since, self.arrival)
 
     @property
     def gang(self) -> bool:
-        """Is it a member of a job of several members, which is planned for as a whole?"""
+        """Return whether the ask is a member of a gang of several, which is planned for as a whole."""
         return bool(self.spec.job_key) and self.spec.min_members > 1
 
     def pending_ms(self, now: int) -> int:
-        """For how long it has waited."""
+        """Return for how long the ask has waited."""
         return now - self.pending_since
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitingJob:
-    """A job whose members wait together: they get room all at once or not at all (J1).
+    """A gang whose members wait together: they get capacity all at once or not at all (J1).
 
-    ``members`` wait, in the order in which they are planned for (J8): priority, age, key; ``placed`` run already.
-    ``number`` is what its allocations call it, 0 for an ask that is a job of one. ``within_limits`` says whether the
-    limits of its user and group have room for all members together.
+    ``members`` wait, in the order in which they are planned for (J8): priority, age, key; ``placed`` run already. ``number``
+    is the gang's number in the columns, 0 for an ask that is a gang of one. ``within_limits`` says whether the limits of its
+    user and group have headroom for all members together.
     """
 
     key: str
@@ -93,37 +93,37 @@ class WaitingJob:
 
     @property
     def leaf(self) -> str:
-        """Its queue, which is that of all members (J1)."""
+        """Return the gang's queue, which is that of all members (J1)."""
         return self.members[0].leaf
 
     @property
     def application_id(self) -> str:
-        """Its application, the same of all members."""
+        """Return the gang's application, which is that of all members."""
         return self.members[0].application_id
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """It stands where its first member does."""
+        """Return the gang's place among waiting asks: that of its first member."""
         return self.members[0].order
 
     @property
     def turn(self) -> tuple[int, int, int, int]:
-        """Its place among those who claim: that of its first member (P4)."""
+        """Return the gang's place among claimants: that of its first member (P4)."""
         return self.members[0].turn
 
     @property
     def priority(self) -> int:
-        """Whom its victims are measured against: its least important member (J7)."""
+        """Return the priority that victims are compared with: that of the least important member (J7)."""
         return min(one.spec.priority for one in self.members)
 
     @property
     def gathered(self) -> bool:
-        """Are there as many members as its size?"""
+        """Return whether there are as many members as the gang's size."""
         return len(self.members) + self.placed >= self.size
 
 
 class FirmUse(NamedTuple):
-    """By type index what the firm asks of a queue hold, that with what those that wait ask for (J4), and what is reserved."""
+    """The firm use of a queue, by type index: held, held and requested together (J4), and reserved."""
 
     held: tuple[int, ...]
     requested: tuple[int, ...]
@@ -131,7 +131,7 @@ class FirmUse(NamedTuple):
 
 
 class OpenCommitment(NamedTuple):
-    """An open pledge: who gets room where, by which decision; a ``weak`` one gives way to claims."""
+    """An open pledge: which ask gets capacity on which node, by which decision; a ``weak`` one gives way to claims."""
 
     commitment_id: str
     policy: str
