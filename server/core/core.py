@@ -124,9 +124,10 @@ class Core:
     def __init__(
         self, configuration: Configuration | None = None, beginning: Beginning | None = None
     ) -> None:
-        """Begin with a configuration, or with the default (any queue named) until the first registration brings one.
+        """Begin with a configuration, or with the default until the first registration brings one.
 
-        Without a ``beginning`` the configuration is that of a file, as the first revision.
+        The default allows any queue name. Without a ``beginning`` the configuration is that of a
+        file, as the first revision.
         """
         self.state = State(configuration, beginning)
         self._seen_ms = 0
@@ -219,7 +220,7 @@ class Core:
         return min(dues, default=None)
 
     def _ticks(self, partition: Partition) -> bool:
-        """Return whether a tick decides anything: the partition is configured, and its manager has completed its sync."""
+        """Return whether a tick decides anything: the partition is configured, and its manager is synced."""
         return not partition.retired and self.state.synced(partition)
 
     def _may_burst(self, partition: Partition) -> bool:
@@ -240,7 +241,10 @@ class Core:
         return min((one for one in dues if one is not None), default=None)
 
     def _shadows_go_on(self) -> bool:
-        """Return whether the budget cut a shadow's turn off. A partition that no longer ticks gives its shadow no turn."""
+        """Return whether the budget cut a shadow's turn off.
+
+        A partition that no longer ticks gives its shadow no turn.
+        """
         known = (one.shadow for one in self._ticking())
         return any(one is not None and one.round.goes_on for one in known)
 

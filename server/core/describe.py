@@ -35,10 +35,10 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
     gone: tuple[str, ...],
     now: int,
 ) -> DecisionRecord:
-    """Return the record of a plan as it is ordered. A plan that continues an open decision keeps that one's earlier victims.
+    """Return the record of a plan as it is ordered.
 
-    ``going`` are the asks that the plan releases, ``gone`` the victims of that open decision that
-    are gone already.
+    A plan that continues an open decision keeps that one's earlier victims. ``going`` are the asks
+    that the plan releases, ``gone`` the victims of that open decision that are gone already.
     """
     before = partition.decisions.get(decision_id)
     earlier, left, kept = ((), (), ()) if before is None else _still(before, plan)
@@ -136,7 +136,10 @@ def asks_of(partition: Partition, releases: Sequence[Release]) -> list[Ask]:
 def with_running_times(
     trial: Trial, plan: Plan, asks: Sequence[Ask], now: int
 ) -> tuple[Victim, ...]:
-    """Return the victims with the time that each had run: `Ask.ran_until` without a call for each of tens of thousands."""
+    """Return the victims with the time that each had run.
+
+    This is `Ask.ran_until` without a call for each of tens of thousands.
+    """
     since = [ask.placed_ms if ask.started_ms is None else ask.started_ms for ask in asks]
     return victims(trial, plan, [now - one if one < now else 0 for one in since])
 

@@ -20,7 +20,10 @@ Counters = tuple[int, int]
 
 
 def counters(partition: Partition) -> Counters:
-    """Return counters that move when an event may have made something possible: capacity, limits, nodes, ended decisions."""
+    """Return counters that move when an event may have made something possible.
+
+    Such events concern capacity, limits, nodes and ended decisions.
+    """
     return partition.relief, len(partition.index.nodes)
 
 
@@ -43,7 +46,7 @@ def instants(partition: Partition) -> tuple[int | None, int | None]:
 
 
 def begin(partition: Partition) -> None:
-    """Begin a round. Unless one is open and nothing moved since, no ask is masked any more."""
+    """Begin a round; clear the masks unless a round is open and nothing moved since."""
     state, now = partition.round, counters(partition)
     state.claims_ms = None
     if not state.open or state.seen != now:

@@ -200,7 +200,7 @@ def _application(answer: Answer, application: Application, name: Namer) -> Expla
 
 
 def _gang_member(partition: Partition, named: Application) -> str:
-    """Return the key of the first member of the gang that has the application's name; a waiting one comes before a running one.
+    """Return the key of the first member of the gang that has the application's name, waiting members first.
 
     A gang of the application itself comes first; of others, only one that still waits is found.
     """

@@ -397,7 +397,7 @@ def _reservation(answer: Answer, ask: Ask) -> list[str]:
 
 
 def _ranks(partition: Partition, ask: Ask) -> list[str]:
-    """Return the rank of the ask in its application, of the application in its queue, and of each queue among its siblings."""
+    """Return the ranks of the ask in its application, of that in its queue, and of each queue among its siblings."""
     application = ask.application
     before = sum(one.sort_key < ask.sort_key for one in application.asks.values())
     waiting = [one for one in application.leaf.applications.values() if one.asks]

@@ -136,7 +136,7 @@ def _coming(partition: Partition) -> list[Coming]:
 
 
 def _gets_room(group: Group, coming: Iterable[Coming]) -> bool:
-    """Return whether an ask of the group has a place once all ordered evictions are done, not reserved for others (G8, I4)."""
+    """Return whether an ask of the group fits once ordered evictions are done, where nothing is reserved (G8, I4)."""
     ask_class = group.ask_class
     full = [one for one in group.application.limits_of(ask_class) if not one.has_room(ask_class)]
     if full:
@@ -197,10 +197,11 @@ def _foremost(group: Group) -> list[Ask]:
 
 
 def seats_again(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> list[Seat]:
-    """Return a node for every member of a gang whose decision was open before a restart; [] when one has none (J10, 19).
+    """Return a node for every member of a gang whose decision was open before a restart (J10, 19).
 
-    Members for which pods are evicted get the node that the marks name; the others, which needed no
-    victim, get the first by name that has capacity once everything that was ordered is gone.
+    [] when a member has none. Members for which pods are evicted get the node that the marks name;
+    the others, which needed no victim, get the first by name that has capacity once everything that
+    was ordered is gone.
     """
     nodes = partition.index.nodes
     rooms = {name: nodes[name].room_without(nodes[name].dying()) for name in sorted(nodes)}

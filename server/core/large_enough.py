@@ -102,7 +102,7 @@ def _taints(keys: Sequence[str]) -> str:
 
 
 def allowing(groups: Sequence[Excluded]) -> list[str]:
-    """Return for each group the step that lets the ask run on its nodes, named only where the group names them."""
+    """Return for each group the step that lets the ask run on its nodes, without names where the group has none."""
     return [_allowing(one) for one in groups]
 
 

@@ -59,7 +59,7 @@ def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
 
 
 def forget(state: State, event: ManagerForgotten) -> list[Decision]:
-    """Drop the registration of a shim that left nothing behind; the next to register may bring the configuration."""
+    """Drop the registration of a shim that left nothing behind; the next one may bring the configuration."""
     manager = state.managers.get(event.rm_id)
     if manager is None or manager.registered_ms > event.since:
         return []

@@ -113,7 +113,7 @@ def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotE
 
 
 def _ranked(record: DecisionRecord, ranking: Ranking, place: int) -> NotEvicted:
-    """Return how the allocation compares with the last victim ranked before it, or with the first victim if none is."""
+    """Return how the allocation compares with the last victim ranked before it, else with the first victim."""
     victims = {one.key for one in record.victims}
     at = place - 1 - ranking.start
     taken = [number for number, one in enumerate(ranking.ranked) if one[-1] in victims]

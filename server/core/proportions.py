@@ -20,9 +20,10 @@ NOT_SHARED: Final = 1 << 94
 
 
 def refresh(partition: Partition) -> bool:
-    """Update order and bounds before placement, from what is asked for, held and there; cheap when nothing changed.
+    """Update order and bounds before placement, from what is asked for, held and there.
 
-    Return whether a bound moved, so that what was promised may have no headroom any more.
+    Return whether a bound moved, so that what was promised may have no headroom any more. Cheap
+    when nothing changed.
     """
     if not sharing.is_shared_out(partition):
         if partition.shared_for is not None or partition.deserved:
@@ -44,7 +45,10 @@ def refresh(partition: Partition) -> bool:
 
 
 def _state(partition: Partition) -> object:
-    """Return a value that differs whenever the shares may: a placement changes none, it moves what is wanted to what is held."""
+    """Return a value that differs whenever the shares may.
+
+    A placement changes none: it moves what is wanted to what is held.
+    """
     pending = sharing.pending(partition)
     nothing = tuple(partition.types.zeros())
     return (

@@ -26,7 +26,7 @@ BECAUSE: Final = "it was ordered to go before the core was restarted"
 
 
 def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
-    """Keep the mark with which an existing allocation comes.
+    """Set an existing allocation to releasing, and keep the mark that it comes with.
 
     One that is being evicted already is reported again, and its decision may have ended meanwhile:
     that says nothing new. Nor does a mark that crosses the veto by which the allocation stays.
@@ -116,9 +116,9 @@ def _seats(
 def _drop_unfit(
     partition: Partition, mark: ReleaseMark, now: int, *, all_known: bool
 ) -> list[Decision]:
-    """Check the node, which may have changed during the restart, as under an open decision (G10).
+    """Drop pledges on the marked node that do not fit any more: it may have changed during the restart (G10).
 
-    Only once it was enabled or drained, or when all is known.
+    Only once the node was enabled or drained, or when all is known.
     """
     node = partition.index.nodes.get(mark.node_id)
     if node is None or not (all_known or node.opened):

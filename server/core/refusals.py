@@ -13,7 +13,7 @@ from server.preemption.trial import Trial
 def remember(
     partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
 ) -> list[Decision]:
-    """Record that an intent was refused; its ask and all due ones like it wait for the back-off or a change of the node."""
+    """Record a refused intent: its ask, and all due ones like it, wait for the back-off or a change of the node."""
     ask = partition.asks.get(intent.ask.key)
     group = ask.group if ask is not None else None
     if ask is None or group is None:
@@ -38,7 +38,7 @@ def remember(
 
 
 def _wait(partition: Partition, ask: Ask, group: Group | Job, refusal: Refusal, now: int) -> None:
-    """Wait until the back-off is over (G1), or for the next round after a budget put the ask off (P5)."""
+    """Set the next attempt: after the back-off (G1), or in the next round after a budget put the ask off (P5)."""
     if not _in_the_next_round(partition, refusal):
         partition.round.tries.refuse(group, now)
     starving.call_again(partition, _retry_ms(partition, ask, refusal, now))
@@ -68,6 +68,6 @@ def stamp(partition: Partition, plan: Plan, now: int) -> None:
 
 
 def _tried(partition: Partition, ask: Ask) -> None:
-    """Try the ask again only when its node has changed (G11)."""
+    """Record the node's changes so far: the ask is tried again only when the node changes (G11)."""
     node = partition.index.nodes.get(ask.spec.constraints.required_node)
     partition.round.tries.see_node(ask, -1 if node is None else node.changes)

@@ -71,7 +71,7 @@ def _reserves(partition: Partition) -> bool:
 
 
 def _openings(partition: Partition) -> Iterator[int]:
-    """Yield when time alone opens something for claims: delays and pauses of asks, minimum running times, pace, freezes."""
+    """Yield when time alone opens something for claims: delays, pauses of asks, minimum running times, pace, freezes."""
     settings = partition.spec.preemption
     for ask in partition.asks.values():
         properties = ask.application.leaf.spec.properties

@@ -1,7 +1,7 @@
-"""The number of further asks that a queue is short of: known before a View is taken, which is taken only for work (G2, W6).
+"""The number of further asks that a queue is short of, known without a View (G2, W6).
 
-The number is an upper bound: policies and rules decide. Its cost arises when it is asked for, and
-once a round.
+So a View is taken only when there is work. The number is an upper bound: policies and rules decide.
+Its cost arises when it is asked for, and once a round.
 """
 
 from collections.abc import Iterator

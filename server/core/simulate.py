@@ -34,7 +34,10 @@ def simulate_asks(
 
 
 def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int) -> Simulation:
-    """Return the simulation of the asks, which also knows the groups among them. The state is read here and never again."""
+    """Return the simulation of the asks, which also knows the groups among them.
+
+    The state is read here and never again.
+    """
     books = core.state.partitions[partition]
     books.disruptions = core.state.disruptions(books)
     kinds: dict[AskSpec, ClassFacts] = {}

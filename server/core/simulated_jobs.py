@@ -255,7 +255,7 @@ def _preempts(
     plan: Plan,
     now: int,
 ) -> dict[str, AskSimulation]:
-    """Return the answers of a gang whose members share the victims, which are named with the first; each has its node."""
+    """Return the answers of a gang: its members share the victims, named with the first, and each has its own node."""
     found = {}
     nodes = {one.ask.key: one.node_id for one in plan.pledges}
     shown = simulated.victims(trial, plan)

@@ -1,4 +1,4 @@
-"""The queues over the maxima of another configuration: when each is enforced, and the result of its quota run (Q2-Q6, Q14)."""
+"""The queues over the maxima of another configuration: when each is enforced, and how far its run comes (Q2-Q6, Q14)."""
 
 from collections.abc import Mapping
 from dataclasses import replace

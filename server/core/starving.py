@@ -62,7 +62,7 @@ def stuck_groups(leaf: Queue) -> Iterator[Group]:
 
 
 def is_stuck(group: Group) -> bool:
-    """Return whether the group lacks a node, or headroom in a queue, has no pledge, and its user may have more.
+    """Return whether the group lacks a node or headroom, has no pledge of a decision, and its user may use more.
 
     Asks that require a node by name are served on that node alone, whatever their queue is entitled
     to (G1, G11).

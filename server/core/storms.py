@@ -139,7 +139,7 @@ def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
 
 
 def _unexplained(partition: Partition, trial: Trial, plan: Plan) -> bool:
-    """Return whether a deficit is larger than its last claim and the outside left it, or the claim lowers none (G2, 7.7).
+    """Return whether a deficit grew since its last claim without cause from outside, or the claim lowers none (G2, 7.7).
 
     Record what this claim leaves.
     """
@@ -190,7 +190,7 @@ def _lost(partition: Partition, level: Level) -> int:
 
 
 def _returns(partition: Partition, pair: Pair, now: int) -> bool:
-    """Return whether, in one queue, it takes from a pod that took from it, or from its like (7.8); record that it takes."""
+    """Return whether, in one queue, the pair takes back from its like (7.8), and record that it takes."""
     if pair.beneficiary.queue != pair.victims.queue:
         return False
     taken = partition.storms.taken

@@ -197,7 +197,7 @@ def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
 
 
 def _next_round(partition: Partition, found: Verdict, put_off: Verdict | None, now: int) -> Verdict:
-    """Return when the next round may do what would be done for it (P1, P5); no round cures what a rule forbids."""
+    """Return the verdict with the instant of the next round that may act (P1, P5); no round cures what a rule forbids."""
     retry = put_off.retry_ms if put_off is not None else 0
     if pacing.is_between(partition, now):
         retry = pacing.earliest_ms(partition)

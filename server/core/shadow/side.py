@@ -53,7 +53,7 @@ def seen(partition: Partition, known: Shadow) -> Partition:
 
 @contextmanager
 def settled(other: Partition) -> Iterator[Shortage]:
-    """Hold, while Views are taken, the bounds by which the shadow shares (W2), and keep the live side's facts of queues."""
+    """Hold the bounds by which the shadow shares (W2) while Views are taken, with the live side's facts of queues."""
     columns, shortage = other.columns, Shortage(other)
     kept = columns.queues
     other.deserved = _bounds(other, shortage)

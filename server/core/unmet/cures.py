@@ -64,7 +64,7 @@ def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 
 
 def _fence(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of lifting the fence that keeps out other queues, and guarantees above it (G2, G3)."""
+    """Yield the cure of lifting the fence that keeps other queues out, and guarantees above it from counting (G2, G3)."""
     view = planner.view
     root = entitlement.scope_root(view, need.ask.leaf)
     if not root.parent:
@@ -162,7 +162,7 @@ _WORDS: Final[tuple[tuple[Law, Mapping[str, bool], Change, str], ...]] = (
 
 
 def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
-    """Yield the lowest priority with which it gets victims (rule 6), not only in its own queue, which would gain nothing."""
+    """Yield the lowest priority with which it gets victims outside its own queue (rule 6); inside, it gains nothing."""
     own = claimants.priority(need.claimant)
 
     def helps(priority: int) -> bool:
@@ -197,7 +197,7 @@ def _uncordoned(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cur
 
 
 def _node(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """Yield a node with just what the ask wants; for a gang, what the fewest members that suffice want, largest first."""
+    """Yield a node with just what the ask wants; for a gang, what the fewest members that suffice want."""
     largest = _by_size(planner.view, need)
 
     def helps(number: int) -> bool:
@@ -229,7 +229,10 @@ def _by_size(view: View, need: Need) -> list[WaitingAsk]:
 
 
 def _with_node(view: View, need: Need, some: Sequence[WaitingAsk]) -> tuple[View, Claimant]:
-    """Return the View with a node for some of the members, on which any may run, and the claimant so; of a port it has one."""
+    """Return the View with a node for some of the members, and the claimant with every class allowed on it.
+
+    A node has one of each port.
+    """
     shape = {
         at: 1 if view.ports[at] else more
         for at, more in added(one.kind.node_demand for one in some)

@@ -172,7 +172,7 @@ def _more(view: View, path: str, more: Mapping[int, int]) -> FrozenAmounts:
 
 
 def _met(view: View, need: Need, refusal: Refusal) -> Lacks:
-    """Return the lack of the lowest guarantee of a type, which is used up and stops the claim of queues above (rule 4)."""
+    """Return what the lowest guarantee of a type lacks: it is used up, and stops claims of queues above (rule 4)."""
     wanted = dict(need.ask.kind.demand)
     more: Lacks = {}
     for level in refusal.levels:
@@ -185,7 +185,7 @@ def _met(view: View, need: Need, refusal: Refusal) -> Lacks:
 
 
 def _used_up(view: View, need: Need, _refusal: Refusal) -> Lacks:
-    """Return what firm pods lack, which may use what their queues guarantee, and no more (J4)."""
+    """Return what the guarantees on the path lack: firm pods may use what is guaranteed, and no more (J4)."""
     trial, more = Trial(view), Lacks()
     for queue in view.path_up(need.ask.leaf):
         held = trial.firm_held(queue.path)
@@ -197,7 +197,7 @@ def _used_up(view: View, need: Need, _refusal: Refusal) -> Lacks:
 
 
 def _owed_too_little(view: View, need: Need, refusal: Refusal) -> Lacks:
-    """Return what a gang's queue lacks: others give no more than its entitlement, and nothing of other types (J7)."""
+    """Return what a gang's queue lacks of its guarantee: pods are evicted for a gang only up to that (J7)."""
     paths = {level.queue for level in refusal.levels}
     if len(paths) != 1:
         return {}
