@@ -9,7 +9,7 @@ from server.rpc.access import Access
 
 
 def options(arguments: list[str]) -> ServeOptions:
-    """The options in the arguments."""
+    """Return the options from the arguments."""
     parser = argparse.ArgumentParser(prog="python -m server", description=__doc__)
     parser.add_argument("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT")
     parser.add_argument("--config", type=Path, metavar="FILE")

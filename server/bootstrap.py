@@ -61,14 +61,14 @@ from server.rpc.trimming import Trimming
 
 DEFAULT_LISTEN: Final = "127.0.0.1:50051"
 GRACE_S: Final = 10.0
-"""How long a drain waits for clients that read slowly."""
+"""The seconds that a drain waits for clients that read slowly."""
 SYNC_S: Final = 1.0
-"""How often what was recorded is made safe from a loss of power, and what could not be written is tried again."""
+"""The seconds between two syncs of records, each of which also retries what could not be written."""
 EXPORT_S: Final = 10.0
-"""How often gauges are looked up for an export that nobody asks for."""
+"""The seconds between two look-ups of gauges for an export that is not requested."""
 
 DIGEST_SHOWN: Final = 12
-"""Characters of a digest that tell it from others."""
+"""The characters of a digest that are shown, enough to tell it from others."""
 ADVICE: Final = {
     "configuration-replaced": "If that is not wanted, apply the other one again: `evenhand config apply FILE`.",
     "configuration-kept": "If that is not wanted, apply the file: `evenhand config apply FILE`.",
@@ -77,7 +77,7 @@ _log = structlog.get_logger("server")
 
 
 class Exit(IntEnum):
-    """How `serve` ends."""
+    """The exit codes of `serve`."""
 
     DRAINED = 0
     NO_ADDRESS = 1
@@ -87,31 +87,31 @@ class Exit(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What `evenhand serve` takes. Addresses are HOST:PORT; port 0 means any free one."""
+    """The options of `evenhand serve`. Addresses are HOST:PORT; port 0 means any free one."""
 
     listen: str = DEFAULT_LISTEN
     config_file: Path | None = None
-    """A file wins over the configurations of registrations; `config apply` wins over the file until that is changed."""
+    """The file of the configuration. It wins over the configurations of registrations; `config apply` wins over it until it is changed."""
     metrics: str | None = None
     access: Access = field(default_factory=Access)
     health: str | None = None
-    """Health alone, in plain text: for probes that come without a certificate."""
+    """The address of health alone, in plain text, for probes without a certificate."""
     decision_log: Path | None = None
-    """Where decisions are written down; an earlier run's chain of lines goes on."""
+    """The file of the decision log; the chain of an earlier run's lines continues."""
     trace: Path | None = None
-    """Where everything that the core is given is written down, for a replay."""
+    """The file of the trace of everything that the core is given, for a replay."""
     state_dir: Path | None = None
-    """Where the configuration in force is kept for the next run; without it beside the decision log."""
+    """The folder where the configuration in force is kept for the next run; without it, beside the decision log."""
     config_text: str | None = None
-    """The text of the file where the caller has read it, as out of a ConfigMap; else the file is read."""
+    """The text of the file if the caller has read it, as from a ConfigMap; else the file is read."""
     durable: bool = False
-    """No decision leaves before its lines are safe in the decision log."""
+    """Whether decisions are sent only after their lines are safe in the decision log."""
     own_process: bool = False
-    """Nothing else runs in this process, so that its memory is the core's."""
+    """Whether nothing else runs in this process, so that its memory is the core's."""
 
 
 def run(options: ServeOptions, ready: Callable[[str], None] | None = None) -> int:
-    """Serves until SIGTERM or SIGINT; gives the exit code. Logs go to the error stream."""
+    """Serve until SIGTERM or SIGINT and return the exit code. Logs go to the error stream."""
     logs.configure(sys.stderr)
     own = replace(options, own_process=True)
     return asyncio.run(_until_signal(own, ready or _say_ready))
@@ -139,10 +139,10 @@ async def serve(
     hangup: asyncio.Event | None = None,
     errors: Callable[[str], None] | None = None,
 ) -> int:
-    """Serves until `stop` is set or the task is cancelled; `ready` hears the address as HOST:PORT.
+    """Serve until `stop` is set or the task is cancelled; `ready` is called with the address as HOST:PORT.
 
-    The files of `Access` are read again when one has changed, and when `hangup` is set. What is wrong with the
-    options is told to `errors`, by default on the error stream.
+    The files of `Access` are read again when one has changed, and when `hangup` is set. Errors in the
+    options are passed to `errors`, by default written to the error stream.
     """
     say = errors or _complain
     if not structlog.is_configured():
@@ -166,7 +166,7 @@ def _complain(message: str) -> None:
 
 
 async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Event) -> int:
-    """Until stopped, cancelled or failed."""
+    """Wait until stopped, cancelled or failed, end the endpoint, and return the exit code."""
     stopped = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({pump, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -176,7 +176,7 @@ async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Eve
             try:
                 _log.info("draining", grace_s=GRACE_S)
             finally:
-                # Also when nobody takes the line any more: the error stream may be gone before us.
+                # Drain even when the log line cannot be written: the error stream may be closed before this process ends.
                 await endpoint.drain(pump, GRACE_S)
             _log.info("ended")
     if pump.cancelled():
@@ -188,7 +188,7 @@ async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Eve
     error = pump.exception()
     if error is None:
         return Exit.DRAINED
-    # Crash-only: nothing of a core that has raised can be trusted; clients resync with the next one.
+    # Crash-only: a core that has raised cannot be trusted; clients resync with the next one.
     _log.critical("core-failed", exc_info=error)
     await endpoint.crash()
     return Exit.CORE_FAILED
@@ -197,7 +197,7 @@ async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Eve
 async def _start(
     options: ServeOptions, stack: AsyncExitStack, hangup: asyncio.Event
 ) -> tuple[Endpoint, str]:
-    """Everything up to the open port; raises BadOptionError, ExporterMissingError or OSError."""
+    """Start everything up to the open port; raises BadOptionError, ExporterMissingError or OSError."""
     _check(options)
     clock = _clock()
     secrets = Secrets(options.access, clock)
@@ -249,20 +249,20 @@ async def _start(
 
 
 def _open_files(options: ServeOptions) -> Iterable[Finding]:
-    """Return a warning for each file that others can read or write, as it is now."""
+    """Return a warning for each file that other users can read or write at this moment."""
     records = [one for one in (options.decision_log, options.trace) if one is not None]
     access = options.access
     return open_files([*access.private_files, *records], access.public_files)
 
 
 async def _stop_failed(endpoint: Endpoint, _kind: object, error: object, _trace: object) -> None:
-    """Closes the ports of a start that failed."""
+    """Close the ports of a start that failed."""
     if isinstance(error, BadOptionError | OSError):
         await endpoint.stop()
 
 
 def _check(options: ServeOptions) -> None:
-    """What can be judged before anything begins; raises BadOptionError."""
+    """Check what can be checked before anything begins; raises BadOptionError."""
     options.access.checked(options.listen, options.metrics)
     if options.durable and options.decision_log is None:
         raise BadOptionError(
@@ -275,7 +275,7 @@ def _check(options: ServeOptions) -> None:
 
 
 async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -> str:
-    """Opens the port, and that for probes where it is wanted; gives the address. Raises OSError."""
+    """Open the port, and that for probes if requested; return the address. Raises OSError."""
     host, _ = address("--listen", options.listen)
     port = await endpoint.start(options.listen, secrets.credentials())
     if options.health is not None:
@@ -284,7 +284,7 @@ async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -
 
 
 class _Begun(NamedTuple):
-    """What a core begins with; ``file`` is the digest of the file of the start, ``note`` why one of two is in force."""
+    """The beginning of a core; ``file`` is the digest of the file of the start, ``note`` why one of two configurations is in force."""
 
     configuration: Configuration | None = None
     beginning: Beginning | None = None
@@ -292,11 +292,11 @@ class _Begun(NamedTuple):
     note: str = ""
     is_file: bool = True
     before: Previous | None = None
-    """What the decision log says of the previous run."""
+    """The last configuration of the previous run, from the decision log."""
 
 
 def _core(options: ServeOptions, stack: AsyncExitStack) -> tuple[Core, _Begun, Keeper | None]:
-    """The core with the configuration that is in force at its start, and what keeps that; raises BadOptionError."""
+    """Return the core, its beginning, and the keeper of its configuration, if any; raises BadOptionError."""
     path = _kept_file(options, stack)
     begun = _begun(options, path)
     if options.decision_log is not None:
@@ -306,7 +306,7 @@ def _core(options: ServeOptions, stack: AsyncExitStack) -> tuple[Core, _Begun, K
 
 
 def _begun(options: ServeOptions, path: Path | None) -> _Begun:
-    """Choose between the file of the start and what is kept of an earlier run; raises BadOptionError."""
+    """Choose between the file of the start and the configuration kept of an earlier run; raises BadOptionError."""
     configuration = _configuration(options.config_file, options.config_text)
     file = None
     if configuration is not None and options.config_file is not None:
@@ -336,7 +336,7 @@ def _kept_configuration(text: str, path: Path | None) -> Configuration:
 
 
 def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
-    """Return where the configuration is kept, and say so; a folder is ours alone. Raises BadOptionError."""
+    """Return the path where the configuration is kept, log it, and lock a folder. Raises BadOptionError."""
     path = kept_file(options.state_dir, options.decision_log)
     if path is None:
         _log.info("configuration-not-kept", why=NO_PLACE)
@@ -352,7 +352,7 @@ def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
 
 
 def _check_folder(folder: Path, option: str) -> None:
-    """Raise BadOptionError for a folder where everybody may put files; warn of a mounted volume that is one."""
+    """Raise BadOptionError for a folder where all users may put files; warn about a mounted volume that is one."""
     try:
         refused, warned = refused_folder(folder), warned_mount(folder)
     except OSError as error:
@@ -365,7 +365,7 @@ def _check_folder(folder: Path, option: str) -> None:
 
 
 def _keeper(path: Path | None, file: str, core: Core, stack: AsyncExitStack) -> Keeper | None:
-    """Return what keeps the configuration in force; it writes nothing yet."""
+    """Return the keeper of the configuration in force, if there is a place for it; it writes nothing yet."""
     if path is None:
         return None
     scribe, state = Scribe(), core.state
@@ -379,7 +379,7 @@ def _keeper(path: Path | None, file: str, core: Core, stack: AsyncExitStack) -> 
 
 
 def _keep(keeper: Keeper, stack: AsyncExitStack) -> None:
-    """Begins to keep the configuration in force, after the records are ours and before the first event."""
+    """Begin to keep the configuration in force, after the records are locked and before the first event."""
     keeper.sliced(0, 0, 0)
     stack.callback(asyncio.create_task(_time_and_again(keeper.retry)).cancel)
 
@@ -391,7 +391,7 @@ def _about(
     findings: Iterable[Callable[[], Iterable[Finding]]],
     not_kept: Callable[[], str],
 ) -> About:
-    """What the server is; `findings` are what it has to tell the doctor."""
+    """Return the facts about the server; `findings` are what it adds to the doctor's findings."""
     return About(
         importlib.metadata.version("evenhand"),
         started_ms,
@@ -405,7 +405,7 @@ def _about(
 
 
 def _chosen(core: Core, begun: _Begun) -> Callable[[], list[Finding]]:
-    """What the doctor says while that of two configurations is in force which was chosen at the start."""
+    """Return the doctor's finding about the choice between two configurations, while the one chosen at the start is in force."""
     now = core.state.configuration.digest
     code = "configuration-replaced" if begun.is_file else "configuration-kept"
     message = begun.note
@@ -426,7 +426,7 @@ def _chosen(core: Core, begun: _Begun) -> Callable[[], list[Finding]]:
 def _recording(
     options: ServeOptions, core: Core, stack: AsyncExitStack
 ) -> tuple[Recording | None, Holding | None]:
-    """The core, to be written down when it begins, as far as that is wanted, and what its decisions wait for."""
+    """Return the recording of the core, if requested, and what its decisions wait for; the files are opened later."""
     if options.decision_log is None and options.trace is None:
         return None, None
     scribe = Scribe()
@@ -438,7 +438,7 @@ def _recording(
 def _record(
     recording: Recording, start: Start, options: ServeOptions, stack: AsyncExitStack
 ) -> None:
-    """Begins the files, after the port is ours and before the first event; raises BadOptionError."""
+    """Begin the files, after the port is open and before the first event; raises BadOptionError."""
     stack.callback(recording.close)
     try:
         begin(recording, start, options.decision_log, options.trace, durable=options.durable)
@@ -454,7 +454,7 @@ async def _time_and_again(job: Callable[[], object]) -> None:
 
 
 def _configuration(file: Path | None, text: str | None) -> Configuration | None:
-    """The checked configuration of a file; raises BadOptionError with every problem on its line."""
+    """Return the checked configuration of a file; raises BadOptionError with every problem on its line."""
     if file is None:
         return None
     if text is None:
@@ -475,7 +475,7 @@ def _read(file: Path) -> str:
 
 
 def _clock() -> Callable[[], int]:
-    """Unix milliseconds that never decrease, whatever happens to the machine's clock meanwhile."""
+    """Return a clock in Unix milliseconds that never decreases, whatever happens to the machine's clock meanwhile."""
     offset = time.time() - time.monotonic()
     return lambda: int((time.monotonic() + offset) * 1000)
 
@@ -486,7 +486,7 @@ def _metric_readers() -> list[MetricReader]:
 
 
 async def _watch(secrets: Secrets, endpoint: Endpoint, hangup: asyncio.Event) -> None:
-    """Has secrets read again that have changed, all of them at a hangup, and ends the calls whose callers count no more."""
+    """Renew secrets that have changed, all of them at a hangup, and end the calls whose callers are no longer accepted."""
     while True:
         with suppress(TimeoutError):
             await asyncio.wait_for(hangup.wait(), LOOK_S)
@@ -498,7 +498,7 @@ async def _watch(secrets: Secrets, endpoint: Endpoint, hangup: asyncio.Event) ->
 
 
 async def _end(task: asyncio.Task[None]) -> None:
-    """Cancels a task and waits for its end: what it refers to, such as the gRPC server, ends before the loop does."""
+    """Cancel a task and wait for its end: objects that it refers to, such as the gRPC server, end before the loop does."""
     task.cancel()
     await asyncio.wait({task})
 
@@ -516,7 +516,7 @@ async def _metrics(
     metrics: Metrics,
     stack: AsyncExitStack,
 ) -> None:
-    """Opens the metrics endpoint, and keeps the gauges fresh where they are exported unasked."""
+    """Open the metrics endpoint, and keep the gauges fresh where they are exported without a request."""
     stack.callback(metrics.close)
     if otlp.wanted("metrics", os.environ):
         refreshing = asyncio.create_task(_refresh(metrics))
@@ -547,7 +547,7 @@ def _traces(stack: AsyncExitStack) -> Traces | None:
 
 
 def _reads() -> Reads:
-    """Copies where they can be made without harm; elsewhere the event loop waits for each read."""
+    """Return copies where they can be made without harm; elsewhere the event loop waits for each read."""
     if sys.platform == "linux" and MAY_FORK:
         return Copies(time.perf_counter)
     _log.warning("reads-in-place", message="each read delays placements")
@@ -555,7 +555,7 @@ def _reads() -> Reads:
 
 
 def _sweepers(stack: AsyncExitStack) -> tuple[Garbage, Trimming]:
-    """What frees memory behind calls and slices."""
+    """Return the observers that free memory after calls and slices."""
     later = asyncio.get_running_loop().call_later
     garbage, trimming = Garbage(later), Trimming(later)
     stack.callback(garbage.close)
@@ -564,7 +564,7 @@ def _sweepers(stack: AsyncExitStack) -> tuple[Garbage, Trimming]:
 
 
 def _hearing(traces: Traces | None, clock: Callable[[], int]) -> Received:
-    """What is done with every message that comes: a span where somebody wants spans."""
+    """Return the observer of messages, which makes a span for each where spans are exported."""
 
     def hear(kind: Kind, objects: int, context: Context) -> None:
         if traces is not None:
@@ -578,7 +578,7 @@ def _calls(
     clock: Callable[[], int],
     looks: Iterable[Callable[[grpc.StatusCode], None]],
 ) -> Called:
-    """What is done with every call: a span where somebody wants spans, and looks at what it left behind."""
+    """Return the observer of calls, which makes a span for each where spans are exported, and frees what they leave behind."""
 
     def call_ended(code: grpc.StatusCode) -> None:
         for look in looks:

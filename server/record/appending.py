@@ -1,20 +1,20 @@
-"""Appends lines to a file and never raises: what cannot be written waits, up to a limit."""
+"""The appender of lines to a file, which never raises: lines that cannot be written wait, up to a limit."""
 
 import os
 from contextlib import suppress
 from typing import Final
 
 PENDING_BYTES_MAX: Final = 32 << 20
-"""What may wait for a disk that takes nothing; further lines are refused."""
+"""The bytes that may wait for a disk that takes nothing; further lines are refused."""
 MODE: Final = 0o640
-"""Who may read it: it names pods and queues of all tenants."""
+"""The mode of the files: owner and group may read them, because they name pods and queues of all tenants."""
 
 
 class Appender:
     """One open file. ``failing`` says why nothing can be written at the moment, empty when all is well.
 
-    A durable one keeps what was not synced yet: a kernel that fails to write pages forgets them, and a second sync that
-    succeeds says nothing of them.
+    A durable file keeps what was not synced yet: a kernel that fails to write pages forgets them, and a second sync that
+    succeeds says nothing about them.
     """
 
     def __init__(
@@ -31,13 +31,13 @@ class Appender:
 
     @property
     def settled(self) -> bool:
-        """Is everything in the file?"""
+        """Whether everything is written to the file."""
         return not self._pending
 
     def append(self, lines: bytes, *, last: bool = False) -> bool:
-        """Takes whole lines; False when too much waits already, then nothing of them is kept.
+        """Take whole lines; return False, and keep none of them, when too much waits already.
 
-        A last word is always taken, and everything by a durable one.
+        The last line is always taken, and a durable file takes every line.
         """
         limited = not last and self._kept is None
         if limited and self._waiting and self._waiting + len(lines) > self._pending_max:
@@ -47,7 +47,7 @@ class Appender:
         return True
 
     def flush(self) -> None:
-        """Writes what waits, as far as it goes."""
+        """Write what waits, as far as the disk takes it."""
         if not self._pending:
             return
         left = memoryview(b"".join(self._pending))
@@ -66,7 +66,7 @@ class Appender:
         self._pending = [bytes(left)] if left else []
 
     def sync(self) -> None:
-        """Makes what was written safe from a loss of power."""
+        """Make what was written safe from a loss of power."""
         if not self._unsynced:
             return
         try:
@@ -79,7 +79,7 @@ class Appender:
             self._write_again()
 
     def _write_again(self) -> None:
-        """Takes back what was not synced, if it was kept: its pages may be gone."""
+        """Queue what was not synced again, if it was kept: its pages may be lost."""
         if not self._kept:
             return
         lost = b"".join(self._kept)
@@ -91,7 +91,7 @@ class Appender:
             self._kept = []
 
     def close(self) -> None:
-        """Ends it, after one more try."""
+        """Close the file, after one more try to write."""
         self.flush()
         self.sync()
         os.close(self._descriptor)

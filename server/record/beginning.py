@@ -14,7 +14,7 @@ from server.record.tracefile import TraceFile
 
 
 class Start(NamedTuple):
-    """What a core starts with; ``configuration`` is that of a file, or the one kept of an earlier run."""
+    """The start of a core; ``configuration`` is that of a file, or the one kept of an earlier run."""
 
     now: int
     version: str
@@ -30,7 +30,7 @@ def begin(
     *,
     durable: bool = False,
 ) -> None:
-    """Opens the files that are wanted; decisions wait for a durable log. Raises RecordError."""
+    """Open the requested files; decisions wait for a durable log. Raises RecordError."""
     number, previous = 1, ORIGIN
     if log_file is not None:
         log = DecisionLog(log_file, start.now, durable=durable)
@@ -38,7 +38,7 @@ def begin(
         log.note(started(start.now, start.version, digest_of(start.configuration), FORMAT))
         log.flush()
         if durable:
-            log.sync()  # Else a sync that fails later would take the beginning of the run back.
+            log.sync()  # Otherwise a later sync that fails would undo the beginning of the run.
         recording.write_log(log, start.now)
     if trace_file is not None:
         header = Header(
@@ -54,5 +54,5 @@ def begin(
 
 
 def digest_of(configuration: Configuration | None) -> str:
-    """The digest of the configuration of a start; empty when there is none."""
+    """Return the digest of the configuration of a start; empty when there is none."""
     return "" if configuration is None else configuration.digest

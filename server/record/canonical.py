@@ -1,4 +1,4 @@
-"""One way to write a value down: JSON in ASCII with sorted keys, without blanks, with whole numbers only."""
+"""The canonical form of a value: JSON in ASCII with sorted keys, without blanks, with whole numbers only."""
 
 import hashlib
 import json
@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 Plain = str | int | bool | list[Any] | dict[str, Any] | None
-"""What JSON knows, without fractions."""
+"""The values of JSON, without fractions."""
 
 DIGEST_CHARACTERS: Final = 64
 
 
 class BadLineError(ValueError):
-    """A line that is no JSON object in this form; ``str()`` says why."""
+    """The error of a line that is no JSON object in this form; ``str()`` says why."""
 
 
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def line(value: Mapping[str, Plain], steps: int = 0) -> bytes:
-    """The value as one line, its end included.
+    """Return the value as one line, its end included.
 
-    ``steps`` levels are put together here, not in one go: a thread that writes a long line lets others run meanwhile.
+    ``steps`` levels are joined here, not by the encoder: a thread that writes a long line lets other threads run meanwhile.
     """
     return f"{_text(value, steps)}\n".encode("ascii")
 
@@ -38,12 +38,12 @@ def _text(value: object, steps: int) -> str:
 
 
 def digest(written: bytes) -> str:
-    """SHA-256 of a line, its end included: what `sed -n 5p FILE | sha256sum` says of line 5."""
+    """Return the SHA-256 of a line, its end included: that of `sed -n 5p FILE | sha256sum` for line 5."""
     return hashlib.sha256(written).hexdigest()
 
 
 def parsed(written: bytes) -> dict[str, Any]:
-    """The object that a line holds. Raises BadLineError."""
+    """Return the object that a line holds. Raises BadLineError."""
     try:
         value = json.loads(written, parse_float=_refused, parse_constant=_refused)
     except RecursionError as error:

@@ -1,4 +1,4 @@
-"""A few numbers in a page of memory that are replaced at one stroke, whenever the process that writes them is killed."""
+"""The cells of a page of memory: a few numbers that are replaced atomically, even if the process that writes is killed."""
 
 import mmap
 import struct
@@ -11,7 +11,7 @@ CELL_BYTES: Final = SLOTS * SLOT_BYTES
 
 _CRC: Final = struct.Struct("<I")
 _HEAD: Final = struct.Struct("<QQ")
-"""Of each slot, behind the CRC-32 of all that follows it: its place in the order of writing, and the run."""
+"""The head of each slot, behind the CRC-32 of all that follows it: its place in the order of writing, and the run."""
 _BODY: Final = _CRC.size
 
 
@@ -19,7 +19,7 @@ Page = mmap.mmap | bytearray
 
 
 class Slot(NamedTuple):
-    """What was written at one stroke, and for which run."""
+    """The values that were written at once, and the run that wrote them."""
 
     order: int
     run: int
@@ -27,7 +27,7 @@ class Slot(NamedTuple):
 
 
 class Cell:
-    """Two slots that take turns, so that one of them is whole at any time."""
+    """Two slots that are written in turn, so that one of them is whole at any time."""
 
     def __init__(self, page: Page, place: int, form: str) -> None:
         self._page = page
@@ -46,7 +46,7 @@ class Cell:
 
     @property
     def whole(self) -> bool:
-        """Can both slots be read?"""
+        """Whether both slots can be read."""
         return len(self._read()) == SLOTS
 
     def newest(self, run: int | None = None) -> Slot | None:

@@ -1,4 +1,4 @@
-"""Compares what a replay decides with a decision log, byte for byte, up to the first line that differs."""
+"""The comparison of a replay's decisions with a decision log, byte for byte, up to the first line that differs."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -11,21 +11,21 @@ from server.record.trace import Header
 from server.record.verify import Line, lines_of
 
 CONTEXT: Final = 2
-"""Lines before a difference that are shown with it."""
+"""The lines before a difference that are shown with it."""
 _LOST_KINDS: Final = (GAP, TORN, KILLED)
-"""Lines that say what is missing before them."""
+"""The kinds of lines that say what is missing before them."""
 _WORDS: Final = {kind: f'"kind":"{kind}"'.encode() for kind in (*_LOST_KINDS, ENDED)}
-"""What is in lines of these kinds."""
+"""The bytes that lines of these kinds contain."""
 
 
 class NotThisLogError(Exception):
-    """The log holds no run that began as the trace did."""
+    """The error that no run in the log began as the trace did."""
 
 
 class Difference(NamedTuple):
-    """Where the log and the replay part; one of the two may have no line there.
+    """The first difference between the log and the replay; one of the two may have no line there.
 
-    ``short``: the log ends, and the replay goes on. ``parts`` are the places within the line that differ: path, in the log, in the replay.
+    ``short``: the log ends, and the replay continues. ``parts`` are the places that differ: path, in the log, in the replay.
     """
 
     where: str
@@ -37,13 +37,13 @@ class Difference(NamedTuple):
 
 
 class Comparison:
-    """Is given the entries of a replay in their order. ``same`` counts lines that are equal, ``missed`` those of gaps.
+    """The comparison of the entries of a replay in their order. ``same`` counts lines that are equal, ``missed`` those of gaps.
 
-    What a run that was killed decided last may stand nowhere, so nothing is expected behind the line that says so.
+    The last decisions of a run that was killed may be missing, so nothing is expected after the line that says so.
     """
 
     def __init__(self, files: list[Path], header: Header) -> None:
-        """Finds the run. Raises NotThisLogError and OSError."""
+        """Find the run. Raises NotThisLogError and OSError."""
         self._lines = self._run(lines_of(files), header)
         self._next = next(self._lines, None)
         if self._next is None:
@@ -58,7 +58,7 @@ class Comparison:
         self.difference: Difference | None = None
 
     def entry(self, entry: Entry) -> None:
-        """The next one that the replay gives."""
+        """Compare the next entry of the replay."""
         if self.difference is not None:
             return
         self._pass_own(_LOST_KINDS)
@@ -78,14 +78,14 @@ class Comparison:
         self.same += 1
 
     def finish(self) -> None:
-        """The replay gives no more: the log may not go on either."""
+        """End the comparison after the last entry of the replay: the log must not have further lines either."""
         if self.difference is None:
             self._pass_own(_LOST_KINDS if self._ended else (*_LOST_KINDS, ENDED))
             if self._next is not None:
                 self._part(self._next, None)
 
     def _run(self, lines: Iterator[Line], header: Header) -> Iterator[Line]:
-        """The lines from the beginning of the run to that of the next one."""
+        """Yield the lines from the beginning of the run to that of the next run."""
         wanted = header.number, header.previous, header.started_ms
         inside = False
         for line in lines:
@@ -97,7 +97,7 @@ class Comparison:
                 yield line
 
     def _end(self, entry: Entry) -> None:
-        """The end of the run; a full disk may have kept it out of the log."""
+        """Compare the end of the run, which may be missing in the log because of a full disk."""
         self._ended = True
         line = self._next
         if line is not None and line.written == self._chain.line(entry):
@@ -105,7 +105,7 @@ class Comparison:
             self.same += 1
 
     def _pass_own(self, kinds: tuple[str, ...]) -> None:
-        """Passes over what the log says of itself: lines that could not be written are no difference."""
+        """Skip the log's lines about itself: lines that could not be written are no difference."""
         while self._next is not None and any(_WORDS[kind] in self._next.written for kind in kinds):
             link = _read(self._next)
             if link is None or link.entry.kind not in kinds:
@@ -134,7 +134,7 @@ class Comparison:
 
 
 def _beginning(line: Line) -> tuple[int, str, int] | None:
-    """Number, previous digest and instant of a line with which a run begins."""
+    """Return number, previous digest and instant of a line with which a run begins; None for another line."""
     if b'"kind":"started"' not in line.written:
         return None
     link = _read(line)
@@ -151,7 +151,7 @@ def _read(line: Line) -> Link | None:
 
 
 def _parts(path: str, one: object, other: object) -> Iterator[tuple[str, object, object]]:
-    """The places at which two plain values differ."""
+    """Yield the places at which two plain values differ, with the values there."""
     if isinstance(one, Entry) and isinstance(other, Entry):
         yield from _parts(path, one._asdict(), other._asdict())
     elif isinstance(one, dict) and isinstance(other, dict):

@@ -1,6 +1,6 @@
-"""How the last run in a decision log ended, and how many lines are missing there: what the log says beside its mark.
+"""The end of the last run in a decision log, and how many lines are missing there, from the log and the mark beside it.
 
-Never says less than is missing: what is not known for certain is said to be unknown.
+The result never says less than is missing: what is not certain is said to be unknown.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ CUT_WHY: Final = "lines that were written are gone from the end of the log"
 
 
 class Missing(NamedTuple):
-    """So many ``lines`` are missing, or these at least: ``more`` says that there may be others."""
+    """The ``lines`` that are missing, at least; ``more`` says that there may be others."""
 
     lines: int
     more: bool
@@ -42,7 +42,7 @@ class Missing(NamedTuple):
 
 
 def missing_of(gap: Entry) -> Missing:
-    """Return what a `gap` says, with nothing where a field has no form of ours."""
+    """Return the content of a `gap`, with 0 or "" where a field has another form."""
     lines, from_ms, to_ms = (gap.facts.get(name) for name in ("lines", "from", "to"))
     return Missing(
         _whole(lines),
@@ -54,7 +54,7 @@ def missing_of(gap: Entry) -> Missing:
 
 
 def gap(missing: Missing, at_ms: int) -> Entry:
-    """Return the `gap` that says so; ``more`` and ``why`` stand only where there is something to say."""
+    """Return the `gap` of missing lines; ``more`` and ``why`` are left out when they are empty."""
     facts: dict[str, Plain] = {"lines": missing.lines}
     facts |= {"from": missing.from_ms, "to": missing.to_ms}
     if missing.more:
@@ -63,14 +63,14 @@ def gap(missing: Missing, at_ms: int) -> Entry:
 
 
 class Ending(NamedTuple):
-    """The end of a run: was it killed, and what is missing of it?"""
+    """The end of a run: whether it was killed, and what is missing of it."""
 
     killed: bool
     missing: Missing | None
 
 
 class _Standing(NamedTuple):
-    """Lines of the mark's run that the log accounts for, and why that number is not certain, empty when it is."""
+    """The lines of the mark's run that the log accounts for, and why that number is not certain, empty when it is."""
 
     lines: int
     doubt: str = ""
@@ -79,8 +79,8 @@ class _Standing(NamedTuple):
 def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, boot: str) -> Ending:
     """Return how the last run ended.
 
-    ``chain`` stands behind the ``last`` line, which is None where there is none or it cannot be read. ``boot`` is that of
-    the kernel now.
+    ``chain`` is the chain behind the ``last`` line, which is None where there is none or it cannot be read. ``boot`` is the
+    boot id of the kernel now.
     """
     has_end = last is not None and last.kind == ENDED
     if state is None:
@@ -100,7 +100,7 @@ def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, bo
 
 
 def _unmarked(path: Path, chain: Chain, last: Entry | None) -> Ending:
-    """Without a mark, a run that has an end is whole; one of a version that wrote neither is not judged."""
+    """Judge a run without a mark: with an end it is whole; one of a version that wrote neither end nor mark is not judged."""
     has_end = last is not None and last.kind == ENDED
     if chain.number == 1 or has_end or _format(path) == FIRST_FORMAT:
         return Ending(killed=False, missing=None)
@@ -134,7 +134,7 @@ def _standing(path: Path, chain: Chain, state: State) -> _Standing:
 
 
 def _cut(number: int, state: State) -> _Standing:
-    """Judge a log that ends before the last line that its mark knows; each line that is gone stood for one at the least."""
+    """Judge a log that ends before the last line that its mark knows; each line cut off stood for at least one."""
     if number == 0 and state.ended and state.handed == state.accounted and not state.unsure:
         return _Standing(state.accounted)  # Another log, in the place of one that was whole.
     return _Standing(state.accounted - (state.number - number), CUT_WHY)
@@ -156,12 +156,12 @@ def _whole(value: object) -> int:
 
 
 def _is_old(link: Link) -> bool:
-    """Does a run of a version without marks begin there?"""
+    """Return whether a run of a version without marks begins with the line."""
     return link.entry.kind == STARTED and link.entry.facts.get("format") == FIRST_FORMAT
 
 
 def _format(path: Path) -> object:
-    """Return the format of the last run in a log; None where no line says that a run began."""
+    """Return the format of the last run in a log; None where no line begins a run."""
     for _, link in _back(path, b'"kind":"started"'):
         if link is not None and link.entry.kind == STARTED:
             return link.entry.facts.get("format")
@@ -169,7 +169,7 @@ def _format(path: Path) -> object:
 
 
 def _back(path: Path, having: bytes = b"") -> Iterator[tuple[bytes, Link | None]]:
-    """Yield the whole lines of a log that have this in them, the last one first, with what can be read of them."""
+    """Yield the whole lines of a log that contain ``having``, the last one first, with their content if it can be read."""
     for file in reversed([*pieces(path), *([path] if path.exists() else [])]):
         for written in reversed(file.read_bytes().splitlines(keepends=True)):
             if written.endswith(b"\n") and having in written:

@@ -1,4 +1,4 @@
-"""Which decisions are recorded, and what is written of them."""
+"""The decisions that are recorded, and what is written of them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -28,7 +28,7 @@ _KINDS: Final = frozenset({Decided, DecisionMoved, ShadowDecided, Noted})
 
 
 class Applied(NamedTuple):
-    """A configuration came into force. ``by`` is empty where no caller applied it, and for one that was in force already."""
+    """A configuration that came into force. ``by`` is empty where no caller applied it, and for one that was in force already."""
 
     source: str
     digest: str
@@ -37,13 +37,13 @@ class Applied(NamedTuple):
 
 
 Told = Decided | DecisionMoved | ShadowDecided | Applied
-"""What becomes a line."""
+"""The decisions that become lines."""
 
 
 def told(
     decisions: Sequence[Decision], in_force: Callable[[], Revision], now: int
 ) -> Iterator[Told]:
-    """What is recorded of decisions, in their order; ``in_force`` gives the revision in force ``now``."""
+    """Yield what is recorded of decisions, in their order; ``in_force`` returns the revision in force ``now``."""
     if _KINDS.isdisjoint(map(type, decisions)):
         return
     for one in decisions:
@@ -56,7 +56,7 @@ def told(
 
 
 def entry(one: Told, now: int, log_format: int = FORMAT) -> Entry:
-    """What the line says, in a log of this format."""
+    """Return the entry of a decision in a log of this format."""
     if isinstance(one, Applied):
         facts: dict[str, Plain] = {"source": one.source, "digest": one.digest}
         if log_format > FIRST_FORMAT:
@@ -70,10 +70,10 @@ def entry(one: Told, now: int, log_format: int = FORMAT) -> Entry:
 
 
 def started(now: int, version: str, digest: str, log_format: int) -> Entry:
-    """A core begins with an empty state; ``digest`` is that of the configuration in force, or empty."""
+    """Return the entry that a core begins with an empty state; ``digest`` is that of the configuration in force, or empty."""
     return Entry(now, STARTED, {"format": log_format, "version": version, "configuration": digest})
 
 
 def ended(now: int, why: str) -> Entry:
-    """The server ended in order; no line of its run follows."""
+    """Return the entry that the server ended in order; no line of its run follows."""
     return Entry(now, ENDED, {"why": why})

@@ -1,4 +1,4 @@
-"""What the modes of files and folders let other users of a machine do: what a core refuses, and what it warns of.
+"""The modes of files and folders: what they let other users of a machine do, which a core refuses or warns about.
 
 A user who can write a file of roles or a kept configuration decides for the core: such a file is refused. A file that others
 can read, or a group can write, works and warns: Kubernetes mounts Secrets with mode 0644 unless `defaultMode` says otherwise.
@@ -19,21 +19,21 @@ ADVICE: Final = (
 
 
 def refused_file(path: Path, found: os.stat_result) -> str:
-    """Return why a core must not use the file: everybody may write to it; empty where it may."""
+    """Return why a core must not use the file: all users may write to it; empty where it may."""
     if not found.st_mode & stat.S_IWOTH:
         return ""
     return f"{path}: everybody may write to it ({shown(found)}); look what it says, then run chmod o-w {path}"
 
 
 def refused_owner(path: Path, found: os.stat_result, folder: os.stat_result, user: int) -> str:
-    """Return why a core of this user must not use the file: another user put it where everybody may; else empty."""
+    """Return why a core of this user must not use the file: another user put it into a folder open to all; else empty."""
     if not folder.st_mode & stat.S_IWOTH or found.st_uid in {user, folder.st_uid}:
         return ""
     return f"{path}: another user (uid {found.st_uid}) put it into a folder that everybody may write to; name a folder of your own"
 
 
 def refused_folder(folder: Path) -> str:
-    """Return why nothing should be kept in the folder: everybody could put another file there; empty where it may.
+    """Return why nothing should be kept in the folder: all users could replace its files; empty where it may.
 
     Folders above count as far as the volume goes; its root is judged by `warned_mount`. Raises OSError.
     """
@@ -49,7 +49,7 @@ def refused_folder(folder: Path) -> str:
 
 
 def warned_mount(folder: Path) -> str:
-    """Return what to say of a mounted volume that everybody may write to, as an emptyDir of Kubernetes; else empty."""
+    """Return the warning about a mounted volume that all users may write to, as an emptyDir of Kubernetes; else empty."""
     found = folder.stat()
     if not (os.path.ismount(folder) and _is_open(found)):
         return ""
@@ -65,16 +65,16 @@ def findings(private: Iterable[Path], public: Iterable[Path]) -> Iterator[Findin
 
 
 def shown(found: os.stat_result) -> str:
-    """Return the mode as people write it, such as `mode 0640`."""
+    """Return the mode as text, such as `mode 0640`."""
     return f"mode {stat.S_IMODE(found.st_mode):04o}"
 
 
 def _exposed(path: Path, *, is_private: bool) -> str:
-    """Return what others can do with the file and the command that ends it; empty where they cannot."""
+    """Return what others can do with the file and the command that prevents it; empty where they can do nothing."""
     try:
         found = path.stat()
     except OSError:
-        return ""  # A missing file is told by who reads it.
+        return ""  # A missing file is reported by its reader.
     if is_private and found.st_mode & stat.S_IROTH:
         return f"{path}: everybody may read it ({shown(found)}); run chmod o-r {path}"
     if found.st_mode & stat.S_IWGRP:
@@ -83,5 +83,5 @@ def _exposed(path: Path, *, is_private: bool) -> str:
 
 
 def _is_open(folder: os.stat_result) -> bool:
-    """Tell whether everybody may replace the files of a folder: not where only their owners may (sticky bit)."""
+    """Return whether all users may replace the files of a folder, which the sticky bit prevents."""
     return bool(folder.st_mode & stat.S_IWOTH) and not folder.st_mode & stat.S_ISVTX

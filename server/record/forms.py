@@ -1,4 +1,4 @@
-"""The words of `server/model` as plain values and back, exactly, by their type hints.
+"""The forms of the types of `server/model`: as plain values and back, exactly, by their type hints.
 
 A form writes a value as JSON can hold it, and reads it again to an equal value. Every field is written, so that
 another default in a later version changes nothing; on reading, a field that is not there has its default.
@@ -16,7 +16,7 @@ from server.record.canonical import Plain
 
 
 class BadFormError(ValueError):
-    """A plain value that cannot be read: where in it, and why."""
+    """The error of a plain value that cannot be read: where in it, and why."""
 
     def __init__(self, why: str, path: str = "") -> None:
         super().__init__(f"{path}: {why}" if path else why)
@@ -24,46 +24,46 @@ class BadFormError(ValueError):
         self.path = path
 
     def under(self, name: str) -> "BadFormError":
-        """The same, seen from one level further out."""
+        """Return the error with the path extended by an outer level."""
         return BadFormError(self.why, f"{name}.{self.path}" if self.path else name)
 
 
 class Form(Protocol):
-    """How values of one type are written and read."""
+    """The form in which values of one type are written and read."""
 
     def write(self, value: Any, /) -> Plain:  # noqa: ANN401
-        """The value as JSON can hold it."""
+        """Return the value as JSON can hold it."""
 
     def read(self, plain: Plain, /) -> object:
-        """An equal value. Raises BadFormError."""
+        """Return an equal value. Raises BadFormError."""
 
 
 class Scalar:
-    """str, int or bool: JSON's own."""
+    """The form of str, int or bool: JSON's own."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
 
     def write(self, value: Any) -> Plain:  # noqa: ANN401
-        """As it is."""
+        """Return the value as it is."""
         return value  # type: ignore[no-any-return]
 
     def read(self, plain: Plain) -> object:
-        """As it is; True is no number."""
+        """Return the value as it is; True is not read as a number."""
         if type(plain) is not self.kind:
             raise BadFormError(f"a {self.kind.__name__} was expected, not {_shown(plain)}")
         return plain
 
 
 class Binary:
-    """bytes in Base64."""
+    """The form of bytes: Base64."""
 
     def write(self, value: bytes) -> Plain:
-        """In Base64."""
+        """Return the bytes in Base64."""
         return binascii.b2a_base64(value, newline=False).decode("ascii")
 
     def read(self, plain: Plain) -> object:
-        """Out of Base64."""
+        """Return the bytes of a text in Base64."""
         try:
             return base64.b64decode(plain, validate=True)  # type: ignore[arg-type]
         except (ValueError, TypeError) as error:
@@ -71,61 +71,61 @@ class Binary:
 
 
 class Word:
-    """An enumeration: its value when that is a word, else its name."""
+    """The form of an enumeration: its value when that is a word, else its name."""
 
     def __init__(self, kind: type[enum.Enum]) -> None:
         self._words = {one: one.value if isinstance(one, str) else one.name for one in kind}
         self._members = {word: one for one, word in self._words.items()}
 
     def write(self, value: enum.Enum) -> Plain:
-        """Its word."""
+        """Return the word of a member."""
         return self._words[value]
 
     def read(self, plain: Plain) -> object:
-        """Its member."""
+        """Return the member of a word."""
         if not isinstance(plain, str) or plain not in self._members:
             raise BadFormError(f"{_shown(plain)} is none of {', '.join(self._members)}")
         return self._members[plain]
 
 
 class Maybe:
-    """A value or None."""
+    """The form of a value or None."""
 
     def __init__(self, inner: Form) -> None:
         self._inner = inner
 
     def write(self, value: object) -> Plain:
-        """None is null."""
+        """Return None for None, else the written value."""
         return None if value is None else self._inner.write(value)
 
     def read(self, plain: Plain) -> object:
-        """Null is None."""
+        """Return None for null, else the value."""
         return None if plain is None else self._inner.read(plain)
 
 
 class Several:
-    """A tuple, or a frozen set, of values of one type; a set is written in order."""
+    """The form of a tuple or frozen set of values of one type; a set is written in order."""
 
     def __init__(self, inner: Form, make: Callable[[Iterable[Any]], object]) -> None:
         self._inner = inner
         self._make = make
 
     def write(self, value: Iterable[Any]) -> Plain:
-        """A list."""
+        """Return the values as a list."""
         ordered = value if isinstance(value, tuple) else sorted(value)
         return [self._inner.write(one) for one in ordered]
 
     def read(self, plain: Plain) -> object:
-        """Each on its own."""
+        """Return the values of a list, each read by itself."""
         if not isinstance(plain, list):
             raise BadFormError(f"a list was expected, not {_shown(plain)}")
         return self._make(_each(enumerate(plain), self._inner))
 
 
 class Pairs:
-    """A mapping by words, or a tuple of pairs with words first.
+    """The form of a mapping by words, or of a tuple of pairs with words first.
 
-    Written as an object when its order is that of the words, as it nearly always is, else as a list of pairs.
+    The form is an object when the pairs are in the order of the words, as they nearly always are, else a list of pairs.
     """
 
     def __init__(self, inner: Form, make: Callable[[Iterable[Any]], object]) -> None:
@@ -133,14 +133,14 @@ class Pairs:
         self._make = make
 
     def write(self, value: Any) -> Plain:  # noqa: ANN401
-        """An object or a list."""
+        """Return the pairs as an object or a list."""
         pairs = list(value.items()) if isinstance(value, Mapping) else list(value)
         written = [(word, self._inner.write(one)) for word, one in pairs]
         words = [word for word, _ in pairs]
         return dict(written) if words == sorted(set(words)) else [list(pair) for pair in written]
 
     def read(self, plain: Plain) -> object:
-        """In the order in which it was."""
+        """Return the pairs in their original order."""
         if isinstance(plain, dict):
             pairs = sorted(plain.items())
         elif isinstance(plain, list) and all(map(_is_pair, plain)):
@@ -152,17 +152,17 @@ class Pairs:
 
 
 class Anything:
-    """`object`: a word, a whole number, yes or no, nothing, or a tuple of such."""
+    """The form of `object`: a word, a whole number, yes or no, nothing, or a tuple of such."""
 
     def write(self, value: object) -> Plain:
-        """A tuple is an object, so that it is told from a list."""
+        """Return the value as it is; a tuple becomes an object, to differ from a list."""
         if isinstance(value, tuple):
             return {"tuple": [self.write(one) for one in value]}
         assert value is None or isinstance(value, str | int), f"{value!r} has no form"
         return value
 
     def read(self, plain: Plain) -> object:
-        """As it was."""
+        """Return the original value."""
         if isinstance(plain, dict) and isinstance(plain.get("tuple"), list):
             return tuple(map(self.read, plain["tuple"]))
         if isinstance(plain, dict | list):
@@ -171,7 +171,7 @@ class Anything:
 
 
 class Fields:
-    """A dataclass or NamedTuple: an object with all its fields."""
+    """The form of a dataclass or NamedTuple: an object with all its fields."""
 
     def __init__(self, kind: type[Any], of: Callable[[object], Form]) -> None:
         self._kind = kind
@@ -184,14 +184,14 @@ class Fields:
         ]
 
     def write(self, value: object) -> dict[str, Plain]:
-        """Every field."""
+        """Return every field by name."""
         return {
             name: getattr(value, name) if write is None else write(getattr(value, name))
             for name, write in self._direct
         }
 
     def read(self, plain: Plain) -> object:
-        """Fields that are not there have their defaults; others that are there are an error."""
+        """Return the value; missing fields get their defaults, and unknown fields are an error."""
         if not isinstance(plain, dict):
             raise BadFormError(f"an object was expected, not {_shown(plain)}")
         strange = sorted(plain.keys() - self._forms.keys())
@@ -207,15 +207,15 @@ _SCALARS: Final = (str, int, bool)
 
 
 class Forms:
-    """Forms by type hint, each made once. ``own`` has forms of its own for some types."""
+    """The forms by type hint, each made once. ``own`` has special forms for some types."""
 
     def __init__(self, own: Mapping[object, Form] | None = None) -> None:
         self._made: dict[object, Form] = dict(own or {})
 
     def of(self, hint: object) -> Form:
-        """The form of a type hint; a hint that none fits is a defect, and a TypeError."""
+        """Return the form of a type hint. Raises TypeError where there is none, which is a defect."""
         if hint not in self._made:
-            # A queue has queues: the promise stands before its form is complete.
+            # A queue has queues: the promise is there before its form is complete.
             promise = self._made[hint] = Promise()
             promise.form = self._made[hint] = self._make(hint)
         return self._made[hint]
@@ -250,16 +250,16 @@ class Forms:
 
 
 class Promise:
-    """Stands for a form that is still being made."""
+    """The placeholder of a form that is still being made."""
 
     form: Form
 
     def write(self, value: object) -> Plain:
-        """As the form does."""
+        """Do the same as the form."""
         return self.form.write(value)
 
     def read(self, plain: Plain) -> object:
-        """As the form does."""
+        """Do the same as the form."""
         return self.form.read(plain)
 
 
@@ -270,7 +270,7 @@ def _names(kind: type[Any]) -> tuple[str, ...]:
 
 
 def _needed(kind: type[Any]) -> list[str]:
-    """The fields without a default."""
+    """Return the names of the fields without a default."""
     if dataclasses.is_dataclass(kind):
         none = dataclasses.MISSING
         return [

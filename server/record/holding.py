@@ -1,7 +1,7 @@
-"""Holds decisions back until their lines are safe in the decision log: `evenhand serve --durable`.
+"""The holding of decisions until their lines are safe in the decision log: `evenhand serve --durable`.
 
-Nothing of a slice leaves before the disk has its lines. Meanwhile events gather, so that one sync serves all of them; a slice
-without lines for the log waits for nothing.
+Nothing of a slice is sent before the disk has its lines. Meanwhile events gather, so that one sync serves all of them; a
+slice without lines for the log does not wait.
 """
 
 import asyncio
@@ -11,14 +11,14 @@ from typing import Final
 from server.record.recording import Recording
 
 RETRY_S: Final = 0.25
-"""How often a disk that took nothing is tried again."""
+"""The seconds between two tries of a disk that took nothing."""
 SLOW_S: Final = 1.0
-"""A disk that has not answered for so long is said to hold decisions back."""
+"""The seconds without an answer after which a disk is said to hold decisions."""
 SLOW_WHY: Final = f"the disk has not answered for {SLOW_S:.0f} s"
 
 
 class Holding:
-    """What the pump waits for before decisions leave; ``asked`` runs a job in the thread that writes."""
+    """The wait of the pump before decisions are sent; ``asked`` runs a job in the thread that writes."""
 
     def __init__(
         self, recording: Recording, asked: Callable[[Callable[[], bool]], Awaitable[bool]]
@@ -27,10 +27,10 @@ class Holding:
         self._asked = asked
         self._held = False
         self.tell: Callable[[bool], object] = bool
-        """Hears when the disk begins to hold decisions back, and when it no longer does."""
+        """The observer that is told when the disk begins to hold decisions, and when it no longer does."""
 
     async def before_leaving(self) -> None:
-        """Return when all that was decided so far may leave, however long the disk takes nothing."""
+        """Return when all decisions made so far may be sent, however long the disk takes nothing."""
         unsafe = self._recording.unsafe()
         if unsafe is None:
             return

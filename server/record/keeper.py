@@ -1,4 +1,4 @@
-"""Keeps the configuration in force on disk while a core runs: writes are done by a thread, and tried again."""
+"""The keeper of the configuration in force on disk: a thread writes it, and retries what fails."""
 
 import asyncio
 import fcntl
@@ -16,16 +16,16 @@ from server.record.recording import Health, Job
 
 NAME: Final = "configuration"
 WAIT_S: Final = 5.0
-"""How long the answer to an apply waits for the disk."""
+"""The seconds that the answer to an apply waits for the disk."""
 NO_PLACE: Final = "the core was started without `--state-dir` and `--decision-log`"
 NOT_KEPT_ADVICE: Final = "Write it into the file of `serve --config`, on Kubernetes into the ConfigMap; or start the core with one of the two."
 
 InForce = tuple[Revision, Mapping[str, str]]
-"""The revision in force, and by manager the digest of what it sent last."""
+"""The revision in force, and by manager the digest of the configuration that it sent last."""
 
 
 class Keeper:
-    """Writes what ``kept`` returns, if anything, whenever ``now`` has changed; an Observer in the eyes of the pump."""
+    """The writer of what ``kept`` returns, if anything, whenever ``now`` has changed; an Observer of the pump."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class Keeper:
         self._failing = ""
 
     def decided(self, _decisions: Decisions, _now: int) -> None:
-        """Nothing: what is in force is looked at once a slice."""
+        """Do nothing: the configuration in force is checked once a slice."""
 
     def sliced(self, _events: int, _seconds: float, _now: int) -> None:
-        """Hand over what has changed."""
+        """Queue the configuration in force for writing if it has changed."""
         now = self._now()
         if self._handed is None or any(
             one is not other for one, other in zip(now, self._handed, strict=True)
@@ -58,10 +58,10 @@ class Keeper:
                 self._queue()
 
     def idle(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def retry(self) -> None:
-        """Try again what could not be written. To be called from time to time."""
+        """Retry a write that failed. To be called from time to time."""
         if self._failing:
             self._queue()
 
@@ -70,7 +70,7 @@ class Keeper:
         return f"{self._path}: {self._failing}" if self._failing else ""
 
     async def settled(self) -> str:
-        """Return the same when all that was handed over so far was written, or could not be."""
+        """Return why the configuration in force is not on disk, once everything queued so far was written or has failed."""
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
         self._run(lambda: _set(loop, done))
@@ -81,24 +81,24 @@ class Keeper:
         return self.why_not_kept()
 
     def health(self) -> dict[str, Health]:
-        """Return how the file is, by name."""
+        """Return the health of the file, by name."""
         return {NAME: Health(0, self._failing)}
 
     def findings(self) -> Iterator[Finding]:
-        """Yield what the doctor says of the file."""
+        """Yield the doctor's findings about the file."""
         if why := self.why_not_kept():
             message = f"the configuration in force would be lost in a crash: {why}"
             advice = "Make room on its disk, or see who may write there; it is tried again."
             yield Finding("warning", NAME, "record-failing", message, advice)
 
     def _queue(self) -> None:
-        """Have what is wanted written, once: however many changes come while a disk is slow, one text waits for it."""
+        """Queue a write of the latest configuration, once: however many changes come while a disk is slow, one text waits for it."""
         if not self._is_queued:
             self._is_queued = True
             self._run(self._write)
 
     def _write(self) -> None:
-        """Write what is wanted by now; called in the thread."""
+        """Write the latest configuration; called in the thread."""
         self._is_queued = False
         assert self._wanted is not None
         try:
@@ -110,32 +110,32 @@ class Keeper:
 
 
 class NotKept:
-    """Takes the place of a keeper where there is nowhere to keep a configuration."""
+    """The replacement of a keeper where there is nowhere to keep a configuration."""
 
     def __init__(self, revision: Callable[[], Revision] = Revision) -> None:
         self._revision = revision
 
     def health(self) -> dict[str, Health]:
-        """Return nothing: there is no file."""
+        """Return no health, because there is no file."""
         return {}
 
     def findings(self) -> Iterator[Finding]:
-        """Yield that what an operator applied would be lost; files and ConfigMaps are there in the next run, too."""
+        """Yield that a configuration that an operator applied would be lost; files and ConfigMaps are there in the next run, too."""
         if not (revision := self._revision()).standing:
             message = f"{revision} would be lost in a crash: {NO_PLACE}"
             yield Finding("note", NAME, "configuration-not-kept", message, NOT_KEPT_ADVICE)
 
     def why_not_kept(self) -> str:
-        """Return why."""
+        """Return that there is no place for the configuration."""
         return NO_PLACE
 
     async def settled(self) -> str:
-        """Return why, at once."""
+        """Return that there is no place for the configuration, at once."""
         return NO_PLACE
 
 
 def locked(folder: Path) -> int:
-    """Return a descriptor that keeps other servers from this folder. Raises RecordError."""
+    """Return a descriptor that locks this folder against other servers. Raises RecordError."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The file that keeps the configuration in force, so that a core that is started again has it.
+"""The file with the configuration in force, so that a core that is restarted has it.
 
 The file is written whole beside the old one, synced, and then takes its name, so that a crash leaves one of the two. A
 checksum covers all of it: a file that was changed or cut is refused, never used in part.
@@ -20,7 +20,7 @@ from server.record.opening import RecordError, check_file
 
 FORMAT: Final = 1
 KEPT_BYTES_MAX: Final = 32 << 20
-"""Bytes of such a file; a configuration is limited to 2 MiB, and each of its characters takes up to 12 here."""
+"""The most bytes of such a file; a configuration is limited to 2 MiB, and each of its characters takes up to 12 here."""
 _NAME: Final = "configuration.json"
 _CHECKSUM: Final = "checksum"
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -28,7 +28,7 @@ _WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.
 
 
 class Kept(NamedTuple):
-    """The configuration in force with its revision, and what its sources sent last.
+    """The configuration in force with its revision, and the digests of what its sources sent last.
 
     ``given`` has the digest by resource manager, ``file`` that of the file of the start; empty where there was none.
     """
@@ -43,7 +43,7 @@ _FORM: Final = Fields(Kept, Forms().of)
 
 
 def kept_file(state_dir: Path | None, decision_log: Path | None) -> Path | None:
-    """Return where the configuration is kept: in the folder, or beside the decision log; None without either."""
+    """Return the path where the configuration is kept: in the folder, or beside the decision log; None without either."""
     if state_dir is not None:
         return state_dir / _NAME
     if decision_log is not None:
@@ -70,7 +70,7 @@ def write_kept(path: Path, kept: Kept) -> None:
 
 
 def read_kept(path: Path) -> Kept | None:
-    """Return what the file holds; None where there is none. Raises RecordError for one that cannot be used."""
+    """Return the content of the file; None where there is none. Raises RecordError for one that cannot be used."""
     try:
         written = _contents(path)
     except FileNotFoundError:
@@ -115,7 +115,7 @@ def _damaged(path: Path, why: str) -> RecordError:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name safe from a loss of power, too."""
+    """Make the new name in the folder safe from a loss of power, too."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,9 +1,9 @@
 """The decision log: an append-only file in which each line names the digest of the line before it.
 
-Writing never raises and drops nothing while memory allows; what is dropped is counted, and a line says so as soon as
-writing works again. A full file is put aside under the number of its first line, and the chain goes on in the next. What
-a killed process took with it is counted by the next one, from the mark beside the log. The decisions of a durable log wait
-until `sync` says that their lines are safe; those of another one are handed out first.
+Writing never raises and drops nothing while memory allows; dropped lines are counted, and a line says so as soon as
+writing works again. A full file is renamed to the number of its first line, and the chain continues in the next. Lines that
+a killed process lost are counted by the next process, from the mark beside the log. The decisions of a durable log wait
+until `sync` says that their lines are safe; those of another log are sent before their lines are written.
 """
 
 import os
@@ -20,7 +20,7 @@ from server.record.opening import RecordError, opened
 from server.record.tail import Tail, piece, pieces, read_tail
 
 FILE_BYTES_MAX: Final = 64 << 20
-"""A file of this size is full."""
+"""The bytes at which a file is full."""
 
 _log = structlog.get_logger("server.record")
 
@@ -28,7 +28,7 @@ _log = structlog.get_logger("server.record")
 class DecisionLog:
     """One log, open for writing. ``failing`` says why it cannot be written, ``lost`` counts lines that never will be.
 
-    ``uncounted`` says why lines that a killed process takes with it cannot be counted, empty when they can.
+    ``uncounted`` says why lines that a killed process loses cannot be counted, empty when they can.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class DecisionLog:
         *,
         durable: bool = False,
     ) -> None:
-        """Opens or makes it, checks its end and goes on from there. Raises RecordError."""
+        """Open or create the log, check its end and continue from there. Raises RecordError."""
         self._path = path
         self._file_max = file_max
         self._pending_max = pending_max
@@ -68,7 +68,7 @@ class DecisionLog:
         self.flush()
 
     def _opened_mark(self) -> Mark | None:
-        """The mark, or nothing where it cannot be had: lines are written without it, too."""
+        """Return the mark, or None where it is not available: lines are written without it, too."""
         try:
             return Mark.opened(self._path)
         except OSError as error:
@@ -81,7 +81,7 @@ class DecisionLog:
         return ending(self._path, tail.chain, tail.last, state, boot_id())
 
     def _begin(self, tail: Tail, ended: Ending, now: int) -> None:
-        """Begins the run in the mark, then says in the log what is wrong with its end and how the run before ended."""
+        """Begin the run in the mark, then record in the log what is wrong with its end and how the previous run ended."""
         if self._mark is not None:
             number, digest = self.chain.number - 1, self.chain.previous
             unsure = ended.missing is not None and ended.missing.more
@@ -99,7 +99,7 @@ class DecisionLog:
             self.note(found)
 
     def _tail(self, descriptor: int) -> Tail:
-        """The end of the file; of the newest full one, when the server ended between two files."""
+        """Return the end of the file; that of the newest full file, when the server ended between two files."""
         tail = read_tail(descriptor, self._path)
         os.ftruncate(descriptor, tail.size)
         older = pieces(self._path)
@@ -113,18 +113,18 @@ class DecisionLog:
         return Tail(before.chain, 0, before.chain.number, [*before.found, *tail.found])
 
     def hand(self, lines: int, now: int) -> None:
-        """Notes that the decisions of so many more lines may leave from now on, whether these are written or not."""
+        """Record that the decisions of so many more lines may be sent from now on, whether these are written or not."""
         self._handed += lines
         if self._mark is not None:
             self._mark.hand(self._handed, now)
 
     def note(self, entry: Entry) -> None:
-        """Takes a line about the log itself, which is kept whatever waits already."""
+        """Add a line about the log itself, which is kept however much waits already."""
         self._close_gap()
         self._append(entry, last=True)
 
     def add(self, entry: Entry) -> None:
-        """Takes one entry; `flush` writes it."""
+        """Add one entry; `flush` writes it."""
         self._close_gap()
         if self._gap is not None or not self._append(entry):
             self.miss(entry.at_ms)
@@ -132,13 +132,13 @@ class DecisionLog:
             self._accounted += entry.kind in CORE_KINDS
 
     def miss(self, at_ms: int) -> None:
-        """Counts a line that nobody could make in time."""
+        """Count a line that was not made in time."""
         count, first, _ = self._gap or (0, at_ms, 0)
         self._gap = count + 1, first, at_ms
         self.lost += 1
 
     def flush(self) -> None:
-        """Writes what was added, as far as the disk takes it."""
+        """Write what was added, as far as the disk takes it."""
         self._file.flush()
         self._close_gap()
         self._file.flush()
@@ -147,7 +147,7 @@ class DecisionLog:
             self._report(self._file.failing or self._rotated())
 
     def sync(self) -> bool:
-        """Tries again what could not be written, and makes all safe from a loss of power; gives whether all is."""
+        """Retry what could not be written, and make everything safe from a loss of power; return whether everything is."""
         self.flush()
         self._file.sync()
         problem = self._file.failing or self._sync_folder()
@@ -158,7 +158,7 @@ class DecisionLog:
         return not problem
 
     def close(self) -> None:
-        """Ends it, after one more try."""
+        """Close the log, after one more try to write."""
         self.flush()
         self._file.close()
         if self._mark is not None:
@@ -166,7 +166,7 @@ class DecisionLog:
             self._mark = None
 
     def _settle(self) -> None:
-        """Notes in the mark up to which line the file is written."""
+        """Record in the mark up to which line the file is written."""
         number = self.chain.number - 1
         whole = self._file.settled and self._gap is None
         if self._mark is not None and whole and number != self._settled:
@@ -181,7 +181,7 @@ class DecisionLog:
         return taken
 
     def _close_gap(self) -> None:
-        """Says what is missing, once all before it is written."""
+        """Add a line about the missing lines, once everything before it is written."""
         if self._gap is None or not self._file.settled:
             return
         count, first, last = self._gap
@@ -191,7 +191,7 @@ class DecisionLog:
         self._gap = None
 
     def _sync_folder(self) -> str:
-        """Makes the names of a durable log's files safe; gives what is in the way of that."""
+        """Make the names of a durable log's files safe; return what prevents that, "" for nothing."""
         if self._folder_synced:
             return ""
         try:
@@ -206,7 +206,7 @@ class DecisionLog:
         return ""
 
     def _rotated(self) -> str:
-        """Puts a full file aside; gives what is in the way of that."""
+        """Rename a full file and begin the next; return what prevents that, "" for nothing."""
         if not self._file.settled or self._file.size < self._file_max:
             return ""
         following = self._path.with_name(f"{self._path.name}.next")
@@ -223,7 +223,7 @@ class DecisionLog:
         return ""
 
     def _report(self, problem: str) -> None:
-        """One line in the server's own log when it stops working, and one when it works again."""
+        """Log one line in the server's own log when writing fails, and one when it works again."""
         if problem and not self.failing:
             _log.error("decision-log-failing", file=str(self._path), problem=problem)
         elif self.failing and not problem:

@@ -1,4 +1,4 @@
-"""The mark of a decision log: how many lines its server has given away, kept where a killed process leaves it.
+"""The mark of a decision log: how many lines its server has handed out, kept where they survive a killed process.
 
 FILE.mark is one page that is mapped into memory. Writing to it takes a microsecond; the kernel keeps the page when the
 process is killed, and the disk has room for it from the start. A loss of power may take what was written to it; the page
@@ -25,9 +25,9 @@ _ENDED: Final = 2
 
 
 class State(NamedTuple):
-    """What a mark says of the run that wrote it last.
+    """The content of a mark about the run that wrote it last.
 
-    The decisions of ``handed`` lines may have left by ``handed_ms``. Of these lines, ``accounted`` stand in the log or in its
+    The decisions of ``handed`` lines may have been sent by ``handed_ms``. Of these lines, ``accounted`` are in the log or its
     gaps up to the line ``number``, which has this ``digest``. ``unsure``: an unknown number of lines of earlier runs is
     missing, and the log does not say so up to there. ``damaged``: a part cannot be read, and ``handed`` may be too small.
     """
@@ -45,7 +45,7 @@ class State(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """What a run begins with: the end of the log, and lines that are missing there and not named yet."""
+    """The beginning of a run: the end of the log, and lines that are missing there and not named yet."""
 
     number: int
     digest: str
@@ -54,7 +54,7 @@ class Carried(NamedTuple):
 
 
 class _Cells:
-    """The parts of a page."""
+    """The cells of a page."""
 
     def __init__(self, page: Page) -> None:
         first = 2 * CELL_BYTES
@@ -65,7 +65,7 @@ class _Cells:
 
 
 class Mark:
-    """A mark that is written. The thread that decides calls `hand`, the thread that writes the log everything else."""
+    """A mark that is being written. The thread that decides calls `hand`, the thread that writes the log everything else."""
 
     def __init__(self, page: mmap.mmap) -> None:
         self._page = page
@@ -76,25 +76,25 @@ class Mark:
 
     @classmethod
     def opened(cls, log: Path) -> Self:
-        """Open or make the mark of a log. Raises RecordError for a file that is none, OSError for one that cannot be had."""
+        """Open or create the mark of a log. Raises RecordError for a file that is no mark, OSError for one that is not available."""
         descriptor = _opened(mark_of(log))
         try:
             os.posix_fallocate(descriptor, 0, PAGE_BYTES)
             page = mmap.mmap(descriptor, PAGE_BYTES)
-            # Where a child process had the page, too, the file would stay locked until that ends.
+            # If a child process had the page, too, the file would stay locked until the child ends.
             page.madvise(mmap.MADV_DONTFORK)
             return cls(page)
-        except ValueError as error:  # longer or shorter than it says: a device that lies
+        except ValueError as error:  # longer or shorter than it says: a faulty device
             raise OSError(errno.EINVAL, str(error)) from error
         finally:
             os.close(descriptor)
 
     def state(self) -> State | None:
-        """Return what an earlier run left; None where nothing can be read."""
+        """Return the state that an earlier run left; None where nothing can be read."""
         return state_of(self._page)
 
     def begin(self, carried: Carried, *, durable: bool, now: int) -> None:
-        """Begin a run. What an earlier run left can be read until the whole beginning is written."""
+        """Begin a run. The state of the earlier run can be read until the whole beginning is written."""
         before = self._cells.run.newest()
         self._run = before.run + 1 if before else 1
         self._flags = _DURABLE if durable else 0
@@ -110,15 +110,15 @@ class Mark:
         self.sync()
 
     def hand(self, lines: int, now: int) -> None:
-        """Note that the decisions of so many lines of this run may leave from now on."""
+        """Record that the decisions of so many lines of this run may be sent from now on."""
         self._cells.handed.write(self._run, lines, now)
 
     def settle(self, number: int, digest: str, accounted: int) -> None:
-        """Note that so many lines of this run stand in the log, or in its gaps, up to this one."""
+        """Record that so many lines of this run are in the log, or in its gaps, up to this line."""
         self._cells.settled.write(self._run, number, accounted, bytes.fromhex(digest), 0)
 
     def close(self, *, ended: bool) -> None:
-        """Let go of the page; note first that the run ended in order, if it did."""
+        """Release the page; first record that the run ended in order, if it did."""
         if ended:
             self._cells.run.write(self._run, self._flags | _ENDED, self._boot)
         self.sync()
@@ -136,7 +136,7 @@ def mark_of(log: Path) -> Path:
 
 
 def read_mark(log: Path) -> State | None:
-    """Return what the mark of a log says; None where there is none that can be read."""
+    """Return the state in the mark of a log; None where there is none that can be read."""
     try:
         text = bytearray(mark_of(log).read_bytes()[:PAGE_BYTES])
     except OSError:
@@ -145,7 +145,7 @@ def read_mark(log: Path) -> State | None:
 
 
 def state_of(page: Page) -> State | None:
-    """Return what a page says; None where it names no run."""
+    """Return the state in a page; None where it names no run."""
     cells = _Cells(page)
     run = cells.run.newest()
     if run is None:
@@ -170,7 +170,7 @@ def state_of(page: Page) -> State | None:
 
 
 def boot_id() -> str:
-    """Return the name of this run of the kernel, empty where it has none; memory of files does not outlive it."""
+    """Return the boot id of the kernel, empty where it has none; memory of files does not outlive a boot."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
@@ -178,7 +178,7 @@ def boot_id() -> str:
 
 
 def _opened(path: Path) -> int:
-    """Open a file that is a mark, a damaged one, or nothing yet. Raises RecordError and OSError."""
+    """Open a mark, also one that is damaged or new. Raises RecordError and OSError."""
     try:
         descriptor = opened(path)
     except RecordError as error:
@@ -189,7 +189,7 @@ def _opened(path: Path) -> int:
     if beginning.rstrip(b"\0") != MAGIC[: len(beginning.rstrip(b"\0"))]:
         os.close(descriptor)
         raise RecordError(f"{path}: is no mark of a decision log; move it away")
-    # Where a file system cannot take room in advance, the C library writes it, which it refuses to do by appending.
+    # Where a file system cannot reserve space, the C library writes it, which it refuses to do by appending.
     fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~os.O_APPEND)
     return descriptor
 

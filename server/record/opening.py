@@ -1,4 +1,4 @@
-"""Opens files of records for one writer alone, and never a file that is something else or that everybody may change."""
+"""The opening of files of records: for one writer alone, and never of another kind of file or one that all may change."""
 
 import errno
 import fcntl
@@ -14,11 +14,11 @@ _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOL
 
 
 class RecordError(Exception):
-    """A record that cannot be begun; ``str()`` says which file and what to do."""
+    """The error of a record that cannot be begun; ``str()`` says which file and what to do."""
 
 
 def opened(path: Path) -> int:
-    """A descriptor that appends, locked against other writers. Raises RecordError."""
+    """Return a descriptor that appends, locked against other writers. Raises RecordError."""
     try:
         descriptor = os.open(path, _FLAGS, MODE)
     except OSError as error:
@@ -34,7 +34,7 @@ def opened(path: Path) -> int:
 
 
 def is_locked(path: Path) -> bool:
-    """Does another process write to the file? Raises OSError."""
+    """Return whether another process writes to the file. Raises OSError."""
     with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -44,7 +44,7 @@ def is_locked(path: Path) -> bool:
 
 
 def check_file(path: Path, found: os.stat_result) -> None:
-    """Raise RecordError for a file that others may write to, or have put there."""
+    """Raise RecordError for a file that other users may write to, or have put there."""
     folder = path.absolute().parent.stat()
     why = refused_file(path, found) or refused_owner(path, found, folder, os.geteuid())
     if why:

@@ -1,4 +1,4 @@
-"""Reads an input trace, and says exactly what is wrong with one that cannot be replayed."""
+"""The reader of an input trace, which says exactly what is wrong with one that cannot be replayed."""
 
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -11,14 +11,14 @@ from server.record.forms import BadFormError, Fields, Forms
 from server.record.trace import END, FORMAT, HEADER, KINDS, SPEC, SPECS_MAX, TICK, End, Header, Tick
 
 LINE_BYTES_MAX: Final = 64 << 20
-"""A longer line is none of ours."""
+"""The most bytes of a line; a longer line is not one of a trace."""
 
 _WRITTEN_BY: Final = "a trace is what `evenhand serve --trace FILE` writes"
 _CHANGED: Final = "the file was changed or cut: take it again from where it was written"
 
 
 class BadTraceError(Exception):
-    """A trace that cannot be replayed: what is wrong, in which line, and what to do."""
+    """The error of a trace that cannot be replayed: what is wrong, in which line, and what to do."""
 
     def __init__(self, line: int, what: str, advice: str) -> None:
         super().__init__(what)
@@ -28,7 +28,7 @@ class BadTraceError(Exception):
 
 
 class Given(NamedTuple):
-    """An event, as the core was given it at ``now``."""
+    """An event that was given to the core at ``now``."""
 
     line: int
     now: int
@@ -36,7 +36,7 @@ class Given(NamedTuple):
 
 
 class Ticked(NamedTuple):
-    """A tick, as the core was given it."""
+    """A tick of the core."""
 
     line: int
     tick: Tick
@@ -53,10 +53,10 @@ Step = Given | Ticked | Ended
 
 
 class TraceReader:
-    """One trace. ``header`` is there at once; iterating gives the steps, each once."""
+    """One trace. ``header`` is there at once; iterating yields the steps, each once."""
 
     def __init__(self, file: BinaryIO, until: int | None = None) -> None:
-        """Up to and with the instant ``until``, when it is given. Raises BadTraceError."""
+        """Open a trace and read its header; steps end with the instant ``until``, if given. Raises BadTraceError."""
         self._file = file
         self._until = until
         self._line = 0
@@ -66,11 +66,11 @@ class TraceReader:
         forms = Forms({AskSpec: _Named(self._specs)})
         self._events = {word: Fields(kind, forms.of) for word, kind in KINDS.items()}
         self.read = 0
-        """Bytes read so far."""
+        """The bytes read so far."""
         self.header = self._header()
 
     def __iter__(self) -> Iterator[Step]:
-        """The steps, in order. Raises BadTraceError."""
+        """Yield the steps, in order. Raises BadTraceError."""
         ended = False
         for value in self._lines():
             if ended:
@@ -101,7 +101,7 @@ class TraceReader:
             yield value
 
     def _next(self) -> dict[str, Any] | None:
-        """The next line; None at the end."""
+        """Return the next line; None at the end."""
         written = self._file.readline(LINE_BYTES_MAX)
         self.read = self._file.tell()
         self._line += bool(written)
@@ -121,11 +121,11 @@ class TraceReader:
 
     @property
     def _advice(self) -> str:
-        """What to do about a line that cannot be one of ours."""
+        """The advice for a line that is not one of a trace."""
         return _WRITTEN_BY if self._line == 1 else _CHANGED
 
     def _check_torn(self, written: bytes) -> None:
-        """The end of the file; an incomplete line is one of a server that was killed, or still writes."""
+        """Check the end of the file. Raises BadTraceError for an incomplete line, of a server that was killed or still writes."""
         if written and self._line == 1:
             raise self._bad("it is no trace: its first line does not end", _WRITTEN_BY)
         if written and self._until is None:
@@ -135,13 +135,13 @@ class TraceReader:
             )
 
     def _keep(self, value: dict[str, Any]) -> None:
-        """A template; the oldest is forgotten as its writer forgot it."""
+        """Keep a template; drop the oldest one when its writer did."""
         if len(self._specs) >= SPECS_MAX:
             del self._specs[next(iter(self._specs))]
         self._specs[self._line] = self._read(self._spec, value.get("spec"))
 
     def _step(self, value: dict[str, Any]) -> Step | None:
-        """What the line says; None when it is later than is wanted."""
+        """Return the step of a line; None when it is later than `until`."""
         kind = value["kind"]
         if kind == TICK:
             tick: Tick = self._read(_TICK, _without(value))
@@ -159,7 +159,7 @@ class TraceReader:
         return Given(self._line, now, self._read(self._events[kind], value.get("event")))
 
     def _is_wanted(self, now: int) -> bool:
-        """Is it early enough? An instant before that of the line before is an error."""
+        """Return whether an instant is not after `until`. Raises BadTraceError for one before that of the previous line."""
         if now < self._now:
             raise self._bad(
                 f"its instant {now} is before that of the line before, {self._now}", _CHANGED
@@ -180,7 +180,7 @@ class TraceReader:
 
 
 class _Named:
-    """A template by the number of its line."""
+    """The form of a template that reads it by the number of its line."""
 
     def __init__(self, specs: dict[int, AskSpec]) -> None:
         self._specs = specs
@@ -199,5 +199,5 @@ _END: Final = Fields(trace.End, Forms().of)
 
 
 def _without(value: dict[str, Any], *names: str) -> dict[str, Any]:
-    """The fields of what the line holds, without those of the line."""
+    """Return the fields of a line's value, without those of the line itself."""
     return {name: one for name, one in value.items() if name not in ("n", "kind", *names)}

@@ -1,7 +1,7 @@
-"""A core that is written down: it is given to the pump in the core's place, and does nothing but what the core does.
+"""The recording of a core: it replaces the core for the pump, and does nothing but what the core does.
 
-What is written is made here or handed over as values; files are touched by ``run`` alone, which bootstrap makes a
-thread of its own: a slow disk delays no decision. Whatever fails there is said and counted, never raised.
+Lines are made here or passed on as values; only ``run`` touches files, which bootstrap makes a
+thread of its own: a slow disk delays no decision. Failures there are logged and counted, never raised.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +20,9 @@ from server.record.trace import End, TraceLines
 from server.record.tracefile import TraceFile
 
 HANDED_BYTES_MAX: Final = 64 << 20
-"""What may wait for the thread that writes; more is not kept."""
+"""The bytes that may wait for the thread that writes; more is not kept."""
 ENTRY_BYTES: Final = 1_000
-"""What an entry of the log counts for that is no line yet."""
+"""The bytes that an entry of the log counts for before it is a line."""
 ENDED_WHY: Final = "the server ended"
 FAILED_WHY: Final = "the core failed"
 
@@ -30,7 +30,7 @@ Job = Callable[[], None]
 
 
 class Unsafe(NamedTuple):
-    """Lines whose decisions wait. ``write`` gives whether all of them are safe, and may be called again until it does."""
+    """The lines whose decisions wait. ``write`` returns whether all of them are safe, and may be called again until it does."""
 
     lines: int
     now: int
@@ -38,34 +38,34 @@ class Unsafe(NamedTuple):
 
 
 class Health(NamedTuple):
-    """How one file is: lines that it lost for good, and why nothing can be written now, empty when all is well."""
+    """The health of one file: lines that it lost for good, and why nothing can be written now, empty when all is well."""
 
     lost: int
     failing: str
 
 
 class Scheduler(Protocol):
-    """The core, as far as it is recorded."""
+    """The part of the core that is recorded."""
 
     def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
-        """Takes events, before the next tick."""
+        """Take events, before the next tick, and return the decisions about them."""
 
     def tick(self, now: int, budget: int, /) -> Tick:
-        """Decides what can be decided."""
+        """Decide what can be decided, within a budget of steps."""
 
     def next_due(self) -> int | None:
-        """When it could decide something without an event."""
+        """Return when the core could decide something without an event; None for never."""
 
 
 def at_once(job: Job) -> None:
-    """Runs a job where it stands."""
+    """Run a job at once."""
     job()
 
 
 class Recording:
-    """Records a core from its first event on; ``in_force`` gives the revision of its configuration.
+    """The recorder of a core from its first event on; ``in_force`` returns the revision of its configuration.
 
-    A Scheduler in the eyes of the pump.
+    The pump uses it as its Scheduler.
     """
 
     def __init__(
@@ -88,25 +88,25 @@ class Recording:
         self._syncing = False
         self._durable = False
         self.slow = ""
-        """Why nothing is written, where a disk does not even answer."""
+        """The reason why nothing is written while a disk does not even answer; empty otherwise."""
         self._deciding = False
         self.next_due = core.next_due
 
     def write_log(self, log: DecisionLog, now: int) -> None:
-        """From now on decisions go into this log."""
+        """Write decisions into this log from now on."""
         self._log = log
         self._now = now
         self._durable = log.durable
 
     def write_trace(self, file: TraceFile, header: trace.Header) -> None:
-        """From now on everything goes into this trace; no event may have come before."""
+        """Write all input into this trace from now on; no event may have come before."""
         self._trace = file
         self._lines = TraceLines(header)
         self._now = header.started_ms
         self._hand_trace(header.started_ms)
 
     def take(self, events: Sequence[Event], now: int) -> list[Decision]:
-        """What the core does."""
+        """Take events as the core does, and record them."""
         if self._lines is not None:
             for event in events:
                 self._lines.event(event, now)
@@ -118,7 +118,7 @@ class Recording:
         return replies
 
     def tick(self, now: int, budget: int) -> Tick:
-        """What the core does. The trace is handed over before, so that it holds what a core died of.
+        """Tick as the core does, and record it. The trace is handed to the writer first, so that it has the input of a core that fails.
 
         Lines of a durable log wait for `unsafe`.
         """
@@ -136,7 +136,7 @@ class Recording:
         return tick
 
     def unsafe(self) -> Unsafe | None:
-        """What was decided since the last time and is to be written before it leaves; None when there is nothing."""
+        """Return the lines that must be safe before the latest decisions are sent; None when there are none."""
         if not self._told or not self._durable:
             return None
         told, self._told = self._told, []
@@ -144,12 +144,12 @@ class Recording:
         return Unsafe(len(told), told[-1][1], partial(_write_safely, self._log, told))
 
     def leave(self, safe: Unsafe) -> None:
-        """The decisions of these lines leave."""
+        """Record that the decisions of these lines are sent."""
         assert self._log is not None
         self._log.hand(safe.lines, safe.now)
 
     def health(self) -> dict[str, Health]:
-        """How the files are, by name."""
+        """Return the health of the files, by name."""
         found = {}
         if self._log is not None:
             found["decision-log"] = Health(self._log.lost, self.held() or self._log.failing)
@@ -158,13 +158,13 @@ class Recording:
         return found
 
     def held(self) -> str:
-        """Why no decision leaves, empty while they do."""
+        """Return why no decision is sent, empty while decisions are sent."""
         if self._log is None or not self._durable:
             return ""
         return self._log.failing or self.slow
 
     def findings(self) -> Iterator[Finding]:
-        """What the doctor should say of the files."""
+        """Yield the doctor's findings about the files."""
         for name, (lost, failing) in self.health().items():
             if failing and self._durable and name == "decision-log":
                 what = f"no decision leaves the core, for none can be written: {failing}"
@@ -182,13 +182,13 @@ class Recording:
             yield Finding("note", "decision-log", "record-uncounted", what, advice)
 
     def sync(self) -> None:
-        """Makes safe what was written, and tries again what could not be. To be called from time to time."""
+        """Make what was written safe, and retry what could not be written. To be called from time to time."""
         if not self._syncing:
             self._syncing = True
             self._run(self._sync)
 
     def close(self) -> None:
-        """Writes what is left and why it ends, and ends both files. A core that raised has failed."""
+        """Write what is left and why the run ends, and end both files. A core that raised has failed."""
         why = FAILED_WHY if self._deciding else ENDED_WHY
         if self._told:
             self._hand_told()
@@ -230,7 +230,7 @@ class Recording:
         if file.ended:
             self._lines = None
         elif self._crowded:
-            # Nobody reads further than to a missing line.
+            # A replay stops at a missing line.
             self._lines = None
             self._hand(0, partial(file.end, End(now, "the disk is too slow for it")))
         else:

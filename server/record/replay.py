@@ -1,4 +1,4 @@
-"""Gives a trace to a new core: the same events at the same instants make the same decisions, byte for byte."""
+"""The replay of a trace in a new core: the same events at the same instants make the same decisions, byte for byte."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ from server.record.trace import Header, kind_of
 
 
 class CoreFailedError(Exception):
-    """The core raised; the cause says where. ``line`` is what it was given."""
+    """The error that the core raised; the cause says where. ``line`` is the line of its input."""
 
     def __init__(self, line: int, now: int) -> None:
         super().__init__(f"line {line}")
@@ -25,10 +25,10 @@ class CoreFailedError(Exception):
 
 @dataclass(slots=True)
 class Summary:
-    """What was given and what came of it.
+    """The totals of a replay: its input and the decisions.
 
-    ``parted`` is the line of the first tick before which this core had not given as many decisions as the recorded
-    one: wanted, given. ``ended`` is why the trace ends, None when it just stops.
+    ``parted`` is the line of the first tick before which this core had not made as many decisions as the recorded
+    core, with both numbers: recorded, made. ``ended`` is why the trace ends, None when it just stops.
     """
 
     from_ms: int
@@ -45,7 +45,7 @@ class Summary:
 
 
 class Replay:
-    """One trace and its core. ``observers`` hear all decisions with their instants."""
+    """A trace and its core. ``observers`` get all decisions with their instants."""
 
     def __init__(self, reader: TraceReader) -> None:
         header = reader.header
@@ -56,7 +56,7 @@ class Replay:
         self._victims: dict[str, set[str]] = {}
 
     def entries(self, progress: Callable[[int], None]) -> Iterator[Entry]:
-        """What the core decides; ``progress`` hears how many bytes of the trace were read.
+        """Yield the entries of the core's decisions; ``progress`` is called with the bytes of the trace read so far.
 
         Raises BadTraceError and CoreFailedError.
         """
@@ -96,7 +96,7 @@ class Replay:
             raise CoreFailedError(step.line, now) from error
 
     def _count(self, wanted: int | None, line: int) -> None:
-        """Did the recorded core give as many decisions up to here?"""
+        """Compare the number of decisions up to here with the recorded core's."""
         given = self.summary.decisions
         if wanted is not None and wanted != given and self.summary.parted is None:
             self.summary.parted = line, wanted, given
@@ -110,7 +110,7 @@ class Replay:
             self._decided(one.record)
 
     def _decided(self, record: DecisionRecord) -> None:
-        """Counts a decision once; one that was planned again after a veto comes again, with further victims."""
+        """Count a decision once; one that was planned again after a veto comes again, with further victims."""
         known = self._victims.get(record.decision_id)
         if known is None:
             self.summary.policies[record.policy] += 1
@@ -121,6 +121,6 @@ class Replay:
 
 
 def first(header: Header) -> Entry:
-    """The entry with which a run begins."""
+    """Return the entry with which a run begins."""
     digest = digest_of(header.configuration)
     return started(header.started_ms, header.version, digest, header.log_format)

@@ -1,7 +1,7 @@
-"""Which configuration is in force when a core starts: that of the file of the start, or the one that was in force before.
+"""The configuration in force when a core starts: that of the file of the start, or the one that was in force before.
 
-One rule for every source that sends its text again and again: it replaces what was applied meanwhile only with another
-text than it sent before.
+One rule holds for every source that sends its text again and again: its text replaces one that was applied meanwhile only
+if it differs from the text that the source sent before.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from server.record.kept import Kept
 
 
 class File(NamedTuple):
-    """The file of the start: where it comes from, its text and the digest of that."""
+    """The file of the start: its source, its text and the digest of that."""
 
     source: str
     text: str
@@ -19,11 +19,11 @@ class File(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """What a core starts with. ``note`` says which of two configurations is in force and why; empty where there is one."""
+    """The start of a core. ``note`` says which of two configurations is in force and why; empty where there is one."""
 
     kept: Kept
     is_file: bool
-    """Is the file's configuration in force?"""
+    """Whether the file's configuration is in force."""
     note: str = ""
 
 

@@ -10,15 +10,15 @@ from typing import Any, Final
 import structlog
 
 STUCK_S: Final = 5.0
-"""How long the end of the server waits for one job, such as a sync that never returns."""
+"""The seconds that the end of the server waits for one job, such as a sync that never returns."""
 
 _log = structlog.get_logger("server.record")
 
 
 class Scribe:
-    """Does jobs one after the other. A defect in one is said, and stops neither the next one nor the server.
+    """The thread that runs jobs one after the other. A defect in one is logged, and stops neither the next one nor the server.
 
-    The thread is a daemon, and so no `ThreadPoolExecutor`: Python would wait for a thread of that at its end, however long.
+    The thread is a daemon and not of a `ThreadPoolExecutor`, for whose threads Python waits at its end, however long.
     """
 
     def __init__(self) -> None:
@@ -28,15 +28,15 @@ class Scribe:
         self._thread.start()
 
     def run(self, job: Callable[[], None]) -> None:
-        """Does it some time soon."""
+        """Queue a job."""
         self._submit(job).add_done_callback(_check)
 
     async def asked(self, job: Callable[[], bool]) -> bool:
-        """Does it as soon as it can, and gives what comes of it. Raises what the job raises."""
+        """Run a job as soon as possible and return its result. Raises what the job raises."""
         return bool(await asyncio.wrap_future(self._submit(job)))
 
     def close(self) -> None:
-        """Waits until all is done, or one job takes longer than `STUCK_S`: that is said, and what it held up is not done."""
+        """Wait until all jobs are done, or one takes longer than `STUCK_S`: that is logged, and the jobs behind it are not done."""
         self._jobs.put(None)
         done = -1
         while self._thread.is_alive() and self._done != done:
@@ -61,7 +61,7 @@ class Scribe:
 
 
 def _do(job: Callable[[], Any], asked: Future[Any]) -> None:
-    """Do a job that was not cancelled while it waited."""
+    """Run a job that was not cancelled while it waited."""
     if asked.set_running_or_notify_cancel():
         try:
             result = job()

@@ -1,4 +1,4 @@
-"""The end of a decision log that a server finds when it starts: where the chain goes on, and what is wrong there."""
+"""The end of a decision log that a server finds when it starts: where the chain continues, and what is wrong there."""
 
 import os
 from collections.abc import Iterator
@@ -11,20 +11,20 @@ from server.record.chain import BROKEN, ORIGIN, TORN, Chain, Entry, Link, read_l
 from server.record.opening import RecordError
 
 WINDOW: Final = 1 << 20
-"""How much of the end is checked at least; `evenhand log verify` checks all of it."""
+"""The bytes of the end that are checked at least; `evenhand log verify` checks all of it."""
 _BEGINNING: Final = b'{"at":'
-"""How the lines of a decision log begin."""
+"""The bytes with which the lines of a decision log begin."""
 
 
 class Found(NamedTuple):
-    """Something wrong with the end, to be said in the log itself."""
+    """A fault of the end, to be recorded in the log itself."""
 
     kind: str
     facts: dict[str, Plain]
 
 
 class Tail(NamedTuple):
-    """``size``: bytes of the whole lines, what follows is torn; ``first``: the number of the file's first line.
+    """The end of a log: ``size`` bytes of whole lines, behind which it is torn; ``first``: the number of the file's first line.
 
     ``last`` is None where there is no line, and where the last one is not readable.
     """
@@ -37,7 +37,7 @@ class Tail(NamedTuple):
 
 
 def read_tail(descriptor: int, path: Path) -> Tail:
-    """The end of an open file, which may be empty. Raises RecordError when it is no decision log."""
+    """Return the end of an open file, which may be empty. Raises RecordError when the file is no decision log."""
     size = os.fstat(descriptor).st_size
     if size == 0:
         return Tail(Chain(), 0, 1, [])
@@ -57,19 +57,19 @@ def read_tail(descriptor: int, path: Path) -> Tail:
 
 
 def pieces(path: Path) -> list[Path]:
-    """The full files of a log, oldest first: FILE.0000000001 and so on, named by their first lines' numbers."""
+    """Return the full files of a log, oldest first: FILE.0000000001 and so on, named by their first lines' numbers."""
     beside = path.parent.glob(f"{path.name}.*")
     numbered = [one for one in beside if one.name.removeprefix(f"{path.name}.").isdecimal()]
     return sorted(numbered, key=lambda one: int(one.suffix[1:]))
 
 
 def piece(path: Path, first: int) -> Path:
-    """The name of a full file whose first line has this number."""
+    """Return the path of a full file whose first line has this number."""
     return path.with_name(f"{path.name}.{first:010}")
 
 
 def _window(descriptor: int, size: int) -> bytes:
-    """The last bytes, from the beginning of a line on; at least two whole lines, unless that is all there is."""
+    """Return the last bytes, from the beginning of a line on; at least two whole lines, unless there are fewer."""
     wanted = WINDOW
     while wanted < size:
         read = os.pread(descriptor, wanted, size - wanted)
@@ -81,7 +81,7 @@ def _window(descriptor: int, size: int) -> bytes:
 
 
 def _first(descriptor: int, path: Path) -> Link:
-    """The first line; it tells whether this is a decision log at all."""
+    """Return the first line. Raises RecordError when it shows that this is no decision log."""
     with os.fdopen(os.dup(descriptor), "rb") as file:
         file.seek(0)
         line = file.readline()
@@ -96,7 +96,7 @@ def _strange(path: Path) -> RecordError:
 
 
 def _checked(lines: list[bytes]) -> tuple[Chain, Found | None, Entry | None]:
-    """The chain behind these lines, the first place at which they do not fit together, and what the last one says."""
+    """Return the chain behind these lines, the first place at which they do not fit together, and the content of the last one."""
     chain, broken, last = None, None, None
     for written, link in _links(lines):
         if link is None:

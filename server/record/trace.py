@@ -1,4 +1,4 @@
-"""The lines of an input trace: everything that a core was given, in order, so that another core can be given it.
+"""The lines of an input trace: everything that a core was given, in order, so that it can be given to another core.
 
 One JSON object a line; ``n`` is the number of its line. The first line is the header. Then come events with the
 instant at which the core saw them, ticks, and before the first event of a template the template itself: an event names it by
@@ -18,7 +18,7 @@ from server.record.forms import Fields, Forms
 
 FORMAT: Final = 1
 SPECS_MAX: Final = 1 << 18
-"""Templates that events can name; the oldest is forgotten first, and written again when it comes again."""
+"""The templates that events can name; the oldest is dropped first, and written again when it is used again."""
 
 HEADER: Final = "trace"
 SPEC: Final = "spec"
@@ -27,10 +27,10 @@ END: Final = "end"
 
 
 class Header(NamedTuple):
-    """What a core started with; without a ``beginning`` its configuration is that of a file.
+    """The start of a core; without a ``beginning`` its configuration is that of a file.
 
     ``number`` and ``previous`` are those of the first line of this run in the decision log, and ``log_format`` is that of its
-    lines, so that a replay gives the same ones.
+    lines, so that a replay makes the same lines.
     """
 
     started_ms: int
@@ -43,7 +43,7 @@ class Header(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """A tick; ``decided`` is how many decisions, replies included, the core had given before it."""
+    """A tick; ``decided`` is how many decisions, replies included, the core had made before it."""
 
     now: int
     budget: int
@@ -51,7 +51,7 @@ class Tick(NamedTuple):
 
 
 class End(NamedTuple):
-    """The trace ends on purpose, and why; ``decided`` as in a tick, None when lines before the end are missing."""
+    """The end of a trace in order, and why; ``decided`` as in a tick, None when lines before the end are missing."""
 
     at_ms: int
     why: str
@@ -59,7 +59,7 @@ class End(NamedTuple):
 
 
 def kind_of(event: type[Any]) -> str:
-    """The word of an event's kind: `NodeAdded` is `node-added`."""
+    """Return the word of an event type: `NodeAdded` is `node-added`."""
     parts = "".join(f"-{one.lower()}" if one.isupper() else one for one in event.__name__)
     return parts.removeprefix("-")
 
@@ -68,12 +68,12 @@ KINDS: Final[dict[str, type[Any]]] = {kind_of(one): one for one in get_args(Even
 
 
 def end_line(end: End, number: int) -> bytes:
-    """The last line."""
+    """Return the last line of a trace."""
     return canonical.line({"kind": END, "n": number, **end._asdict()})
 
 
 class TraceLines:
-    """Makes the lines of one trace; they are to be written in the order in which they are made."""
+    """The maker of the lines of one trace; lines are to be written in the order in which they are made."""
 
     def __init__(self, header: Header) -> None:
         self._line = 0
@@ -86,22 +86,22 @@ class TraceLines:
         self._add({"kind": HEADER, "format": FORMAT, **plain})
 
     def event(self, event: Event, now: int) -> None:
-        """An event that the core is given."""
+        """Make the line of an event that the core is given."""
         kind, form = self._events[type(event)]
         self._add({"kind": kind, "at": now, "event": form.write(event)})
 
     def tick(self, tick: Tick) -> None:
-        """A tick that the core is given."""
+        """Make the line of a tick that the core is given."""
         self._add({"kind": TICK, **tick._asdict()})
 
     def take(self) -> bytes:
-        """The lines made since the last time."""
+        """Return the lines made since the last time."""
         taken = b"".join(self._made)
         self._made.clear()
         return taken
 
     def number(self, spec: AskSpec) -> int:
-        """The number of the line that holds the template; made if there is none."""
+        """Return the number of the line that holds the template; make that line if there is none."""
         known = self._specs.get(spec)
         if known is None:
             if len(self._specs) >= SPECS_MAX:
@@ -117,7 +117,7 @@ class TraceLines:
 
 
 class _Named:
-    """A template as the number of its line."""
+    """The form of a template that writes it as the number of its line."""
 
     def __init__(self, lines: TraceLines) -> None:
         self._lines = lines

@@ -1,4 +1,4 @@
-"""The file of an input trace. One that can no longer be written whole ends, and says why: half a trace is no trace."""
+"""The file of an input trace. A trace that can no longer be written whole ends, and says why: half a trace cannot be replayed."""
 
 import os
 from pathlib import Path
@@ -12,20 +12,20 @@ from server.record.opening import RecordError, opened
 from server.record.trace import HEADER, End, end_line
 
 TRACE_BYTES_MAX: Final = 4 << 30
-"""At this size a trace ends."""
+"""The bytes at which a trace ends."""
 FIRST_BYTES_MAX: Final = 64 << 20
-"""How long the first line, which holds a configuration, may be."""
+"""The most bytes of the first line, which holds a configuration."""
 
 _log = structlog.get_logger("server.record")
 
 
 class TraceFile:
-    """A trace that is being written. ``ended`` says why it ended, empty while it goes on."""
+    """A trace that is being written. ``ended`` says why it ended, empty while it is written."""
 
     def __init__(
         self, path: Path, bytes_max: int = TRACE_BYTES_MAX, pending_max: int = PENDING_BYTES_MAX
     ) -> None:
-        """Opens it anew; the trace of an earlier run becomes FILE.previous. Raises RecordError."""
+        """Create the file; the trace of an earlier run becomes FILE.previous. Raises RecordError."""
         self._path = path
         self._bytes_max = bytes_max
         self._file = Appender(_fresh(path), pending_max)
@@ -35,11 +35,11 @@ class TraceFile:
 
     @property
     def failing(self) -> str:
-        """Why nothing is written any more, or now; empty while all is well."""
+        """The reason why nothing is written any more, or now; empty while all is well."""
         return self.ended or self._file.failing
 
     def write(self, lines: bytes, now: int) -> None:
-        """Writes whole lines, or ends the trace when they cannot be taken."""
+        """Write whole lines, or end the trace when they cannot be taken."""
         if self.ended:
             return
         self._taken += len(lines)
@@ -52,18 +52,18 @@ class TraceFile:
             self._file.flush()
 
     def end(self, end: End) -> None:
-        """Ends the trace before its time; nothing is taken any more."""
+        """End the trace before its time; nothing is taken any more."""
         if not self.ended:
             _log.error("trace-ended", file=str(self._path), problem=end.why)
             self._end(end)
 
     def sync(self) -> None:
-        """Tries again what could not be written, and makes all of it safe from a loss of power."""
+        """Retry what could not be written, and make everything safe from a loss of power."""
         self._file.flush()
         self._file.sync()
 
     def close(self, end: End) -> None:
-        """Ends trace and file, after one more try."""
+        """End trace and file, after one more try to write."""
         if not self.ended:
             self._end(end)
         self._file.close()
@@ -75,7 +75,7 @@ class TraceFile:
 
 
 def _fresh(path: Path) -> int:
-    """An empty file of this name; what was there is put aside when it is a trace."""
+    """Return a descriptor of an empty file of this name; an earlier trace is renamed. Raises RecordError."""
     descriptor = opened(path)
     try:
         if os.fstat(descriptor).st_size == 0:

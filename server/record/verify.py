@@ -1,4 +1,4 @@
-"""Checks a decision log from its first line to its last."""
+"""The check of a decision log from its first line to its last."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -47,12 +47,12 @@ class Line(NamedTuple):
 
     @property
     def where(self) -> str:
-        """FILE:LINE."""
+        """The place of the line as FILE:LINE."""
         return f"{self.file}:{self.number}"
 
 
 class Remark(NamedTuple):
-    """Something about a place in the log; ``wrong``: the log cannot be trusted there, or lines are ``missing``."""
+    """A remark about a place in the log; ``wrong``: the log cannot be trusted there, or lines are ``missing``."""
 
     where: str
     what: str
@@ -62,9 +62,9 @@ class Remark(NamedTuple):
 
 @dataclass(slots=True)
 class Verified:
-    """What was found. ``number`` and ``digest`` are those of the last line: keep them elsewhere to notice a cut end.
+    """The result of a check. ``number`` and ``digest`` are those of the last line: keep them elsewhere to notice a cut end.
 
-    So many lines are ``missing`` as the log says itself; ``more``: there may be others. ``format`` is that of the last run.
+    ``missing`` lines are missing by the log itself; ``more``: there may be others. ``format`` is that of the last run.
     """
 
     files: int = 0
@@ -82,23 +82,23 @@ class Verified:
 
     @property
     def whole(self) -> bool:
-        """Does every line fit the one before it, and is none missing that the log knows of?"""
+        """Whether every line fits the one before it, and none is missing that the log knows of."""
         return self.fits and not self.missing and not self.more
 
     def miss(self, where: str, missing: Missing) -> None:
-        """Counts lines that are missing at a place."""
+        """Count lines that are missing at a place."""
         self.missing += missing.lines
         self.more = self.more or missing.more
         self.remarks.append(Remark(where, _lost(missing), wrong=True, missing=missing))
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files of a log in their order: the full ones, then the one that is written."""
+    """Return the files of a log in their order: the full ones, then the one that is written."""
     return [*pieces(path), *([path] if path.exists() else [])]
 
 
 def lines_of(files: list[Path]) -> Iterator[Line]:
-    """All lines. Raises OSError."""
+    """Yield all lines of the files. Raises OSError."""
     for file in files:
         with file.open("rb") as opened:
             for number, written in enumerate(opened, 1):
@@ -106,7 +106,7 @@ def lines_of(files: list[Path]) -> Iterator[Line]:
 
 
 def verify(files: list[Path]) -> Verified:
-    """Reads all of it; remarks in the order of the lines. Raises OSError."""
+    """Return the result of reading all files; remarks are in the order of the lines. Raises OSError."""
     found = Verified(files=len(files))
     chain: Chain | None = None
     last: Entry | None = None
@@ -130,7 +130,7 @@ def verify(files: list[Path]) -> Verified:
 
 
 def _look_at_end(found: Verified, path: Path, chain: Chain, last: Entry | None) -> None:
-    """Judge the last run as the next start of its server will, where the mark of the log is there. Raises OSError."""
+    """Judge the last run as the next start of its server will, if the mark of the log is there. Raises OSError."""
     if last is not None and last.kind == ENDED:
         return
     if is_locked(path):
@@ -167,7 +167,7 @@ def _note(found: Verified, line: Line, what: str) -> None:
 
 
 def _check(found: Verified, line: Line, link: Link, chain: Chain | None) -> None:
-    """Does the line fit the one before it, and does this version know what it is?"""
+    """Check that the line fits the one before it, and that this version knows its kind."""
     if chain is None:
         _check_beginning(found, line, link)
     elif link.number != chain.number:
@@ -185,7 +185,7 @@ def _check(found: Verified, line: Line, link: Link, chain: Chain | None) -> None
 
 
 def _check_beginning(found: Verified, line: Line, link: Link) -> None:
-    """The first line there is."""
+    """Check the first line of all files."""
     if link.number == 1 and link.previous != ORIGIN:
         _wrong(found, line, "it is not how a log begins: lines before it are missing")
     elif link.number > 1:
@@ -205,7 +205,7 @@ def _count(found: Verified, line: Line, link: Link) -> None:
 
 
 def _lost(missing: Missing) -> str:
-    """How many lines are missing, and why."""
+    """Return how many lines are missing, and why, as text."""
     lines = "1 line is" if missing.lines == 1 else f"{missing.lines:,} lines are"
     known = f"{lines} missing" if missing.lines or not missing.more else "lines may be missing"
     others = ", and others may be" if missing.lines and missing.more else ""

@@ -1,1 +1,1 @@
-"""The edge that speaks gRPC: streams, sessions, roles, back-pressure, health. It takes no decision."""
+"""The gRPC edge of the core: streams, sessions, roles, back-pressure and health. This package takes no decision."""

@@ -1,4 +1,4 @@
-"""Who may reach the port, and how (design 1.14): addresses, TLS, and the files of roles and tokens."""
+"""Access to the port (design 1.14): addresses, TLS, and the files of roles and tokens."""
 
 import ipaddress
 import ssl
@@ -19,11 +19,11 @@ _Read = TypeVar("_Read")
 
 
 class BadOptionError(ValueError):
-    """An option or a file that it names is wrong; `str()` says which and why."""
+    """The error of a wrong option, or of a wrong file that an option names; `str()` says which and why."""
 
 
 class Tls(NamedTuple):
-    """TLS as the files have it: for gRPC, for the metrics endpoint, and when the own certificate expires."""
+    """TLS as the files define it: for gRPC, for the metrics endpoint, and when the server's own certificate expires."""
 
     grpc: grpc.ServerCertificateConfiguration
     metrics: ssl.SSLContext
@@ -32,7 +32,7 @@ class Tls(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """TLS files, and files that say who is who. All are optional; see `checked`."""
+    """TLS files, and the files of roles and tokens. All are optional; `checked` says which go together."""
 
     insecure: bool = False
     tls_cert: Path | None = None
@@ -43,17 +43,17 @@ class Access:
 
     @property
     def private_files(self) -> list[Path]:
-        """The files that hold secrets."""
+        """The files that hold secrets: the private key and the tokens."""
         return [one for one in (self.tls_key, self.tokens_file) if one is not None]
 
     @property
     def public_files(self) -> list[Path]:
-        """The other files that say who may reach the port."""
+        """The other files that decide who may reach the port."""
         files = (self.tls_cert, self.tls_client_ca, self.roles_file)
         return [one for one in files if one is not None]
 
     def checked(self, listen: str, metrics: str | None) -> None:
-        """Raises BadOptionError where options contradict each other or leave a port open to all."""
+        """Raise BadOptionError where options contradict each other or leave a port open to all."""
         if (self.tls_cert is None) != (self.tls_key is None):
             raise BadOptionError("--tls-cert and --tls-key go together")
         if self.insecure and self.tls_cert is not None:
@@ -81,27 +81,27 @@ class Access:
 
     @property
     def open_to_all(self) -> bool:
-        """Is a caller without a token the operator?
+        """Whether a caller without a token is the operator.
 
-        It is without TLS: on loopback, or where --insecure says that the network is trusted; with --insecure and a tokens
-        file a token is needed.
+        This holds without TLS: on loopback, or where --insecure says that the network is trusted. With --insecure and a
+        tokens file a token is needed.
         """
         return self.tls_cert is None and not (self.insecure and self.tokens_file)
 
     def identities(self) -> Identities:
-        """Everybody whom the files name. Raises BadOptionError."""
+        """Return all identities that the files name. Raises BadOptionError."""
         return known(self, self.roles(), self.tokens())
 
     def roles(self) -> Roles:
-        """What the file of roles says. Raises BadOptionError."""
+        """Return the roles of the roles file; none without a file. Raises BadOptionError."""
         return Roles({}) if self.roles_file is None else _told(self.roles_file, roles)
 
     def tokens(self) -> Mapping[bytes, Caller]:
-        """What the file of tokens says. Raises BadOptionError."""
+        """Return the callers of the tokens file by token; none without a file. Raises BadOptionError."""
         return {} if self.tokens_file is None else _told(self.tokens_file, tokens)
 
     def tls(self) -> Tls | None:
-        """TLS of the ports; None without. Raises BadOptionError where the files are no good."""
+        """Return TLS for the ports; None without a certificate. Raises BadOptionError where the files cannot be used."""
         if self.tls_cert is None or self.tls_key is None:
             return None
         certificate = _bytes(self.tls_cert)
@@ -117,10 +117,10 @@ class Access:
         )
 
     def _context(self) -> ssl.SSLContext:
-        """The TLS of the metrics endpoint; making it finds out whether the files are any good."""
+        """Return the TLS of the metrics endpoint. Raises BadOptionError where the files are no certificate and key."""
         assert self.tls_cert is not None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # A resumed session would go on under the authority and the certificate of its beginning.
+        # A resumed session would keep the authority and the certificate with which it began.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
         try:
@@ -137,7 +137,7 @@ class Access:
 
 
 def known(access: Access, roles: Roles, tokens: Mapping[bytes, Caller]) -> Identities:
-    """Everybody who is known where the files say this."""
+    """Return the identities that these roles and tokens define under the access options."""
     return Identities(access.open_to_all, roles.callers, tokens, roles.revoked)
 
 
@@ -151,7 +151,7 @@ def _told(file: Path, read: Callable[[str], _Read]) -> _Read:
 
 
 def address(option: str, text: str) -> tuple[str, int]:
-    """Host and port of HOST:PORT or [ADDRESS]:PORT; raises BadOptionError."""
+    """Return host and port of HOST:PORT or [ADDRESS]:PORT; raises BadOptionError."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > _PORT_MAX or not host:
         raise BadOptionError(
@@ -161,7 +161,7 @@ def address(option: str, text: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Can only this machine reach it? A name other than localhost may mean anything."""
+    """Return whether only this machine can reach the host. A name other than localhost may mean any address."""
     if host == "localhost":
         return True
     try:
@@ -171,7 +171,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _bytes(file: Path) -> bytes:
-    """Read a file that decides who is who, unless everybody may change it."""
+    """Return the bytes of a file that decides about access. Raises BadOptionError, also where others may change the file."""
     try:
         found = file.stat()
         text = file.read_bytes()

@@ -1,7 +1,7 @@
-"""How much work of a kind is begun at once, learned from what the last pieces of it took.
+"""The amount of work of a kind that is done at once, learned from how long the last pieces took.
 
-The core knows steps and events, never time; this is where time comes in: what takes long is cut into smaller pieces, and
-between two pieces the event loop turns. The input trace records which pieces were chosen, so a replay does the same.
+The core knows steps and events, never time; time enters here: work that takes long is cut into smaller pieces, and
+the event loop turns between two pieces. The input trace records the pieces, so that a replay repeats them.
 """
 
 
@@ -13,10 +13,10 @@ class Allowance:
         self._most = most
         self._seconds = seconds
         self.amount = most
-        """Events or steps of the next piece."""
+        """The events or steps of the next piece."""
 
     def took(self, seconds: float) -> None:
-        """Learn what a piece took: after a slow one the next is smaller, after a quick one up to twice as large."""
+        """Adapt the amount to the time that a piece took: smaller after a slow one, up to twice as large after a quick one."""
         if seconds > self._seconds:
             self.amount = max(self._least, int(self.amount * self._seconds / seconds))
         elif 2 * seconds < self._seconds:

@@ -1,4 +1,4 @@
-"""Limits of the calls that may be open at once, by kind of call: of one caller, and of all together."""
+"""The limits on open calls by kind of call: for one caller, and for all callers together."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ MOST: Final[Mapping[str, int]] = {
     READS: limits.CALLER_READS_MAX,
     REFLECTIONS: limits.CALLER_REFLECTIONS_MAX,
 }
-"""Calls that one caller may have open at once, by kind. Health needs no role, so its callers are not told apart."""
+"""The calls that one caller may have open at once, by kind. Health needs no role, so its callers cannot be told apart."""
 
 MOST_IN_ALL: Final[Mapping[str, int]] = {
     STREAMS: limits.STREAMS_MAX,
@@ -38,14 +38,14 @@ MOST_IN_ALL: Final[Mapping[str, int]] = {
     CHECKS: limits.CHECKS_MAX,
     HEALTH_WATCHES: limits.HEALTH_WATCHES_MAX,
 }
-"""Calls of all callers that may be open at once, by kind."""
+"""The calls of all callers together that may be open at once, by kind."""
 
 _COUNTED_THERE: Final = frozenset({STREAMS, WATCHES, HEALTH_WATCHES})
-"""Kinds of which all calls are counted where others make room for them: `sessions`, `evenhand/watchers`, `probes`."""
+"""The kinds whose total is limited elsewhere, where a new call can replace an old one: `sessions`, `evenhand/watchers`, `probes`."""
 
 
 class OpenCalls:
-    """The open calls, counted by kind: those of each caller, and all."""
+    """The counts of open calls by kind: of each caller, and of all."""
 
     def __init__(self) -> None:
         self._open: Counter[tuple[str, str]] = Counter()
@@ -55,7 +55,7 @@ class OpenCalls:
     def counted(self, method: str, caller: Caller) -> Iterator[None]:
         """Count a call while it is open; raise CallError where there are too many.
 
-        On an open port callers are not told apart: only the limit of all counts.
+        On a port that is open to all, callers cannot be told apart: only the limit for all of them counts.
         """
         kind = kind_of(method)
         is_known = caller is not LOCAL_OPERATOR and kind in MOST

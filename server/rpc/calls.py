@@ -1,4 +1,4 @@
-"""Names for the types that grpc gives to a handler. Streams of `si.v1` see bytes, all others see messages."""
+"""Names for the types that gRPC gives to a handler. Streams of `si.v1` see bytes, all others see messages."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeAlias
@@ -11,15 +11,16 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Handlers: TypeAlias = "dict[str, grpc.RpcMethodHandler[Any, Any]]"
 """The handlers of a service by method."""
 Behaviour: TypeAlias = Callable[..., Any]
-"""What a handler does with a request, or with an iterator of requests, and a context."""
+"""The function behind a handler: from a request, or an iterator of requests, and a context."""
 Called: TypeAlias = Callable[[str, Context], Callable[[grpc.StatusCode], None]]
-"""Hears of every call by its method when it begins; gives what hears of its end."""
+"""An observer of calls: called with the method at the beginning of a call, it returns the function to call with the final status."""
 
 
 async def let_go(requests: Requests) -> None:
-    """Let go of the message that was read last.
+    """Release the message that was read last.
 
-    gRPC's iterator keeps it and refers to its call, which refers to the iterator: it would stay until a collection (`rpc/garbage`).
+    gRPC's iterator keeps that message and refers to its call, which refers to the iterator: without this the message stays
+    until a collection (`rpc/garbage`).
     """
     close = getattr(aiter(requests), "aclose", None)
     if close is not None:
@@ -27,5 +28,5 @@ async def let_go(requests: Requests) -> None:
 
 
 def unheard(_method: str, _context: Context) -> Callable[[grpc.StatusCode], None]:
-    """A `Called` for when nobody listens."""
+    """Return a function that ignores the end of the call: the `Called` where no observer is set."""
     return lambda _code: None

@@ -1,6 +1,6 @@
-"""AllocationRequest bytes to events: the fast path (performance, section 1).
+"""The decoder of AllocationRequest bytes into events: the fast path (performance, section 1).
 
-An ask whose template is known costs one cache look-up, three reads and one tuple; all else goes the long way through
+An ask with a known template costs one cache look-up, three reads and one tuple; every other ask takes the slow path through
 `translate`. The meaning is that of the generated classes: `tests/rpc` compares both for arbitrary bytes.
 
 One narrowing: a tag *value* that contains the bytes of a whole `creationTime` entry may be taken for the entry.
@@ -38,15 +38,15 @@ from si.v1 import si_pb2
 
 _LENGTH: Final = len(CREATION_ENTRY)
 _TEXT: Final = _LENGTH + 1
-"""Where the length and the text of a value stand in a `creationTime` entry."""
+"""The positions of the length and of the text of a value in a `creationTime` entry."""
 
 
 class MalformedError(ValueError):
-    """The bytes are no such message, or the message passes a limit."""
+    """The error of bytes that are no AllocationRequest, or of a message that passes a limit."""
 
 
 class _Templates:
-    """What the encodings of one generation mean; `plain` holds those that need no further look."""
+    """The templates of one generation by their encoding; `plain` holds those that the fast path can use."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class _Templates:
         self._add = add
 
     def add(self, batch: Batch, head: Head, tags: bytes, encoded: bytes) -> None:
-        """Take one ask the long way; malformed bytes raise DecodeError."""
+        """Add one ask or allocation on the slow path; malformed bytes raise DecodeError."""
         self._add(batch, head, tags, self.template(encoded))
 
     def template(self, encoded: bytes) -> Template:
@@ -82,7 +82,7 @@ class _Templates:
 
 
 class AllocationCodec:
-    """Decodes AllocationRequests. Holds nothing but caches of what it has seen."""
+    """The decoder of AllocationRequests. Its only state are caches of what was decoded before."""
 
     def __init__(self, reader: Reader) -> None:
         self._asks = _Templates(
@@ -101,7 +101,7 @@ class AllocationCodec:
         return at_once(self.decoding(data))
 
     def decoding(self, data: bytes) -> Steps[Batch]:
-        """Decode a message in steps, which many new templates are; raises MalformedError."""
+        """Decode a message in steps, since many new templates take long; raises MalformedError."""
         try:
             return (yield from self._decoding(data))
         except DecodeError as error:
@@ -130,7 +130,7 @@ class AllocationCodec:
     def _each(
         self, batch: Batch, templates: _Templates, heads: Sequence[Head], data: bytes
     ) -> Steps[None]:
-        """Adds one event for each ask or allocation of a message: the loop that everything else serves."""
+        """Add one event for each ask or allocation of a message. This is the hot loop of the decoder."""
         if len(self._created) >= TEMPLATES_MAX:
             self._created.clear()
         known, memo = templates.plain.get, self._created.get
@@ -176,7 +176,7 @@ class AllocationCodec:
             )
 
     def _instant(self, text: bytes, raw: bytes) -> int | None:
-        """The creation of an ask in milliseconds, remembered: many are created in one second."""
+        """Return the creation time of an ask in milliseconds, cached by its text because many asks are created in one second."""
         created = created_ms(raw)
         if created and text:
             self._created[text] = created
@@ -184,5 +184,5 @@ class AllocationCodec:
 
 
 def _releases(parts: Sequence[bytes]) -> si_pb2.AllocationReleasesRequest | None:
-    """What is released, None when there is nothing; parts are joined as protobuf merges them."""
+    """Return the releases of a request, or None when there are none; parts are joined as protobuf merges them."""
     return si_pb2.AllocationReleasesRequest.FromString(b"".join(parts)) if parts else None

@@ -1,9 +1,9 @@
-"""Reads in copies of this process, so that none of them delays a decision.
+"""Reads that are answered in copies of this process, so that no read delays a decision.
 
-A copy is a child process made by `fork`, between two slices of the pump: it has the whole core as it stood then, shares the
-memory of its parent until one of both writes to it, answers the questions that it was given, and ends. Making one takes the
-parent 1.5 ms with 50,000 pods. A copy runs at a lower priority, has a limit of time, and is what the kernel ends first when
-memory is short. It uses nothing of gRPC, whose threads are not in it: answers leave through a pipe.
+A copy is a child process made by `fork`, between two slices of the pump: it has the whole core as of that moment, shares
+memory with its parent until one of them writes to it, answers the questions that it was given, and ends. A fork takes the
+parent 1.5 ms with 50,000 pods. A copy runs at a lower priority, has a time limit, and is the first process that the kernel
+ends when memory is short. It uses nothing of gRPC, whose threads do not exist in it: answers leave through a pipe.
 """
 
 import asyncio
@@ -33,26 +33,26 @@ from server.rpc.reads import Question, Read
 _log = structlog.get_logger(__name__)
 
 _HEADER: Final = struct.Struct("!IBI")
-"""Of an answer in the pipe: the number of its question, the kind of outcome, and the bytes that follow."""
+"""The header of an answer in the pipe: the number of its question, the kind of outcome, and the number of bytes that follow."""
 _REST: Final = 20
-"""Times the pause of the last fork until the next one: a twentieth of the parent's time goes into forks."""
+"""The rest between two forks, in multiples of the last fork's duration: a twentieth of the parent's time goes into forks."""
 _PRIORITY: Final = 10
-"""Nice value of a copy above its parent's."""
+"""The nice value of a copy, added to its parent's."""
 _FIRST_OWN_DESCRIPTOR: Final = 3
-"""Descriptors below are the standard streams."""
+"""The first descriptor after the standard streams."""
 
 
 class _Outcome(IntEnum):
     ANSWER = 0
     FAILURE = 1
-    """A CallError, pickled."""
+    """A pickled CallError."""
     DEFECT = 2
-    """A traceback in UTF-8."""
+    """The traceback of a defect, in UTF-8."""
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A question that is not answered yet, with all that wait for its answer."""
+    """A question without an answer yet, with all callers that wait for it."""
 
     question: Question
     read: Callable[[], bytes]
@@ -60,11 +60,11 @@ class _Waiting:
 
     @property
     def wanted(self) -> bool:
-        """Does anybody still wait?"""
+        """Whether a caller still waits for the answer."""
         return any(not one.done() for one in self.futures)
 
     def settle(self, answer: bytes | CallError) -> None:
-        """Give the answer to all who wait."""
+        """Pass the answer to all callers that wait."""
         for one in self.futures:
             if one.done():
                 continue
@@ -76,7 +76,7 @@ class _Waiting:
 
 @dataclass(slots=True, eq=False)
 class _Copy:
-    """A child process, and the questions that it answers in this order."""
+    """A child process with the questions that it answers, in their order."""
 
     pid: int
     pipe: int
@@ -86,21 +86,21 @@ class _Copy:
 
     @property
     def wanted(self) -> bool:
-        """Does anybody wait for what it has not answered yet?"""
+        """Whether a caller waits for a question that is not answered yet."""
         return any(one.wanted for one in self.questions[self.answered :])
 
     def end(self) -> None:
-        """Make it end, once: when somebody has waited for it, its number may be another process's."""
+        """Kill the process, once: after it was waited for, its process id may belong to another process."""
         if not self.ended:
             self.ended = True
             os.kill(self.pid, signal.SIGKILL)
 
 
 class Copies:
-    """Answers questions in copies of this process; everything is called in the event loop.
+    """The pool of copies that answer questions. All methods are called in the event loop.
 
-    A question that comes while a copy can be made has one at once. Questions that come while none can are answered together by the next
-    one, equal questions once.
+    A question is answered by a new copy at once if one can be made now. Questions that arrive while none can be made are
+    answered together by the next copy, and equal questions once.
     """
 
     def __init__(self, seconds: Callable[[], float]) -> None:
@@ -109,12 +109,12 @@ class Copies:
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[Question, _Waiting] = {}
         self.running: dict[_Copy, asyncio.Task[None]] = {}
-        """The copies that have not ended yet, and what follows each."""
+        """The copies that have not ended yet, each with the task that follows it."""
         self._open = 0
         self._held = self._closed = False
 
     async def answer(self, question: Question, read: Read) -> bytes:
-        """Return what ``read`` gives in a copy; raises CallError, also where too many wait."""
+        """Return the result of ``read`` in a copy. Raises CallError, also where too many reads wait."""
         if self._closed:
             raise draining()
         if self._open >= READS_WAITING_MAX:
@@ -130,16 +130,16 @@ class Copies:
                 self._give_up()
 
     def hold(self) -> None:
-        """Make no copy until `go_on`."""
+        """Stop making copies until `go_on`."""
         self._held = True
 
     def go_on(self) -> None:
-        """Make copies again, at once where somebody waits for one."""
+        """Resume making copies, at once where a question waits."""
         self._held = False
         self._make()
 
     def close(self) -> None:
-        """End all copies; who waits is told that the server stops."""
+        """End all copies; waiting callers get the error that the server stops."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -159,7 +159,7 @@ class Copies:
         self._make()
 
     def _give_up(self) -> None:
-        """Forget questions, and end copies, that nobody waits for any more."""
+        """Drop the questions, and end the copies, whose callers have all stopped waiting."""
         for one in [one for one in self._waiting.values() if not one.wanted]:
             del self._waiting[one.question]
         for copy in self.running:
@@ -167,7 +167,7 @@ class Copies:
                 copy.end()
 
     def _make(self) -> None:
-        """Make a copy for what waits, now or as soon as one may be made."""
+        """Make a copy for the waiting questions, now or as soon as the limits allow."""
         free = COPIES_MAX - len(self.running)
         if self._held or not self._waiting or not free or self._timer is not None:
             return
@@ -205,7 +205,7 @@ class Copies:
         self.running[copy] = asyncio.create_task(self._follow(copy))
 
     async def _follow(self, copy: _Copy) -> None:
-        """Pass the answers of a copy on until it ends."""
+        """Pass on the answers of a copy until it ends."""
         failure = _no_copy("it ended before its answer")
         try:
             async with asyncio.timeout(COPY_S_MAX):
@@ -264,10 +264,10 @@ def _too_long() -> CallError:
 
 
 def _forked() -> int:
-    """Fork, as `os.fork` does.
+    """Fork, as `os.fork` does, without its warning and with garbage collection off in the child.
 
-    Python warns where there are other threads; the child touches nothing that they might have held. Nor may it collect garbage:
-    what is found then may be gRPC's, which can be ended only where its threads are.
+    Python warns where other threads exist; the child uses nothing that they might have locked. The child must not collect
+    garbage: objects of gRPC, which only its threads can end, may be part of it.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -283,7 +283,7 @@ def _forked() -> int:
 
 
 def _answer_all(pipe: int, questions: Sequence[_Waiting]) -> NoReturn:
-    """Be a copy: answer, and end without a word to anything that was opened by the parent."""
+    """Answer the questions in the child, then exit without touching anything that the parent opened."""
     try:
         _settle_in(pipe)
         for number, one in enumerate(questions):
@@ -297,7 +297,7 @@ def _settle_in(pipe: int) -> None:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    # A connection that the parent closes has to end though this child lives.
+    # A connection that the parent closes must end although this child lives.
     for descriptor in map(int, os.listdir("/proc/self/fd")):
         if descriptor >= _FIRST_OWN_DESCRIPTOR and descriptor != pipe:
             with contextlib.suppress(OSError):  # that of the listing is closed already

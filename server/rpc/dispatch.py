@@ -1,4 +1,4 @@
-"""Decisions to outboxes: encodes each and puts it where its manager's stream takes it."""
+"""The dispatch of decisions: each is encoded and put into the outbox of its manager's stream."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
@@ -20,7 +20,7 @@ from server.rpc.translate.answers import (
 
 _Answer = Callable[[Any], Message]
 _MANAGER: Final = itemgetter(0)
-"""Of a placement or release whose manager it is."""
+"""The manager of a placement or release."""
 
 _ANSWERS: Final[Mapping[type, tuple[Kind, _Answer]]] = {
     **{kind: (Kind.ALLOCATION, answer) for kind, answer in ALLOCATION_ANSWERS.items()},
@@ -30,7 +30,7 @@ _ANSWERS: Final[Mapping[type, tuple[Kind, _Answer]]] = {
 
 
 class _Letters:
-    """What one batch of decisions says to one manager on one stream."""
+    """The pieces of one batch of decisions for one manager on one stream."""
 
     __slots__ = ("pieces", "placed", "states")
 
@@ -45,14 +45,14 @@ _Post = dict[_Place, _Letters]
 
 
 class Dispatch:
-    """Encodes decisions and fills outboxes. What has no stream (notes) is for observers only."""
+    """The encoder that fills outboxes with decisions. A decision without a stream, such as a note, is for observers only."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._placements = PlacementEncoder()
 
     def send(self, decisions: Decisions) -> None:
-        """Puts every decision into its outbox, in order."""
+        """Put every decision into its outbox, in order."""
         post: _Post = {}
         releases = ReleaseEncoder()
         for kind, begin, end in decisions.runs:
@@ -96,7 +96,7 @@ def _write_released(post: _Post, run: Sequence[Released], encoder: ReleaseEncode
 
 
 def _write(post: _Post, decision: Decision) -> None:
-    """Everything but placements and releases."""
+    """Encode a decision other than a placement or release."""
     found = _ANSWERS.get(type(decision))
     if found is None:
         return

@@ -1,4 +1,4 @@
-"""Decisions to wire bytes: each becomes a *piece*, a response with that one object in it.
+"""The encoder of decisions into wire bytes: each becomes a *piece*, a response with that one object in it.
 
 Protobuf merges what is joined, so any pieces in any order make one response. Placements, by far the most, and releases,
 of which a quota run has tens of thousands, are put together from cached parts; all other pieces come from the generated
@@ -18,9 +18,9 @@ from server.rpc.translate import answers
 from si.v1 import si_pb2
 
 _NEW: Final = b"\x0a"
-"""Header of `AllocationResponse.new`."""
+"""The header of `AllocationResponse.new`."""
 _RELEASED: Final = b"\x12"
-"""Header of `AllocationResponse.released`."""
+"""The header of `AllocationResponse.released`."""
 _KEY: Final = b"\x0a"
 _UUID: Final = b"\x1a"
 _NODE: Final = 8
@@ -30,22 +30,22 @@ _RELEASED_KEY: Final = b"\x32"
 _RELEASED_APPLICATION: Final = 2
 _BUT_KEY: Final = itemgetter(1, *range(3, len(Released._fields)))
 _OTHERS: Final = itemgetter(1, *range(4, len(Released._fields)))
-"""All that a piece says of a release but its key, and but its application, too."""
+"""All fields of a release but its key, and all but its key and its application."""
 _ASK: Final = Generation.ASK
-"""Looked up once: to reach a member of an enumeration is slow."""
+"""The ask generation as a module constant, because access to a member of an enumeration is slow."""
 
 
 class PlacementEncoder:
-    """Encodes placements. Holds nothing but caches, each cleared when it is full."""
+    """The encoder of placements. Its only state are caches, each cleared when it is full."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, bytes] = {}
         self._applications: dict[str, bytes] = {}
         self._templates: dict[str, dict[AskSpec, bytes]] = {}
-        """By partition."""
+        """The encoded templates by partition and spec."""
 
     def encode(self, placements: Iterable[Placed]) -> list[bytes]:
-        """The piece of each placement: after the decoder's, the loop that everything else serves."""
+        """Return the piece of each placement. This is the hot loop of the encoder."""
         nodes, applications, templates = self._nodes, self._applications, self._templates
         pieces: list[bytes] = []
         add, join = pieces.append, b"".join
@@ -54,7 +54,7 @@ class PlacementEncoder:
             name = LENGTHS[len(coded)] + coded  # no name has so many characters that this ends
             held = tags[0] if tags else b""
             if generation is _ASK:
-                # The generation of the asks knows an allocation by a UUID, which for us is the key.
+                # The ask generation identifies an allocation by a UUID, which here is the key.
                 name, held = name + _UUID + name, as_allocation_tags(held)
             known = templates.get(partition)
             body = join(
@@ -80,16 +80,16 @@ class PlacementEncoder:
 
 
 class ReleaseEncoder:
-    """Encodes the releases of one batch: what stands around the key is the same for many of them."""
+    """The encoder of the releases of one batch: the bytes around the key are shared by many releases."""
 
     def __init__(self) -> None:
         self._around: dict[tuple[object, ...], dict[int, tuple[bytes, ...]]] = {}
-        """By all but the key, then by the length of a key."""
+        """The bytes around the key, by all fields but the key and then by the length of the key."""
         self._rest: dict[tuple[object, ...], bytes] = {}
         self._applications: dict[str, bytes] = {}
 
     def encode(self, releases: Iterable[Released]) -> list[bytes]:
-        """The piece of each release."""
+        """Return the piece of each release."""
         around = self._around
         pieces: list[bytes] = []
         add = pieces.append
@@ -105,7 +105,7 @@ class ReleaseEncoder:
         return pieces
 
     def _parts(self, one: Released, size: int) -> tuple[bytes, ...]:
-        """What a key of so many bytes joins: it stands twice where an allocation is known by its UUID."""
+        """Return the bytes around a key of this length: two parts, or three where a UUID repeats the key."""
         applications, others = self._applications, _OTHERS(one)
         rest = self._rest.get(others)
         if rest is None:
@@ -122,13 +122,13 @@ class ReleaseEncoder:
 
 
 def _nameless(released: Released) -> bytes:
-    """All of a release but its key and its application."""
+    """Return the encoded release without its key and its application."""
     nameless = released._replace(key="", application_id="")
     return answers.released(nameless).released[0].SerializeToString()
 
 
 def _remember(cache: dict[str, bytes], field: int, name: str) -> bytes:
-    """The encoded name, from now on in the cache."""
+    """Return the encoded name, after adding it to the cache."""
     if len(cache) >= PIECES_MAX:
         cache.clear()
     encoded = cache[name] = text(field, name)
@@ -136,7 +136,7 @@ def _remember(cache: dict[str, bytes], field: int, name: str) -> bytes:
 
 
 def template(spec: AskSpec, partition: str) -> bytes:
-    """The fields of an `Allocation` that the pods of one template share."""
+    """Return the encoded fields of an `Allocation` that the pods of one template share."""
     message = si_pb2.Allocation(
         priority=spec.priority,
         partitionName=partition,

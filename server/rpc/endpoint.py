@@ -1,4 +1,4 @@
-"""The port: every service, health, reflection and the guard on one gRPC server, with its start and its end."""
+"""The endpoint: all services, health, reflection and the guard on one gRPC server, with its start and its end."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -55,12 +55,12 @@ OPTIONS: Final[Sequence[tuple[str, int]]] = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    # Two cores on one port would share its clients without a word.
+    # Two cores on one port would share its clients silently.
     ("grpc.so_reuseport", 0),
 )
 
 LAST_WORDS_S: Final = 0.5
-"""How long calls that are still open (health watches, listings) have at the end."""
+"""The seconds that calls which are still open (health watches, listings) have at the end."""
 
 _SERVICES: Final[Sequence[ServiceDescriptor]] = (
     si_pb2.DESCRIPTOR.services_by_name["Scheduler"],
@@ -76,21 +76,20 @@ SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
 
 
 class Holding(Protocol):
-    """What decisions wait for before they leave; ``tell`` hears when that lasts, and when it is over."""
+    """The wait of decisions before they are sent; ``tell`` is called when that takes long, and when it is over."""
 
     tell: Callable[[bool], object]
 
     async def before_leaving(self) -> None:
-        """Returns when all that was decided so far may leave."""
+        """Return when all decisions made so far may be sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What bootstrap decides. ``configured``: a file configures the core, registrations do not.
+    """The settings of an endpoint, made by bootstrap. ``configured``: a file configures the core, registrations do not.
 
-    ``scheduler`` is driven in the core's place: the same core, recorded. Decisions wait for ``holding`` before they
-    leave. ``reads`` is where reads are answered.
-    ``keeping`` says whether the configuration in force is on disk.
+    ``scheduler`` replaces the core where inputs are recorded. Decisions wait for ``holding`` before they are sent. ``reads``
+    answers reads. ``keeping`` says whether the configuration in force is on disk.
     """
 
     identities: Identities
@@ -105,7 +104,7 @@ class Setting:
 
 
 class Endpoint:
-    """A core on the wire."""
+    """The gRPC endpoint of a core."""
 
     def __init__(
         self,
@@ -126,7 +125,7 @@ class Endpoint:
         self._reads = setting.reads
         self._guard = Guard(setting.identities, setting.called, self.pump.now)
         self._probes_guard = Guard(setting.identities, setting.called, self.pump.now)
-        """Counts by itself, so that who reaches the other port takes no place from a probe."""
+        """The guard of the health port. Its counts are its own, so that callers of the other port take no place from a probe."""
         self._health = Health()
         self.readings = Readings()
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
@@ -169,16 +168,16 @@ class Endpoint:
         reflection.enable_server_reflection(names, self._server)
 
     async def start(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
-        """Listens and serves; gives the port. Raises OSError when the address cannot be had."""
+        """Start to serve on the address and return the port. Raises OSError when the address is not available."""
         port = _listen(self._server, address, credentials)
         await self._server.start()
         self._health.serve(("", *SERVICE_NAMES))
         return port
 
     async def start_health(self, address: str) -> int:
-        """Serves health alone, in plain text and to all, for probes that come without a certificate.
+        """Start to serve health alone, in plain text and to all, for probes that have no certificate, and return the port.
 
-        Kubernetes' probes of the gRPC kind do. Gives the port; raises OSError.
+        Kubernetes' gRPC probes have no certificate. Raises OSError.
         """
         self._probed = grpc.aio.server(interceptors=[self._probes_guard], options=OPTIONS)
         _serve(self._probed, HEALTH, self._health.handlers())
@@ -188,26 +187,26 @@ class Endpoint:
 
     @property
     def identities(self) -> Identities:
-        """The identities that are known now."""
+        """The identities in force."""
         return self._guard.identities
 
     def renew(self, identities: Identities) -> int:
-        """Judges callers by these from now on; gives how many open calls end for it."""
+        """Put the identities in force and return how many open calls end because of it."""
         return self._guard.renew(identities)
 
     def _hold(self, held: bool) -> None:  # noqa: FBT001
-        """Tells probes whether decisions leave: a core that holds them back serves no shim, but it does answer reads."""
+        """Report to probes whether decisions are sent: a core that holds them back serves no shim, but still answers reads."""
         if not self._guard.draining:
             self._health.mark(SERVICE_NAMES[0], serving=not held)
 
     async def drain(self, pump: asyncio.Task[None], grace: float) -> None:
-        """The graceful end: nothing new, one last tick, every outbox emptied as far as clients read."""
+        """Stop gracefully: accept nothing new, run a last tick, and empty every outbox as far as clients read."""
         self._health.finish()
         self._guard.draining = True
         self.pump.stop()
         await asyncio.wait({pump}, timeout=grace)
         if not pump.done():
-            # What it waits for may never come, such as a disk that takes nothing; nothing of that leaves.
+            # The pump may wait for something that never comes, such as a full disk; its pending decisions are not sent.
             pump.cancel()
             await asyncio.wait({pump})
         self.sessions.finish(draining())
@@ -216,14 +215,14 @@ class Endpoint:
         await self.stop()
 
     async def crash(self) -> None:
-        """The end after a defect in the core: clients learn of it and resync with the next process."""
+        """Stop after a defect in the core: clients get an error and resync with the next process."""
         self._health.finish()
         self._guard.draining = True
         self.sessions.fail(unexpected())
         await self.stop()
 
     async def stop(self) -> None:
-        """Closes the ports. A server that is not stopped complains of the closed event loop when it is collected."""
+        """Close the ports. A server that is not stopped warns about the closed event loop when it is collected."""
         await self._server.stop(LAST_WORDS_S)
         self._reads.close()
         await self.readings.close()

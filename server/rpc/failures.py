@@ -1,7 +1,7 @@
-"""Errors on the wire: `google.rpc.Status` with details, never a bare text (design 1.12).
+"""The errors on the wire: `google.rpc.Status` with details, never a bare text (design 1.12).
 
-Every failure carries an ErrorInfo with a stable reason of the domain `evenhand`; those about a field carry the
-field's path, those about a thing that is not there its name.
+Every failure carries an ErrorInfo with a stable reason of the domain `evenhand`; an error about a field carries the
+field's path, an error about a missing object its name.
 
 A status travels in headers, and a client drops a call whose headers are larger than 8 KiB, with the reason. So what a
 status quotes is shortened, and of many violations it carries the first ones and the number of the others.
@@ -39,11 +39,11 @@ _ASK: Final = (
 )
 
 _SAFE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
-"""What gRPC sends as it is in a message; each other byte takes three."""
+"""The characters that gRPC sends as they are in a message; each other byte takes three."""
 
 
 class CallError(Exception):
-    """Ends a call with a status; raised by handlers, sent by the guard. A long message is shortened."""
+    """The error that ends a call with a status; raised by handlers, sent by the guard. A long message is shortened."""
 
     def __init__(self, code: grpc.StatusCode, reason: str, message: str, *details: Message) -> None:
         super().__init__(message)
@@ -53,11 +53,11 @@ class CallError(Exception):
         self.details = details
 
     def __reduce__(self) -> tuple[type["CallError"], tuple[object, ...]]:
-        """Let the error cross a pipe."""
+        """Return how to pickle the error, so that it can be sent through a pipe."""
         return CallError, (self.code, self.reason, self.message, *self.details)
 
     def status(self) -> status_pb2.Status:
-        """The status with all details."""
+        """Return the status with all details."""
         status = status_pb2.Status(code=self.code.value[0], message=self.message)
         status.details.add().Pack(error_details_pb2.ErrorInfo(reason=self.reason, domain=DOMAIN))
         for detail in self.details:
@@ -66,7 +66,7 @@ class CallError(Exception):
 
 
 def invalid(reason: str, *violations: tuple[str, str]) -> CallError:
-    """The request is wrong in these fields (path, what is wrong)."""
+    """Return the error of a request that is wrong in these fields (path, what is wrong)."""
     bad = error_details_pb2.BadRequest()
     texts: list[str] = []
     for field, description in violations:
@@ -79,7 +79,7 @@ def invalid(reason: str, *violations: tuple[str, str]) -> CallError:
     if left := len(violations) - len(texts):
         rest = f"{left} more problems"
         bad.field_violations.add(description=rest)
-        # Their number stands before them: what is too long loses its end.
+        # The number comes first, because a message that is too long loses its end.
         texts.insert(0, f"{len(violations)} problems")
     return CallError(grpc.StatusCode.INVALID_ARGUMENT, reason, "; ".join(texts), bad)
 
@@ -90,7 +90,7 @@ def shortened(text: str, limit: int) -> str:
     if len(kept) == len(text) and len(_encoded(kept)) <= limit:
         return kept
     low, high = 0, len(kept)
-    while low < high:  # the longest beginning that leaves room for the dots
+    while low < high:  # the longest prefix that leaves room for the dots
         middle = (low + high + 1) // 2
         if len(_encoded(kept[:middle])) + 3 <= limit:
             low = middle
@@ -104,12 +104,12 @@ def _encoded(text: str) -> str:
 
 
 def malformed(message: str) -> CallError:
-    """The bytes are no message of the call's type, or the message passes a limit."""
+    """Return the error of bytes that are no message of the call's type, or of a message that passes a limit."""
     return invalid("MALFORMED_MESSAGE", ("", message))
 
 
 def not_found(kind: str, name: str) -> CallError:
-    """There is no such thing."""
+    """Return the error that no object of the kind has the name."""
     short = shortened(name, NAME_BYTES_MAX)
     resource = error_details_pb2.ResourceInfo(resource_type=kind, resource_name=short)
     message = f"there is no {kind} {short!r}"
@@ -119,7 +119,7 @@ def not_found(kind: str, name: str) -> CallError:
 def stale_configuration(
     revision: Revision, base: Base, changes: Sequence[Change] | None, *, is_operator: bool = True
 ) -> CallError:
-    """The configuration was made from a revision that is in force no longer; ``changes`` since then, None when not known.
+    """Return the error of a configuration made from a revision no longer in force; ``changes`` since then, None when not known.
 
     Only an operator is told the source, which may name a manager or a file of another caller.
     """
@@ -152,25 +152,25 @@ def stale_configuration(
 
 
 def replaced(kind: str) -> CallError:
-    """Another stream has taken over; the client of this one must not register again (design 1.10)."""
+    """Return the error that another stream has taken over; the client of the old one must not register again (design 1.10)."""
     message = f"another {kind} stream of this resource manager has taken over"
     return CallError(grpc.StatusCode.ABORTED, "STREAM_REPLACED", message)
 
 
 def registered_again() -> CallError:
-    """The resource manager has registered anew; what this stream stood for is gone."""
+    """Return the error that the resource manager has registered again, which ends the streams of its earlier registration."""
     message = "this resource manager has registered again"
     return CallError(grpc.StatusCode.ABORTED, "REGISTERED_AGAIN", message)
 
 
 def another_instance(rm_id: str, last: str) -> CallError:
-    """A process that was taken over registers again while its successor speaks; it may try later."""
+    """Return the error of a process that was taken over and registers again while its successor is connected; it may retry later."""
     message = f"{last or 'another process'} speaks for resource manager {rm_id!r} and took over from this one"
     return CallError(grpc.StatusCode.ABORTED, "ANOTHER_INSTANCE", message)
 
 
 def too_slow(waiting: int) -> CallError:
-    """The client does not read; it has to register again and send everything anew."""
+    """Return the error of a client that does not read its stream; it has to register again and send everything again."""
     message = (
         f"{waiting} objects waited for this stream and nobody read them: register again and resync"
     )
@@ -178,13 +178,13 @@ def too_slow(waiting: int) -> CallError:
 
 
 def too_many(what: str, limit: int) -> CallError:
-    """A limit of the server is reached."""
+    """Return the error that a limit of the server is reached."""
     message = f"there are {limit} {what} already, more are not allowed"
     return CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "LIMIT_REACHED", message)
 
 
 def reading_took_long(seconds: float) -> CallError:
-    """A configuration took too long to read; the process that read it was ended."""
+    """Return the error that a configuration took too long to read; the process that read it was ended."""
     message = (
         f"the configuration was not read within {seconds:g} s: make it smaller, nothing was changed"
     )
@@ -192,7 +192,7 @@ def reading_took_long(seconds: float) -> CallError:
 
 
 def reading_ended() -> CallError:
-    """A configuration ended the process that read it, and at its second try another one: the text is at fault."""
+    """Return the error of a configuration that ended two processes in a row that read it, so that the text is at fault."""
     message = (
         "two processes ended while they read this configuration, it probably needs more memory than they may have: make it "
         "smaller; nothing was changed"
@@ -201,7 +201,7 @@ def reading_ended() -> CallError:
 
 
 def reading_failed() -> CallError:
-    """No process that reads configurations could be started; the next reading tries it again."""
+    """Return the error that no process to read configurations could be started; the next reading tries again."""
     message = (
         "the process that reads configurations could not be started, nothing was changed: try again"
     )
@@ -209,23 +209,23 @@ def reading_failed() -> CallError:
 
 
 def draining() -> CallError:
-    """The server stops; another try finds the next one."""
+    """Return the error that the server stops; a retry finds the next server."""
     return CallError(grpc.StatusCode.UNAVAILABLE, "DRAINING", "the server is stopping")
 
 
 def denied(role: str, deed: str) -> CallError:
-    """The caller is known, but may not."""
+    """Return the error that the caller's role does not allow the call."""
     message = f"your role ({role}) may not {deed}; ask an operator"
     return CallError(grpc.StatusCode.PERMISSION_DENIED, "ROLE_DENIED", message)
 
 
 def not_yours(message: str) -> CallError:
-    """The caller is known, but what it speaks for is another caller's."""
+    """Return the error that the caller speaks for what belongs to another caller."""
     return CallError(grpc.StatusCode.PERMISSION_DENIED, "NOT_YOURS", message)
 
 
 def silent(seconds: int) -> CallError:
-    """The stream never named its resource manager, and another one needs its place."""
+    """Return the error of a stream that never named its resource manager and loses its place to another stream."""
     message = (
         f"this stream sent nothing for {seconds} s and another one needed its place: name your resource manager at once, "
         "in a first message that may be empty otherwise"
@@ -234,24 +234,24 @@ def silent(seconds: int) -> CallError:
 
 
 def late(seconds: float) -> CallError:
-    """A call did not send its request in time."""
+    """Return the error of a call that did not send its request in time."""
     message = f"the request did not come within {seconds:g} s; send it with the call"
     return CallError(grpc.StatusCode.DEADLINE_EXCEEDED, "NO_REQUEST", message)
 
 
 def too_many_of_yours(what: str, caller: str, limit: int) -> CallError:
-    """The caller has as many calls of a kind open as one caller may have."""
+    """Return the error that the caller has as many calls of a kind open as one caller may have."""
     message = f"you ({caller}) have {limit} {what} open already, more are not allowed: end one, or try again later"
     return CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "CALLER_LIMIT_REACHED", message)
 
 
 def unauthenticated(message: str) -> CallError:
-    """Nobody knows the caller."""
+    """Return the error that the caller is unknown."""
     return CallError(grpc.StatusCode.UNAUTHENTICATED, "UNKNOWN_CALLER", message)
 
 
 def unexpected() -> CallError:
-    """A defect of the server; the log has the details."""
+    """Return the error for a defect of the server; its log has the details."""
     return CallError(
         grpc.StatusCode.INTERNAL, "UNEXPECTED", "unexpected error, see the server's log"
     )

@@ -1,11 +1,11 @@
-"""When Python collects cyclic garbage: not while the core decides (design 6.13).
+"""The collection of cyclic garbage: when Python does it, which is not while the core decides (design 6.13).
 
-Automatic collection stops when the server starts. From then on garbage is collected when the core is idle, under a load that
-never ends one slice behind every `ENOUGH` new objects, and, where calls come but no events, at the end of a call after as many.
-What is left then is frozen, that is left out of later collections: each object is looked at once, and no collection takes
-longer because the core holds more. What is frozen ends by its reference counts alone, so the core leaves no cycles behind
-(`tests/rpc/test_garbage.py`). Libraries may: after `THOROUGH` collections everything is looked at again as soon as nothing has
-come for a moment, for that takes long.
+Automatic collection stops when the server starts. From then on garbage is collected when the core is idle; under a load that
+never ends, one slice after every `ENOUGH` new objects; and, where calls come but no events, at the end of a call after as many.
+The remaining objects are frozen, that is left out of later collections: each object is examined once, and a collection does
+not take longer because the core holds more. Frozen objects end by their reference counts alone, so the core leaves no cycles
+(`tests/rpc/test_garbage.py`). Libraries may: after `THOROUGH` collections everything is examined again as soon as no event has
+come for a moment, because that takes long.
 """
 
 import gc
@@ -15,33 +15,33 @@ from typing import Final, Protocol
 from server.model.decisions import Decisions
 
 ENOUGH: Final = 10_000
-"""New container objects since the last collection; so many take 2 to 5 ms. A collection costs nothing else."""
+"""The new container objects that make a collection worthwhile; so many take 2 to 5 ms. A collection costs nothing else."""
 THOROUGH: Final = 64
-"""Collections from one of everything to the next, which takes about 1.5 ms for each thousand allocations."""
+"""The collections between two of everything; one of everything takes about 1.5 ms for each thousand allocations."""
 THOROUGH_AT_LAST: Final = 16 * THOROUGH
-"""After so many a core that is always busy looks at everything as soon as it is idle at all; one that never is does not."""
+"""The collections after which even a busy core examines everything as soon as it is idle; a core that is never idle does not."""
 EVERYTHING_MAX: Final = 200_000
-"""Objects of which so many are looked at in a quiet moment, about 80 ms (50,000 allocations): health answers within 100 ms. A larger
-core is looked at after `THOROUGH_AT_LAST` alone."""
+"""The most objects that are examined in a quiet moment, about 80 ms (50,000 allocations): health answers within 100 ms. A
+larger core examines them only after `THOROUGH_AT_LAST`."""
 QUIET_S: Final = 2.0
-"""A moment in which nothing comes."""
+"""The seconds without an event that count as a quiet moment."""
 _OF_AN_EVENT: Final = 2
-"""Objects that stay of an ask. Python counts the net growth only, which is none where others go meanwhile."""
+"""The objects that remain of an ask. Python counts net growth only, which is zero where other objects end meanwhile."""
 
 
 class Timer(Protocol):
-    """Something that happens later, or does not."""
+    """A callback that is scheduled and can be cancelled."""
 
     def cancel(self) -> None:
-        """It does not."""
+        """Cancel the pending callback."""
 
 
 Later = Callable[[float, Callable[[], None]], Timer]
-"""Calls after so many seconds."""
+"""The scheduler of a callback after so many seconds."""
 
 
 class Garbage:
-    """Drives the collector of this process; `close` gives it back as it was."""
+    """The control of this process's collector; `close` restores automatic collection."""
 
     def __init__(self, later: Later) -> None:
         self._later = later
@@ -50,13 +50,13 @@ class Garbage:
         self._fresh = True
         self._overdue = False
         self._large = False
-        gc.disable()  # what is there by now is collected, and frozen, when the core is idle first
+        gc.disable()  # what exists by now is collected, and frozen, when the core is first idle
 
     def decided(self, decisions: Decisions, now: int) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def sliced(self, events: int, _seconds: float, _now: int) -> None:
-        """Collects if the core is never idle."""
+        """Count the events of a slice, and collect if the core is never idle."""
         if events:
             self._disturb()
         self._events += events
@@ -67,13 +67,13 @@ class Garbage:
                 self._overdue = True
 
     def call_ended(self, _code: object = None) -> None:
-        """Collect what calls leave, reads and refusals, though no event comes: gRPC leaves a few cycles of each."""
+        """Collect what calls, reads and refusals leave although no event comes: gRPC leaves a few cycles of each."""
         if self._new() > ENOUGH:
             self._collect()
             self._look_later()
 
     def idle(self) -> None:
-        """Collects when it is worth it."""
+        """Collect when there is enough to collect."""
         if self._collections >= THOROUGH_AT_LAST:
             self.look_at_everything()
         elif self._fresh or self._new() > ENOUGH:
@@ -86,20 +86,20 @@ class Garbage:
             self._quiet = self._later(QUIET_S, self.look_at_everything)
 
     def look_at_everything(self) -> None:
-        """Collects what was frozen, too."""
+        """Collect everything, frozen objects included."""
         self._disturb()
         gc.unfreeze()
         self._collect()
         self._collections = 0
 
     def close(self) -> None:
-        """Automatic collection again, of everything."""
+        """Restore automatic collection, of everything."""
         self._disturb()
         gc.unfreeze()
         gc.enable()
 
     def _new(self) -> int:
-        """New objects since the last collection, about."""
+        """Return the approximate number of new objects since the last collection."""
         return max(_OF_AN_EVENT * self._events, gc.get_count()[0])
 
     def _disturb(self) -> None:

@@ -1,4 +1,4 @@
-"""What stands before every RPC: the caller's role, the request's bytes, and the form of errors."""
+"""The guard before every RPC: the caller's role, the request's bytes, and the form of errors."""
 
 import asyncio
 import inspect
@@ -31,15 +31,15 @@ _log = structlog.get_logger(__name__)
 
 _Parse = Callable[[Any], Any]
 _Read = Callable[[Requests], Awaitable[Any]]
-"""What a handler is given of a call's requests."""
+"""The reader of a call's requests for its handler."""
 _Write = Callable[[Requests, Context], Awaitable[None]]
-"""Reads the requests of a call and writes its answers."""
+"""The function that reads the requests of a call and writes its answers."""
 _Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
 
 
 @dataclass(eq=False, slots=True)
 class _Admitted:
-    """A call that is being handled: what its caller showed, and how it ends when that counts no more."""
+    """A call that is being handled: the caller's credentials, and the error that ends it once these are no longer accepted."""
 
     method: str
     authentication: Mapping[str, Iterable[bytes]]
@@ -50,7 +50,7 @@ class _Admitted:
 
 
 class Guard(grpc.aio.ServerInterceptor):
-    """Admits a call or ends it with a status; nothing else ends a call with an error."""
+    """The interceptor that admits a call or ends it with a status; nothing else ends a call with an error."""
 
     def __init__(self, identities: Identities, called: Called, now: Callable[[], int]) -> None:
         self.identities = identities
@@ -61,7 +61,7 @@ class Guard(grpc.aio.ServerInterceptor):
         self.draining = False
 
     def renew(self, identities: Identities) -> int:
-        """Judges by these from now on, open calls too, and their certificates as of now; gives how many of those end for it."""
+        """Put the identities in force, for open calls and the present validity of their certificates too; return how many calls end."""
         self.identities = identities
         ended = 0
         for call in self._admitted:
@@ -73,7 +73,7 @@ class Guard(grpc.aio.ServerInterceptor):
         return ended
 
     def _refusal(self, call: _Admitted) -> CallError | None:
-        """How an open call ends that the present identities do not admit; None where they do."""
+        """Return the error of an open call that the present identities do not admit; None where they do."""
         try:
             caller = self._judged(call.method, call.authentication, call.metadata)
         except CallError as refused:
@@ -85,21 +85,21 @@ class Guard(grpc.aio.ServerInterceptor):
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Handler:
-        """Wraps the handler of a call; that of an unknown method ends it with UNIMPLEMENTED."""
+        """Return the guarded handler of a call; that of an unknown method ends the call with UNIMPLEMENTED."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return grpc.stream_stream_rpc_method_handler(self._unknown)
         return self._guarded(str(handler_call_details.method), handler)
 
     async def _unknown(self, _requests: Requests, context: Context) -> None:
-        """End a call of a method that is not there; gRPC alone would do it unheard, and leave what it left."""
+        """End a call of an unknown method; gRPC alone would end it without an observer, and would leave garbage."""
         ended = self._called("unknown", context)
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("there is no such method; `grpcurl list` names those that are there")
         ended(grpc.StatusCode.UNIMPLEMENTED)
 
     def _admit(self, method: str, context: Context) -> _Admitted | None:
-        """Return the call, as it is judged again; None for a probe, which needs no role. Raises CallError."""
+        """Return the admitted call, kept to be judged again; None for a probe, which needs no role. Raises CallError."""
         if method in OPEN:
             return None
         if self.draining:
@@ -120,14 +120,14 @@ class Guard(grpc.aio.ServerInterceptor):
         return caller
 
     def _guarded(self, method: str, handler: Handler) -> Handler:
-        """Every call is handled as a stream of requests, so that its caller is admitted before any byte of them is read."""
+        """Return a handler of a stream of requests for any method, so that a caller is admitted before any of its bytes are read."""
         parse = handler.request_deserializer or bytes
         if handler.unary_unary:
             write = _answering(handler.unary_unary, parse)
         elif handler.unary_stream:
             write = _streaming(handler.unary_stream, _one(parse))
         elif handler.stream_stream:
-            # Bytes that nobody parses need no generator between the call and who reads them.
+            # Bytes that are not parsed need no generator between the call and its reader.
             requests = _each(parse) if handler.request_deserializer else _as_they_are
             write = _streaming(handler.stream_stream, requests)
         else:
@@ -145,7 +145,7 @@ class Guard(grpc.aio.ServerInterceptor):
     async def _handle(
         self, method: str, write: _Write, requests: Requests, context: Context
     ) -> None:
-        """Handle a call from its admission to its end; what goes wrong in it becomes its status.
+        """Handle a call from its admission to its end; an error in it becomes its status.
 
         The status is set and not raised: gRPC would keep the exception with the call's context, and both would refer to each other
         until a collection of cycles (`rpc/garbage`), with the bytes of the request.
@@ -176,7 +176,7 @@ class Guard(grpc.aio.ServerInterceptor):
 
 
 def _end(context: Context, failure: CallError) -> grpc.StatusCode:
-    """Give the call its status."""
+    """Set the status of the call to the failure, and return its code."""
     status = rpc_status.to_status(failure.status())
     context.set_code(failure.code)
     context.set_details(failure.message)
@@ -185,7 +185,7 @@ def _end(context: Context, failure: CallError) -> grpc.StatusCode:
 
 
 def _let_frames_go(error: BaseException | None) -> None:
-    """Take the tracebacks off an error: their frames hold the request, and some of them what holds the error itself."""
+    """Remove the tracebacks of an error and its causes: their frames hold the request, and some of them hold the error itself."""
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
@@ -201,7 +201,7 @@ def _answering(behaviour: Behaviour, parse: _Parse) -> _Write:
 
 
 def _streaming(behaviour: Behaviour, read: _Read) -> _Write:
-    """Handlers that yield their answers, and handlers that write them."""
+    """Return the function that answers a call, for handlers that yield their answers and for handlers that write them."""
 
     async def pass_on(requests: Requests, context: Context) -> None:
         await behaviour(await read(requests), context)
@@ -221,7 +221,7 @@ def _parsed(parse: _Parse, data: object) -> object:
 
 
 def _one(parse: _Parse) -> _Read:
-    """Read the only message of a unary call, which has to come in time: a call without it holds a place that others want."""
+    """Return the reader of a unary call's message. The message has to come in time, because a waiting call holds a place."""
 
     async def only(requests: Requests) -> object:
         with suppress(TimeoutError):
@@ -236,7 +236,7 @@ def _one(parse: _Parse) -> _Read:
 
 
 def _each(parse: _Parse) -> _Read:
-    """Parse message by message."""
+    """Return the reader that parses a call's messages one by one."""
 
     async def parsed(requests: Requests) -> AsyncIterator[object]:
         try:
@@ -256,7 +256,7 @@ async def _as_they_are(requests: Requests) -> Requests:
 
 
 def _as_call_error(method: str, error: Exception) -> CallError:
-    """What a handler raised, as a status. Anything but a CallError is a defect and is logged as one."""
+    """Return the error that a handler raised as a CallError. Any other error is a defect and is logged as one."""
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if isinstance(error, CallError):

@@ -1,4 +1,4 @@
-"""Handlers of a service, made from its descriptor: every method of the .proto has a method of the same name here.
+"""The handlers of a service, made from its descriptor: every method of the .proto has a method of the same name here.
 
 `ListNodes` is answered by `list_nodes(request)`: a function that reads (`rpc/reads`), a coroutine that acts in this process, or
 for a stream of answers an asynchronous generator.
@@ -65,7 +65,7 @@ def _acting(behaviour: Callable[[Message], Awaitable[Message]], answers: Answers
 def _generating(
     behaviour: Callable[[Message], AsyncIterator[Message | bytes]], answers: Answers
 ) -> Any:  # noqa: ANN401
-    """What a generator has read through ``answers`` is bytes, and complete."""
+    """Return the handler of a stream of answers; bytes are answers that ``answers`` has read and completed already."""
 
     async def generate(request: Message, _: Context) -> AsyncIterator[Message | bytes]:
         async for message in behaviour(request):

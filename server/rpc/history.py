@@ -1,4 +1,4 @@
-"""The latest decisions with a number each, for those who watch, and totals since the start."""
+"""The latest decisions with a number each, for watch calls, and totals since the start."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ from server.rpc.limits import EVENTS_KEPT_MAX
 
 
 class Record(NamedTuple):
-    """One decision as people read it."""
+    """A decision in words and names, for people."""
 
     kind: str
     subject: str
@@ -58,7 +58,7 @@ KINDS: Final = (
     "decision",
     "shadow",
 )
-"""The words of `Record.kind`: those of decisions, and those of what the core notes."""
+"""The words of `Record.kind`: those of decisions, and those of the core's notes."""
 
 
 class Entry(NamedTuple):
@@ -70,17 +70,17 @@ class Entry(NamedTuple):
 
 
 class History:
-    """Keeps the last `EVENTS_KEPT_MAX` decisions. An observer of the pump."""
+    """The last `EVENTS_KEPT_MAX` decisions. An observer of the pump."""
 
     def __init__(self) -> None:
         self.last = 0
         """The number of the latest entry, 0 when there was none."""
         self._entries: deque[tuple[int, int, Decision]] = deque(maxlen=EVENTS_KEPT_MAX)
         self.totals: Counter[tuple[str, str]] = Counter()
-        """By kind of decision (placed, released, rejected) and partition."""
+        """The totals by kind of decision (placed, released, rejected) and partition."""
 
     def decided(self, decisions: Decisions, now: int) -> None:
-        """Notes every decision, but for the answers to barriers."""
+        """Record every decision except the answers to barriers."""
         if AskRejected in decisions.kinds:
             decisions = Decisions([one for one in decisions.all if not is_barrier(one)])
         self.last += len(decisions)
@@ -92,13 +92,13 @@ class History:
                 self._count(_COUNTED[kind], decisions.all[begin:end])
 
     def sliced(self, events: int, seconds: float, now: int) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def idle(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def after(self, number: int) -> Iterator[Entry]:
-        """Entries with a greater number, oldest first."""
+        """Yield the entries with a greater number, oldest first."""
         for entry in self._entries:
             if entry[0] > number:
                 yield Entry(*entry)
@@ -109,7 +109,7 @@ class History:
         return self._entries[0][0] if self._entries else self.last + 1
 
     def _count(self, word: str, found: Iterable[Decision]) -> None:
-        """Adds decisions of one kind to the totals; almost always all are of one partition."""
+        """Add decisions of one kind to the totals; almost always all are of one partition."""
         for partition, alike in groupby(map(_PARTITION, found)):
             self.totals[word, partition] += len(list(alike))
 
@@ -241,5 +241,5 @@ _RECORDS: Final[Mapping[type, Callable[[Any], Record]]] = {
 
 
 def record(decision: Decision) -> Record:
-    """The decision as people read it."""
+    """Return the decision in words and names, for people."""
     return _RECORDS[type(decision)](decision)

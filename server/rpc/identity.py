@@ -1,4 +1,4 @@
-"""Who a caller is: the name in a client certificate, or a bearer token, looked up in files (design 1.14).
+"""The identity of a caller: the name in a client certificate, or a bearer token, looked up in files (design 1.14).
 
 Both files are YAML. Certificates: `certificates: [{name: shim.example, role: shim}]`, the name being a DNS name or a whole
 URI among the subject alternative names, or the common name of a certificate that has no alternative names (RFC 6125), and
@@ -30,7 +30,7 @@ Metadata = Iterable[tuple[str, str | bytes]]
 
 
 class _Entry(BaseModel):
-    """A role for somebody."""
+    """The role of a caller."""
 
     model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
 
@@ -65,7 +65,7 @@ class _Token(_Entry):
 
 
 class _Revoked(BaseModel):
-    """A client certificate that counts no more, by one of the two ways in which `openssl x509` names it."""
+    """A client certificate that is refused, by one of the two ways in which `openssl x509` names it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -97,7 +97,7 @@ class Revoked(NamedTuple):
     fingerprints: frozenset[bytes] = frozenset()
 
     def has(self, authentication: Mapping[str, Iterable[bytes]]) -> bool:
-        """Tell whether the client certificate of a connection is one of them."""
+        """Return whether the client certificate of a connection is revoked."""
         if not any(self):
             return False
         found = map(read_certificate, authentication.get(_CERTIFICATE, ()))
@@ -107,7 +107,7 @@ class Revoked(NamedTuple):
 
 
 def has_expired(authentication: Mapping[str, Iterable[bytes]], now: int) -> bool:
-    """Tell whether the client certificate of a connection counts no more; TLS looks at that once, at the beginning."""
+    """Return whether the client certificate of a connection has expired; TLS checks that only when the connection is opened."""
     certificates = map(read_certificate, authentication.get(_CERTIFICATE, ()))
     return any(one.expires_ms < now for one in certificates)
 
@@ -116,7 +116,7 @@ NONE_REVOKED: Final = Revoked()
 
 
 class Roles(NamedTuple):
-    """What a file of roles says: callers by certificate name, and the certificates that are refused."""
+    """The content of a roles file: callers by certificate name, and the certificates that are refused."""
 
     callers: Mapping[str, Caller]
     revoked: Revoked = NONE_REVOKED
@@ -124,20 +124,20 @@ class Roles(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """Everybody who is known. With ``open_to_all`` a caller without certificate and token is an operator."""
+    """The identities that are known. With ``open_to_all`` a caller without certificate and token is an operator."""
 
     open_to_all: bool = True
     certificates: Mapping[str, Caller] = field(default_factory=dict)
     tokens: Mapping[bytes, Caller] = field(default_factory=dict)
-    """By SHA-256 of the token, so that looking one up tells nothing about the others."""
+    """The callers by SHA-256 of their token, so that the time of a look-up reveals nothing about other tokens."""
     revoked: Revoked = NONE_REVOKED
 
     def caller(
         self, authentication: Mapping[str, Iterable[bytes]], metadata: Metadata, now: int
     ) -> Caller:
-        """The caller behind a connection and its metadata; raises CallError UNAUTHENTICATED.
+        """Return the caller behind a connection and its metadata; raises CallError UNAUTHENTICATED.
 
-        A certificate that is revoked, or has expired since its connection was opened, is refused with a good token, too.
+        A certificate that is revoked, or has expired since its connection was opened, is refused even with a valid token.
         """
         try:
             is_over = has_expired(authentication, now)
@@ -176,7 +176,7 @@ class Identities:
 
 
 def _names(authentication: Mapping[str, Iterable[bytes]]) -> list[str]:
-    """Return the names of a client certificate that count, from what gRPC says of the connection."""
+    """Return the names in a client certificate that identify it, from gRPC's authentication context."""
     found = {
         key: [name.decode(errors="backslashreplace") for name in names]
         for key, names in authentication.items()
@@ -189,14 +189,14 @@ def _names(authentication: Mapping[str, Iterable[bytes]]) -> list[str]:
 
 
 def _comparable(name: str) -> str:
-    """Return the form by which names are compared: that of a host in lower case (RFC 6125, 6.4.1), a URI as it is."""
+    """Return the form in which names are compared: a host in lower case (RFC 6125, 6.4.1), a URI as it is."""
     return name if _URI in name else name.lower()
 
 
 def authentication(
     certificate: Mapping[str, Any] | None, der: bytes | None = None
 ) -> dict[str, list[bytes]]:
-    """Return what gRPC would say of a connection with this client certificate, as `ssl` reads it."""
+    """Return gRPC's authentication context for a client certificate as `ssl` reads it."""
     found: dict[str, list[bytes]] = {}
     if der is not None:
         found[_CERTIFICATE] = [ssl.DER_cert_to_PEM_cert(der).encode()]
@@ -219,7 +219,7 @@ _CERTIFICATE: Final = "x509_pem_cert"
 def refused_metrics(
     identities: Identities, peer: ssl.SSLObject | None, authorization: str, now: int
 ) -> tuple[int, str] | None:
-    """Return the HTTP status and the reason why the metrics are not for this caller; None: they are."""
+    """Return the HTTP status and the reason with which metrics are refused to a caller; None where they are not."""
     metadata = [("authorization", authorization)] if authorization else []
     known = authentication(peer.getpeercert(), peer.getpeercert(binary_form=True)) if peer else {}
     try:
@@ -235,12 +235,12 @@ def refused_metrics(
 
 
 def digest(token: str) -> bytes:
-    """What is kept of a token."""
+    """Return the digest under which a token is stored."""
     return hashlib.sha256(token.encode()).digest()
 
 
 def roles(text: str) -> Roles:
-    """Callers by certificate name, and revocations; raises ValueError that says where the text is wrong."""
+    """Return callers by certificate name, and revocations; raises ValueError that says where the text is wrong."""
     found = _read(_Certificates, text)
     revoked = Revoked(
         frozenset(_number(one.serial) for one in found.revoked if one.serial),
@@ -261,12 +261,12 @@ def roles(text: str) -> Roles:
 
 
 def _number(text: str) -> int:
-    """Return the number that hexadecimal digits with or without colons write."""
+    """Return the number that hexadecimal digits, with or without colons, denote."""
     return int(text.replace(":", ""), 16)
 
 
 def tokens(text: str) -> dict[bytes, Caller]:
-    """Callers by digest of their token; raises ValueError that says where the text is wrong."""
+    """Return callers by digest of their token; raises ValueError that says where the text is wrong."""
     entries = _read(_Tokens, text).tokens
     if (second := _repeated([entry.token for entry in entries])) is not None:
         raise ValueError(f"tokens.{second}: this token has an entry above; keep one of them")
@@ -274,7 +274,7 @@ def tokens(text: str) -> dict[bytes, Caller]:
 
 
 def _repeated(names: Sequence[str]) -> int | None:
-    """Return the position of the first name that stands there a second time; None where there is none."""
+    """Return the position of the first name that is a repetition; None where there is none."""
     seen: set[str] = set()
     for at, name in enumerate(names):
         if name in seen:
@@ -287,7 +287,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def _read(model: type[_Model], text: str) -> _Model:
-    """Never repeats the input in an error: it holds secrets."""
+    """Return the text as the model. Raises ValueError, without quoting the text because it holds secrets."""
     try:
         return model.model_validate(yaml.safe_load(text))
     except yaml.YAMLError as error:

@@ -1,4 +1,4 @@
-"""Every limit of the wire, by name (style 18). A message or stream that passes one is refused, never cut silently."""
+"""The limits of the wire, by name (style 18). A message or stream that passes one is refused, never cut silently."""
 
 from typing import Final
 
@@ -21,46 +21,47 @@ MEMBERS_MAX: Final = 100_000
 """Members that a job may need."""
 
 INT64_MAX: Final = (1 << 63) - 1
-"""The largest sum that a message holds; what is more is told as this."""
+"""The largest sum that a message holds; a larger one is sent as this."""
 
 RESPONSE_OBJECTS_MAX: Final = 1_000
 RESPONSE_BYTES_MAX: Final = 1 << 20
-"""Where a response is cut (design 1.2): objects, and bytes unless a single object is larger."""
+"""The objects and bytes at which a response is cut (design 1.2); a single object may be larger."""
 
 OUTBOX_OBJECTS_MAX: Final = 200_000
 OUTBOX_BYTES_MAX: Final = 128 << 20
-"""What may wait for one stream before the stream ends with RESOURCE_EXHAUSTED."""
+"""The objects and bytes that may wait for one stream before it ends with RESOURCE_EXHAUSTED."""
 
 LAST_WRITE_S: Final = 0.5
-"""How long a message that is under way may take when its stream ends with an error: of a client that does not read it takes for ever."""
+"""The seconds for a message in progress when its stream ends with an error: a client that does not read would hold it for ever."""
 
 DRAIN_WRITE_S: Final = 2.0
-"""How long a drain waits for a client that takes no message; one that takes some within this gets all, as far as the drain lasts."""
+"""The seconds that a drain waits for a client that takes no message; while a client takes messages, the drain goes on."""
 
 OUTBOX_OBJECTS_CONGESTED: Final = 10_000
-"""Above this many waiting objects the pump gives a stream that reads a little time before the next slice."""
+"""The waiting objects above which the pump lets a stream that reads write for a moment before the next slice."""
 
 BREATHS_MAX: Final = 64
-"""Turns of the event loop that one slice grants to congested streams."""
+"""The turns of the event loop that one slice grants to congested streams."""
 
 WRITING_LOOK_S: Final = 0.0005
 WRITING_LOOKS_MAX: Final = 40
-"""Before the pump is idle, streams write what they have; it looks so often whether they have, for a client may be slow."""
+"""The seconds between two looks at whether streams have written, before the pump is idle, and the number of looks: a client
+may be slow."""
 
 MANAGERS_MAX: Final = 64
-"""Resource managers registered at once; one that is gone (`MANAGER_GONE_MS`) makes room when they are as many."""
+"""Resource managers registered at once; when there are as many, one that is gone (`MANAGER_GONE_MS`) loses its place."""
 
 STREAMS_MAX: Final = 4 * MANAGERS_MAX
 """Streams of `si.v1` open at once: three for each manager, and one for a stream that replaces another."""
 
 MANAGER_GONE_MS: Final = 600_000
-"""A manager without a stream for so long, of which the core holds nothing, is gone."""
+"""The milliseconds after which a manager without a stream, of which the core holds nothing, is gone."""
 
 FIRST_MESSAGE_MS: Final = 30_000
-"""A stream that did not name its manager for so long loses its place to another one that needs it."""
+"""The milliseconds after which a stream that has not named its manager loses its place to another one that needs it."""
 
 REGISTRATION_WAIT_S: Final = 2.0
-"""How long the first message of a stream waits for another registration of a manager that is registered."""
+"""The seconds that the first message of a stream waits for another registration of a manager that is registered."""
 
 INSTANCES_ASIDE_MAX: Final = 32
 """Processes of one resource manager that are remembered as taken over."""
@@ -77,17 +78,17 @@ CALLER_SIMULATIONS_MAX: Final = 8
 CALLER_REGISTRATIONS_MAX: Final = 32
 CALLER_READS_MAX: Final = 32
 CALLER_REFLECTIONS_MAX: Final = 8
-"""Calls of each kind that one caller may have open at once. On an open port nobody is told apart, so nobody is limited."""
+"""Calls of each kind that one caller may have open at once. On an open port callers cannot be told apart, so none is limited."""
 
 SIMULATIONS_MAX: Final = 256
 REGISTRATIONS_MAX: Final = 64
 READS_MAX: Final = 512
 REFLECTIONS_MAX: Final = 64
 CHECKS_MAX: Final = 1_024
-"""Calls of each kind that all callers together may have open at once; `STREAMS_MAX` and the like are those of the others."""
+"""Calls of each kind that all callers together may have open at once; `STREAMS_MAX` and others limit the other kinds."""
 
 REQUEST_S: Final = 30.0
-"""How long a call that has one request may take to send it."""
+"""The seconds that a call with one request has to send it."""
 
 HEALTH_WATCHES_MAX: Final = 256
 """Watches of health open at once: every caller that reaches the port may open them, without a role."""
@@ -101,40 +102,40 @@ SLICE_EVENTS_MAX: Final = 2_000
 PIECE_EVENTS_MIN: Final = 8
 PIECE_EVENTS_MAX: Final = 250
 PIECE_S: Final = 0.01
-"""Events that the core is given at once: so few that they take no longer than this, as far as the last ones tell."""
+"""The events that the core gets at once, as many as take about `PIECE_S` going by the last ones."""
 
 TURN_S: Final = 0.02
-"""How long a slice goes on before the event loop turns between two pieces of it."""
+"""The seconds that a slice runs before the event loop turns between two pieces of it."""
 
 TURNS: Final = 8
-"""Turns of the event loop between two pieces: enough for a call that came to be heard and answered."""
+"""The turns of the event loop between two pieces: enough to receive and answer a call that has arrived."""
 
 WIPE_OBJECTS: Final = 1_000
-"""Asks and allocations that end at once, about 6 ms, before a manager registers again."""
+"""The asks and allocations that end at once, about 6 ms, before a manager registers again."""
 
 STEP_OBJECTS: Final = 250
 STEP_BYTES: Final = 1 << 16
-"""Objects of a message that are read the long way, and their bytes, before the event loop turns: 5 to 15 ms."""
+"""The objects of a message that are read on the slow path, and their bytes, before the event loop turns: 5 to 15 ms."""
 
 GATHER_EVENTS: Final = 2_000
 GATHER_S: Final = 0.002
 GATHER_TIMES_MAX: Final = 10
-"""In a flood the pump waits so long for so many events, and again while more come, so many times: one slice of a
-hundred messages costs much less than a hundred slices."""
+"""The events for which the pump waits in a backlog, the seconds of a wait, and the most waits while more events come: one
+slice of a hundred messages costs much less than a hundred slices."""
 
 TICK_BUDGET: Final = SLICE_EVENTS_MAX + 100
-"""Steps of one tick: a full slice of asks is placed by one, while plans take no more than `core.PLANNING` of it; small
-enough that health checks and streams never wait long behind a slice."""
+"""The steps of one tick: a full slice of asks is placed by one tick, while plans take no more than `core.PLANNING` of it;
+small enough that health checks and streams never wait long behind a slice."""
 
 TICK_BUDGET_MIN: Final = 500
 TICK_S: Final = 0.04
-"""Where steps take long, a tick gets fewer of them, so that it takes no longer than this, but never fewer than those."""
+"""The most seconds of a tick, which gets fewer steps where steps take long, but never fewer than `TICK_BUDGET_MIN`."""
 
 TEMPLATES_MAX: Final = 65_536
-"""Encodings of ask templates that the codec remembers; maps come in any order, so one template has several."""
+"""Encodings of ask templates that the codec caches; maps come in any order, so one template has several."""
 
 PIECES_MAX: Final = 65_536
-"""Encoded pieces (nodes, applications, templates) that the codec remembers, each kind."""
+"""Encoded pieces (nodes, applications, templates) that the encoder caches, each kind."""
 
 EVENTS_KEPT_MAX: Final = 10_000
 """Event records kept for WatchEvents."""
@@ -160,13 +161,13 @@ CONFIGURATION_BYTES_MAX: Final = 2 << 20
 """Bytes of a queue configuration."""
 
 SHORT_CONFIGURATION_CHARACTERS: Final = 4_096
-"""A configuration up to this is read in the event loop; a longer one in the process of `readings`."""
+"""The characters up to which a configuration is read in the event loop; a longer one is read in the process of `readings`."""
 
 FIRST_READING_S: Final = 1.0
-"""How long a configuration holds up those of others; one that takes longer is read by the second process of `readings`."""
+"""The seconds that a configuration may hold up others; one that takes longer is read by the second process of `readings`."""
 
 READING_START_S: Final = 30.0
-"""How long a process of `readings` may take to start."""
+"""The seconds that a process of `readings` may take to start."""
 
 READINGS_MAX: Final = 32
 CALLER_READINGS_MAX: Final = 1
@@ -180,7 +181,7 @@ STATUS_MESSAGE_BYTES_MAX: Final = 700
 
 VIOLATION_BYTES_MAX: Final = 400
 VIOLATIONS_BYTES_MAX: Final = 1_500
-"""Bytes of one violation that an error carries, its path included, and of all of them; of the others it says how many."""
+"""Bytes of one violation that an error carries, its path included, and of all of them; the others are counted."""
 
 NAME_BYTES_MAX: Final = 200
 """Bytes of a path or a name that an error repeats."""

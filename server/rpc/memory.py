@@ -1,4 +1,4 @@
-"""The memory budget of docs/overload.md: what a core may have resident for what it holds, and what the doctor says beyond it."""
+"""The memory budget of docs/overload.md: what a core may have resident for its load, and the doctor's finding beyond it."""
 
 import os
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ POD_KIB: Final = 2
 APPLICATION_KIB: Final = 2
 QUEUE_KIB: Final = 8
 STREAM_KIB: Final = 128
-"""The budget: MiB of a core that holds nothing, and KiB for each object that it holds and each open stream of a manager."""
+"""The budget: MiB of a core without load, and KiB for each object that it holds and each open stream of a manager."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What memory is needed for; ``waiting_bytes`` are answers that clients have not read yet."""
+    """The load of a core, for which it needs memory; ``waiting_bytes`` are answers that clients have not read yet."""
 
     held: Holdings
     streams: int
@@ -52,12 +52,12 @@ class Memory:
 
     @property
     def budget_bytes(self) -> int:
-        """What a core with this load may have resident."""
+        """The bytes that a core with this load may have resident."""
         return budget_bytes(self.load)
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process; 0 where the system does not tell it, as any but Linux."""
+    """Return the resident memory of a process in bytes; 0 where the system does not tell it, as all but Linux."""
     try:
         pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
     except OSError:
@@ -79,7 +79,7 @@ def budget_bytes(load: Load) -> int:
 
 
 def findings(memory: Memory) -> Iterator[Finding]:
-    """Yield what the doctor says of a core that has more than its budget."""
+    """Yield the doctor's finding about a core that has more memory than its budget."""
     budget = memory.budget_bytes
     if memory.resident_bytes <= budget:
         return
@@ -92,5 +92,5 @@ def findings(memory: Memory) -> Iterator[Finding]:
 
 
 def _mib(count: int) -> int:
-    """Return bytes in whole MiB, upwards: 128 MiB and a byte are over a budget of 128 MiB."""
+    """Return bytes in MiB, rounded up: 128 MiB and a byte are over a budget of 128 MiB."""
     return -(-count // MIB)

@@ -1,4 +1,4 @@
-"""Names of pods: what people call an ask, as the tags say that its client sent with it."""
+"""The names of pods, from the tags that a client sent with its asks."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -13,23 +13,23 @@ _NAME: Final = "kubernetes.io/meta/podName"
 
 
 def pod_name(tags: Tags) -> str:
-    """Return namespace and name of the pod, as its tags tell; "" when they do not."""
+    """Return namespace and name of the pod from its encoded tags; "" when the tags have none."""
     return name_in(decoded(tags)) if tags else ""
 
 
 def name_in(known: Mapping[str, str]) -> str:
-    """Return namespace and name of the pod from decoded tags; "" when they do not tell."""
+    """Return namespace and name of the pod from decoded tags; "" when the tags have none."""
     name = known.get(_NAME, "")
     return f"{known.get(_NAMESPACE, 'default')}/{name}" if name else ""
 
 
 def name_of(ask: Ask) -> str:
-    """Return what people call an ask: the pod's name, else its key."""
+    """Return the name of an ask for people: the pod's name, else its key."""
     return pod_name(ask.tags) or ask.key
 
 
 def names_now(core: Core) -> Callable[[str, str], str]:
-    """Return a function that gives the name of a pod by partition and key while the core knows it, else ""."""
+    """Return the function from partition and key to the pod's name, "" where the core does not know the pod now."""
 
     def name(partition: str, key: str) -> str:
         books = core.state.partitions.get(partition)

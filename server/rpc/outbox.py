@@ -1,4 +1,4 @@
-"""What waits for one stream: pieces of a response, joined and cut to messages when the stream can take them."""
+"""The outbox of one stream: pieces of a response, joined and cut to messages when the stream can take them."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from server.rpc.limits import (
 )
 
 StateKey = tuple[str, str]
-"""Application and key of an ask."""
+"""The application and key of an ask."""
 
 
 class Outbox:
-    """Bounded by objects and bytes; once over the bound it is *spilled* and holds nothing more.
+    """The pieces that wait for a stream. Bounded by objects and bytes: over the bound the outbox is *spilled* and holds nothing.
 
     Scheduling states coalesce: only the last one of an ask is kept, and none of an ask that was placed meanwhile.
     """
@@ -24,45 +24,45 @@ class Outbox:
     def __init__(self) -> None:
         self.spilled = False
         self.on_fill: Callable[[], None] | None = None
-        """Called when something was put in, by the stream that is attached."""
+        """The callback of the attached stream, called after each addition."""
         self._pieces: list[bytes] = []
         self._states: dict[StateKey, bytes] = {}
         self._bytes = 0
 
     def __len__(self) -> int:
-        """Objects that wait."""
+        """Return the number of objects that wait."""
         return len(self._pieces) + len(self._states)
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that wait."""
+        """The number of bytes that wait."""
         return self._bytes
 
     @property
     def has_states(self) -> bool:
-        """Is there anything that `drop_states` could drop?"""
+        """Whether there are states that `drop_states` could drop."""
         return bool(self._states)
 
     def extend(self, pieces: list[bytes]) -> None:
-        """Puts pieces behind those that wait."""
+        """Append pieces to those that wait."""
         self._pieces += pieces
         self._bytes += sum(map(len, pieces))
         self._filled()
 
     def put_states(self, states: dict[StateKey, bytes]) -> None:
-        """Replaces the scheduling states of these asks."""
+        """Replace the scheduling states of these asks."""
         for key, piece in states.items():
             self._bytes += len(piece) - len(self._states.get(key, b""))
             self._states[key] = piece
         self._filled()
 
     def drop_states(self, keys: list[StateKey]) -> None:
-        """These asks were placed: what was to be said of their waiting is old."""
+        """Drop the states of these asks, which are obsolete because the asks were placed."""
         for key in keys:
             self._bytes -= len(self._states.pop(key, b""))
 
     def take(self) -> bytes | None:
-        """The next message, None when nothing waits. Cut at the limits of a response (design 1.2)."""
+        """Return the next message, None when nothing waits. Cut at the limits of a response (design 1.2)."""
         if not self._pieces:
             if not self._states:
                 return None
@@ -73,14 +73,14 @@ class Outbox:
         return self._take(self._fitting())
 
     def clear(self) -> None:
-        """Forgets everything: the manager registered anew."""
+        """Drop everything, because the manager registered again."""
         self._pieces.clear()
         self._states.clear()
         self._bytes = 0
         self.spilled = False
 
     def _fitting(self) -> int:
-        """How many pieces make a message: at least one, however large."""
+        """Return how many pieces make a message: at least one, however large."""
         sizes = list(accumulate(map(len, self._pieces[:RESPONSE_OBJECTS_MAX])))
         return max(1, bisect_right(sizes, RESPONSE_BYTES_MAX))
 

@@ -1,7 +1,7 @@
-"""Which caller speaks for which resource manager, and what a shim's role binds it to.
+"""The owners of resource managers: which caller speaks for which manager, and what a shim's role binds it to.
 
-A role may name the manager and the partitions that it is for. Without these, a manager belongs to the caller that registered
-it. An operator may do everything; on an open port every caller is one.
+A role may name the manager and the partitions that it is for. Otherwise a manager belongs to the caller that registered
+it. An operator may do everything; on an open port every caller is an operator.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from server.rpc.failures import not_yours
 from server.rpc.roles import Caller, Role
 
 NAMED_MAX: Final = 5
-"""Partitions that a refusal names; it counts the others."""
+"""The most partitions that a refusal names; the others are counted."""
 
 
 class Owners:
@@ -24,7 +24,7 @@ class Owners:
     def __init__(self) -> None:
         self._callers: dict[str, Caller] = {}
         self.changing = asyncio.Lock()
-        """Held from the checks of a configuration until it is in force: nothing comes in between."""
+        """The lock held from the checks of a configuration until it is in force, so that no other change comes in between."""
 
     def check(self, rm_id: str, caller: Caller) -> None:
         """Raise CallError when the caller may not speak for this manager."""
@@ -43,7 +43,7 @@ class Owners:
             )
 
     def registered(self, rm_id: str, caller: Caller) -> None:
-        """Note who registered a manager."""
+        """Record the caller that registered a manager."""
         self._callers[rm_id] = caller
 
     def count(self, caller: Caller) -> int:
@@ -51,7 +51,7 @@ class Owners:
         return sum(one.name == caller.name for one in self._callers.values())
 
     def forget(self, rm_id: str) -> None:
-        """Give a manager to the caller that registers it next."""
+        """Release a manager to the caller that registers it next."""
         self._callers.pop(rm_id, None)
 
     def check_partitions(self, partitions: Iterable[str], caller: Caller) -> None:
@@ -67,7 +67,7 @@ class Owners:
         managers: Mapping[str, str],
         caller: Caller,
     ) -> None:
-        """Raise CallError when a shim changes a partition of others; ``managers`` has the manager of each partition."""
+        """Raise CallError when a shim changes a partition of another caller; ``managers`` has the manager of each partition."""
         if caller.role is Role.OPERATOR:
             return
         foreign = [
@@ -82,13 +82,13 @@ class Owners:
             raise _foreign_partition(foreign[0], caller)
 
     def _is_foreign_partition(self, name: str, rm_id: str, caller: Caller) -> bool:
-        """Tell whether a shim may not change the partition: its role names others, or the manager is another caller's."""
+        """Return whether a shim may not change the partition: its role names others, or the manager is another caller's."""
         if caller.partitions:
             return name not in caller.partitions
         return self._is_foreign(rm_id, caller)
 
     def _is_foreign(self, rm_id: str, caller: Caller) -> bool:
-        """Does the manager belong to another caller? No manager belongs to nobody."""
+        """Return whether the manager belongs to another caller; an empty manager belongs to none."""
         if not rm_id or rm_id == caller.manager:
             return False
         owner = self._callers.get(rm_id)
@@ -101,13 +101,13 @@ def managers_of(state: State) -> dict[str, str]:
 
 
 def changed_partitions(before: Configuration, after: Configuration) -> list[str]:
-    """Return the names of partitions that two configurations do not have alike."""
+    """Return the names of the partitions that differ between two configurations."""
     old, new = ({one.name: one for one in each.partitions} for each in (before, after))
     return sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
 
 
 def _missing_partitions(names: Sequence[str], caller: Caller) -> Exception:
-    """Return the refusal of a text that lists some of the partitions only: what it does not list would be removed."""
+    """Return the refusal of a text that lists only some partitions, because a partition that is not listed would be removed."""
     lacks = f"partition{'s' if len(names) > 1 else ''} {some(map(repr, names), NAMED_MAX)}"
     return not_yours(
         f"this configuration lacks {lacks}, which your role ({caller.name}) may not remove: a configuration lists every "

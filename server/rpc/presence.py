@@ -1,7 +1,7 @@
-"""Which resource managers are there: when each last sent something, and since when none of its streams is open.
+"""The presence of resource managers: when each last sent a message, and since when it has no open stream.
 
 The operating system ends the streams of a process that is killed at once, gRPC's keep-alive those of a machine that
-does not answer within 40 s. A manager that reconnects is away for a moment; only one that is away for longer than
+does not answer within 40 s. A manager that reconnects is away for a moment; only a manager that is away for longer than
 `AWAY_GRACE_MS` is reported as away.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 AWAY_GRACE_MS: Final = 5_000
-"""A reconnect takes less time."""
+"""The milliseconds within which a manager reconnects; a shorter absence is not reported."""
 
 
 @dataclass(slots=True)
@@ -21,14 +21,14 @@ class _Seen:
 
 
 class Sighting(NamedTuple):
-    """What is known of a registered manager at one instant. Times are 0 where there is none."""
+    """The presence of a registered manager at one instant. Times are Unix milliseconds, 0 where there is none."""
 
     heard_ms: int
-    """When its last message came."""
+    """The time of its last message."""
     away_since_ms: int
-    """When its last stream ended; 0 while one is open."""
+    """The time when its last stream ended; 0 while one is open."""
     away: bool
-    """It has been away for longer than a reconnect takes."""
+    """Whether it has been away for longer than a reconnect takes."""
 
 
 class Presence:
@@ -38,7 +38,7 @@ class Presence:
         self._seen: dict[str, _Seen] = {}
 
     def registered(self, rm_id: str, now: int, *, speaking: bool) -> None:
-        """Note a registration; until a stream is opened the manager counts as away since then."""
+        """Record a registration; until a stream is opened the manager counts as away since then."""
         self._seen[rm_id] = _Seen(now, 0, 0 if speaking else now)
 
     def forget(self, rm_id: str) -> None:
@@ -46,7 +46,7 @@ class Presence:
         self._seen.pop(rm_id, None)
 
     def heard(self, rm_id: str, now: int) -> bool:
-        """Note a message; return whether the manager was away before it."""
+        """Record a message; return whether the manager was away before it."""
         seen = self._seen.get(rm_id)
         if seen is None:
             return False
@@ -55,7 +55,7 @@ class Presence:
         return was_away
 
     def left(self, rm_id: str, now: int) -> bool:
-        """Note that the manager's last stream ended; return whether that is news."""
+        """Record that the manager's last stream ended; return whether the manager was present before."""
         seen = self._seen.get(rm_id)
         if seen is None or seen.away_since_ms:
             return False
@@ -63,13 +63,13 @@ class Presence:
         return True
 
     def sighting(self, rm_id: str, now: int) -> Sighting:
-        """Return what is known of a manager."""
+        """Return the presence of a manager."""
         seen = self._seen.get(rm_id) or _Seen()
         since = seen.away_since_ms
         return Sighting(seen.heard_ms, since, bool(since) and now - since >= AWAY_GRACE_MS)
 
     def away(self, now: int) -> Mapping[str, int]:
-        """Return since when each manager is away that is reported as such, in order of registration."""
+        """Return since when each manager that is reported as away has been away, in order of registration."""
         found = ((rm_id, self.sighting(rm_id, now)) for rm_id in self._seen)
         return {rm_id: one.away_since_ms for rm_id, one in found if one.away}
 

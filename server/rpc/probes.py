@@ -1,7 +1,7 @@
-"""The health service, as probes ask for it: open to every caller that reaches a port, and therefore limited.
+"""The health service for probes: open to every caller that reaches a port, and therefore limited.
 
-A watcher that does not read holds up nobody else: `grpc_health.v1.health` writes to watchers under a lock that a change of
-the status waits for, so that one such client would keep a server from its end.
+A watcher that does not read does not block others: `grpc_health.v1.health` writes to watchers under a lock that a change of
+the status waits for, so that one such client would keep a server from stopping.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ SERVICE_NAME: Final = str(_SERVICE.full_name)
 _Request = health_pb2.HealthCheckRequest
 _Answer = health_pb2.HealthCheckResponse
 _Statuses: TypeAlias = dict[str, Any]
-"""Values of `HealthCheckResponse.ServingStatus` by service: the stubs have no type for one."""
+"""The values of `HealthCheckResponse.ServingStatus` by service: the stubs have no type for one."""
 _All: Final = GetMessageClass(_SERVICE.methods_by_name["List"].output_type)
 
 
@@ -34,7 +34,7 @@ class Health:
     def __init__(self) -> None:
         self._statuses: _Statuses = {}
         self._changed = asyncio.Event()
-        """Set, and replaced, at each change."""
+        """The event that is set, and replaced, at each change."""
         self._watches = 0
 
     def handlers(self) -> Handlers:
@@ -42,16 +42,16 @@ class Health:
         return handlers(_SERVICE, self, Answers(InPlace(), lambda _request, _answer: None))
 
     def serve(self, names: Iterable[str]) -> None:
-        """Tell every caller that these services answer."""
+        """Report to every caller that these services answer."""
         self._set(dict.fromkeys(names, _Answer.SERVING))
 
     def mark(self, name: str, *, serving: bool) -> None:
-        """Tell every caller whether this service answers now; the others stay as they are."""
+        """Report to every caller whether this service answers now; other services are unchanged."""
         status = _Answer.SERVING if serving else _Answer.NOT_SERVING
         self._set({**self._statuses, name: status})
 
     def finish(self) -> None:
-        """Tell every caller that no service answers any longer."""
+        """Report to every caller that no service answers any longer."""
         self._set(dict.fromkeys(self._statuses, _Answer.NOT_SERVING))
 
     async def check(self, request: _Request) -> _Answer:

@@ -1,10 +1,10 @@
 """The pump: drains the inbox into the core, ticks it, and fills the outboxes. The only caller of `take` and `tick`.
 
-One asyncio task. It sleeps until a message comes or the core's next due instant; while the core has more to decide it
-goes on at once, letting the event loop turn between slices. A slice is events, then a tick: where its events take long
-the loop turns between them, too, and where steps of the core take long a tick has fewer of them. Nothing reads the core
-in the midst of a slice. What a slice decided leaves at its end, after `before_leaving`. A defect in the core ends the pump and with it the process: clients resync with the next one
-(crash-only).
+The pump is one asyncio task. It sleeps until a message comes or the core's next due instant; while the core has more to
+decide it continues at once, letting the event loop turn between slices. A slice is events, then a tick: where its events
+take long the loop turns between them, too, and where steps of the core take long a tick has fewer of them. The core is not
+read within a slice. The decisions of a slice are sent at its end, after `before_leaving`. A defect in the core ends the pump
+and with it the process: clients resync with the next process (crash-only).
 """
 
 import asyncio
@@ -41,51 +41,51 @@ from server.rpc.sessions import Session, Sessions
 from server.rpc.translate.allocations import Batch
 
 _SLEEP_MS_MIN: Final = 1
-"""The least sleep: a core that is due but decides nothing may not keep the loop busy."""
+"""The least sleep in milliseconds: a core that is due but decides nothing may not keep the loop busy."""
 
 _BREATHS_MIN: Final = 3
-"""Turns of the event loop in which a message that was there already comes to the inbox: the call, its reader, the pump."""
+"""The turns of the event loop in which a message that has arrived reaches the inbox: the call, its reader, the pump."""
 _BREATHS_FOR_SECOND: Final = 16
-"""Turns in which another one comes behind it, if its client did not wait for an answer."""
+"""The turns in which the next message follows, if its client did not wait for an answer."""
 
 
 class Scheduler(Protocol):
-    """The core, as far as the pump knows it."""
+    """The part of the core that the pump uses."""
 
     def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
-        """Takes events, before the next tick."""
+        """Take events, before the next tick, and return the decisions about them."""
 
     def tick(self, now: int, budget: int, /) -> Tick:
-        """Decides what can be decided."""
+        """Decide what can be decided, within a budget of steps."""
 
     def next_due(self) -> int | None:
-        """When it could decide something without an event."""
+        """Return when the core could decide something without an event; None for never."""
 
 
 class Observer(Protocol):
-    """Hears what was decided; may not change anything."""
+    """An observer of decisions, which may not change anything."""
 
     def decided(self, decisions: Decisions, now: int, /) -> None:
-        """All decisions of one slice, in order."""
+        """Receive all decisions of one slice, in order."""
 
     def sliced(self, events: int, seconds: float, now: int, /) -> None:
-        """A slice is over: how many events it took, and how long."""
+        """Receive the number of events of a slice that is over, and the seconds that it took."""
 
     def idle(self) -> None:
-        """There is nothing to do."""
+        """Receive that there is nothing to do."""
 
 
 class Time(NamedTuple):
     """The clocks, given in by bootstrap."""
 
     now: Callable[[], int]
-    """Unix milliseconds, never decreasing."""
+    """The clock in Unix milliseconds, never decreasing."""
     seconds: Callable[[], float]
-    """For measuring only."""
+    """The clock in seconds, for measuring only."""
 
 
 class _Mail(NamedTuple):
-    """One message on its way to the core, or a single event of which somebody awaits the replies."""
+    """A message on its way to the core, or events with a future for the replies to them."""
 
     session: Session | None
     batch: Batch
@@ -94,7 +94,7 @@ class _Mail(NamedTuple):
 
 
 class Pump:
-    """Feeds a core. `run` is to be a task; everything else is called by handlers in the same loop."""
+    """The pump of a core. `run` is to be a task; everything else is called by handlers in the same loop."""
 
     def __init__(
         self,
@@ -104,9 +104,9 @@ class Pump:
         observers: Sequence[Observer] = (),
         reads: Reads | None = None,
     ) -> None:
-        """Makes a pump; ``reads`` are held while the event loop turns in the midst of a slice."""
+        """Make a pump; ``reads`` are held while the event loop turns within a slice."""
         self.before_leaving: Callable[[], Awaitable[None]] | None = None
-        """Awaited before decisions and replies of a slice leave, where they have to be written down first."""
+        """The function awaited before decisions and replies of a slice are sent, where they have to be written to disk first."""
         self._replies: list[tuple[asyncio.Future[list[Decision]], list[Decision]]] = []
         self._core = core
         self._sessions = sessions
@@ -130,27 +130,27 @@ class Pump:
         self._room.set()
         self._settling: list[asyncio.Future[None]] = []
         self.changed = asyncio.Event()
-        """Wakes whoever waits for another version."""
+        """The event that wakes watchers at each change."""
         self.version = 0
-        """Rises with every slice that may have changed something."""
+        """The version of the state, which rises with every slice that may have changed something."""
 
     @property
     def waiting(self) -> int:
-        """Events that wait for the core."""
+        """The number of events that wait for the core."""
         return self._waiting
 
     def now(self) -> int:
-        """Unix milliseconds."""
+        """Return the time in Unix milliseconds."""
         return self._time.now()
 
     async def put(self, session: Session, batch: Batch) -> None:
-        """Hands over a message; waits while the inbox is full, so that gRPC holds the client."""
+        """Put a message into the inbox; wait while the inbox is full, so that gRPC holds the client."""
         if not self._room.is_set():
             await self._room.wait()
         self._post(_Mail(session, batch))
 
     async def ask(self, *events: Event, after: Callable[[], None] | None = None) -> list[Decision]:
-        """Hands over events and gives the replies to them; ``after`` runs right behind the last one.
+        """Put events into the inbox and return the replies to them; ``after`` is called right after the last one.
 
         No other event comes in between, but the event loop may turn where they take long.
         """
@@ -159,7 +159,7 @@ class Pump:
         return await reply
 
     async def settled(self) -> None:
-        """Returns when everything handed over so far was taken, and the core has no more to decide for now."""
+        """Return when everything put into the inbox so far was taken, and the core has no more to decide for now."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._settling.append(future)
         self._awake.set()
@@ -167,14 +167,14 @@ class Pump:
         await future
 
     def stop(self) -> None:
-        """Ends `run` after what is in the inbox and one more tick."""
+        """End `run` after the messages in the inbox and one more tick."""
         self.stopping = True
         self._awake.set()
         self._enough.set()
         self.wake_watchers()
 
     async def run(self) -> None:
-        """Works until stopped. An exception of the core ends it; then nothing of the core may be used any more."""
+        """Run until stopped. An exception of the core ends `run`; then nothing of the core may be used any more."""
         while not self.stopping:
             if not (self._more or self._inbox or self._settling):
                 await self._sleep()
@@ -195,7 +195,7 @@ class Pump:
         self._awake.set()
 
     async def _sleep(self) -> None:
-        """Until a message comes or the core is due. Nothing is done in idleness before what was decided is written."""
+        """Wait for a message or for the core's due instant. Idle work, such as garbage collection, waits until decisions are sent."""
         due = self._core.next_due()
         timer = None
         if due is not None:
@@ -210,7 +210,7 @@ class Pump:
             timer.cancel()
 
     async def _let_write(self) -> None:
-        """Until streams have written what waits for them, there is something to do, or a client is slow."""
+        """Wait until streams have written what waits for them, there is something to do, or a client is slow."""
         for _ in range(WRITING_LOOKS_MAX):
             if self._awake.is_set() or not self._sessions.unwritten():
                 return
@@ -219,7 +219,7 @@ class Pump:
                     await self._awake.wait()
 
     async def _gather(self) -> None:
-        """In a flood, a little patience: the messages behind the first one belong into the same slice."""
+        """Wait a moment in a backlog: the messages behind the first one belong to the same slice."""
         self._coming = False
         if not self._flooded:
             return
@@ -234,14 +234,14 @@ class Pump:
         self._coming = self._is_flood()
 
     async def _patience(self) -> None:
-        """A moment, or until so much has come that nobody need wait for more."""
+        """Wait for `GATHER_S`, or until there are enough events for a slice."""
         self._enough.clear()
         timer = asyncio.get_running_loop().call_later(GATHER_S, self._enough.set)
         await self._enough.wait()
         timer.cancel()
 
     async def _slice(self) -> None:
-        """Events, a tick, and what came of them."""
+        """Run a slice: events, a tick, and the sending of the decisions."""
         self._awake.clear()
         started, now = self._time.seconds(), self._time.now()
         self._turned = started
@@ -266,14 +266,14 @@ class Pump:
         self._settle()
 
     def _tick(self, now: int) -> Tick:
-        """A tick of as many steps as there is time for."""
+        """Run a tick of as many steps as there is time for."""
         started = self._time.seconds()
         tick = self._core.tick(now, self._steps.amount)
         self._steps.took(self._time.seconds() - started)
         return tick
 
     async def _drain(self, now: int, decisions: list[Decision]) -> int:
-        """Takes messages until the slice is full, those that nobody awaits together; gives the number of events."""
+        """Take messages until the slice is full, those without awaited replies together; return the number of events."""
         taken, together = 0, list[Event]()
         while self._inbox:
             count = len(self._inbox[0].batch.events)
@@ -301,7 +301,7 @@ class Pump:
         return taken
 
     async def _give(self, events: Sequence[Event], now: int, decisions: list[Decision]) -> None:
-        """Gives events to the core piece by piece; between two of them the event loop turns where they take long."""
+        """Give events to the core piece by piece; between two pieces the event loop turns where they take long."""
         at = 0
         while at < len(events):
             piece = events[at : at + self._events.amount]
@@ -312,7 +312,7 @@ class Pump:
             await self._turn_if_due()
 
     async def _turn_if_due(self) -> None:
-        """Lets the event loop turn in the midst of a slice that takes long, and holds reads back until its end."""
+        """Let the event loop turn within a slice that takes long, and hold reads until its end."""
         if self._time.seconds() - self._turned <= TURN_S:
             return
         if self._reads is not None and not self._held:
@@ -323,7 +323,7 @@ class Pump:
         self._turned = self._time.seconds()
 
     def _go_on(self) -> None:
-        """Lets reads that were held back begin."""
+        """Let reads that were held begin."""
         if self._reads is not None and self._held:
             self._held = False
             self._reads.go_on()
@@ -335,10 +335,10 @@ class Pump:
         now: int,
         decisions: list[Decision],
     ) -> None:
-        """Takes events that somebody awaits, each by itself."""
+        """Take the events of a message whose replies are awaited, one by one."""
         self._asking -= 1
         if mail.after is not None:
-            # What was decided before a registration belongs to the streams that it ends.
+            # Decisions made before a registration belong to the streams that it ends.
             self._send(decisions, now)
         first = len(decisions)
         for event in mail.batch.events:
@@ -351,18 +351,18 @@ class Pump:
             self._reply()
 
     def _reply(self) -> None:
-        """Gives the replies that may leave."""
+        """Pass on the replies that may be sent."""
         for reply, answer in self._replies:
             if not reply.done():
                 reply.set_result(answer)
         self._replies.clear()
 
     def _is_held_up(self, mail: _Mail) -> bool:
-        """Does the message end streams for which decisions of this slice wait that may not leave yet?"""
+        """Return whether the message ends streams for which this slice has decisions that may not be sent yet."""
         return self.before_leaving is not None and mail.after is not None
 
     def _send(self, decisions: list[Decision], now: int) -> None:
-        """Hands decisions to outboxes and observers; the list is empty afterwards."""
+        """Pass decisions to outboxes and observers; the list is empty afterwards."""
         if decisions:
             told = Decisions(decisions)
             self._dispatch.send(told)
@@ -371,7 +371,7 @@ class Pump:
             decisions.clear()
 
     def wake_watchers(self) -> None:
-        """Let watchers look again: something may have changed, in the core or around it."""
+        """Wake watchers: something may have changed, in the core or around it."""
         self.version += 1
         self.changed.set()
         self.changed.clear()
@@ -384,11 +384,11 @@ class Pump:
             self._settling.clear()
 
     async def _breathe(self) -> None:
-        """Lets streams read and write; a little longer while much waits for one that does read.
+        """Let streams read and write; a little longer while much waits for a stream that does read.
 
-        Two messages of one stream that come now make a flood, of however small messages. Who waits for each answer never
-        makes one, nor do many who do. A full slice is a flood that may not be over, and so is one that was coming still
-        when patience ended: the next messages are on their way.
+        Two messages of one stream that have arrived make a backlog, however small they are. A client that waits for each answer
+        never makes one, nor do many such clients. A full slice is a backlog that may not be over, and so is one that was still
+        growing when the batching window ended: the next messages are on their way.
         """
         for turn in range(1, BREATHS_MAX + 1):
             await asyncio.sleep(0)
@@ -397,7 +397,7 @@ class Pump:
         self._flooded = self._is_flood() or (self._coming and not self._asking)
 
     def _is_flood(self) -> bool:
-        """Have two messages of one stream come, and nothing of which somebody awaits the replies?"""
+        """Return whether the inbox has two messages of one stream, and no message whose replies are awaited."""
         if self._asking:
             return False
         heard: set[Session | None] = set()
@@ -408,10 +408,10 @@ class Pump:
         return False
 
     def _breaths(self) -> int:
-        """Turns of the event loop for a breath; more when a message has come, which may be the first of many."""
+        """Return the turns of the event loop to grant; more when one message has come, which may be the first of many."""
         return _BREATHS_FOR_SECOND if len(self._inbox) == 1 else _BREATHS_MIN
 
 
 def _is_heard(mail: _Mail) -> bool:
-    """Is its stream open, or did its client say what is to be done and leave?"""
+    """Return whether the message counts: its stream is open, or has ended in order."""
     return mail.session is None or mail.session.alive or mail.session.farewell is not None

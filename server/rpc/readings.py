@@ -1,10 +1,10 @@
-"""Readings of configurations off the event loop, so that one that takes long holds up no other for long.
+"""The readings of configurations off the event loop, so that one that takes long does not hold up others for long.
 
 A long text is read by a process of its own. A thread was measured and is not enough: parts of PyYAML and of the check
 of the shape hold Python's lock without a break. Beside a text of 60,000 queues (1.2 MB) the event loop stood still for
 up to 297 ms with a thread and for 5 ms with the process (2 processors; a loaded machine made it 4.3 s with a thread).
-The process starts with the first long text and stays; it ends with the server. A short text costs less on the loop
-than its way to the process.
+The process starts with the first long text and ends with the server. A short text costs less on the loop
+than the transfer to the process.
 
 A text that takes longer than `FIRST_READING_S` gives up its place and is read again from its beginning by a second process, which
 reads such texts one after the other.
@@ -41,26 +41,26 @@ from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller
 _WHAT: Final = "configurations being read"
 _BUFFER_BYTES: Final = 1 << 20
 _ENDS_MAX: Final = 2
-"""A text that ended the process so often is at fault: once, the process may have ended for another reason."""
+"""The ends of the process after which a text is at fault; it may have ended once for another reason."""
 _PROGRAM: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from server.config.worker import main; main()"
 )
 COMMAND: Final = (sys.executable, "-c", _PROGRAM)
-"""How the process is started; where modules are found follows."""
+"""The command that starts the process; the paths of modules follow it."""
 
 
 class _Reader:
-    """A process that reads one text after the other; the first text starts it, and the next one after its end another."""
+    """A process that reads one text after the other; the first text starts it, and after its end the next text restarts it."""
 
     def __init__(self, command: Sequence[str], *, stays: bool) -> None:
-        """A process that does not stay ends after each text and gives its memory back."""
+        """Make a reader; without ``stays`` its process ends after each text and gives its memory back."""
         self._command = command
         self._stays = stays
-        self._turn = asyncio.Lock()  # fair: who asked first reads first
+        self._turn = asyncio.Lock()  # fair: the first to ask reads first
         self.process: asyncio.subprocess.Process | None = None
 
     async def read(self, message: bytes, seconds: float) -> bytes:
-        """Return the answer to one message, once its turn has come; whatever ends this early ends the process.
+        """Return the answer to one message, in the order of calls; an error or cancellation ends the process.
 
         Raises TimeoutError when the answer takes longer, EOFError or ConnectionError when the process ends, and CallError
         when none can be started.
@@ -98,7 +98,7 @@ class _Reader:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=_BUFFER_BYTES,
-                start_new_session=True,  # Ctrl-C ends the server, and that its process
+                start_new_session=True,  # Ctrl-C ends the server, and the server ends its process
             )
             assert process.stdout is not None
             async with asyncio.timeout(READING_START_S):
@@ -126,16 +126,16 @@ class Readings:
 
     @property
     def waiting(self) -> int:
-        """Readings that are under way or wait for their turn."""
+        """The number of readings that are in progress or wait for their turn."""
         return len(self._callers)
 
     @property
     def processes(self) -> list[asyncio.subprocess.Process]:
-        """The processes that live; there is none before the first long text."""
+        """The processes that are running; none before the first long text."""
         return [one.process for one in (self._first, self._second) if one.process is not None]
 
     async def read(self, text: str, source: str, field: str = "yaml", order: str = "") -> Loaded:
-        """Return what a text says. Of two readings of one ``order`` the one that was asked for first returns first.
+        """Return the result of reading a text. Of two readings of one ``order`` the one that was requested first returns first.
 
         Raises CallError for a text too long (in ``field`` of the request), for too many readings at once, for a text that took
         too long or ended the process twice, and when no process could be started.
@@ -154,7 +154,7 @@ class Readings:
 
     @contextlib.asynccontextmanager
     async def _in_order(self, order: str) -> AsyncIterator[None]:
-        """Wait for the readings of the same order that were asked for before; without an order for none."""
+        """Hold the order: wait for the earlier readings of the same order; without an order for none."""
         if not order:
             yield
             return
@@ -163,7 +163,7 @@ class Readings:
 
     @contextlib.contextmanager
     def _counted(self, caller: Caller) -> Iterator[None]:
-        """Count a reading while it lasts; on an open port callers are not told apart."""
+        """Hold a place among the readings; raise CallError where there are too many. On an open port callers cannot be told apart."""
         if caller is not LOCAL_OPERATOR and self._callers.count(caller) >= CALLER_READINGS_MAX:
             raise too_many_of_yours(_WHAT, caller.name, CALLER_READINGS_MAX)
         if len(self._callers) >= READINGS_MAX:
@@ -175,7 +175,7 @@ class Readings:
             self._callers.remove(caller)
 
     async def _read(self, text: str, source: str) -> Loaded:
-        """Let the first process read, and the second one what takes that long or ends it."""
+        """Return the result of the first process, or of the second one when the first takes too long or ends."""
         message = packed((text, source))
         answer, ends = None, 0
         with contextlib.suppress(TimeoutError):

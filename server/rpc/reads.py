@@ -1,6 +1,6 @@
-"""Reads: answers that change nothing, and the port through which they are made.
+"""The reads: answers that change nothing, and the interface through which they are made.
 
-A read is a function of the core as it stands between two slices of the pump. Where it runs is decided by bootstrap: in this
+A read is a function of the core between two slices of the pump. Bootstrap decides where it runs: in this
 process (`InPlace`), or in copies of it (`rpc/copies`), so that no read delays a decision.
 """
 
@@ -15,14 +15,14 @@ from server.rpc.roles import CALLER, Caller
 
 _Request = TypeVar("_Request", bound=Message)
 Read = Callable[[], bytes]
-"""Gives a serialized answer; raises CallError."""
+"""The function that returns a serialized answer; raises CallError."""
 Complete = Callable[[Message, Message], None]
-"""Fills in what answers of every service carry; called with the request and its answer."""
+"""The function that completes an answer with what those of every service carry; called with the request and its answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, and by whom: equal questions that wait together have one answer."""
+    """A read request with its caller: equal questions that wait together have one answer."""
 
     method: str
     request: bytes
@@ -30,31 +30,31 @@ class Question:
 
 
 class Reads(Protocol):
-    """Answers questions."""
+    """The interface through which questions are answered."""
 
     async def answer(self, question: Question, read: Read) -> bytes:
-        """Return what ``read`` gives, or raise what it raises."""
+        """Return the result of ``read``, or raise its error."""
         ...
 
     def hold(self) -> None:
-        """Begin no read until `go_on`: the core is in the midst of a slice."""
+        """Begin no read until `go_on`: the core is within a slice."""
 
     def go_on(self) -> None:
-        """Read again, what waited first."""
+        """Begin reads again, in the order in which they waited."""
 
     def close(self) -> None:
-        """End what is not answered yet."""
+        """End the reads that are not answered yet."""
 
 
 class InPlace:
-    """Reads in this process and at once: the event loop waits for each."""
+    """The reads in this process and at once: the event loop waits for each."""
 
     def __init__(self) -> None:
         self._steady = asyncio.Event()
         self._steady.set()
 
     async def answer(self, _question: Question, read: Read) -> bytes:
-        """Return what ``read`` gives."""
+        """Return the result of ``read``."""
         if not self._steady.is_set():
             await self._steady.wait()
         return read()
@@ -64,15 +64,15 @@ class InPlace:
         self._steady.clear()
 
     def go_on(self) -> None:
-        """Read again."""
+        """Begin reads again."""
         self._steady.set()
 
     def close(self) -> None:
-        """Nothing waits."""
+        """Do nothing, because no read waits."""
 
 
 class Answers:
-    """Makes the answers of all services: completes and serializes each where it is read."""
+    """The maker of the answers of all services, which completes and serializes each where it is read."""
 
     def __init__(self, reads: Reads, complete: Complete) -> None:
         self._reads = reads

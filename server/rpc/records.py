@@ -1,4 +1,4 @@
-"""Pieces of wire bytes: a length-delimited field with its header. Protobuf merges what is joined."""
+"""The pieces of wire bytes: a length-delimited field with its header. Protobuf merges joined pieces."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ _MORE: Final = 0x80
 
 
 def varint(number: int) -> bytes:
-    """Base 128, lowest group first; the number is not negative."""
+    """Return a number that is not negative in base 128, lowest group first."""
     groups = bytearray()
     while number > _GROUP:
         groups.append(number & _GROUP | _MORE)
@@ -18,19 +18,19 @@ def varint(number: int) -> bytes:
 
 
 LENGTHS: Final = tuple(varint(length) for length in range(_SHORT))
-"""Encoded lengths, for those that a piece usually has."""
+"""The encoded lengths that a piece usually has."""
 
 
 def length(size: int) -> bytes:
-    """The encoded length of a piece."""
+    """Return the encoded length of a piece."""
     return LENGTHS[size] if size < _SHORT else varint(size)
 
 
 def record(number: int, body: bytes) -> bytes:
-    """One length-delimited field."""
+    """Return a length-delimited field."""
     return varint(number << 3 | 2) + length(len(body)) + body
 
 
 def text(number: int, value: str) -> bytes:
-    """A string field; an empty string is not sent, as proto3 has it."""
+    """Return a string field; an empty string is not sent, as proto3 has it."""
     return record(number, value.encode()) if value else b""

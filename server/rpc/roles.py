@@ -1,4 +1,4 @@
-"""Who may call what (design 1.14): one row for every RPC of every service on the port."""
+"""The roles, and which may call which RPC (design 1.14): one row for every RPC of every service on the port."""
 
 import enum
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from server.model.quota import ROOT, is_below
 
 
 class Role(enum.StrEnum):
-    """What a caller is. A viewer sees one queue with all below it; `metrics` reads the metrics endpoint and calls nothing."""
+    """The role of a caller. A viewer sees one queue with all below it; `metrics` reads the metrics endpoint and calls nothing."""
 
     SHIM = "shim"
     OPERATOR = "operator"
@@ -20,7 +20,7 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The identity behind a call. ``queue`` is what a viewer sees; for everybody else it is the root.
+    """The identity behind a call. ``queue`` is what a viewer sees; for every other role it is the root.
 
     A shim may be bound to a ``manager`` and to ``partitions``; empty: it is bound to none.
     """
@@ -37,7 +37,7 @@ class Caller:
         return f"{self.role} of {self.queue}" if self.role is Role.VIEWER else str(self.role)
 
     def sees(self, path: str) -> bool:
-        """Is this queue the caller's, or below it?"""
+        """Return whether this queue is the caller's, or below it."""
         return is_below(path, self.queue) or self.queue == ROOT
 
 
@@ -52,14 +52,14 @@ _OPERATORS: Final = frozenset({Role.OPERATOR})
 OPEN: Final = frozenset(
     {"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch", "/grpc.health.v1.Health/List"}
 )
-"""RPCs that need no role: a probe has none."""
+"""The RPCs that need no role, because a probe has none."""
 
 TABLE: Final[Mapping[str, frozenset[Role]]] = {
     "/si.v1.Scheduler/RegisterResourceManager": _SHIMS,
     "/si.v1.Scheduler/UpdateAllocation": _SHIMS,
     "/si.v1.Scheduler/UpdateApplication": _SHIMS,
     "/si.v1.Scheduler/UpdateNode": _SHIMS,
-    # A viewer's answers hold its own queues only; what speaks of the whole cluster is not for it.
+    # A viewer's answers have its own queues only; a viewer may not read what describes the whole cluster.
     "/evenhand.v1.InspectService/ListPartitions": _READERS,
     "/evenhand.v1.InspectService/GetQueueTree": _READERS,
     "/evenhand.v1.InspectService/ListQueueSettings": _READERS,
@@ -119,7 +119,7 @@ DEEDS: Final[Mapping[str, str]] = {
     "/evenhand.v1.ReportService/GetLostWork": "see lost work",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": "ask for the services",
 }
-"""What a caller of each RPC wants to do, for the refusal: "your role may not ..."."""
+"""The action of each RPC, for the refusal: "your role may not ..."."""
 
 
 SCRAPERS: Final = frozenset({Role.METRICS, Role.OPERATOR})
@@ -127,7 +127,7 @@ SCRAPERS: Final = frozenset({Role.METRICS, Role.OPERATOR})
 
 
 def may(role: Role, method: str) -> bool:
-    """May this role call this method? What has no row is for nobody."""
+    """Return whether this role may call this method. A method without a row is refused to all."""
     return role in TABLE.get(method, _NOBODY)
 
 

@@ -1,4 +1,4 @@
-"""The files that say who may reach the ports, read at the start and again when one of them changes.
+"""The files that decide who may reach the ports, read at the start and again when one of them changes.
 
 Certificate, key and client authority are one secret, the roles another, the tokens a third. Each is taken whole or not at
 all: where a new file cannot be used, what was read before stays in force until it can.
@@ -17,10 +17,10 @@ from server.rpc.access import Access, BadOptionError, Tls, known
 from server.rpc.identity import Identities
 
 LOOK_S: Final = 5.0
-"""How often the files are looked at."""
+"""The seconds between two checks of the files."""
 _DAY_MS: Final = 24 * 3_600_000
 EXPIRY_WARNING_MS: Final = 14 * _DAY_MS
-"""How long before its end the server's certificate warns."""
+"""The milliseconds before the expiry of the server's certificate from which it is warned about."""
 
 _CORRECT: Final = "Correct the file: it is read again within seconds, and at SIGHUP at once."
 _RENEW: Final = "Write a new certificate and key over the old files; no restart is needed."
@@ -31,7 +31,7 @@ _Read = TypeVar("_Read")
 
 
 class Health(NamedTuple):
-    """What there is to measure: reloads that changed something, why each secret cannot be read, when the certificate ends."""
+    """The health of the secrets: reloads that changed something, why each secret cannot be read, when the certificate expires."""
 
     reloads: int
     failing: dict[str, str]
@@ -39,10 +39,10 @@ class Health(NamedTuple):
 
 
 class _Secret(Generic[_Read]):
-    """What was read of some files; ``problem`` says why a newer text of them is not in force, empty when it is."""
+    """The content of some files; ``problem`` says why a newer text of them is not in force, empty when it is."""
 
     def __init__(self, name: str, read: Callable[[], _Read], *files: Path | None) -> None:
-        """Raises BadOptionError."""
+        """Read the files. Raises BadOptionError."""
         self.name = name
         self.files = [file for file in files if file is not None]
         self._read = read
@@ -52,12 +52,12 @@ class _Secret(Generic[_Read]):
 
     @property
     def is_due(self) -> bool:
-        """Has one of the files changed, or could they not be read the last time?"""
+        """Whether one of the files has changed, or could not be read the last time."""
         return bool(self.problem) or self._now() != self._stamps
 
     def renew(self) -> bool:
-        """Reads the files again; what they said before stays, and False is returned, where they cannot be used."""
-        # Taken before the files are read: a change in between is read the next time.
+        """Read the files again; keep the content in force and return False where they cannot be used."""
+        # The stamps are taken before the files are read: a change in between is read the next time.
         self._stamps = self._now()
         try:
             self.value, problem = self._read(), ""
@@ -69,7 +69,7 @@ class _Secret(Generic[_Read]):
         return not problem
 
     def _now(self) -> list[tuple[int, int, int] | None]:
-        """What tells each file from a later one of its name; links are followed: a link that is swapped is a change."""
+        """Return what distinguishes each file from a later one of its name; links are followed, so a swapped link is a change."""
         return [_stamp(file) for file in self.files]
 
 
@@ -82,10 +82,10 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 
 
 class Secrets:
-    """What is in force of the files of ``access``; ``now`` gives Unix milliseconds."""
+    """The content in force of the files of ``access``; ``now`` gives Unix milliseconds."""
 
     def __init__(self, access: Access, now: Callable[[], int]) -> None:
-        """Reads them. Raises BadOptionError."""
+        """Read all files. Raises BadOptionError."""
         self._access = access
         self._now = now
         pair = (access.tls_cert, access.tls_key)
@@ -99,11 +99,11 @@ class Secrets:
 
     @property
     def identities(self) -> Identities:
-        """Everybody who is known."""
+        """The identities that are known."""
         return known(self._access, self._roles.value, self._tokens.value)
 
     def credentials(self) -> grpc.ServerCredentials | None:
-        """TLS of the gRPC port, None without: each new connection gets the certificate that is in force."""
+        """Return TLS for the gRPC port, None without: each new connection gets the certificate in force."""
         if self._tls.value is None:
             return None
         needed = self._access.tls_client_ca is not None
@@ -111,7 +111,7 @@ class Secrets:
         return grpc.dynamic_ssl_server_credentials(self._tls.value.grpc, fetch, needed)
 
     def _newer(self) -> grpc.ServerCertificateConfiguration | None:
-        """The configuration, where it is another one than gRPC has; it asks in a thread of its own."""
+        """Return the configuration in force if it is newer than gRPC's, else None; gRPC calls this in a thread of its own."""
         tls = self._tls.value
         if tls is None or tls is self._offered:
             return None
@@ -119,7 +119,7 @@ class Secrets:
         return tls.grpc
 
     def metrics_tls(self) -> ssl.SSLContext | None:
-        """TLS of the metrics endpoint, None without; likewise."""
+        """Return TLS for the metrics endpoint, None without: each new connection gets the certificate in force."""
         if self._tls.value is None:
             return None
         context = self._tls.value.metrics
@@ -132,7 +132,7 @@ class Secrets:
         return context
 
     def renew(self, *, whole: bool) -> bool:
-        """Reads the files again that have changed, or all of them; tells whether any was read."""
+        """Read the files that have changed again, or all of them; return whether any was read."""
         due = [one for one in self._with_files() if whole or one.is_due]
         renewed = [one.name for one in due if one.renew()]
         if renewed:
@@ -142,13 +142,13 @@ class Secrets:
         return bool(renewed)
 
     def health(self) -> Health:
-        """What there is to measure."""
+        """Return the health of the secrets."""
         failing = {one.name: one.problem for one in self._with_files()}
         tls = self._tls.value
         return Health(self._reloads, failing, None if tls is None else tls.expires_ms)
 
     def findings(self) -> Iterator[Finding]:
-        """What the doctor says of the files."""
+        """Yield the doctor's findings about the files."""
         for one in self._with_files():
             if one.problem:
                 message = f"the new file is not in force, the one before stays: {one.problem}"
@@ -160,7 +160,7 @@ class Secrets:
         return [one for one in (self._tls, self._roles, self._tokens) if one.files]
 
     def _near_end(self) -> str:
-        """What there is to say of the certificate's end, empty while it is far."""
+        """Return the warning that the certificate expires soon; empty while that is far."""
         tls = self._tls.value
         left_ms = EXPIRY_WARNING_MS if tls is None else tls.expires_ms - self._now()
         if left_ms >= EXPIRY_WARNING_MS:
@@ -171,7 +171,7 @@ class Secrets:
         return f"the server's certificate expires in {days} d: {self._access.tls_cert}"
 
     def _say_expiry(self) -> None:
-        """One line in the log when the end has come near, and one a day."""
+        """Log a warning when the expiry has come near, and once a day from then on."""
         expiry = self._near_end()
         if expiry and expiry != self._expiry:
             _log.warning("certificate-expires", problem=expiry)

@@ -1,9 +1,9 @@
-"""The service `si.v1.Scheduler`: registration and the three streams. It takes no decision.
+"""The service `si.v1.Scheduler`: registration and the three streams. This module takes no decision.
 
-The streams see bytes: what a message says is the codec's matter, and answers are pieces that the outbox joins. Each
+The streams see bytes: the codec decodes messages, and the outbox joins answers from pieces. Each
 stream has a reader and a writer. The reader waits while the core's inbox is full, the writer writes only as fast as
 the client takes; so gRPC's flow control holds back a client that is too fast, and an outbox fills up for one that is
-too slow. A client that closes its side gets the answers to what it has sent, then the stream ends.
+too slow. A client that closes its side gets the answers to its messages, then the stream ends.
 """
 
 import asyncio
@@ -52,17 +52,17 @@ _log = structlog.get_logger(__name__)
 SERVICE: Final = "si.v1.Scheduler"
 
 _LOOK_AFTER_S: Final = AWAY_GRACE_MS / 1_000 + 0.05
-"""A little later than the grace, so that it is over by any clock."""
+"""The seconds until an absence is checked: a little more than the grace, so that it is over by any clock."""
 
 _Decode = Callable[[bytes], Steps[Batch]]
 
 
 Received = Callable[[Kind, int, Context], None]
-"""Hears of every message: the stream, its objects, its call."""
+"""The observer of messages: the stream, the number of objects, the call."""
 
 
 class Scheduler:
-    """Handlers of the service. Without ``readings`` a file configures the core, so registrations do not."""
+    """The handlers of the service. Without ``readings`` a file configures the core, so registrations do not."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Scheduler:
         }
 
     def handlers(self) -> Handlers:
-        """The handlers by method; streams take and give bytes."""
+        """Return the handlers by method; streams take and give bytes."""
         return {
             "RegisterResourceManager": grpc.unary_unary_rpc_method_handler(
                 self.register,
@@ -106,9 +106,9 @@ class Scheduler:
     async def register(
         self, request: si_pb2.RegisterResourceManagerRequest, _context: Context
     ) -> si_pb2.RegisterResourceManagerResponse:
-        """Registers; wipes what the same manager had before, and ends its streams.
+        """Register a manager; end what it had before, and its streams.
 
-        What the manager sends on its streams after its first registration waits: that is not overtaken by what follows it.
+        Messages that the manager sends on its streams after its first registration wait until that is done.
         """
         self._sessions.owners.check(request.rmID, CALLER.get())
         done = self._registering[request.rmID] = asyncio.get_running_loop().create_future()
@@ -155,20 +155,20 @@ class Scheduler:
         return configuration
 
     def _wiping(self, rm_id: str) -> list[ManagerWiped]:
-        """Return the events that end what a manager had, in parts that take little time."""
+        """Return the events that end all asks and allocations of a manager, in parts that take little time each."""
         known = held(self._core.state, rm_id)
         return [ManagerWiped(rm_id, WIPE_OBJECTS)] * (
             (known["asks"] + known["allocations"]) // WIPE_OBJECTS
         )
 
     def _holds(self, rm_id: str) -> bool:
-        """Does the core hold anything of a manager?"""
+        """Return whether the core holds anything of a manager."""
         return any(held(self._core.state, rm_id).values())
 
     def _check_configuration(
         self, rm_id: str, configuration: Configuration | None, caller: Caller
     ) -> None:
-        """Raise CallError where the configuration would come into force and changes what is another's."""
+        """Raise CallError where the configuration would come into force and change a partition of another caller."""
         state = self._core.state
         if configuration is None or state.configured_by not in {"", rm_id}:
             return
@@ -188,7 +188,7 @@ class Scheduler:
             self._pump.wake_watchers()
 
     def _closed(self, session: Session) -> None:
-        """Close a stream; when it was the last one of its manager, that is away."""
+        """Close a stream; when it was the last one of its manager, the manager is away from then on."""
         self._sessions.close(session)
         rm_id = session.rm_id
         is_last = rm_id and not self._sessions.open_kinds(rm_id)
@@ -196,7 +196,7 @@ class Scheduler:
             self._look_later(rm_id)
 
     def _look_later(self, rm_id: str) -> None:
-        """Look once more when the manager had time to come back."""
+        """Schedule a check of the manager's absence after the time that a reconnect takes."""
         asyncio.get_running_loop().call_later(_LOOK_AFTER_S, self._look, rm_id)
 
     def _look(self, rm_id: str) -> None:
@@ -212,7 +212,7 @@ class Scheduler:
         return stream
 
     async def _serve(self, kind: Kind, requests: Requests, context: Context) -> None:
-        """One stream from its opening to its end."""
+        """Serve one stream from its opening to its end."""
         session = self._sessions.open(kind, CALLER.get(), self._pump.now())
         reader = asyncio.create_task(self._read(session, requests, context))
         writer = asyncio.create_task(_write(session, context))
@@ -220,8 +220,8 @@ class Scheduler:
             task.add_done_callback(lambda done: _pass_on(done, session))
         try:
             await asyncio.wait({session.ended})
-            # A status follows the message that is under way. A client that does not read keeps that one for ever, so the
-            # session does not wait for it: gRPC keeps the status for when the client reads.
+            # The status follows the message in progress. A client that does not read keeps that message for ever, so the
+            # session does not wait for it: gRPC keeps the status until the client reads.
             if session.farewell is not None:
                 await _drained(writer, session)
             else:
@@ -235,7 +235,7 @@ class Scheduler:
             raise failure
 
     async def _read(self, session: Session, requests: Requests, context: Context) -> None:
-        """Messages to the inbox, until the client closes its side or the session is over."""
+        """Put messages into the inbox until the client closes its side or the session ends."""
         try:
             async for data in requests:
                 await self._take(session, data, context)
@@ -245,10 +245,10 @@ class Scheduler:
         session.finish()
 
     async def _after_registration(self, session: Session, rm_id: str) -> None:
-        """Let a registration of the manager that is under way end first; that of a registered one holds nothing up for long.
+        """Wait for a registration of the manager that is in progress; for a registered manager only a bounded time.
 
         A stream that speaks for a registered manager does not wait, and a new one waits for a bounded time: a text that takes long
-        to read, sent in the manager's name, must not stop its streams. They end when that registration is done.
+        to read, sent in the manager's name, must not stop its streams. The streams end when that registration is done.
         """
         is_known = self._sessions.is_registered(rm_id)
         if is_known and session.rm_id == rm_id:
@@ -259,7 +259,7 @@ class Scheduler:
                     await asyncio.wait({registration})
 
     async def _take(self, session: Session, data: bytes, context: Context) -> None:
-        """Decode one message and hand it over; raises CallError for one that may not be sent."""
+        """Decode one message and put it into the inbox; raises CallError for one that may not be sent."""
         try:
             batch = await in_turns(self._decoders[session.kind](data))
         except (MalformedError, DecodeError) as error:
@@ -275,7 +275,7 @@ class Scheduler:
 
 
 async def _drained(writer: asyncio.Task[None], session: Session) -> None:
-    """Wait until what waited for a stream was written, or nothing could be for as long as a drain allows."""
+    """Wait until everything that waited for a stream was written, or the client took no message for as long as a drain allows."""
     before = -1
     while not writer.done() and session.written != before:
         before = session.written
@@ -283,7 +283,7 @@ async def _drained(writer: asyncio.Task[None], session: Session) -> None:
 
 
 async def _write(session: Session, context: Context) -> None:
-    """Messages from the outbox; at an end in peace all that wait, at any other end none."""
+    """Write messages from the outbox; when the session ends in order all that wait, when it fails none."""
     ended = False
     while not ended:
         if session.alive:
@@ -296,7 +296,7 @@ async def _write(session: Session, context: Context) -> None:
 
 
 def _pass_on(task: asyncio.Task[None], session: Session) -> None:
-    """The end of a reader or writer by an error is the session's end."""
+    """End the session with the error of its reader or writer, if there is one."""
     error = None if task.cancelled() else task.exception()
     if isinstance(error, Exception):
         session.fail(error)

@@ -1,8 +1,8 @@
-"""Sessions: which stream speaks for which resource manager, and what ends it (design 1.10).
+"""The sessions: which stream speaks for which resource manager, and what ends it (design 1.10).
 
 A stream belongs to the manager that its first message names. There is one *session* for each manager and kind of
-stream; the last stream wins. A registered manager's outboxes outlive its streams, so that what is decided before a
-stream is opened is not lost.
+stream; the last stream wins. A registered manager's outboxes outlive its streams, so that decisions made before a
+stream is opened are not lost.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Kind(enum.StrEnum):
 
 
 class Session:
-    """One open stream. It ends when `ended` is done: with a result in peace, with a CallError otherwise."""
+    """One open stream. It ends when `ended` is done: with a result in order, else with a CallError."""
 
     def __init__(self, kind: Kind, caller: Caller = LOCAL_OPERATOR, opened_ms: int = 0) -> None:
         self.kind = kind
@@ -53,48 +53,48 @@ class Session:
         self.rm_id: str | None = None
         self.outbox = Outbox()
         self.written = 0
-        """Messages that gRPC took, so that a stream that still moves is told from one that does not."""
+        """The messages that gRPC took, by which a stream that makes progress differs from one that does not."""
         self.filled = asyncio.Event()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.farewell: CallError | None = None
-        """How a stream ends that ends in peace, after all that waits for it was sent."""
+        """The error of a stream that ends in order, sent after everything that waits for the stream."""
 
     @property
     def alive(self) -> bool:
-        """May its messages still count?"""
+        """Whether the stream is open, so that its messages count."""
         return not self.ended.done()
 
     @property
     def failed(self) -> bool:
-        """Did it end with an error, so that nothing more is sent?"""
+        """Whether the stream ended with an error, so that nothing more is sent."""
         return not self.alive and not self.ended.cancelled() and self.ended.exception() is not None
 
     @property
     def failure(self) -> BaseException | None:
-        """The error with which the stream ends, or the farewell, or None when all is well."""
+        """The error with which the stream ends, or the farewell, or None without either."""
         return self.ended.exception() if self.failed else self.farewell
 
     def fail(self, error: Exception) -> None:
-        """Ends it now; the first end counts."""
+        """End the stream now; only its first end counts."""
         if not self.ended.done():
             self.ended.set_exception(error)
             self.filled.set()
 
     def finish(self, farewell: CallError | None = None) -> None:
-        """Ends it when what waits for it was sent."""
+        """End the stream once everything that waits for it was sent."""
         if not self.ended.done():
             self.farewell = farewell
             self.ended.set_result(None)
             self.filled.set()
 
     def attach(self, outbox: Outbox) -> None:
-        """From now on this stream empties the outbox."""
+        """Let this stream empty the outbox from now on."""
         self.outbox = outbox
         outbox.on_fill = self._on_fill
         self._on_fill()
 
     def detach(self) -> None:
-        """The outbox fills on without a stream."""
+        """Leave the outbox without a stream; it continues to fill."""
         if self.outbox.on_fill == self._on_fill:
             self.outbox.on_fill = None
 
@@ -115,15 +115,15 @@ class Sessions:
         self._instances = Instances()
         self.owners = Owners()
         self.presence = Presence()
-        """Kept by the servicer, which knows the time."""
+        """The presence of managers, updated by the servicer, which knows the time."""
         self.gone = asyncio.Event()
-        """Set while no stream is open."""
+        """The event that is set while no stream is open."""
         self.gone.set()
 
     def open(self, kind: Kind, caller: Caller = LOCAL_OPERATOR, now: int = 0) -> Session:
-        """Open a stream; raises CallError when there are too many. Streams that never spoke make room.
+        """Open a stream; raises CallError when there are too many. Streams that never named a manager are ended to free places.
 
-        The streams of one manager always have a place for each caller, so that no others keep a caller out.
+        Each caller always has places for the streams of one manager, so that other callers cannot keep it out.
         """
         if len(self._open) >= STREAMS_MAX:
             self._end_silent(now)
@@ -143,7 +143,7 @@ class Sessions:
                 self._open.discard(session)
 
     def close(self, session: Session) -> None:
-        """A stream is over."""
+        """Remove a stream that has ended."""
         self._open.discard(session)
         session.ended.cancel()
         session.detach()
@@ -156,7 +156,7 @@ class Sessions:
                 self._outboxes.pop(place, None)
 
     def speak(self, session: Session, rm_id: str) -> None:
-        """A message of the stream names its manager; raises CallError for another than before, or another caller's."""
+        """Bind a stream to the manager that its message names; raises CallError for a second manager, or another caller's."""
         if session.rm_id == rm_id:
             return
         if session.rm_id is not None:
@@ -174,9 +174,9 @@ class Sessions:
     def admit(
         self, rm_id: str, instance: str, caller: Caller, now: int, holds: Holds
     ) -> Sequence[str]:
-        """Return the managers that are gone and made room for this one, mostly none.
+        """Return the managers that were removed to free a place for this one, mostly none.
 
-        Raises CallError when there are too many, or another speaks for it. ``holds``: whether the core holds anything of a manager.
+        Raises CallError when there are too many, or another process speaks for this one. ``holds``: whether the core holds anything of a manager.
         """
         self.owners.check(rm_id, caller)
         self._instances.check(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
@@ -188,7 +188,7 @@ class Sessions:
         return gone
 
     def _why_full(self, caller: Caller) -> CallError | None:
-        """Return why the caller may register no further manager; the first one of each caller always has a place."""
+        """Return why the caller may register no further manager, or None; the first one of each caller always has a place."""
         own = self.owners.count(caller)
         if own and len(self._registered) >= MANAGERS_MAX:
             return too_many("registered resource managers", MANAGERS_MAX)
@@ -197,7 +197,7 @@ class Sessions:
         return None
 
     def _forget_gone(self, now: int, holds: Holds) -> Sequence[str]:
-        """Free and return the places of managers that have been away for long and of which the core holds nothing."""
+        """Remove and return the managers that have been away for long and of which the core holds nothing."""
         gone = []
         for rm_id in sorted(self._registered):
             since = self.presence.sighting(rm_id, now).away_since_ms
@@ -213,7 +213,7 @@ class Sessions:
         return gone
 
     def registered(self, rm_id: str, instance: str, caller: Caller = LOCAL_OPERATOR) -> None:
-        """The manager registered. Streams of its former life end, and those of other callers; nothing that waited is sent."""
+        """Record a registration. The manager's earlier streams and those of other callers end; nothing that waited is sent."""
         self._instances.registered(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
         again = rm_id in self._registered
         self._registered.add(rm_id)
@@ -230,42 +230,42 @@ class Sessions:
                     del self._speaking[rm_id, kind]
 
     def is_registered(self, rm_id: str) -> bool:
-        """Has the manager registered?"""
+        """Return whether the manager has registered."""
         return rm_id in self._registered
 
     def outbox(self, rm_id: str, kind: Kind) -> Outbox | None:
-        """Where answers for this manager go; None when it neither registered nor has a stream."""
+        """Return the outbox for answers to this manager; None when it neither registered nor has a stream."""
         return self._outboxes.get((rm_id, kind))
 
     def unwritten(self) -> int:
-        """Objects that wait for that of the open streams for which most do."""
+        """Return the largest number of objects that wait for an open stream."""
         waiting = (len(one.outbox) for one in self._speaking.values() if one.alive)
         return max(waiting, default=0)
 
     def finish(self, farewell: CallError) -> None:
-        """Ends every stream after what waits for it was sent."""
+        """End every stream after everything that waits for it was sent."""
         for session in self._open:
             session.finish(farewell)
 
     def fail(self, error: CallError) -> None:
-        """Ends every stream at once."""
+        """End every stream at once."""
         for session in self._open:
             session.fail(error)
 
     def open_kinds(self, rm_id: str) -> Iterable[Kind]:
-        """The streams that a manager has open."""
+        """Return the kinds of streams that a manager has open."""
         return [kind for kind in Kind if (rm_id, kind) in self._speaking]
 
     def depths(self) -> Mapping[tuple[str, str], int]:
-        """Objects that wait, by manager and kind of stream."""
+        """Return the number of objects that wait, by manager and kind of stream."""
         return {
             (rm_id, kind.value): len(outbox) for (rm_id, kind), outbox in self._outboxes.items()
         }
 
     def waiting_bytes(self) -> int:
-        """Bytes that wait for streams of registered managers."""
+        """Return the number of bytes that wait for streams of registered managers."""
         return sum(outbox.waiting_bytes for outbox in self._outboxes.values())
 
     def __len__(self) -> int:
-        """Open streams."""
+        """Return the number of open streams."""
         return len(self._open)

@@ -1,4 +1,4 @@
-"""Work of the event loop that may take long, cut into steps: a generator that yields between two of them and returns what was made."""
+"""The work of the event loop that may take long, cut into steps: a generator that yields between two steps and returns the result."""
 
 import asyncio
 from collections.abc import Generator
@@ -9,7 +9,7 @@ Steps: TypeAlias = Generator[None, None, _Made]
 
 
 def at_once(steps: Steps[_Made]) -> _Made:
-    """Do all steps and return what they made."""
+    """Run all steps and return their result."""
     while True:
         try:
             next(steps)
@@ -19,7 +19,7 @@ def at_once(steps: Steps[_Made]) -> _Made:
 
 
 async def in_turns(steps: Steps[_Made]) -> _Made:
-    """Do all steps, letting the event loop turn between two of them, and return what they made."""
+    """Run all steps, letting the event loop turn between two of them, and return their result."""
     while True:
         try:
             next(steps)

@@ -1,8 +1,8 @@
-"""Tags of asks and allocations as they came over the wire.
+"""The tags of asks and allocations in their wire form.
 
 A `Tags` value holds at most one piece: the bytes of all entries with their field header, as they stood in the
 message. An `Allocation` has its tags in field 2, an `AllocationAsk` in field 8, so the header tells the generation.
-Nothing is decoded until somebody asks (design 6.14); only three tags mean something to the core.
+Tags are decoded only when they are read (design 6.14); the core uses only three of them.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ FOREIGN: Final = "foreign"
 FOREIGN_STATIC: Final = "static"
 
 CREATION_ENTRY: Final = b"\n\x0ccreationTime\x12"
-"""How every serializer begins the entry: the key first, then the value's length and text."""
+"""The beginning of the entry as every serializer writes it: the key first, then the value's length and text."""
 CREATION_WORD: Final = CREATION.encode()
 REQUIRED_NODE_WORD: Final = REQUIRED_NODE.encode()
 _ASK_HEADER: Final = 0x42
@@ -28,7 +28,7 @@ _DIGITS_MAX: Final = len(str(SECONDS_MAX))
 
 
 def decoded(tags: Tags) -> Mapping[str, str]:
-    """All tags. Malformed bytes cannot be here: the codec has refused them."""
+    """Return all tags. The bytes are not malformed: the codec has refused such messages."""
     raw = b"".join(tags)
     if raw[:1] == bytes([_ASK_HEADER]):
         return dict(si_pb2.AllocationAsk.FromString(raw).tags)
@@ -36,7 +36,7 @@ def decoded(tags: Tags) -> Mapping[str, str]:
 
 
 def as_allocation_tags(raw: bytes) -> bytes:
-    """The entries as field 2 of an `Allocation`, whichever generation they came in."""
+    """Return the entries as field 2 of an `Allocation`, in whichever generation they came."""
     if not raw or raw[0] != _ASK_HEADER:
         return raw
     entries, at, end = [], 1, len(raw)
@@ -50,13 +50,13 @@ def as_allocation_tags(raw: bytes) -> bytes:
 
 
 def _decoded_as_allocation_tags(raw: bytes) -> bytes:
-    """As above, for entries whose length takes more than one byte."""
+    """Return the same as `as_allocation_tags`, for entries whose length takes more than one byte."""
     message = si_pb2.Allocation(allocationTags=si_pb2.AllocationAsk.FromString(raw).tags)
     return message.SerializeToString(deterministic=True)
 
 
 def created_ms(raw: bytes) -> int | None:
-    """Unix milliseconds of the tag `creationTime` (seconds); None when it is missing or no number."""
+    """Return the tag `creationTime` (seconds) in Unix milliseconds; None when it is missing or no number."""
     start = raw.rfind(CREATION_ENTRY)
     if start >= 0:
         start += len(CREATION_ENTRY)
@@ -67,5 +67,5 @@ def created_ms(raw: bytes) -> int | None:
 
 
 def seconds_ms(text: bytes) -> int | None:
-    """Milliseconds of a text of decimal digits."""
+    """Return a text of decimal digits, in seconds, as milliseconds; None when it is none, or too long."""
     return int(text) * 1000 if text.isdigit() and len(text) < _DIGITS_MAX else None

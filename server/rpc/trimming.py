@@ -1,7 +1,7 @@
-"""Memory that the C library keeps for later goes back to the system a moment after work.
+"""The return of memory that the C library keeps to the system, a moment after work.
 
-A message of a few MB is many small pieces to the library; freed, they stay with the process until somebody asks for them:
-100 messages of 10,001 objects left 180 MiB on an idle core. Asking takes 20 to 200 microseconds.
+The library holds a message of a few MB as many small pieces; freed, they stay with the process until it is asked to return
+them: 100 messages of 10,001 objects left 180 MiB on an idle core. Asking takes 20 to 200 microseconds.
 """
 
 import ctypes
@@ -12,18 +12,18 @@ from server.model.decisions import Decisions
 from server.rpc.garbage import Later, Timer
 
 TRIM_S: Final = 5.0
-"""Seconds from the first work after a trim to the next one."""
+"""The seconds from the first work after a trim to the next trim."""
 
 
 def give_back() -> None:
-    """Give the system what the C library keeps; nothing where that library cannot."""
+    """Return the memory that the C library keeps to the system; do nothing where that library cannot."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 class Trimming:
-    """Hears of work, as an observer of the pump and at the end of each call, and trims `TRIM_S` later, once for all of it."""
+    """The observer of the pump and of the ends of calls that trims `TRIM_S` after work, once for all of it."""
 
     def __init__(self, later: Later, trim: Callable[[], None] = give_back) -> None:
         self._later = later
@@ -31,23 +31,23 @@ class Trimming:
         self._due: Timer | None = None
 
     def decided(self, decisions: Decisions, now: int) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def sliced(self, events: int, _seconds: float, _now: int) -> None:
-        """Trim later, where there were events."""
+        """Schedule a trim where there were events."""
         if events:
             self.call_ended()
 
     def idle(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def call_ended(self, _code: object = None) -> None:
-        """Trim later, unless that is planned already."""
+        """Schedule a trim, unless one is scheduled."""
         if self._due is None:
             self._due = self._later(TRIM_S, self._now)
 
     def close(self) -> None:
-        """Trim no more."""
+        """Cancel the scheduled trim."""
         if self._due is not None:
             self._due.cancel()
 

@@ -1,8 +1,8 @@
-"""View schemas: the wire's own field numbers, declared so that reading costs little.
+"""The view schemas: the wire's own field numbers, declared so that reading costs little.
 
 An AllocationRequest is parsed twice, each time by C code only. The *envelope* reads what differs from ask to ask
-(key, application, node, start). *Slicing* drops all fields but one kind from each ask and gives back the bytes that
-are left: the tags, or the *template*, which is everything that the pods of one template share and so a key for a
+(key, application, node, start). *Slicing* drops all fields but one kind from each ask and returns the remaining
+bytes: the tags, or the *template*, which is everything that the pods of one template share and so a key for a
 cache. Sub-messages are declared as repeated bytes, so a sub-message that is sent in pieces stays whole, and joining
 the pieces is the merge that protobuf prescribes.
 
@@ -25,14 +25,14 @@ class AskHead(Protocol):
 
 
 class Head(AskHead, Protocol):
-    """As AskHead; with a node it is an existing allocation, and may know its start in Unix ms."""
+    """The fields in which the allocations of one template differ; with a node it exists, and may have its start in Unix ms."""
 
     node: str
     started: int
 
 
 class Request(Protocol):
-    """The whole AllocationRequest, asks and allocations as heads."""
+    """The whole AllocationRequest, with asks and allocations as heads."""
 
     manager: str
     asks: Sequence[Head]
@@ -43,12 +43,12 @@ class Request(Protocol):
 
     @classmethod
     def FromString(cls, data: bytes) -> Self:  # noqa: N802 - protobuf's name
-        """Parses; raises DecodeError. The tags are checked as protobuf would check them."""
+        """Parse a message; raises DecodeError. The tags are checked as protobuf would check them."""
         ...
 
 
 Column = tuple[int, str]
-"""Field number and declared type: a scalar's name, `bytes*` or `string*` (repeated), or a message's name with `*`."""
+"""The field number and declared type: a scalar's name, `bytes*` or `string*` (repeated), or a message's name with `*`."""
 
 _SCALARS: Final = {
     "string": Field.TYPE_STRING,
@@ -59,7 +59,7 @@ _SCALARS: Final = {
 }
 
 _NOWHERE: Final = (1 << 29) - 1
-"""A field number that nobody sends: an `AllocationAsk` never has a node, but is read like an `Allocation`."""
+"""A field number that is never sent: an `AllocationAsk` never has a node, but is read like an `Allocation`."""
 
 _ENTRY: Final[Mapping[str, Column]] = {"key": (1, "string"), "value": (2, "string")}
 _ASK_HEAD: Final[Mapping[str, Column]] = {
@@ -118,7 +118,7 @@ _ALLOCATION_TEMPLATE: Final[Mapping[str, Column]] = {
 def _classes(
     package: str, messages: Mapping[str, Mapping[str, Column]]
 ) -> dict[str, type[Message]]:
-    """Message classes of a schema that exists nowhere but here."""
+    """Return the message classes of a schema that exists only here."""
     file = descriptor_pb2.FileDescriptorProto(
         name=f"{package}.proto", package=package, syntax="proto3"
     )
@@ -160,7 +160,7 @@ Envelope: Final = cast("type[Request]", _classes("envelope", _ENVELOPE)["Request
 
 
 class _Parts(Protocol):
-    """Asks or allocations as bytes."""
+    """The asks or allocations of a message as bytes."""
 
     parts: Sequence[bytes]
 
@@ -174,7 +174,7 @@ _LONG: Final = 0x80
 
 
 class Slicer:
-    """Cuts the asks or the allocations out of a message, with the given fields only. Their field number is below 16."""
+    """The function that cuts the asks or allocations out of a message, with the given fields only. Their field number is below 16."""
 
     def __init__(self, package: str, number: int, columns: Mapping[str, Column]) -> None:
         cut: dict[str, Mapping[str, Column]] = {
@@ -186,7 +186,7 @@ class Slicer:
         self._parts = cast("type[_Parts]", _classes(f"{package}.whole", whole)["Request"])
 
     def __call__(self, data: bytes, count: int) -> Sequence[bytes]:
-        """The bytes that are left of each, in the order of the message, which has ``count`` of them."""
+        """Return the remaining bytes of each, in the order of the message, which has ``count`` of them."""
         message = self._cut.FromString(data)
         message.DiscardUnknownFields()
         left = message.SerializeToString()

@@ -1,6 +1,6 @@
-"""Two facts of an X.509 certificate, read from its DER form (RFC 5280, 4.1): the serial number and the end of its validity.
+"""The facts of an X.509 certificate, read from its DER form (RFC 5280, 4.1): serial number, end of validity, fingerprint.
 
-The standard library shows them of a peer's verified certificate alone, not of one in a file.
+The standard library reads them only from the verified certificate of a peer, not from one in a file.
 """
 
 import base64
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 CACHED: Final = 256
-"""Certificates of which the facts are kept: each call of a connection asks for those of its client."""
+"""The certificates whose facts are cached: each call of a connection reads those of its client."""
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
 
 _INTEGER: Final = 0x02
@@ -20,15 +20,15 @@ _UTC_TIME: Final = 0x17
 _LONG_LENGTH: Final = 0x80
 _TIMES: Final = {_UTC_TIME: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}
 _UTC_TIME_PIVOT: Final = 2050
-"""RFC 5280, 4.1.2.5.1: years of two digits are those from 1950 to 2049."""
+"""The first year that two digits do not denote: they denote 1950 to 2049 (RFC 5280, 4.1.2.5.1)."""
 
 
 class BadCertificateError(ValueError):
-    """Bytes that are no certificate."""
+    """The error of bytes that are no certificate."""
 
 
 class Certificate(NamedTuple):
-    """What is known of a certificate; ``fingerprint`` is the SHA-256 of its DER form."""
+    """The facts of a certificate; ``fingerprint`` is the SHA-256 of its DER form."""
 
     serial: int
     expires_ms: int
@@ -51,7 +51,7 @@ def _certificate(der: bytes) -> Certificate:
     ((_, certificate),) = _elements(der)
     fields = _elements(next(_elements(certificate))[1])
     tag, content = next(fields)
-    if tag != _INTEGER:  # the version stands before the serial number, except in version 1
+    if tag != _INTEGER:  # the version precedes the serial number, except in version 1
         tag, content = next(fields)
     _algorithm, _issuer, (_, validity) = next(fields), next(fields), next(fields)
     _, end = _elements(validity)
@@ -61,7 +61,7 @@ def _certificate(der: bytes) -> Certificate:
 
 
 def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield tag and content of each element, one behind the other."""
+    """Yield tag and content of each element in a row."""
     at = 0
     while at < len(der):
         tag, length, start = der[at], der[at + 1], at + 2

@@ -1,1 +1,1 @@
-"""The services of `evenhand.v1`: inspection, explanation, configuration and watching, over the core's reports."""
+"""The services of `evenhand.v1`: inspection, explanation, configuration and watching, on top of the core's reports."""

@@ -1,4 +1,4 @@
-"""ConfigurationService: check, compare, apply."""
+"""The ConfigurationService: check, compare and apply texts of `queues.yaml`."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -28,17 +28,17 @@ _REFUSALS: Final = frozenset({Code.CONFIGURATION_REFUSED, Code.CONFIGURATION_STA
 
 
 class Keeping(Protocol):
-    """Says whether the configuration in force would survive a crash."""
+    """The part of a keeper that says whether the configuration in force would survive a crash."""
 
     def why_not_kept(self) -> str:
-        """Return why it would not; empty when it would."""
+        """Return why the configuration in force would not survive a crash; empty when it would."""
 
     async def settled(self) -> str:
-        """Return the same, when what was put in force last was written or could not be."""
+        """Return why the configuration in force would not survive a crash, once its write has succeeded or failed."""
 
 
 class ConfigurationService:
-    """Texts are `queues.yaml`; a text with an error changes nothing."""
+    """The service for texts of `queues.yaml`; a text with an error changes nothing."""
 
     def __init__(
         self, core: Core, pump: Pump, owners: Owners, readings: Readings, keeping: Keeping
@@ -50,16 +50,16 @@ class ConfigurationService:
         self._keeping = keeping
 
     async def validate(self, request: pb.ValidateRequest) -> pb.ValidateResponse:
-        """Checks a text."""
+        """Return the problems of a text."""
         found, problems, silenced = await self._readings.read(request.yaml, request.source)
         return pb.ValidateResponse(
             problems=told(problems), valid=found is not None, silenced=told(silenced)
         )
 
     async def apply(self, request: pb.ApplyRequest) -> pb.ApplyResponse:
-        """Puts a text in force, unless it has errors or this is a dry run.
+        """Put a text in force, unless it has errors or this is a dry run.
 
-        Raises CallError for partitions of others, and for a text made from a revision that is in force no longer.
+        Raises CallError for partitions of other callers, and for a text made from a revision that is no longer in force.
         """
         caller = CALLER.get()
         if request.rm_id:
@@ -83,7 +83,7 @@ class ConfigurationService:
     async def _change(
         self, event: ConfigurationApplied, answer: pb.ApplyResponse, *, dry_run: bool
     ) -> None:
-        """Compares, puts in force, and completes the answer; nothing comes in between."""
+        """Compare the configuration, put it in force and complete the answer, with no other change in between."""
         state = self._core.state
         managers = managers_of(state)
         self._owners.check_configuration(
@@ -101,7 +101,7 @@ class ConfigurationService:
             answer.problems.insert(0, refused)
 
     async def _stale(self, base: Base) -> CallError:
-        """Return the refusal of a text that was made from ``base``, with what changed since; that is for operators alone."""
+        """Return the refusal of a text that was made from ``base``; operators also get what changed since then."""
         state = self._core.state
         before = past(state, base)
         if CALLER.get().role is not Role.OPERATOR:
@@ -112,7 +112,7 @@ class ConfigurationService:
         return stale_configuration(state.revision, base, changes)
 
     async def get(self, _request: pb.GetRequest) -> pb.GetResponse:
-        """The text in force; the built-in configuration has none."""
+        """Return the text in force, empty for the built-in configuration, and its revision."""
         state = self._core.state
         revision = state.revision
         return pb.GetResponse(
@@ -126,7 +126,7 @@ class ConfigurationService:
         )
 
     async def diff(self, request: pb.DiffRequest) -> pb.DiffResponse:
-        """What a text would change."""
+        """Return what a text would change."""
         found, problems, _ = await self._readings.read(request.yaml, request.source)
         changes = await self._changes(found) if found is not None else []
         revision = self._core.state.revision
@@ -147,7 +147,7 @@ def _compared(before: Configuration, after: Configuration) -> list[pb.ConfigChan
 
 
 def _refusal(replies: Sequence[Decision]) -> str | None:
-    """Why the core did not take a configuration; None when it did."""
+    """Return why the core refused a configuration; None when it did not."""
     for reply in replies:
         if isinstance(reply, Noted) and reply.code in _REFUSALS:
             return reply.message
@@ -155,7 +155,7 @@ def _refusal(replies: Sequence[Decision]) -> str | None:
 
 
 def told(problems: Iterable[Problem]) -> list[pb.ConfigProblem]:
-    """Problems as messages."""
+    """Return the problems as messages."""
     return [
         pb.ConfigProblem(
             severity=_SEVERITIES[one.severity],

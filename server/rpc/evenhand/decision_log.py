@@ -1,4 +1,4 @@
-"""The latest changes of decisions with a number each, for those who watch, and the names of the pods in them."""
+"""The latest changes of decisions with a number each, for watch calls, and the names of the pods in them."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,7 @@ _TAGS: Final = attrgetter("tags")
 
 
 class Change(NamedTuple):
-    """A decision that was made, or that moved. ``record`` is the decision as it was made."""
+    """A change of a decision: made, or moved to another state. ``record`` is the decision as it was made."""
 
     number: int
     at_ms: int
@@ -30,14 +30,14 @@ class Change(NamedTuple):
 
     @property
     def state(self) -> DecisionState:
-        """The decision's state after it."""
+        """The decision's state after the change."""
         return self.record.state if self.moved is None else self.moved.state
 
 
 class _Held:
-    """Tags of the pods that a decision names: victims, preemptors, protected pods and candidates next to its victims.
+    """The tags of the pods that a decision names: victims, preemptors, protected pods and candidates next to its victims.
 
-    Few decisions are looked at, so their keys wait until one is.
+    Few decisions are read, so tags are put in a map by key only on the first look-up.
     """
 
     __slots__ = ("_fresh", "_tags")
@@ -47,12 +47,12 @@ class _Held:
         self._tags: dict[str, Tags] = {}
 
     def add(self, keys: list[str], tags: list[Tags]) -> None:
-        """Of some more pods, in the same order."""
+        """Add the tags of more pods; ``keys`` and ``tags`` have the same order."""
         self._fresh.append((keys, tags))
 
     @property
     def tags(self) -> dict[str, Tags]:
-        """By key."""
+        """The tags by key."""
         for fresh in self._fresh:
             self._tags.update(zip(*fresh, strict=True))
         self._fresh.clear()
@@ -60,12 +60,12 @@ class _Held:
 
 
 def _candidates(ranking: Ranking | None) -> Iterable[str]:
-    """Return the keys of the candidates next to the victims, which may end while the decision is still told."""
+    """Return the keys of the candidates next to the victims; their pods may end while the decision is still reported."""
     return () if ranking is None else map(_LAST, ranking.candidates)
 
 
 class DecisionLog:
-    """Keeps the last `DECISION_CHANGES_KEPT_MAX` changes. An observer of the pump."""
+    """The last `DECISION_CHANGES_KEPT_MAX` changes. An observer of the pump."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -75,7 +75,7 @@ class DecisionLog:
         self._tags: dict[str, _Held] = {}
 
     def decided(self, decisions: Decisions, now: int) -> None:
-        """Notes what was decided and what moved."""
+        """Record the decisions that were made or moved."""
         for one in decisions.of(Decided, DecisionMoved):
             if isinstance(one, Decided):
                 self._made(one.record, now)
@@ -83,13 +83,13 @@ class DecisionLog:
                 self._moved(one)
 
     def sliced(self, events: int, seconds: float, now: int) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def idle(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def after(self, number: int) -> Iterator[Change]:
-        """Changes with a greater number, oldest first."""
+        """Return the changes with a greater number, oldest first."""
         return (change for change in self._changes if change.number > number)
 
     @property
@@ -103,7 +103,7 @@ class DecisionLog:
         return self._changes[-1].number if self._changes else 0
 
     def names(self, partition: str, decision_id: str = "") -> Callable[[str], str]:
-        """Names of pods by key: of those that a decision names, and of all that the core knows now or knew lately."""
+        """Return the function from a key to its pod's name, for pods that a decision names or that the core knows or knew recently."""
         books = self._core.state.partitions.get(partition)
         taken = self._tags.get(decision_id)
         held = {} if taken is None else taken.tags
@@ -117,7 +117,7 @@ class DecisionLog:
         return name
 
     def names_of(self, partition: str, keys: Iterable[str]) -> Callable[[str], str]:
-        """Names of these pods as the core knows them now; to be asked for in any thread, for no books are read then."""
+        """Return the function from a key to its pod's name as of now; safe in any thread, because it does not read the state."""
         books = self._core.state.partitions.get(partition)
         asks = books.asks if books is not None else {}
         held = {key: asks[key].tags for key in keys if key in asks}
@@ -129,7 +129,7 @@ class DecisionLog:
         return name
 
     def _made(self, record: DecisionRecord, now: int) -> None:
-        """One that is planned anew after a veto comes again; those who went for it before keep their names."""
+        """Record a decision that was made. After a veto it is made once more; the names of its earlier victims are kept."""
         self._add(now, record, None)
         if record.state.is_open:
             self._records[record.decision_id] = record
@@ -147,7 +147,7 @@ class DecisionLog:
             held.add(list(map(_KEY, known)), list(map(_TAGS, known)))
 
     def _moved(self, moved: DecisionMoved) -> None:
-        """One that was made before this process is looked up; one that nobody knows tells nothing."""
+        """Record a move of a decision. A decision of an earlier process is looked up in the core; an unknown one is ignored."""
         record = self._records.get(moved.decision_id)
         record = record or decided.decision(self._core, moved.decision_id)
         if record is not None:

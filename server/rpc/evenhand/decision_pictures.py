@@ -1,4 +1,4 @@
-"""Decisions, verdicts and their parts as messages of `evenhand.v1`. Pure; names of pods are looked up by the caller."""
+"""Messages of `evenhand.v1` for decisions, verdicts and their parts. Pure; names of pods are looked up by the caller."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -25,9 +25,9 @@ from server.rpc.evenhand.sides import Side
 from server.rpc.limits import INT64_MAX, VICTIMS_TOLD_MAX
 
 Names = Callable[[str], str]
-"""The pod behind a key, as namespace/name; "" when nobody knows it."""
+"""The name of a key's pod, as namespace/name; "" when it is not known."""
 Sees = Callable[[str], bool]
-"""Does the caller see this queue whole?"""
+"""Whether the caller sees all of this queue."""
 
 STATES: Final = {
     DecisionState.PLANNED: pb.DECISION_STATE_PLANNED,
@@ -51,7 +51,7 @@ MIB: Final = 1 << 20
 
 
 def resource_seconds(amounts: Mapping[str, int]) -> dict[str, int]:
-    """Return amounts times milliseconds as a message holds them: times seconds, memory in MiB."""
+    """Return amounts times milliseconds in the units of a message: amounts times seconds, memory in MiB."""
     return {
         kind: min(amount // (1_000 * (MIB if kind == MEMORY else 1)), INT64_MAX)
         for kind, amount in amounts.items()
@@ -59,17 +59,17 @@ def resource_seconds(amounts: Mapping[str, int]) -> dict[str, int]:
 
 
 def told_of(lost: Lost) -> Lost:
-    """Lost work as a message can hold it: a number beyond int64 is told as the largest."""
+    """Return lost work with numbers that fit a message: a number beyond int64 becomes the largest int64."""
     return Lost(*(min(one, INT64_MAX) for one in lost))
 
 
 def nameless(_key: str) -> str:
-    """Names for when nobody knows any."""
+    """Return "": the `Names` where no name is known."""
     return ""
 
 
 def decision(side: Side, names: Names, sees: Sees) -> pb.Decision:
-    """A decision, or a viewer's side of it."""
+    """Return the message of a decision, or of a viewer's side of it."""
     record = side.record
     goes, state = record.victims[:VICTIMS_TOLD_MAX], _states(record)
     lost = told_of(lost_work(record))
@@ -108,7 +108,7 @@ def with_names(text: str, names: Names) -> str:
 
 
 def add_ranking(picture: pb.Decision, ranking: Ranking, names: Names, sees: Sees) -> None:
-    """Add the order in which a decision took its candidates, of those that the caller sees."""
+    """Add the order in which a decision considered its candidates, limited to those that the caller sees."""
     evicted = {one.allocation_key for one in picture.victims}
     picture.order.extend(ranking.keys)
     picture.candidates = ranking.total
@@ -128,7 +128,7 @@ def add_ranking(picture: pb.Decision, ranking: Ranking, names: Names, sees: Sees
 
 
 def _with_names(record: DecisionRecord, names: Names) -> str:
-    """The summary with the names of pods in the place of their keys."""
+    """Return the summary of a decision with the names of pods in place of their keys."""
     summary = record.summary
     for one in record.beneficiaries:
         if one.key in summary and (name := names(one.key)):
@@ -151,7 +151,7 @@ def _beneficiary(one: Beneficiary, names: Names) -> pb.Beneficiary:
 def victim(
     one: Victim, names: Names, state: pb.VictimState = pb.VICTIM_STATE_UNSPECIFIED
 ) -> pb.Victim:
-    """An allocation that goes, or in a simulation would go."""
+    """Return the message of an allocation that is evicted, or in a simulation would be."""
     return pb.Victim(
         allocation_key=one.key,
         application_id=one.application_id,
@@ -169,7 +169,7 @@ def victim(
 
 
 def _states(record: DecisionRecord) -> Callable[[str], pb.VictimState]:
-    """How each victim stands, by its key."""
+    """Return the function from a victim's key to its state."""
     vetoed, confirmed = frozenset(record.vetoed), frozenset(record.confirmed)
     withdrawn = frozenset(record.withdrawn)
     rest = _OTHERS[record.state]
@@ -193,11 +193,11 @@ _OTHERS: Final = {
     DecisionState.EXPIRED: pb.VICTIM_STATE_KEPT,
     DecisionState.OBSERVED: pb.VICTIM_STATE_UNSPECIFIED,
 }
-"""How victims stand of whom nothing was heard."""
+"""The state of victims about which the core has received nothing yet, by the state of the decision."""
 
 
 def spared(found: Iterable[Spared], names: Names) -> list[pb.SparedCandidates]:
-    """Spared candidates, most of them first."""
+    """Return the messages of candidates that were not evicted, largest groups first."""
     ranked = sorted(found, key=lambda one: (-one.count, one.law, one.queue))
     return [
         pb.SparedCandidates(
@@ -212,7 +212,7 @@ def spared(found: Iterable[Spared], names: Names) -> list[pb.SparedCandidates]:
 
 
 def levels(found: Iterable[Level], sees: Sees) -> list[pb.DecidingLevel]:
-    """Queues that decided something; those that the caller does not see come without numbers already."""
+    """Return the messages of the queues that decided; the levels of a queue that the caller does not see have no numbers."""
     return [
         pb.DecidingLevel(
             queue=one.queue,
@@ -229,7 +229,7 @@ def levels(found: Iterable[Level], sees: Sees) -> list[pb.DecidingLevel]:
 
 
 def quota_run(found: Shrink) -> pb.QuotaRun:
-    """What a quota run has to free, and how far it comes."""
+    """Return the message of a quota run: what it has to free, and how much of that it can."""
     return pb.QuotaRun(
         queue=found.queue,
         target=found.target,
@@ -243,7 +243,7 @@ def quota_run(found: Shrink) -> pb.QuotaRun:
 
 
 def verdict(found: Verdict, names: Names, sees: Sees) -> pb.PreemptionVerdict:
-    """What preemption would do for an ask."""
+    """Return the message of what preemption would do for an ask."""
     return pb.PreemptionVerdict(
         policy=found.policy,
         law=found.law,

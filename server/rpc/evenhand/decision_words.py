@@ -1,4 +1,4 @@
-"""A decision in sentences, rule by rule: made from its message, so that nobody reads more than the message tells."""
+"""The sentences of a decision, rule by rule, made from its message so that they reveal no more than the message does."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -10,7 +10,7 @@ from server.model.ranking import VICTIM
 from server.rpc.evenhand.law_words import words
 
 VICTIMS_TOLD_MAX: Final = 10
-"""Victims that get a sentence each; the others are counted."""
+"""The victims that get a sentence each; the others are counted."""
 
 _STATES: Final = {
     pb.DECISION_STATE_PLANNED: "its capacity is pledged, and no pod has been ordered to go yet",
@@ -31,7 +31,7 @@ _RESULTS: Final = {
 
 
 def sentences(found: pb.Decision, now: int) -> list[str]:
-    """The whole decision, the most important first."""
+    """Return the sentences of a decision, the most important first."""
     return [
         found.summary,
         _state(found, now),
@@ -119,7 +119,7 @@ def evicted_sentence(found: pb.Decision, one: pb.Victim, now: int) -> str:
 
 
 def of_victim(levels: Iterable[pb.DecidingLevel], queue: str) -> list[pb.DecidingLevel]:
-    """Return the numbers of the own queue of a victim that the caller may read."""
+    """Return the levels of a victim's own queue that the caller may read."""
     own = (one for one in levels if one.role == VICTIM and not one.hidden)
     return [one for one in own if is_below(queue, one.queue)]
 
@@ -144,7 +144,7 @@ def _of_guarantee(one: pb.DecidingLevel) -> str:
 
 
 def spared_sentences(found: Iterable[pb.SparedCandidates]) -> Iterator[str]:
-    """Which candidates keep running, and by which rule."""
+    """Yield which candidates keep running, and under which rule."""
     for one in found:
         such = f", such as {some(one.examples, 3)}" if one.examples else ""
         what, verb = count(one.count, "candidate"), "keeps" if one.count == 1 else "keep"
@@ -152,7 +152,7 @@ def spared_sentences(found: Iterable[pb.SparedCandidates]) -> Iterator[str]:
 
 
 def verdict_sentence(found: pb.PreemptionVerdict, now: int) -> str:
-    """What preemption would do for an ask, in one sentence."""
+    """Return in one sentence what preemption would do for an ask."""
     because = found.because.rstrip(".")
     if not found.law:
         can = f"Policy {found.policy} can free capacity for it" if found.policy else _NO_POLICY

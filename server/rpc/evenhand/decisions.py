@@ -1,4 +1,4 @@
-"""DecisionService: what preemption decided, each caller's side of it, and what becomes of it."""
+"""The DecisionService: what preemption decided, limited to each caller's side, and what became of it."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
@@ -24,7 +24,7 @@ from server.rpc.roles import CALLER, Caller
 
 
 class DecisionService:
-    """Reads; changes nothing."""
+    """The service that reads decisions; it changes nothing."""
 
     def __init__(self, core: Core, pump: Pump, log: DecisionLog, watchers: Watchers) -> None:
         self._core = core
@@ -33,7 +33,7 @@ class DecisionService:
         self._watchers = watchers
 
     def list_decisions(self, request: pb.ListDecisionsRequest) -> pb.ListDecisionsResponse:
-        """Decisions, oldest first; a viewer's are those that concern its queues."""
+        """Return decisions, oldest first; a viewer gets those that concern its queues."""
         page = wanted(request.page_size, request.page_token)
         partition, caller = self._partition(request.partition), CALLER.get()
         if request.since_ms < 0:
@@ -54,7 +54,7 @@ class DecisionService:
         )
 
     def get_decision(self, request: pb.GetDecisionRequest) -> pb.GetDecisionResponse:
-        """One decision; one that does not concern a viewer does not exist for it."""
+        """Return one decision. Raises NOT_FOUND, also for a viewer that the decision does not concern."""
         caller, now = CALLER.get(), self._pump.now()
         record = decided.decision(self._core, request.decision_id)
         side = None if record is None else side_of(decided.whole(self._core, record), caller)
@@ -83,7 +83,7 @@ class DecisionService:
     async def watch_decisions(
         self, request: pb.WatchDecisionsRequest
     ) -> AsyncIterator[pb.WatchDecisionsResponse]:
-        """Changes as they happen, in batches."""
+        """Yield changes of decisions as they happen, in batches."""
         if request.since < 0:
             raise invalid("INVALID_SINCE", ("since", f"{request.since} is negative"))
         self._partition(request.partition)
@@ -103,7 +103,7 @@ class DecisionService:
     def list_shadow_decisions(
         self, request: pb.ListShadowDecisionsRequest
     ) -> pb.ListShadowDecisionsResponse:
-        """What shadows decided, oldest first; a viewer's are those that concern its queues."""
+        """Return what shadows decided, oldest first; a viewer gets what concerns its queues."""
         page = wanted(request.page_size, request.page_token)
         partition, caller = self._partition(request.partition), CALLER.get()
         found = shadowed.reports(self._core, partition)
@@ -137,7 +137,7 @@ class DecisionService:
     def _told(
         self, change: Change, request: pb.WatchDecisionsRequest, caller: Caller
     ) -> pb.DecisionChange | None:
-        """The change as the caller may know it; None when it is not asked for."""
+        """Return the change as the caller may know it; None when the request does not include it."""
         record, moved = change.record, change.moved
         side = _side(record, caller, request.queue)
         if side is None or not _asked(change, request) or _of_others(moved, side):
@@ -160,7 +160,7 @@ class DecisionService:
 
 
 def _side(record: DecisionRecord, caller: Caller, queue: str) -> Side | None:
-    """The caller's side; a queue that is asked for is looked for in that side alone."""
+    """Return the caller's side of a decision; None when it has none, or when the side does not touch the requested queue."""
     side = side_of(record, caller)
     if side is None or (queue and not decided.touches(side.record, queue.lower())):
         return None
@@ -174,14 +174,14 @@ def _asked(change: Change, request: pb.WatchDecisionsRequest) -> bool:
 
 
 def _of_others(moved: DecisionMoved | None, side: Side) -> bool:
-    """Is this the veto of a victim that the side does not name?"""
+    """Return whether the move is the veto of a victim that the side does not name."""
     if moved is None or not moved.key:
         return False
     return all(one.key != moved.key for one in side.record.victims)
 
 
 def _reason(moved: DecisionMoved, side: Side, caller: Caller) -> str:
-    """Why it moved; to the owner of victims alone it may tell of others."""
+    """Return why the decision moved, without the names of others; "" for a viewer with victims alone, none of them vetoed."""
     if sees_all(caller):
         return moved.reason
     if not (side.record.beneficiaries or moved.key):
@@ -190,7 +190,7 @@ def _reason(moved: DecisionMoved, side: Side, caller: Caller) -> str:
 
 
 def _batch(changes: Iterator[Change]) -> list[Change]:
-    """The next changes that one message holds: one, or more while they have few victims."""
+    """Return the next changes for one message: one, or more while they have few victims."""
     found: list[Change] = []
     rows = 0
     for change in islice(changes, RESPONSE_OBJECTS_MAX):
@@ -206,13 +206,13 @@ def _rows(record: DecisionRecord) -> int:
 
 
 def _cut(sides: Sequence[Side], page: Page) -> tuple[Sequence[Side], str]:
-    """The page: as many decisions as it may have, fewer when they have many victims, and the next token or ""."""
+    """Return the decisions of the page, fewer than its size when they have many victims, and the next token or ""."""
     end = _end([_rows(side.record) for side in sides], page)
     return sides[page.start : end], str(end) if end < len(sides) else ""
 
 
 def _end(rows: Sequence[int], page: Page) -> int:
-    """Where the page ends, by how many rows each of all is."""
+    """Return the end of the page; ``rows`` has the size of each decision in rows."""
     total, end = 0, page.start
     for one in rows[page.start : page.start + page.size]:
         total += one
@@ -223,7 +223,7 @@ def _end(rows: Sequence[int], page: Page) -> int:
 
 
 def _wanted(record: ShadowRecord, request: pb.ListShadowDecisionsRequest, caller: Caller) -> bool:
-    """Does it concern the caller, and is it one of those that are asked for?"""
+    """Return whether the record concerns the caller and is one of those requested."""
     if request.difference and shadow_pictures.DIFFERENCES[record.difference] != request.difference:
         return False
     queue = request.queue.lower()
@@ -231,5 +231,5 @@ def _wanted(record: ShadowRecord, request: pb.ListShadowDecisionsRequest, caller
 
 
 def _id_of(record: ShadowRecord) -> str:
-    """Return the id of the live decision, which knows the names of pods that have gone; "" without one."""
+    """Return the id of the live decision, by which the names of ended pods are known; "" without one."""
     return "" if record.live is None else record.live.decision_id

@@ -1,4 +1,4 @@
-"""ExplainService: why something waits, or runs where it runs."""
+"""The ExplainService: why an ask waits, or why an allocation runs where it runs."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -37,7 +37,7 @@ _UNKNOWN: Final = "no ask, allocation, application, node, decision or queue has 
 
 
 class ExplainService:
-    """Answers "why"; changes nothing."""
+    """The service that answers "why"; it changes nothing."""
 
     def __init__(self, core: Core, pump: Pump, log: DecisionLog) -> None:
         self._core = core
@@ -45,7 +45,7 @@ class ExplainService:
         self._log = log
 
     def explain(self, request: pb.ExplainRequest) -> pb.ExplainResponse:
-        """Explains one key; a viewer knows nothing of keys outside its queues."""
+        """Return the explanation of one key; to a viewer, keys outside its queues are unknown."""
         if not request.key:
             raise invalid("INVALID_KEY", ("key", "is empty"))
         caller = CALLER.get()
@@ -77,7 +77,7 @@ class ExplainService:
         return response
 
     def _gang_member(self, found: Explanation, caller: Caller) -> str:
-        """Return the member of the gang that has an application's name, "" where the caller may not see it."""
+        """Return the key of a member of the gang that has the application's name; "" where the caller may not see it."""
         if not found.gang_member:
             return ""
         member = self._core.state.partitions[found.partition].asks[found.gang_member]
@@ -92,7 +92,7 @@ class ExplainService:
             held.name = names(held.allocation_key)
 
     def _add_numbers(self, response: pb.ExplainResponse, reader: Reader, caller: Caller) -> None:
-        """What the reports know of a queue, an application or a node beyond its explanation."""
+        """Add what the reports know of a queue, an application or a node beyond its explanation."""
         partition, key = response.partition, response.key
         if response.kind == pb.SUBJECT_KIND_QUEUE:
             response.queue.CopyFrom(self._queue(reader, partition, key, caller))
@@ -119,7 +119,7 @@ class ExplainService:
 
 
 def _for_viewer(found: Explanation, caller: Caller) -> Explanation:
-    """Without what lies outside the viewer's queues: other keys, nodes, and numbers of the queues above."""
+    """Return the explanation without what lies outside the viewer's queues: other keys, nodes, and numbers of the queues above."""
     if not found.queue or not caller.sees(found.queue) or found.kind == "node":
         return Explanation("unknown", found.key, lines=(_UNKNOWN,))
     levels = tuple(level if caller.sees(level.path) else _hidden(level) for level in found.levels)
@@ -141,7 +141,7 @@ def _for_viewer(found: Explanation, caller: Caller) -> Explanation:
 
 
 def _of_viewer(held: Reserved, caller: Caller) -> Reserved:
-    """A reservation without its node and, where the viewer does not see its queue, without its ask."""
+    """Return a reservation without its node and, where the viewer does not see its queue, without its ask."""
     if caller.sees(held.queue):
         return replace(held, node_id="")
     return replace(held, node_id="", key="", queue="")
@@ -152,7 +152,7 @@ def _hidden(level: LevelReport) -> LevelReport:
 
 
 def answer(found: Explanation, now: int) -> pb.ExplainResponse:
-    """The explanation as a message."""
+    """Return the explanation as a message."""
     response = pb.ExplainResponse(
         kind=_KINDS.get(found.kind, pb.SUBJECT_KIND_UNKNOWN),
         key=found.key,
@@ -230,7 +230,7 @@ def _level(level: LevelReport) -> pb.QueueLevel:
 
 
 def _tally(found: Explanation) -> list[pb.NodeTally]:
-    """Why nodes do not take it, most frequent first."""
+    """Return how many nodes do not take the ask for which reason, most frequent first."""
     refused = {code: nodes for code, nodes in found.tally.items() if code != FITS}
     ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
     return [
@@ -263,7 +263,7 @@ def _node(report: NodeReport) -> pb.ExplainedNode:
 def _application(
     report: ApplicationReport, asks: Iterable[AllocationReport]
 ) -> pb.ExplainedApplication:
-    """The application, with its waiting asks by reason, most frequent first."""
+    """Return the application, with its waiting asks by reason, most frequent first."""
     groups: dict[str, pb.WaitingGroup] = {}
     for ask in asks:
         if ask.node_id:

@@ -1,4 +1,4 @@
-"""The part of an explanation that preemption gives: a decision by its id, why a pod goes, why an ask gets no room."""
+"""The preemption part of an explanation: a decision by its id, why a pod is evicted, and why an ask gets no capacity."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +23,7 @@ from server.rpc.roles import Caller
 
 
 class Preempted:
-    """What one caller may know of decisions, for explanations. Reads; changes nothing."""
+    """The decisions that one caller may know of, for explanations. Reads only."""
 
     def __init__(self, core: Core, log: DecisionLog, caller: Caller) -> None:
         self._core = core
@@ -33,7 +33,7 @@ class Preempted:
     def decision(
         self, key: str, partition: str, now: int, victim: str = ""
     ) -> pb.ExplainResponse | None:
-        """The decision with this id, ``victim`` compared first; None when there is none that concerns the caller."""
+        """Return the decision with this id, ``victim`` compared first; None when there is none, or none that concerns the caller."""
         record = decided.decision(self._core, key)
         if record is None or partition not in ("", record.partition):
             return None
@@ -67,9 +67,9 @@ class Preempted:
         )
 
     def evicted(self, key: str, partition: str, now: int) -> pb.ExplainResponse | None:
-        """The latest decision by which an allocation of this key, or a pod of this name, is gone.
+        """Return the latest decision by which an allocation of this key, or a pod of this name, was evicted.
 
-        None for none, and for the name of a pod that is there: its key explains it.
+        Return None without such a decision, and for the name of a pod that is there: its key explains it.
         """
         if self._is_there(key, partition):
             return None
@@ -88,7 +88,7 @@ class Preempted:
         return None
 
     def _is_there(self, name: str, partition: str) -> bool:
-        """Has an ask or allocation this name now?"""
+        """Return whether an ask or allocation has this name now."""
         books = self._core.state.partitions.items()
         return any(
             _is_called(name, key, names)
@@ -99,7 +99,7 @@ class Preempted:
         )
 
     def add_near(self, response: pb.ExplainResponse) -> None:
-        """For a running allocation: why the latest decisions that evicted others near it did not evict it."""
+        """Add to a running allocation why the latest decisions that evicted pods near it did not evict it."""
         books = self._core.state.partitions.get(response.partition)
         ask = None if books is None else books.asks.get(response.key)
         if books is None or ask is None or ask.node is None or ask.releasing:
@@ -117,7 +117,7 @@ class Preempted:
             response.lines.append(told.sentence)
 
     def add_quota(self, response: pb.ExplainResponse) -> None:
-        """For a running allocation: what the armed quota runs of the queues on its path would do to it."""
+        """Add to a running allocation what the armed quota runs of the queues on its path would do to it."""
         books = self._core.state.partitions.get(response.partition)
         ask = None if books is None else books.asks.get(response.key)
         if books is None or ask is None or ask.node is None or ask.releasing:
@@ -129,7 +129,7 @@ class Preempted:
             response.lines.insert(number, told.sentence)
 
     def add_release(self, response: pb.ExplainResponse) -> None:
-        """For an allocation on its way out: the decision that takes it, and to operators for whom."""
+        """Add to an allocation that is being evicted the decision, and for operators the preemptors."""
         found = self._taking(response.partition, response.key)
         if found is None:
             return
@@ -158,7 +158,7 @@ class Preempted:
             response.lines.append(f"When that was decided, {held(own)}.")
 
     def add_verdict(self, response: pb.ExplainResponse) -> Verdict | None:
-        """For a waiting ask: what preemption would do for it, or the law in its way; returned as the caller may see it."""
+        """Add to a waiting ask what preemption would do for it, or the rule that forbids it; return that as the caller may see it."""
         found = verdicts.verdict(self._core, response.key, response.taken_at_ms)
         if found is None:
             return None
@@ -168,7 +168,7 @@ class Preempted:
         return sides.verdict(found, self._caller)
 
     def add_shadow(self, response: pb.ExplainResponse) -> None:
-        """For a waiting ask of a partition with a shadow: what that would do for it."""
+        """Add to a waiting ask what the shadow of its partition, if there is one, would do for it."""
         found = shadowed.would(self._core, response.key, response.taken_at_ms)
         if found is None:
             return
@@ -178,13 +178,13 @@ class Preempted:
         response.lines.append(f"Under the shadow settings: {line[:1].lower()}{line[1:]}")
 
     def _picture(self, found: Verdict, partition: str) -> decisions_pb2.PreemptionVerdict:
-        """A verdict as the caller may see it."""
+        """Return the message of a verdict as the caller may see it."""
         told, names = sides.verdict(found, self._caller), self._log.names(partition)
         told = replace(told, because=decision_pictures.with_names(told.because, names))
         return decision_pictures.verdict(told, names, sees(self._caller))
 
     def _taking(self, partition: str, key: str) -> tuple[Side, Victim] | None:
-        """The caller's side of the latest decision that has this allocation on its way out."""
+        """Return the caller's side of the latest decision that is evicting this allocation, and the victim; None without one."""
         books = self._core.state.partitions.get(partition)
         ask = None if books is None else books.asks.get(key)
         if ask is None or not ask.releasing:
@@ -199,13 +199,13 @@ class Preempted:
 
 
 def _is_called(name: str, key: str, names: Callable[[str], str]) -> bool:
-    """Is this the key of an allocation, or the name of its pod, with or without its namespace?"""
+    """Return whether the name is the key of an allocation, or the name of its pod with or without its namespace."""
     full = names(key)
     return name in {key, full, full.partition("/")[2]} - {""}
 
 
 def _why(record: DecisionRecord, victim: Victim) -> str:
-    """What the owner of a victim may know of it (specification 9)."""
+    """Return the sentence that the owner of a victim may read about the decision (specification 9)."""
     why = f": {victim.because.rstrip('.')}" if victim.because else ""
     return (
         f"It is ordered to be evicted from queue {victim.queue}, with priority {victim.priority}, by decision "

@@ -1,4 +1,4 @@
-"""How asks fit together, as messages of `evenhand.v1`; to a viewer without nodes and foreign queues. Pure."""
+"""Messages of `evenhand.v1` about how asks fit together; for a viewer without nodes and other queues. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from server.rpc.roles import Caller
 
 
 def seen(fit: GroupFit, caller: Caller) -> GroupFit:
-    """Return the fit as the caller may know it: a viewer hears nothing of nodes and of other queues' limits."""
+    """Return the fit as the caller may know it: for a viewer without nodes and without the limits of other queues."""
     if sees_all(caller):
         return fit
     limits = tuple(one for one in fit.limits if caller.sees(one.queue))
@@ -26,7 +26,7 @@ def seen(fit: GroupFit, caller: Caller) -> GroupFit:
 
 
 def without_nodes(found: Sequence[Excluded]) -> tuple[Excluded, ...]:
-    """Return what excludes nodes, without the nodes and their taints."""
+    """Return the parts that exclude nodes, without the nodes and their taints."""
     return tuple(dict.fromkeys(Excluded(one.parts) for one in found))
 
 

@@ -1,4 +1,4 @@
-"""What would follow a configuration, as messages of `evenhand.v1`. Pure; it is for operators, who may see everything."""
+"""Messages of `evenhand.v1` about what would follow a configuration. Pure; for operators, who may see everything."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,11 +27,11 @@ FOR_LATER: Final = (
     "childtemplate.",
     "preemption.shadow.",
 )
-"""Beginnings of the fields that concern only applications and queues that come later, or a shadow, which moves nothing."""
+"""The prefixes of fields that concern only later applications and queues, or a shadow, which evicts nothing."""
 
 
 def is_for_later(change: Change) -> bool:
-    """Does a forecast not judge the change?"""
+    """Return whether a forecast does not judge the change."""
     return change.field.startswith(FOR_LATER)
 
 
@@ -95,12 +95,12 @@ def _partition(part: PartitionForecast, names: Names) -> pb.PartitionSimulation:
 
 
 def _decision(one: ForeseenDecision, names: Names, room: int) -> pb.ForeseenDecision:
-    """The decision with as many of its victims as there is room for."""
+    """Return the message of a decision with at most ``room`` of its victims."""
     shown = replace(one.record, state=one.outcome, victims=one.record.victims[:room])
     told = decision(Side(shown), names, lambda _path: True)
     told.victims_left_out = len(one.record.victims) - len(told.victims)
     for each in told.victims:
-        each.ClearField("state")  # none of them is told anything
+        each.ClearField("state")  # no victim of a forecast is ordered to end
     return pb.ForeseenDecision(
         after_ms=one.after_ms, decision=told, unchanged=sorted(one.unchanged), at_ms=one.at_ms
     )

@@ -1,4 +1,4 @@
-"""InspectService: what the core holds."""
+"""The InspectService: what the core holds."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -22,33 +22,33 @@ from server.rpc.roles import CALLER
 from server.rpc.sessions import Sessions
 
 WAITING_TALLY_MAX: Final = 20_000
-"""Waiting asks up to which their reasons are counted queue by queue for a picture."""
+"""The most waiting asks whose reasons are counted by queue for a picture."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the server is; ``findings`` is what it has to tell the doctor of itself."""
+    """The facts about the server; ``findings`` gives what it adds to the doctor's findings."""
 
     version: str
     started_ms: int
     findings: Callable[[], Iterable[Finding]] = tuple
     decision_log: str = ""
-    """File of the decision log; empty where none is written."""
+    """The file of the decision log; empty where none is written."""
     previous_digest: str = ""
-    """Digest of the configuration with which the previous run ended, and below its source; empty where not known."""
+    """The digest of the configuration at the end of the previous run, and below its source; empty where not known."""
     previous_source: str = ""
     not_kept: Callable[[], str] = str
-    """Why the configuration in force is not on disk; empty where it is."""
+    """The reason why the configuration in force is not on disk; empty where it is."""
     durable: bool = False
-    """Do decisions wait for the decision log?"""
+    """Whether decisions wait for the decision log."""
     held: Callable[[], str] = str
-    """Why no decision leaves now; empty while they do."""
+    """The reason why no decision is sent now; empty while decisions are sent."""
     resident_bytes: Callable[[], int] = int
-    """Resident memory of the core; 0 where the system does not tell it."""
+    """The resident memory of the core; 0 where the system does not tell it."""
 
 
 class InspectService:
-    """Reads; changes nothing."""
+    """The service that reads the state; it changes nothing."""
 
     def __init__(
         self, core: Core, pump: Pump, sessions: Sessions, history: History, about: About
@@ -63,20 +63,20 @@ class InspectService:
         return Reader(self._core, CALLER.get())
 
     def list_partitions(self, _request: pb.ListPartitionsRequest) -> pb.ListPartitionsResponse:
-        """All partitions with their totals; for a viewer the totals of its queues."""
+        """Return all partitions with their totals; a viewer gets the totals of its queues."""
         reader = self._reader()
         found = [summary(reader, one.name, self._history) for one in reader.partitions()]
         return pb.ListPartitionsResponse(partitions=found)
 
     def get_queue_tree(self, request: pb.GetQueueTreeRequest) -> pb.GetQueueTreeResponse:
-        """The queues of a partition."""
+        """Return the queues of a partition."""
         picture = queue_tree(self._reader(), request.partition, self._pump.now())
         return pb.GetQueueTreeResponse(tree=picture)
 
     def list_queue_settings(
         self, request: pb.ListQueueSettingsRequest
     ) -> pb.ListQueueSettingsResponse:
-        """What is set for a queue and all below it, and where each value comes from."""
+        """Return the settings of a queue and all below it, and the origin of each value."""
         page = wanted(request.page_size, request.page_token)
         found, token = self._reader().settings(request.partition, request.queue, page)
         caller = CALLER.get()
@@ -85,7 +85,7 @@ class InspectService:
         )
 
     def list_applications(self, request: pb.ListApplicationsRequest) -> pb.ListApplicationsResponse:
-        """Applications, in the order of their submission."""
+        """Return applications in the order of their submission."""
         reader = self._reader()
         page = wanted(request.page_size, request.page_token)
         found, token = reader.applications(request.partition, request.queue, page)
@@ -98,13 +98,13 @@ class InspectService:
         )
 
     def list_nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
-        """Nodes, in the order of their arrival."""
+        """Return nodes in the order of their arrival."""
         page = wanted(request.page_size, request.page_token)
         found, token = self._reader().nodes(request.partition, page)
         return pb.ListNodesResponse(nodes=map(pictures.node, found), next_page_token=token)
 
     def list_allocations(self, request: pb.ListAllocationsRequest) -> pb.ListAllocationsResponse:
-        """Allocations and asks, by application."""
+        """Return allocations and asks, by application."""
         scope = Scope(
             request.partition,
             request.queue,
@@ -122,7 +122,7 @@ class InspectService:
         return answer
 
     def _add_decisions(self, listed: Iterable[pb.Allocation], partition: str) -> None:
-        """By which open decision an allocation goes, and to operators for whom."""
+        """Add to each allocation that is being evicted its open decision, and for operators the preemptors."""
         leaving = [one for one in listed if one.state == pb.ALLOCATION_STATE_RELEASING]
         if not leaving:
             return
@@ -136,7 +136,7 @@ class InspectService:
                     one.released_for = ", ".join(each.key for each in record.beneficiaries)
 
     def check_consistency(self, request: pb.CheckConsistencyRequest) -> pb.CheckConsistencyResponse:
-        """The doctor."""
+        """Return the findings of the doctor."""
         now = self._pump.now()
         partition = request.partition and self._reader().partition_name(request.partition)
         around = doctor.Around(self._about.started_ms, self._sessions.presence.away(now))
@@ -164,13 +164,13 @@ class InspectService:
         return answer
 
     def _memory(self) -> Memory:
-        """What the core needs memory for, and what it has."""
+        """Return what the core needs memory for, and how much it has."""
         held = inspect.holdings(self._core)
         load = Load(held, len(self._sessions), self._sessions.waiting_bytes())
         return Memory(self._about.resident_bytes(), load)
 
     def server_info(self, _request: pb.ServerInfoRequest) -> pb.ServerInfoResponse:
-        """The running server; a viewer is not told who else there is."""
+        """Return the facts about the running server; a viewer gets neither managers nor configuration."""
         answer = pb.ServerInfoResponse(
             version=self._about.version,
             started_at_ms=self._about.started_ms,
@@ -217,7 +217,7 @@ class InspectService:
 
 
 def taken_by(records: Iterable[DecisionRecord]) -> dict[str, DecisionRecord]:
-    """Decisions by the keys of the victims that go for them."""
+    """Return the decisions by the keys of the victims that they evict."""
     return {
         one.key: record
         for record in records
@@ -227,7 +227,7 @@ def taken_by(records: Iterable[DecisionRecord]) -> dict[str, DecisionRecord]:
 
 
 def queue_tree(reader: Reader, partition: str, now: int) -> pb.QueueTree:
-    """A picture of the queues as the reader may see them."""
+    """Return a picture of the queues as the reader may see them."""
     name = reader.partition_name(partition)
     root = reader.tree(name)
     waiting: pictures.Reasons = {}
@@ -261,7 +261,7 @@ def summary(reader: Reader, partition: str, history: History) -> pb.Partition:
 def _waiting(
     reader: Reader, partition: str, listed: Sequence[ApplicationReport]
 ) -> pictures.Reasons:
-    """By application: how many asks wait for each code, as far as the limit goes."""
+    """Return by application how many asks wait for each code, within `WAITING_TALLY_MAX`."""
     counts: dict[str, Counter[str]] = {}
     left = WAITING_TALLY_MAX
     for one in listed:

@@ -1,4 +1,4 @@
-"""The laws of preemption in words, with the ids of their rules, for those who read an explanation."""
+"""The rules of preemption as texts with their ids, for explanations."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -68,6 +68,6 @@ _WORDS: Final[Mapping[Law, str]] = {
 
 
 def words(law: str) -> str:
-    """The law in words; the stable word itself where this version knows no others."""
+    """Return the text of a rule; the stable word itself where this version has no text for it."""
     known = next((one for one in Law if one == law), None)
     return law if known is None else _WORDS.get(known, law)

@@ -1,4 +1,4 @@
-"""Why a running allocation stays where others near it were evicted: as a message, and in one sentence."""
+"""The reason why a running allocation was not evicted where others near it were: as a message, and in one sentence."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -11,7 +11,7 @@ from server.rpc.evenhand.law_words import words
 
 Names = Callable[[str], str]
 OTHERS: Final = "the pods that were evicted"
-"""In place of the name of a victim that the caller may not read."""
+"""The text in place of the name of a victim that the caller may not read."""
 
 
 def picture(found: NotEvicted, victim: str, node: str, now: int) -> pb.NotEvicted:
@@ -34,7 +34,7 @@ def picture(found: NotEvicted, victim: str, node: str, now: int) -> pb.NotEvicte
 
 
 def sentence(found: NotEvicted, victim: str, node: str, now: int) -> str:
-    """Return why one decision did not evict it."""
+    """Return the sentence why one decision did not evict the allocation."""
     decision = found.record.decision_id
     if found.law == NOT_CHOSEN:
         return f"Decision {decision} did not evict it: {_of_the_node(found, node)}."
@@ -78,7 +78,7 @@ _NODE_KEYS: Final[Mapping[str, str]] = {
 
 
 def difference(key: str, own: Rank, other: Rank, victim: str, now: int) -> str:
-    """Return in words the first key in which a candidate that stays differs from a victim; the lower value is evicted."""
+    """Return as text the first key in which a candidate that stays differs from a victim; the lower value is evicted."""
     if key == "priority":
         return f"its priority {own} is higher than {other} of {victim}"
     if key == "age":

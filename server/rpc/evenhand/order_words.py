@@ -1,4 +1,4 @@
-"""Why a decision evicted these victims and not others, in sentences that a caller may read."""
+"""The sentences that say why a decision evicted these victims and not others, limited to what a caller may read."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -14,9 +14,9 @@ from server.rpc.evenhand.near_words import difference
 Names = Callable[[str], str]
 Sees = Callable[[str], bool]
 Later = Callable[[str], str]
-"""The id of the later decision that evicts a candidate, by its key; "" for none."""
+"""The id of the later decision that evicts a candidate, by its key; "" without one."""
 ANOTHER_POD: Final = "another pod"
-"""In place of the name of a pod that the caller may not read."""
+"""The text in place of the name of a pod that the caller may not read."""
 _NODE_VALUES: Final[Mapping[str, str]] = {
     "opted-out": "the number of its victims that opted out is {}",
     "originators": "the number of originators among its victims is {}",
@@ -36,9 +36,9 @@ def sentences(  # noqa: PLR0913, PLR0917 - what is told, and to whom
     later: Later,
     with_nodes: bool,
 ) -> Iterator[str]:
-    """Return why these victims were chosen: beside the next candidate, by which keys, and on which node.
+    """Yield why these victims were chosen: compared with the next candidate, by which keys, and on which node.
 
-    ``victim`` is the one that is compared, the last one that the caller sees when none is named; ``record`` has all.
+    ``victim`` is the victim to compare, by default the last one that the caller sees; ``record`` has all victims.
     ``later`` is asked only for candidates that the caller sees.
     """
     queues = {one[-1]: path for one, path in zip(ranking.candidates, ranking.queues, strict=True)}

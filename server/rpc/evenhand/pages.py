@@ -1,4 +1,4 @@
-"""Pages of a listing: a token says how many objects were listed before it."""
+"""The pages of a listing: a token is the number of objects that were listed before it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Page:
     size: int
 
     def read(self, rows: Callable[[int, int], Sequence[_Item]]) -> tuple[Sequence[_Item], str]:
-        """The page's rows, from `rows(start, size)`, and the token of the next page or ""."""
+        """Return the page's rows, from `rows(start, size)`, and the token of the next page or ""."""
         found = rows(self.start, self.size + 1)
         if len(found) <= self.size:
             return found, ""
@@ -27,7 +27,7 @@ class Page:
 
 
 def wanted(size: int, token: str) -> Page:
-    """The page that a request asks for (size 0: the limit); raises CallError."""
+    """Return the page that a request asks for (size 0: the limit); raises CallError."""
     if size < 0:
         raise invalid("INVALID_PAGE", ("page_size", f"{size} is negative"))
     if token and not (token.isascii() and token.isdigit() and len(token) <= _DIGITS_MAX):

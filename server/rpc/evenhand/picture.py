@@ -1,6 +1,6 @@
-"""The `Picture` of an answer: whether a manager is away whose part of the cluster the answer shows.
+"""The `Picture` of an answer: which absent managers own a part of the cluster that the answer shows.
 
-The answer and its picture are made without a turn of the event loop in between, so that one fits the other.
+The answer and its picture are made without a turn of the event loop in between, so that both show one state.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ FIELD = "picture"
 
 
 class Pictures:
-    """Puts the picture into answers that have one."""
+    """The writer of the picture into answers that have one."""
 
     def __init__(self, core: Core, presence: Presence, now: Callable[[], int]) -> None:
         self._core = core
@@ -30,7 +30,7 @@ class Pictures:
             answer.picture.CopyFrom(picture)  # type: ignore[attr-defined]
 
     def picture(self, partition: str = "") -> pb.Picture:
-        """Return the picture of a partition, or of all; a viewer is not told the names of managers."""
+        """Return the picture of a partition, or of all; without the names of managers for a viewer."""
         state, now = self._core.state, self._now()
         away = self._presence.away(now)
         known = state.partitions.get(partition.lower())

@@ -1,4 +1,4 @@
-"""Reports of the core as messages of `evenhand.v1`. Pure."""
+"""Messages of `evenhand.v1` for the core's reports. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -30,11 +30,11 @@ _SEVERITIES: Final = {
 }
 
 Reasons = Mapping[str, Mapping[str, int]]
-"""By queue or application: how many asks wait for each code."""
+"""The number of asks that wait for each code, by queue or application."""
 
 
 def reasons_by_queue(asks: Iterable[AllocationReport]) -> Reasons:
-    """Counts the waiting asks of each queue by their code."""
+    """Return the number of waiting asks of each queue by their code."""
     counts: dict[str, Counter[str]] = {}
     for ask in asks:
         if not ask.node_id:
@@ -43,13 +43,13 @@ def reasons_by_queue(asks: Iterable[AllocationReport]) -> Reasons:
 
 
 def reasons(counts: Mapping[str, int]) -> list[pb.ReasonCount]:
-    """Most frequent first."""
+    """Return the counts of reasons, most frequent first."""
     ranked = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
     return [pb.ReasonCount(code=code, count=count) for code, count in ranked if count]
 
 
 def queue(report: QueueReport, waiting: Reasons) -> pb.Queue:
-    """One queue with all below it."""
+    """Return the message of a queue with all below it."""
     properties = dict(report.properties)
     return pb.Queue(
         name=report.path.rpartition(".")[2],
@@ -103,12 +103,12 @@ def _whole(text: str) -> int:
 
 
 def count_queues(report: QueueReport) -> int:
-    """The queue and all below it."""
+    """Return the number of queues: the queue and all below it."""
     return 1 + sum(map(count_queues, report.children))
 
 
 def partition(report: PartitionReport, root: QueueReport) -> pb.Partition:
-    """Totals of a partition; what is promised and pending stands in its root queue."""
+    """Return the message of a partition's totals; promised and pending resources are those of its root queue."""
     return pb.Partition(
         name=report.name,
         node_sort_policy=report.node_sort,
@@ -131,7 +131,7 @@ def partition(report: PartitionReport, root: QueueReport) -> pb.Partition:
 
 
 def application(report: ApplicationReport, waiting: Reasons) -> pb.Application:
-    """One application."""
+    """Return the message of an application."""
     return pb.Application(
         application_id=report.application_id,
         queue=report.queue,
@@ -150,7 +150,7 @@ def application(report: ApplicationReport, waiting: Reasons) -> pb.Application:
 
 
 def node(report: NodeReport) -> pb.Node:
-    """One node."""
+    """Return the message of a node."""
     return pb.Node(
         node_id=report.node_id,
         schedulable=report.schedulable,
@@ -168,14 +168,14 @@ def node(report: NodeReport) -> pb.Node:
 
 
 def _taint(text: str) -> pb.NodeTaint:
-    """`key=value:effect`, as Kubernetes writes it."""
+    """Return the message of a taint from `key=value:effect`, as Kubernetes writes it."""
     pair, _, effect = text.rpartition(":")
     key, _, value = pair.partition("=")
     return pb.NodeTaint(key=key, value=value, effect=effect)
 
 
 def allocation(report: AllocationReport) -> pb.Allocation:
-    """One allocation or waiting ask; here its tags are decoded at last."""
+    """Return the message of an allocation or waiting ask; its tags are decoded only here."""
     known = decoded(report.tags)
     return pb.Allocation(
         allocation_key=report.key,
@@ -209,7 +209,7 @@ def _state(report: AllocationReport) -> pb.AllocationState:
 
 
 def finding(report: Finding) -> pb.Finding:
-    """One finding of the doctor."""
+    """Return the message of a finding of the doctor."""
     return pb.Finding(
         severity=_SEVERITIES.get(report.severity, pb.FINDING_SEVERITY_UNSPECIFIED),
         subject=report.subject,
@@ -220,7 +220,7 @@ def finding(report: Finding) -> pb.Finding:
 
 
 def memory(use: Memory) -> pb.MemoryUse:
-    """Memory that the core has, and may have."""
+    """Return the message of the memory that the core has, and of its budget."""
     return pb.MemoryUse(
         resident_bytes=use.resident_bytes,
         budget_bytes=use.budget_bytes,

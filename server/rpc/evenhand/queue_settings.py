@@ -1,4 +1,4 @@
-"""Settings of queues, and between which queues claims are possible, as messages of `evenhand.v1`. Pure."""
+"""Messages of `evenhand.v1` for the settings of queues, and for the queues between which claims are possible. Pure."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -22,7 +22,7 @@ HIDDEN: Final = "not shown"
 
 
 def queue(report: SettingsReport, caller: Caller) -> pb.QueueSettings:
-    """One queue with its settings."""
+    """Return the message of a queue with its settings."""
     return pb.QueueSettings(
         path=report.path,
         leaf=report.leaf,
@@ -32,7 +32,7 @@ def queue(report: SettingsReport, caller: Caller) -> pb.QueueSettings:
 
 
 def settings(found: Iterable[SettingReport], caller: Caller) -> list[pb.QueueSetting]:
-    """Settings in their order; who else is named in a queue that a viewer may not see is not shown."""
+    """Return the settings in their order; users named in a queue that a viewer may not see are hidden."""
     visible = sees(caller)
     return [
         pb.QueueSetting(
@@ -51,7 +51,7 @@ def settings(found: Iterable[SettingReport], caller: Caller) -> list[pb.QueueSet
 
 
 def reach(report: ReachReport, caller: Caller) -> pb.QueueReach:
-    """Between which queues claims are possible; of queues that a viewer may not see only that there are some."""
+    """Return between which queues claims are possible; of queues that a viewer may not see only whether there are any."""
     visible = sees(caller)
     claims = [path for path in report.may_claim_from if visible(path)]
     claimed = [path for path in report.may_be_claimed_by if visible(path)]

@@ -1,4 +1,4 @@
-"""What the next quota run would do to a running allocation: as a message, and in words."""
+"""The effect of the next quota run on a running allocation: as a message, and as text."""
 
 from evenhand.v1 import explain_pb2 as pb
 from server.core.quota_outlook import QuotaOutlook

@@ -1,4 +1,4 @@
-"""What a caller may read of the core: everything, or for a viewer its own queues (design 1.14)."""
+"""The part of the core that a caller may read: everything, or for a viewer its own queues (design 1.14)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,12 +23,12 @@ _NO_QUEUE: Final = "queue"
 
 _Report = TypeVar("_Report")
 Listing = tuple[Sequence[_Report], str]
-"""One page of reports, and the token of the next or ""."""
+"""One page of reports, and the token of the next page or ""."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which allocations; what is empty does not narrow."""
+    """The filter of a listing of allocations; an empty field does not narrow it."""
 
     partition: str
     queue: str = ""
@@ -38,7 +38,7 @@ class Scope:
 
 
 class Reader:
-    """Reads the core between ticks, as one caller may see it."""
+    """The reader of the core between ticks, limited to what one caller may see."""
 
     def __init__(self, core: Core, caller: Caller) -> None:
         self._core = core
@@ -46,23 +46,23 @@ class Reader:
 
     @property
     def sees_cluster(self) -> bool:
-        """May the caller see what belongs to nobody, or to everybody?"""
+        """Whether the caller may see what belongs to no queue, or to all."""
         return self._caller.role is not Role.VIEWER
 
     @property
     def visible_queue(self) -> str:
-        """The queue of a viewer; empty for those who see the cluster."""
+        """The queue of a viewer; empty for callers that see the cluster."""
         return "" if self.sees_cluster else self._caller.queue
 
     def partition_name(self, name: str) -> str:
-        """The partition that a request means; raises CallError NOT_FOUND."""
+        """Return the partition that a request means; raises CallError NOT_FOUND."""
         known = name.lower() or DEFAULT_PARTITION
         if known not in self._core.state.partitions:
             raise not_found("partition", known)
         return known
 
     def partitions(self) -> Sequence[PartitionReport]:
-        """All partitions; of one a viewer learns here the name and the kind."""
+        """Return all partitions; a viewer gets the name and the kind of those that have its queue."""
         found = inspect.partitions(self._core)
         if self.sees_cluster:
             return found
@@ -72,12 +72,12 @@ class Reader:
         ]
 
     def partition(self, name: str) -> PartitionReport:
-        """One partition; raises CallError NOT_FOUND."""
+        """Return the report of a partition; raises CallError NOT_FOUND."""
         known = self.partition_name(name)
         return next(one for one in self.partitions() if one.name == known)
 
     def tree(self, partition: str) -> QueueReport:
-        """The queues of a partition, or a viewer's subtree; raises CallError NOT_FOUND."""
+        """Return the queues of a partition, or a viewer's subtree; raises CallError NOT_FOUND."""
         root = inspect.queue_tree(self._core, self.partition_name(partition))
         found = _find(root, self._caller.queue)
         if found is None:
@@ -85,14 +85,14 @@ class Reader:
         return found if self.sees_cluster or found.path == ROOT else with_own_headroom(found)
 
     def queue(self, partition: str, path: str) -> QueueReport:
-        """One queue with all below it; raises CallError NOT_FOUND where the caller sees none."""
+        """Return a queue with all below it; raises CallError NOT_FOUND where the caller sees none."""
         found = _find(self.tree(partition), path)
         if found is None:
             raise not_found(_NO_QUEUE, path)
         return found
 
     def settings(self, partition: str, queue: str, page: Page) -> Listing[SettingsReport]:
-        """What is set for a queue and all below it; raises CallError NOT_FOUND."""
+        """Return the settings of a queue and all below it; raises CallError NOT_FOUND."""
         name = self.partition_name(partition)
         path = self.queue(name, queue.lower()).path if queue else self.tree(name).path
         return page.read(
@@ -102,14 +102,14 @@ class Reader:
         )
 
     def applications(self, partition: str, queue: str, page: Page) -> Listing[ApplicationReport]:
-        """Applications of a queue and all below it."""
+        """Return the applications of a queue and all below it."""
         name, path = self.partition_name(partition), self._queue(queue)
         return page.read(
             lambda start, size: inspect.applications(self._core, name, path, start=start, size=size)
         )
 
     def allocations(self, scope: Scope, page: Page) -> Listing[AllocationReport]:
-        """Allocations, and what waits; foreign ones belong to no queue and so to no viewer."""
+        """Return allocations and asks; foreign pods belong to no queue, so no viewer gets them."""
         name, path = self.partition_name(scope.partition), self._queue(scope.queue)
         return page.read(
             lambda start, size: inspect.allocations(
@@ -125,19 +125,19 @@ class Reader:
         )
 
     def asks(self, scope: Scope, most: int) -> Sequence[AllocationReport]:
-        """What waits in the scope, at the most so many of it."""
+        """Return the asks among the first ``most`` rows of the scope."""
         found, _ = self.allocations(scope, Page(0, most))
         return [one for one in found if not one.node_id]
 
     def nodes(self, partition: str, page: Page) -> Listing[NodeReport]:
-        """Nodes of a partition."""
+        """Return the nodes of a partition."""
         name = self.partition_name(partition)
         return page.read(
             lambda start, size: inspect.nodes(self._core, name, start=start, size=size)
         )
 
     def _queue(self, path: str) -> str:
-        """The queue that a request means, never above the caller's own."""
+        """Return the queue that a request means; the caller's own where it names none, or one that the caller may not see."""
         if not path:
             return self.visible_queue
         wanted = path.lower()
@@ -154,7 +154,7 @@ def _find(report: QueueReport, path: str) -> QueueReport | None:
 
 
 def without_numbers(report: PartitionReport) -> PartitionReport:
-    """A partition of which only the name and the kind are told."""
+    """Return the report of a partition with only its name and kind."""
     return replace(
         report,
         nodes=0,
@@ -172,7 +172,7 @@ def without_numbers(report: PartitionReport) -> PartitionReport:
 
 
 def with_own_headroom(report: QueueReport, above: Mapping[str, int] | None = None) -> QueueReport:
-    """Return a viewer's queue with the headroom that it and the queues below it leave: that of others tells what they use."""
+    """Return a viewer's queue with the headroom that it and the queues below it leave: headroom above reveals what others use."""
     room = dict(above or {})
     for kind, most in report.max.items():
         own = max(most - report.usage.get(kind, 0) - report.promised.get(kind, 0), 0)

@@ -1,4 +1,4 @@
-"""ReportService: guarantees that are not met and why, and the work that preemption destroyed."""
+"""The ReportService: guarantees that are not met and why, and the work that preemption destroyed."""
 
 from evenhand.v1 import reports_pb2 as pb
 from server.core.core import Core
@@ -16,7 +16,7 @@ from server.rpc.roles import CALLER, Caller
 
 
 class ReportService:
-    """Reads; changes nothing."""
+    """The service that reads reports; it changes nothing."""
 
     def __init__(self, core: Core, pump: Pump, log: DecisionLog, started_ms: int) -> None:
         self._core = core
@@ -27,7 +27,7 @@ class ReportService:
     def get_unmet_guarantees(
         self, request: pb.GetUnmetGuaranteesRequest
     ) -> pb.GetUnmetGuaranteesResponse:
-        """Of the queue that is asked for, or of a viewer's own, and those below it."""
+        """Return the unmet guarantees of the requested queue, or of a viewer's own, and those below it."""
         caller = CALLER.get()
         partition = Reader(self._core, caller).partition_name(request.partition)
         queue = self._queue(partition, request.queue.lower(), caller)
@@ -46,14 +46,14 @@ class ReportService:
         )
 
     def _queue(self, partition: str, path: str, caller: Caller) -> str:
-        """The queue that a request means, never above the caller's own."""
+        """Return the queue that a request means; for a viewer its own queue by default. Raises CallError NOT_FOUND."""
         known = self._core.state.partitions[partition].queues
         if path and (path not in known or not caller.sees(path)):
             raise not_found("queue", path)
         return path or ("" if sees_all(caller) else caller.queue)
 
     def get_lost_work(self, request: pb.GetLostWorkRequest) -> pb.GetLostWorkResponse:
-        """Since the server started or an instant; a viewer's lines are those in which it has a side."""
+        """Return the work lost since the server started or since an instant; a viewer gets the lines in which it has a side."""
         caller = CALLER.get()
         reader = Reader(self._core, caller)
         known = self._core.state.partitions
@@ -69,7 +69,7 @@ class ReportService:
     def _lost(
         self, partition: str, request: pb.GetLostWorkRequest, *, owners: bool
     ) -> tuple[list[LostLine], int]:
-        """Return the lines that the request asks for, and since when they are complete; with the victims' owners or not."""
+        """Return the requested lines, and since when they are complete (Unix ms); ``owners`` splits them by the victims' owners."""
         if request.since_ms < 0:
             raise invalid("INVALID_SINCE", ("since_ms", f"{request.since_ms} is negative"))
         if request.since_ms > self._started_ms:

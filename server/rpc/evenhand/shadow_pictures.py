@@ -1,4 +1,4 @@
-"""Shadows and what they decided as messages of `evenhand.v1`, each caller's side of them. Pure; names are looked up by the caller."""
+"""Messages of `evenhand.v1` for shadows and their decisions, limited to each caller's side. Pure; callers look up names."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -29,7 +29,7 @@ DIFFERENCES: Final[Mapping[Difference, pb.ShadowDifference]] = {
 
 
 def concerns(record: ShadowRecord, caller: Caller, queue: str = "") -> bool:
-    """Has the caller a side in it: its ask, or a victim of either side? In or below ``queue``, if one is named."""
+    """Return whether the caller has a side in the record: its ask, or a victim of either choice, in or below ``queue`` if given."""
     choices = (one for one in (record.live, record.shadow) if one is not None)
     paths = (record.queue, *(victim.queue for one in choices for victim in one.victims))
     return any(
@@ -39,7 +39,7 @@ def concerns(record: ShadowRecord, caller: Caller, queue: str = "") -> bool:
 
 
 def decision(record: ShadowRecord, names: Names, caller: Caller) -> pb.ShadowDecision:
-    """A record, or a viewer's side of it: its own pods whole, others counted, no sentence of the core's."""
+    """Return the message of a record; for a viewer its own pods, the number of other victims, and no sentence of the core's."""
     all_of_it, mine = sides.sees_all(caller), caller.sees(record.queue)
     told = pb.ShadowDecision(
         partition=record.partition,
@@ -84,7 +84,7 @@ def _choice(choice: Choice, names: Names, caller: Caller, *, whole: bool) -> pb.
 
 
 def shadow(report: ShadowReport, caller: Caller) -> pb.Shadow:
-    """The shadow of a partition; to viewers only that there is one."""
+    """Return the message of a partition's shadow; viewers only get that there is one."""
     told = pb.Shadow(partition=report.partition, since_ms=report.since_ms)
     if not sides.sees_all(caller):
         return told

@@ -1,6 +1,6 @@
-"""What a viewer may know of a decision: its own side (specification 9).
+"""The side of a decision that a viewer may know: its own (specification 9).
 
-Its own pods stand there whole: queue, policy, rule, priority, decision. What belongs to others is counted; no pod,
+The viewer's own pods are shown in full: queue, policy, rule, priority, decision. What belongs to others is counted; no pod,
 application, queue or node of theirs is named. Sentences that the core wrote for operators are left out or, where
 they speak of the viewer's own pod, kept without every foreign name that the decision knows.
 """
@@ -27,27 +27,27 @@ _ANOTHER: Final = "another"
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A decision, or the part of it that a caller may know, and how many of the others there are."""
+    """A decision, or the part of it that a caller may know, with the number of beneficiaries and victims left out."""
 
     record: DecisionRecord
     beneficiaries_elsewhere: int = 0
     victims_elsewhere: int = 0
     foreign: frozenset[str] = frozenset()
-    """Names that the caller may not read."""
+    """The names that the caller may not read."""
 
 
 def sees_all(caller: Caller) -> bool:
-    """Is everything for this caller to see?"""
+    """Return whether the caller may see everything."""
     return caller.role is not Role.VIEWER
 
 
 def sees(caller: Caller) -> Callable[[str], bool]:
-    """Which queues the caller sees whole."""
+    """Return the predicate of the queues that the caller sees in full."""
     return (lambda _path: True) if sees_all(caller) else caller.sees
 
 
 def side_of(record: DecisionRecord, caller: Caller) -> Side | None:
-    """What the caller may know of a decision; None when it does not concern the caller's queues."""
+    """Return the part of a decision that the caller may know; None when it does not concern the caller's queues."""
     if sees_all(caller):
         return Side(record)
     gets = tuple(one for one in record.beneficiaries if caller.sees(one.queue))
@@ -75,7 +75,7 @@ def side_of(record: DecisionRecord, caller: Caller) -> Side | None:
 
 
 def foreign_names(record: DecisionRecord, caller: Caller) -> frozenset[str]:
-    """Every name in a decision that is not the caller's own: pods, applications, queues and their nodes."""
+    """Return the names in a decision that are not the caller's own: pods, applications, queues and their nodes."""
     own: set[str] = {caller.queue, *above(caller.queue)}
     others: set[str] = set()
     parts: list[Beneficiary | Victim] = [*record.beneficiaries, *record.victims]
@@ -92,14 +92,14 @@ def foreign_names(record: DecisionRecord, caller: Caller) -> frozenset[str]:
 
 
 def above(path: str) -> Iterable[str]:
-    """The queues above a queue, nearest first: their names stand in its own path."""
+    """Yield the queues above a queue, nearest first; their names are part of its own path."""
     while "." in path:
         path = path.rpartition(".")[0]
         yield path
 
 
 def without(text: str, names: Iterable[str]) -> str:
-    """A sentence in which every one of these names is replaced, the longest first."""
+    """Return a sentence with each of these names replaced, longest name first."""
     ranked = sorted(names, key=lambda name: (-len(name), name))
     if not text or not ranked:
         return text
@@ -108,13 +108,13 @@ def without(text: str, names: Iterable[str]) -> str:
 
 
 def named(queue: str, caller: Caller) -> str:
-    """A queue's path for the caller: its own, those above it, else `another queue`."""
+    """Return the path of a queue that is the caller's own or above that, else `another queue`."""
     known = sees_all(caller) or caller.sees(queue) or queue in above(caller.queue)
     return queue if known or not queue else ANOTHER_QUEUE
 
 
 def spared(groups: Iterable[Spared], caller: Caller) -> tuple[Spared, ...]:
-    """Spared candidates; those of other queues together, by law, and without names."""
+    """Return candidates that were not evicted; for a viewer those of other queues are summed by rule, without names."""
     if sees_all(caller):
         return tuple(groups)
     found: dict[tuple[str, str], Spared] = {}
@@ -128,7 +128,7 @@ def spared(groups: Iterable[Spared], caller: Caller) -> tuple[Spared, ...]:
 
 
 def levels(found: Iterable[Level], caller: Caller) -> tuple[Level, ...]:
-    """Queues that decided; the numbers of others are not told."""
+    """Return the levels that decided; for a viewer without the numbers of other queues."""
     if sees_all(caller):
         return tuple(found)
     return tuple(
@@ -140,7 +140,7 @@ def levels(found: Iterable[Level], caller: Caller) -> tuple[Level, ...]:
 
 
 def verdict(found: Verdict, caller: Caller) -> Verdict:
-    """The verdict on an ask of the caller's own queue: without the nodes and sentences that tell of others."""
+    """Return the verdict on an ask of the caller's own queue; for a viewer without nodes and sentences, which may name others."""
     if sees_all(caller):
         return found
     return replace(
@@ -154,12 +154,12 @@ def verdict(found: Verdict, caller: Caller) -> Verdict:
 
 
 def own_victims(victims: Iterable[Victim], caller: Caller) -> tuple[Victim, ...]:
-    """Of simulated victims those that the caller may know by name."""
+    """Return the simulated victims that the caller may know by name."""
     return tuple(one for one in victims if sees_all(caller) or caller.sees(one.queue))
 
 
 def _shrink(shrink: Shrink, caller: Caller) -> Shrink | None:
-    """A quota run of another queue: that there is one is told, its numbers are not."""
+    """Return the quota run as the caller may know it: without numbers where it is another queue's."""
     blocking = named(shrink.blocking_queue, caller)
     if caller.sees(shrink.queue):
         return replace(shrink, blocking_queue=blocking)
@@ -176,7 +176,7 @@ def _shrink(shrink: Shrink, caller: Caller) -> Shrink | None:
 
 
 def _summary(record: DecisionRecord, caller: Caller, goes: tuple[Victim, ...]) -> str:
-    """One sentence that names no one else; the core's own is for operators."""
+    """Return a summary in one sentence that names no other tenant; the core's own summary is for operators."""
     mine = {one.queue for one in record.beneficiaries if caller.sees(one.queue)}
     if mine:
         return f"Capacity is freed for {_count(_own(record.beneficiaries, caller), 'ask')} of {', '.join(sorted(mine))}."

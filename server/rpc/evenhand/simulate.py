@@ -1,4 +1,4 @@
-"""SimulateService: what would happen to asks, and under another configuration. Changes nothing."""
+"""The SimulateService: what would happen to asks, and under another configuration. Changes nothing."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -28,7 +28,7 @@ REFUSED: Final = "refused"
 
 
 class SimulateService:
-    """Answers "what if"."""
+    """The service that answers "what if"."""
 
     def __init__(self, core: Core, pump: Pump, log: DecisionLog) -> None:
         self._core = core
@@ -36,7 +36,7 @@ class SimulateService:
         self._log = log
 
     def simulate_asks(self, request: pb.SimulateAsksRequest) -> pb.SimulateAsksResponse:
-        """Each ask sees what those before it would have got; a viewer simulates in its own queues."""
+        """Return what would happen to each ask after those before it; a viewer simulates in its own queues."""
         caller, now = CALLER.get(), self._pump.now()
         partition = Reader(self._core, caller).partition_name(request.partition)
         if not 0 < len(request.asks) <= SIMULATED_ASKS_MAX:
@@ -55,7 +55,7 @@ class SimulateService:
     def simulate_configuration(
         self, request: pb.SimulateConfigurationRequest
     ) -> pb.SimulateConfigurationResponse:
-        """What would follow a configuration; with an error in the text nothing is simulated."""
+        """Return what would follow a configuration; nothing is simulated where the text has an error."""
         check_length(request.yaml, "yaml")
         configuration, problems, silenced = examine(request.yaml, request.source)
         answer = pb.SimulateConfigurationResponse(
@@ -71,7 +71,7 @@ class SimulateService:
     def _simulated(
         self, partition: str, read: Sequence[ReadAsk], now: int
     ) -> tuple[list[AskSimulation], list[GroupSimulation]]:
-        """The core's answers in the order of the asks; it is not asked about those that it would refuse."""
+        """Return the answers in the order of the asks; asks that would be refused are answered without the core."""
         asks = [
             SimulatedAsk(one.queue, one.application_id, one.spec, one.message.allocationKey)
             for one in read
@@ -90,7 +90,7 @@ class SimulateService:
     def _foresee(
         self, configuration: Configuration, answer: pb.SimulateConfigurationResponse
     ) -> None:
-        """Fill the answer."""
+        """Simulate the configuration and write the forecast into the answer."""
         now = answer.taken_at_ms = self._pump.now()
         changes = diff(self._core.state.configuration, configuration)
         found = forecast.forecast(self._core, configuration, now)
@@ -104,7 +104,7 @@ class SimulateService:
 
 
 def _keys(found: Forecast) -> Iterator[str]:
-    """Everything that is named in a forecast."""
+    """Yield the keys of all pods in a forecast."""
     for part in found.partitions:
         for one in part.decisions:
             yield from (each.key for each in one.record.beneficiaries)

@@ -1,4 +1,4 @@
-"""An ask of a simulation: what of it the core takes, or why it would not be taken in. Changes nothing."""
+"""The asks of a simulation: what the core is asked for each, or why it would refuse it. Changes nothing."""
 
 from difflib import get_close_matches
 from itertools import islice
@@ -22,19 +22,19 @@ from si.v1 import si_pb2
 NAMES_A_NODE: Final = (
     "a viewer's simulated ask may not name nodes ({field}): leave it out, or ask an operator"
 )
-"""By asks of other sizes for one node a viewer would find out what is free there."""
+"""The refusal of a viewer's ask that names a node: with asks of several sizes the viewer could measure the node's free capacity."""
 _HOST: Final = "kubernetes.io/hostname"
 NOT_YOURS: Final = "it would go to a queue that is none of yours"
 NAME_A_QUEUE: Final = "name a leaf queue with --queue; evenhand queues lists them"
 CORRECT_IT: Final = "correct it in the file"
 NEAR_AMONG: Final = 1_000
-"""Queues among which near names are looked for."""
+"""The most queues that are searched for similar names."""
 _SIMULATED: Final = "simulated"
-"""Application and manager of asks that name none."""
+"""The application and manager of asks that name none."""
 
 
 class Assumption(NamedTuple):
-    """Something that was looked up or taken for granted, and why."""
+    """A value that was looked up or assumed for an ask, and why."""
 
     name: str
     value: str
@@ -42,7 +42,7 @@ class Assumption(NamedTuple):
 
 
 class ReadAsk(NamedTuple):
-    """What the core is asked about; with a ``refusal`` it is asked nothing."""
+    """An ask as the core is asked about it; with a ``refusal`` the core is not asked."""
 
     message: si_pb2.Allocation
     application_id: str = ""
@@ -50,20 +50,20 @@ class ReadAsk(NamedTuple):
     spec: AskSpec = NO_SPEC
     refusal: str = ""
     advice: str = ""
-    """What to do about the refusal."""
+    """The advice for the refusal."""
     assumed: tuple[Assumption, ...] = ()
-    """What the answer rests on beside the message."""
+    """The values that the answer assumes beside the message."""
 
 
 class _Unfit(NamedTuple):
-    """Why a queue takes no asks, and what to do."""
+    """The reason why a queue takes no asks, with advice."""
 
     reason: str
     advice: str
 
 
 class AskReader:
-    """Reads the asks of one request for one caller."""
+    """The reader of the asks of one request for one caller."""
 
     def __init__(self, partition: Partition, caller: Caller) -> None:
         self._partition = partition
@@ -71,7 +71,7 @@ class AskReader:
         self._specs = Specs()
 
     def read(self, message: pb.SimulatedAsk) -> ReadAsk:
-        """The ask with its queue; a viewer's goes to a queue of its own, or nowhere."""
+        """Return the ask with its queue, or its refusal; a viewer's ask needs a queue that the viewer sees."""
         application_id = message.ask.applicationID or _SIMULATED
         known = ReadAsk(message.ask, application_id)
         field = "" if sees_all(self._caller) else _names_nodes(message.ask)
@@ -96,7 +96,7 @@ class AskReader:
     def _assumed(
         self, message: pb.SimulatedAsk, path: str, by: str, spec: AskSpec
     ) -> tuple[Assumption, ...]:
-        """What counts for the ask although the request does not say it of the ask itself."""
+        """Return the values that the simulation assumes for the ask and that the request does not give for it."""
         delay = self._partition.queues[path].spec.properties.preemption_delay_ms
         policy = "PreemptLowerPriority" if spec.allow_preempt_other else "Never"
         return (
@@ -107,7 +107,7 @@ class AskReader:
         )
 
     def _spec(self, message: si_pb2.Allocation) -> AskSpec:
-        """As the wire reads an ask (see `translate.allocations`); raises RefusedError."""
+        """Return the spec of an ask, read as on the wire (see `translate.allocations`); raises RefusedError."""
         name("allocationKey", message.allocationKey)
         bounded("applicationID", message.applicationID)
         template = self._specs.of_allocation(message)
@@ -119,7 +119,7 @@ class AskReader:
         return self._specs.on_node(template.spec, node_id) if node_id else template.spec
 
     def _queue(self, message: pb.SimulatedAsk, application_id: str) -> tuple[str, str]:
-        """The queue that is named, else that of the application, else that of the rules, and why; raises RefusedError."""
+        """Return the queue and why: the named one, else the application's, else the placement rules'; raises RefusedError."""
         if message.queue:
             return bounded("queue", message.queue).lower(), "named in the request"
         known = self._partition.applications.get(application_id)
@@ -150,7 +150,7 @@ class AskReader:
         )
 
     def _near(self, path: str) -> str:
-        """Return the leaves that were probably meant, of those that the caller may see."""
+        """Return a hint with the leaves that were probably meant, among those that the caller may see; "" without any."""
         leaves = (
             one.path
             for one in self._partition.queues.values()
@@ -182,7 +182,7 @@ def _names_nodes(message: si_pb2.Allocation) -> str:
 def _application(
     message: si_pb2.AddApplicationRequest, application_id: str, partition: str
 ) -> ApplicationAdded:
-    """The application as the wire reads it; raises RefusedError."""
+    """Return the application, read as on the wire; raises RefusedError."""
     announced = si_pb2.AddApplicationRequest()
     announced.CopyFrom(message)
     announced.applicationID, announced.partitionName = application_id, partition

@@ -1,4 +1,4 @@
-"""Simulations as messages of `evenhand.v1`, to a viewer without what belongs to others. Pure."""
+"""Messages of `evenhand.v1` for simulations; for a viewer without what belongs to others. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -29,14 +29,14 @@ _LACKS_ROOM: Final = "no node has enough free capacity, or its queue has no head
 
 
 class AskPictures:
-    """Answers about asks as one caller may know them."""
+    """The messages about asks as one caller may know them."""
 
     def __init__(self, caller: Caller, names: Names) -> None:
         self._caller = caller
         self._names = names
 
     def ask(self, asked: ReadAsk, found: AskSimulation) -> pb.AskSimulation:
-        """One answer, to a viewer without its node. What stands beside the verdict is not repeated in it."""
+        """Return the message of one answer, for a viewer without its node. Fields beside the verdict are not repeated in it."""
         caller, sees = self._caller, sides.sees(self._caller)
         goes = sides.own_victims(found.victims, caller)
         picture = pb.AskSimulation(
@@ -70,14 +70,14 @@ class AskPictures:
         return picture
 
     def group(self, found: GroupSimulation) -> pb.SimulatedGroup:
-        """A group of asks; to a viewer without nodes, without limits of other queues, and without steps that name them."""
+        """Return the message of a group of asks; for a viewer without nodes, limits of other queues, and steps that name them."""
         fit = fit_pictures.seen(found.fit, self._caller)
         steps = found.next_steps if sides.sees_all(self._caller) else ()
         return pb.SimulatedGroup(fit=fit_pictures.group_fit(fit), next_steps=steps)
 
 
 def _lines(picture: pb.AskSimulation, lacks: str) -> Iterator[str]:
-    """The answer in sentences that name nobody else."""
+    """Yield the answer in sentences that name no other tenant."""
     goes = len(picture.victims) + picture.victims_elsewhere
     if picture.outcome == pb.ASK_OUTCOME_PLACED:
         yield f"It would be placed at once{f', on node {picture.node_id}' if picture.node_id else ''}."

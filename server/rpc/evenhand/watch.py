@@ -1,4 +1,4 @@
-"""WatchService: pictures and events as they come. A client that is slow misses pictures in between, never the last."""
+"""The WatchService: pictures and events as they come. A slow client misses pictures in between, but never the last one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -28,7 +28,7 @@ _WATCH_QUEUES: Final = "evenhand.v1.WatchService.WatchQueues"
 
 
 class WatchService:
-    """Streams; changes nothing."""
+    """The service of watch streams; it changes nothing."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class WatchService:
         self._answers = answers
 
     async def watch_queues(self, request: pb.WatchQueuesRequest) -> AsyncIterator[bytes]:
-        """A picture at once, and another one whenever something has changed."""
+        """Yield a picture at once, and another one after each change."""
         pause = _pause(request.min_interval_ms)
         with self._watchers.watching():
             seen = -1
@@ -61,7 +61,7 @@ class WatchService:
         return pb.WatchQueuesResponse(tree=tree, summary=totals)
 
     def _event(self, entry: Entry) -> pb.EventRecord:
-        """Return an event with its pod's name: as the core knows or knew it, or as a decision kept it."""
+        """Return the message of an event with its pod's name, from the core or from a decision that kept it."""
         partition = getattr(entry.decision, "partition", "") or DEFAULT_PARTITION
         decision_id = getattr(entry.decision, "decision_id", "")
         return _event(entry, self._log.names(partition, decision_id))
@@ -69,7 +69,7 @@ class WatchService:
     async def watch_events(
         self, request: pb.WatchEventsRequest
     ) -> AsyncIterator[pb.WatchEventsResponse]:
-        """Events as they happen, in batches."""
+        """Yield events as they happen, in batches."""
         if request.since < 0:
             raise invalid("INVALID_SINCE", ("since", f"{request.since} is negative"))
         kinds = frozenset(request.kinds)
@@ -95,13 +95,13 @@ class WatchService:
 _OF_PODS: Final = frozenset(
     {"placed", "released", "rejected", "waiting", "allocation", "ask", "shadow"}
 )
-"""Kinds of events whose subject may be a pod."""
+"""The kinds of events whose subject may be a pod."""
 _NAMING: Final = frozenset({"rejected", "allocation", "ask", "decision", "shadow"})
-"""Kinds of events whose message may have the key of a pod."""
+"""The kinds of events whose message may have the key of a pod."""
 
 
 def _pause(interval_ms: int) -> float:
-    """Seconds between two pictures."""
+    """Return the seconds between two pictures. Raises CallError where the interval is negative."""
     wanted = interval_ms or WATCH_INTERVAL_MS_DEFAULT
     if wanted < 0:
         raise invalid("INVALID_INTERVAL", ("min_interval_ms", f"{interval_ms} is negative"))

@@ -1,4 +1,4 @@
-"""Those who watch: how many there are at the most, and how they wait for a change."""
+"""The open watch streams: how many there may be, and how they wait for a change."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,18 +9,18 @@ from server.rpc.pump import Pump
 
 
 class Watchers:
-    """Counts the open watch streams of all services together."""
+    """The count of open watch streams of all services together."""
 
     def __init__(self, pump: Pump) -> None:
         self._pump = pump
         self._open = 0
 
     def now(self) -> int:
-        """Unix milliseconds."""
+        """Return the time in Unix milliseconds."""
         return self._pump.now()
 
     async def change(self, seen: int) -> int:
-        """Returns the state's version when it is another than the one seen (-1: none yet)."""
+        """Return the state's version once it differs from the version seen (-1: none yet). Raises CallError when the server stops."""
         if self._pump.version == seen:
             await self._pump.changed.wait()
         if self._pump.stopping:
@@ -29,7 +29,7 @@ class Watchers:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """One more, as long as it lasts; raises CallError when there are too many."""
+        """Hold a place among the watch streams; raises CallError when there are too many."""
         if self._open >= WATCHERS_MAX:
             raise too_many("watch streams", WATCHERS_MAX)
         self._open += 1

@@ -1,1 +1,4 @@
-"""Wire words to events, decisions to wire words. Pure; what an object lacks is said by a `RefusedError` that names the field."""
+"""The translation of wire messages to events, and of decisions to wire messages.
+
+Pure; an object with a fault raises a `RefusedError` that names the field.
+"""

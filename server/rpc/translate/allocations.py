@@ -1,4 +1,4 @@
-"""Asks and existing allocations, one at a time: the long way, which knows every case (design 1.1)."""
+"""The slow path for asks and existing allocations, one at a time, which knows every case (design 1.1)."""
 
 from dataclasses import dataclass, field
 
@@ -15,43 +15,43 @@ from si.v1 import si_pb2
 
 @dataclass(slots=True)
 class Batch:
-    """What one message means: events for the core, in order, and refusals that the core need not see."""
+    """The content of one message: events for the core, in order, and refusals that the core need not see."""
 
     rm_id: str
     events: list[Event] = field(default_factory=list)
     refusals: list[Decision] = field(default_factory=list)
 
     def refuse(self, key: str, application: str, reason: str, generation: Generation) -> None:
-        """Answers one ask or allocation with a rejection."""
+        """Answer one ask or allocation with a rejection."""
         key, application = key[:NAME_CHARACTERS_MAX], application[:NAME_CHARACTERS_MAX]
         self.refusals.append(AskRejected(self.rm_id, "", key, application, reason, generation))
 
 
 class Reader:
-    """Reads asks and allocations of both generations into events; interns their specs."""
+    """The reader of asks and allocations of both generations into events; it interns their specs."""
 
     def __init__(self) -> None:
         self._specs = Specs()
 
     def ask_template(self, encoded: bytes) -> Template:
-        """The template in the bytes of an `AllocationAsk` without head and tags."""
+        """Return the template in the bytes of an `AllocationAsk` without head and tags."""
         message = si_pb2.AllocationAsk.FromString(encoded)
         return self._specs.sized(message, "resourceAsk", self._specs.of_ask)
 
     def allocation_template(self, encoded: bytes) -> Template:
-        """The template in the bytes of an `Allocation` without head and tags."""
+        """Return the template in the bytes of an `Allocation` without head and tags."""
         message = si_pb2.Allocation.FromString(encoded)
         return self._specs.sized(message, "resourcePerAlloc", self._specs.of_allocation)
 
     def add_ask(self, batch: Batch, head: AskHead, raw: bytes, template: Template) -> None:
-        """One ask of the ask generation."""
+        """Add an ask of the ask generation to the batch, or its refusal."""
         try:
             batch.events.append(self._ask(batch.rm_id, head, raw, template, Generation.ASK))
         except RefusedError as refused:
             batch.refuse(head.key, head.application, str(refused), Generation.ASK)
 
     def add_allocation(self, batch: Batch, head: Head, raw: bytes, template: Template) -> None:
-        """One ask, existing allocation or foreign allocation of the newest generation."""
+        """Add an ask, existing allocation or foreign allocation of the newest generation to the batch, or its refusal."""
         try:
             batch.events.append(self._allocation(batch.rm_id, head, raw, template))
         except RefusedError as refused:
@@ -83,7 +83,7 @@ class Reader:
         )
 
     def _existing(self, rm_id: str, head: Head, raw: bytes, template: Template) -> AllocationAdded:
-        """Something that already runs (newest generation)."""
+        """Return an allocation that already runs (newest generation)."""
         _check(head, template)
         return AllocationAdded(
             rm_id,
@@ -99,7 +99,7 @@ class Reader:
         )
 
     def reported(self, rm_id: str, message: si_pb2.Allocation, node_id: str) -> AllocationAdded:
-        """An existing allocation that a node reports (ask generation); raises RefusedError."""
+        """Return an existing allocation that a node reports (ask generation); raises RefusedError."""
         template = self._specs.of_allocation(message)
         if template.refusal:
             raise RefusedError(template.refusal)
@@ -119,7 +119,7 @@ class Reader:
         )
 
     def _spec(self, template: Template, raw: bytes) -> AskSpec:
-        """The template's spec, with the required node that the tags may name."""
+        """Return the template's spec, with the required node that the tags may name."""
         if tags.REQUIRED_NODE_WORD not in raw:
             return template.spec
         node_id = tags.decoded((raw,)).get(tags.REQUIRED_NODE, "")
@@ -138,7 +138,7 @@ def _held(raw: bytes) -> Tags:
 
 
 def _foreign(rm_id: str, head: Head, raw: bytes, template: Template) -> ForeignAdded:
-    """A pod of another scheduler: no application, a node, and the tag `foreign` (specification 1.1)."""
+    """Return the event of a pod of another scheduler: no application, a node, and the tag `foreign` (specification 1.1)."""
     kind = tags.decoded((raw,)).get(tags.FOREIGN)
     if kind is None:
         raise RefusedError(

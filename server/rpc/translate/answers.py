@@ -1,4 +1,4 @@
-"""Decisions to wire messages, one object each. Pure; placements have a faster way in `rpc.encode`."""
+"""The wire messages of decisions, one object each. Pure; placements and releases have a faster path in `rpc.encode`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -24,7 +24,7 @@ _NANOSECONDS: Final = 1_000_000
 
 
 def released(decision: Released) -> si_pb2.AllocationResponse:
-    """An allocation that ends; the ask generation knows it by its UUID, which for us is the key."""
+    """Return the message of an allocation that ends; the ask generation identifies it by its UUID, which here is the key."""
     return si_pb2.AllocationResponse(
         released=[
             si_pb2.AllocationRelease(
@@ -44,7 +44,7 @@ def released(decision: Released) -> si_pb2.AllocationResponse:
 
 
 def withdrawn(decision: Withdrawn) -> si_pb2.AllocationResponse:
-    """A victim that stays after all."""
+    """Return the message of a victim whose eviction is withdrawn."""
     return si_pb2.AllocationResponse(
         withdrawn=[
             si_pb2.WithdrawnRelease(
@@ -58,7 +58,7 @@ def withdrawn(decision: Withdrawn) -> si_pb2.AllocationResponse:
 
 
 def ask_released(decision: AskReleased) -> si_pb2.AllocationResponse:
-    """A waiting ask that ends. The newest generation has no message of its own for it."""
+    """Return the message of a waiting ask that ends. The newest generation has no message of its own for it."""
     if decision.generation is Generation.ALLOCATION:
         partition, key, application_id, termination, message = decision[1:6]
         return released(
@@ -82,7 +82,7 @@ def _termination(number: int) -> si_pb2.TerminationType:
 
 
 def ask_rejected(decision: AskRejected) -> si_pb2.AllocationResponse:
-    """A refused ask or allocation, in the generation that it came in."""
+    """Return the message of a refused ask or allocation, in the generation in which it came."""
     facts = {
         "allocationKey": decision.key,
         "applicationID": decision.application_id,
@@ -94,7 +94,7 @@ def ask_rejected(decision: AskRejected) -> si_pb2.AllocationResponse:
 
 
 def ask_state(decision: AskStateChanged) -> si_pb2.AllocationResponse:
-    """Why an ask waits, when that has changed."""
+    """Return the message of why an ask waits, sent when that has changed."""
     return si_pb2.AllocationResponse(
         schedulingStates=[
             si_pb2.UpdateContainerSchedulingStateRequest(
@@ -108,13 +108,13 @@ def ask_state(decision: AskStateChanged) -> si_pb2.AllocationResponse:
 
 
 def application_accepted(decision: ApplicationAccepted) -> si_pb2.ApplicationResponse:
-    """The application has its queue."""
+    """Return the message that an application was accepted."""
     accepted = si_pb2.AcceptedApplication(applicationID=decision.application_id)
     return si_pb2.ApplicationResponse(accepted=[accepted])
 
 
 def application_rejected(decision: ApplicationRejected) -> si_pb2.ApplicationResponse:
-    """The application was refused."""
+    """Return the message that an application was refused."""
     rejected = si_pb2.RejectedApplication(
         applicationID=decision.application_id, reason=decision.reason
     )
@@ -122,7 +122,7 @@ def application_rejected(decision: ApplicationRejected) -> si_pb2.ApplicationRes
 
 
 def application_updated(decision: ApplicationUpdated) -> si_pb2.ApplicationResponse:
-    """The application changed its state; the wire has Unix nanoseconds."""
+    """Return the message that an application changed its state; the wire has Unix nanoseconds."""
     return si_pb2.ApplicationResponse(
         updated=[
             si_pb2.UpdatedApplication(
@@ -136,12 +136,12 @@ def application_updated(decision: ApplicationUpdated) -> si_pb2.ApplicationRespo
 
 
 def node_accepted(decision: NodeAccepted) -> si_pb2.NodeResponse:
-    """The node is known."""
+    """Return the message that a node was accepted."""
     return si_pb2.NodeResponse(accepted=[si_pb2.AcceptedNode(nodeID=decision.node_id)])
 
 
 def node_rejected(decision: NodeRejected) -> si_pb2.NodeResponse:
-    """The node event was refused."""
+    """Return the message that a node event was refused."""
     rejected = si_pb2.RejectedNode(
         nodeID=decision.node_id, reason=decision.reason, code=decision.code
     )
@@ -164,4 +164,4 @@ NODE_ANSWERS: Final[Mapping[type, Callable[[Any], Message]]] = {
     NodeAccepted: node_accepted,
     NodeRejected: node_rejected,
 }
-"""How a decision of each type is said, by the stream that it goes to."""
+"""The functions that make the message of a decision of each type, by the stream that it is sent on."""

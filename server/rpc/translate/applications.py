@@ -1,4 +1,4 @@
-"""Applications and registrations: wire to events."""
+"""The translation of applications and registrations from the wire to events."""
 
 from server.model.decisions import ApplicationRejected
 from server.model.events import ApplicationAdded, ApplicationRemoved, ManagerRegistered
@@ -19,12 +19,12 @@ from si.v1 import si_pb2
 
 
 def application_batch(message: si_pb2.ApplicationRequest) -> Batch:
-    """Events and refusals of an ApplicationRequest: the new ones, then those that end."""
+    """Return events and refusals of an ApplicationRequest: new applications, then those that end."""
     return at_once(application_batching(message))
 
 
 def application_batching(message: si_pb2.ApplicationRequest) -> Steps[Batch]:
-    """Make events and refusals of an ApplicationRequest in steps."""
+    """Return events and refusals of an ApplicationRequest, made in steps."""
     batch = Batch(message.rmID)
     for at, added in enumerate(message.new, 1):
         if at % STEP_OBJECTS == 0:
@@ -68,7 +68,7 @@ def _added(rm_id: str, message: si_pb2.AddApplicationRequest) -> ApplicationAdde
 def registration(
     message: si_pb2.RegisterResourceManagerRequest, configuration: Configuration | None, by: str
 ) -> ManagerRegistered:
-    """The registration as an event, with the name of its caller; raises RefusedError."""
+    """Return the registration as an event, with the name of its caller; raises RefusedError."""
     return ManagerRegistered(
         name("rmID", message.rmID),
         bounded("version", message.version),

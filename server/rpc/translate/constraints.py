@@ -1,4 +1,4 @@
-"""Node constraints of an ask: wire to values, with Kubernetes' own rules of form (design 1.8)."""
+"""The node constraints of an ask from the wire to values, under Kubernetes' own rules of form (design 1.8)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -26,7 +26,7 @@ _PRESENCE: Final = frozenset({Operator.EXISTS, Operator.DOES_NOT_EXIST})
 
 
 def constraints(message: si_pb2.NodeConstraints) -> Constraints:
-    """The constraints of an ask; `UNCONSTRAINED` itself when nothing is set."""
+    """Return the constraints of an ask; `UNCONSTRAINED` itself when nothing is set."""
     if not message.ByteSize():
         return UNCONSTRAINED
     for field in ("requiredTerms", "tolerations", "hostPorts", "allowedNodes", "excludedNodes"):
@@ -44,7 +44,7 @@ def constraints(message: si_pb2.NodeConstraints) -> Constraints:
 
 
 def taints(messages: Sequence[si_pb2.Taint]) -> tuple[Taint, ...]:
-    """The taints of a node, in one order whatever the client's."""
+    """Return the taints of a node, sorted, so that the client's order does not matter."""
     listed("taints", messages)
     return tuple(sorted(_taint(i, one) for i, one in enumerate(messages)))
 
@@ -84,7 +84,7 @@ def _requirement(path: str, message: si_pb2.NodeSelectorRequirement) -> Requirem
 
 
 def _check_values(path: str, operator: Operator, values: tuple[str, ...]) -> None:
-    """How many values an operator takes, as the Kubernetes API checks it."""
+    """Check the number of values of an operator as the Kubernetes API does. Raises RefusedError."""
     if operator in _PRESENCE and values:
         raise RefusedError(f"{path}: {operator} takes no values")
     if operator in _COMPARE and (len(values) != 1 or not _is_whole(values[0])):

@@ -1,4 +1,4 @@
-"""Checks of single fields. Each says in one sentence what is wrong and where (design 1.12)."""
+"""The checks of single fields. Each raises a RefusedError that says what is wrong and where (design 1.12)."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -13,22 +13,22 @@ _SHOWN: Final = 60
 _ACTING: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
-"""Controls (C0, DEL, C1) and characters that change the order of text."""
+"""The control characters (C0, DEL, C1) and the characters that change the order of text."""
 
 
 class RefusedError(ValueError):
-    """An object of a message is refused; `str()` starts with the path of the field."""
+    """The error of a refused object of a message; `str()` starts with the path of the field."""
 
 
 def name(field: str, text: str) -> str:
-    """A key or id that must be there and has a bounded length."""
+    """Return a key or id, which must not be empty and has a bounded length."""
     if not text:
         raise RefusedError(f"{field}: is empty")
     return bounded(field, text)
 
 
 def bounded(field: str, text: str) -> str:
-    """A name that may be empty, of bounded length and without control characters."""
+    """Return a name that may be empty, of bounded length and without control characters."""
     if len(text) > NAME_CHARACTERS_MAX:
         raise RefusedError(
             f"{field}: has {len(text)} characters, allowed are {NAME_CHARACTERS_MAX}"
@@ -37,7 +37,7 @@ def bounded(field: str, text: str) -> str:
 
 
 def printable(field: str, text: str) -> str:
-    """A name without characters that act on a terminal: no name in Kubernetes has any."""
+    """Return a name if it has no characters that act on a terminal: no name in Kubernetes has any."""
     found = None if text.isprintable() else _ACTING.search(text)
     if found is not None:
         where = f"character {found.start() + 1}"
@@ -46,18 +46,18 @@ def printable(field: str, text: str) -> str:
 
 
 def partition(text: str) -> str:
-    """The partition's name in lower case, as the configuration has it; `default` where the client names none."""
+    """Return the partition's name in lower case, as in the configuration; `default` where the client names none."""
     return bounded("partitionName", text).lower() or DEFAULT_PARTITION
 
 
 def listed(field: str, items: Collection[object]) -> None:
-    """Refuses a list that is too long."""
+    """Refuse a list that is too long."""
     if len(items) > LISTED_MAX:
         raise RefusedError(f"{field}: has {len(items)} entries, allowed are {LISTED_MAX}")
 
 
 def quantities(field: str, message: si_pb2.Resource) -> Resource:
-    """The canonical resource of a wire resource; zeros vanish (server.model.resources)."""
+    """Return the canonical resource of a wire resource; zeros are left out (server.model.resources)."""
     entries: Mapping[str, si_pb2.Quantity] = message.resources
     listed(field, entries)
     pairs = []
@@ -71,7 +71,7 @@ def quantities(field: str, message: si_pb2.Resource) -> Resource:
 
 
 def _bad_quantity(field: str, kind: str, amount: int) -> str:
-    """What is wrong with one quantity."""
+    """Return what is wrong with one quantity."""
     if not kind:
         return f"{field}: has a quantity without a resource type"
     wrong = "is negative" if amount < 0 else f"is too large, the largest is {QUANTITY_LIMIT - 1}"
@@ -79,19 +79,19 @@ def _bad_quantity(field: str, kind: str, amount: int) -> str:
 
 
 def whole(field: str, number: int, largest: int) -> int:
-    """A number from 0 to `largest`."""
+    """Return a number if it is from 0 to `largest`."""
     if not 0 <= number <= largest:
         raise RefusedError(f"{field}: {number} is not between 0 and {largest}")
     return number
 
 
 def milliseconds(field: str, number: int) -> int:
-    """A duration or instant in milliseconds; not negative."""
+    """Return a duration or instant in milliseconds if it is in range and not negative."""
     return whole(field, number, SECONDS_MAX * 1000)
 
 
 def one_of(field: str, text: str, allowed: Collection[str]) -> str:
-    """A word out of a list."""
+    """Return a word if it is one of those allowed."""
     if text not in allowed:
         words = ", ".join(word for word in allowed if word)
         raise RefusedError(f"{field}: {text[:_SHOWN]!r} is unknown, allowed are {words}")

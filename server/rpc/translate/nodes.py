@@ -1,4 +1,4 @@
-"""Nodes: wire to events, both generations (design 1.1 and 1.10)."""
+"""The translation of nodes of both generations from the wire to events (design 1.1 and 1.10)."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -24,21 +24,21 @@ from si.v1 import si_pb2
 
 PARTITION_ATTRIBUTES: Final = ("evenhand.io/partition", "si/node-partition")
 OCCUPIED_KEY: Final = "occupied/"
-"""What begins the key of the foreign allocation that stands for a node's `occupiedResource`."""
+"""The prefix of the key of the foreign allocation that represents a node's `occupiedResource`."""
 
 _ATTRIBUTES_OF_AN_OBJECT: Final = 20
-"""Attributes of a node that take about as long as one object."""
+"""The number of attributes of a node that take about as long as one object."""
 
 _Translate = Callable[[str, si_pb2.NodeInfo, str], Event]
 
 
 def node_batch(message: si_pb2.NodeRequest, reader: Reader) -> Batch:
-    """Events and refusals of a NodeRequest, in its order."""
+    """Return events and refusals of a NodeRequest, in its order."""
     return at_once(node_batching(message, reader))
 
 
 def node_batching(message: si_pb2.NodeRequest, reader: Reader) -> Steps[Batch]:
-    """Make events and refusals of a NodeRequest in steps, in its order."""
+    """Return events and refusals of a NodeRequest, made in steps, in its order."""
     batch = Batch(message.rmID)
     slow = 0
     for node in message.nodes:
@@ -62,7 +62,7 @@ def node_batching(message: si_pb2.NodeRequest, reader: Reader) -> Steps[Batch]:
 
 
 def _add(batch: Batch, node: si_pb2.NodeInfo, reader: Reader) -> None:
-    """One node with what stands on it. Nothing of a refused node is taken."""
+    """Add a node with its allocations to the batch. Raises RefusedError before anything of the node is added."""
     name("nodeID", node.nodeID)
     action = _ACTIONS.get(node.action)
     if action is None:
@@ -95,7 +95,7 @@ def _create(rm_id: str, node: si_pb2.NodeInfo, where: str) -> NodeAdded:
 
 
 def _update(rm_id: str, node: si_pb2.NodeInfo, where: str) -> NodeUpdated:
-    """What is not sent stays. A client that sends labels speaks of taints too, so none then means none."""
+    """Return the update of a node: fields that are not sent stay. A client that sends labels sends taints too, so none means none."""
     listed("labels", node.labels)
     speaks = bool(node.labels or node.taints)
     return NodeUpdated(
@@ -126,7 +126,7 @@ _WITH_CAPACITY: Final = frozenset(
 
 
 def _occupied(rm_id: str, node: si_pb2.NodeInfo, where: str) -> list[Event]:
-    """`occupiedResource` as a foreign allocation, in the generations that have the field (design 1.1)."""
+    """Return `occupiedResource` as a foreign allocation, in the generations that have the field (design 1.1)."""
     if not node.HasField("occupiedResource") or node.action not in _WITH_CAPACITY:
         return []
     taken = quantities("occupiedResource", node.occupiedResource)
@@ -139,7 +139,7 @@ def _occupied(rm_id: str, node: si_pb2.NodeInfo, where: str) -> list[Event]:
 def _add_existing(
     batch: Batch, node_id: str, allocation: si_pb2.Allocation, reader: Reader
 ) -> None:
-    """An allocation that runs on the node already (ask generation)."""
+    """Add an allocation that already runs on the node (ask generation) to the batch, or its refusal."""
     try:
         one_of("nodeID", allocation.nodeID, ("", node_id))
         batch.events.append(reader.reported(batch.rm_id, allocation, node_id))

@@ -1,4 +1,4 @@
-"""Releases, vetoes and disruption budgets from the shim: wire to events."""
+"""The translation of releases, vetoes and disruption budgets from the wire to events."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -12,17 +12,17 @@ from server.rpc.translate.fields import RefusedError, bounded, name, partition, 
 from si.v1 import si_pb2
 
 REASON_CHARACTERS_MAX: Final = 1_024
-"""Characters of a veto's reason that are kept."""
+"""The most characters of a veto's reason that are kept."""
 _ALLOWED_MAX: Final = (1 << 31) - 1
 _ASK: Final = Generation.ASK
 _ALLOCATION: Final = Generation.ALLOCATION
-"""Looked up once: to reach a member of an enumeration is slow."""
+"""The generations as module constants, because access to a member of an enumeration is slow."""
 
 
 def add_releases(batch: Batch, message: si_pb2.AllocationReleasesRequest) -> None:
-    """Adds an event for each release, or a refusal that names the field."""
+    """Add an event for each release, or a refusal that names the field."""
     for release in message.allocationsToRelease:
-        # The ask generation knows an allocation by its UUID, which for us is its key.
+        # The ask generation identifies an allocation by its UUID, which here is its key.
         generation = _ASK if release.UUID else _ALLOCATION
         _add(batch, release, release.allocationKey or release.UUID, generation)
     for ask in message.allocationAsksToRelease:
@@ -74,7 +74,7 @@ def _termination(number: int) -> Termination:
 
 
 def add_vetoes(batch: Batch, encoded: Iterable[bytes]) -> None:
-    """Adds an event for each veto, or a note that names the field; malformed bytes raise DecodeError."""
+    """Add an event for each veto, or a note that names the field; malformed bytes raise DecodeError."""
     for data in encoded:
         veto = si_pb2.VictimVeto.FromString(data)
         try:
@@ -96,7 +96,7 @@ def _vetoed(rm_id: str, veto: si_pb2.VictimVeto) -> VictimVetoed:
 
 
 def add_budgets(batch: Batch, encoded: Iterable[bytes]) -> None:
-    """Adds an event for each disruption budget, or a note that names the field; malformed bytes raise DecodeError."""
+    """Add an event for each disruption budget, or a note that names the field; malformed bytes raise DecodeError."""
     for data in encoded:
         budget = si_pb2.DisruptionBudget.FromString(data)
         try:

@@ -1,6 +1,6 @@
 """The part of an ask that the pods of one template share, in both generations of the interface (design 1.1).
 
-Specs are interned: equal asks get the same `AskSpec` object, in whatever order their maps were sent.
+Specs are interned: equal asks share one `AskSpec` object, in whatever order their maps were sent.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ _PROTECTIONS: Final = {
     si_pb2.PROTECTION_UNTOUCHABLE: Protection.UNTOUCHABLE,
 }
 _LENDABLE: Final = {si_pb2.PROTECTION_NORMAL: True, si_pb2.PROTECTION_FIRM: False}
-"""The classes of J2; who writes another protection, or none, writes no class."""
+"""The classes of J2; an ask with another protection, or none, has no class."""
 _TRIGGERS: Final = {
     si_pb2.JOB_TRIGGER_UNSPECIFIED: None,
     si_pb2.JOB_TRIGGER_YES: True,
@@ -45,40 +45,40 @@ _NEVER: Final = "Never"
 
 
 class Template(NamedTuple):
-    """What one encoding of a template means; with a `refusal` the rest does not count."""
+    """The content of one encoded template; with a `refusal` the other fields do not count."""
 
     spec: AskSpec
     partition: str = ""
     refusal: str = ""
     waits: bool = True
-    """False: it asks for nothing, which only something that already runs may do."""
+    """Whether it asks for something; only an allocation that already runs may ask for nothing."""
     mark: ReleaseMark | None = None
 
 
 class Specs:
-    """Interns specs; forgets all of them when there are too many, which costs identity but nothing else."""
+    """The interned specs; all are dropped when there are too many, which costs identity but nothing else."""
 
     def __init__(self) -> None:
         self._specs: dict[tuple[object, ...], AskSpec] = {}
         self._rests: dict[bytes, Template] = {}
 
     def intern(self, spec: AskSpec) -> AskSpec:
-        """The one object for specs equal to this one."""
+        """Return the shared object for specs equal to this one."""
         if len(self._specs) >= TEMPLATES_MAX:
             self._specs.clear()
         return self._specs.setdefault(values(spec), spec)
 
     def on_node(self, spec: AskSpec, node_id: str) -> AskSpec:
-        """The spec with a required node."""
+        """Return the spec with a required node."""
         pinned = replace(spec.constraints, required_node=node_id)
         return self.intern(replace(spec, constraints=pinned))
 
     def sized(
         self, message: _Message, field: str, meaning: Callable[[_Message], Template]
     ) -> Template:
-        """Return the template of a message, whose quantities are cleared in it.
+        """Return the template of a message; its quantities are cleared.
 
-        Messages that differ in nothing but quantities share what the rest of them means: a tenant may
+        Messages that differ only in quantities share the rest of their template, because a tenant may
         send ten thousand sizes.
         """
         try:
@@ -98,7 +98,7 @@ class Specs:
         return Template(spec, rest.partition, "", bool(resource), rest.mark)
 
     def of_allocation(self, message: si_pb2.Allocation) -> Template:
-        """Template of an `Allocation`: an ask or existing allocation of the newest generation."""
+        """Return the template of an `Allocation`: an ask or existing allocation of the newest generation."""
         try:
             spec = self.intern(_allocation_spec(message))
             mark = _mark(message.releasing) if message.HasField("releasing") else None
@@ -107,7 +107,7 @@ class Specs:
             return Template(NO_SPEC, refusal=str(refused))
 
     def of_ask(self, message: si_pb2.AllocationAsk) -> Template:
-        """Template of an `AllocationAsk`."""
+        """Return the template of an `AllocationAsk`."""
         try:
             spec = self.intern(_ask_spec(message))
             return Template(spec, partition(message.partitionName), "", bool(spec.resource))
@@ -149,7 +149,10 @@ def _ask_spec(message: si_pb2.AllocationAsk) -> AskSpec:
 
 
 def _allows_other(policy: si_pb2.PreemptionPolicy) -> bool:
-    """Seed 001's text (only `Never` forbids), or the published boolean in the same field (design 1.1)."""
+    """Return whether a policy allows preempting others (design 1.1).
+
+    The field holds seed 001's text, of which only `Never` forbids it, or the published boolean.
+    """
     unknown = UnknownFieldSet(policy)
     flags = [
         entry.data
@@ -162,7 +165,7 @@ def _allows_other(policy: si_pb2.PreemptionPolicy) -> bool:
 
 
 def _common(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> dict[str, Any]:
-    """Return the values of a spec that both generations spell alike, by field."""
+    """Return the values of a spec by field that both generations encode alike."""
     if message.protection not in _PROTECTIONS:
         raise RefusedError(f"protection: {message.protection} is unknown")
     if message.jobTrigger not in _TRIGGERS:
@@ -187,7 +190,7 @@ def _common(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> dict[str, Any]
 
 
 def _members(job_key: str, members: int) -> int:
-    """The size of the ask's job; a size without a job means nothing."""
+    """Return the size of the ask's job; a size without a job is refused."""
     whole("jobMembers", members, MEMBERS_MAX)
     if members and not job_key:
         raise RefusedError("jobKey: is empty while jobMembers is set")
