@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from server.books.reserves import Hold, Reserve
 
 AskKey = tuple[int, int, int]
-"""(-priority, pending since, arrival number): the smallest goes first (design 6.3)."""
+"""(-priority, pending since, arrival number): the smallest is placed first (design 6.3)."""
 
 
 class Ask:
     """An ask; once it has a node it is the allocation that came of it.
 
-    ``cycle`` is the pass of placement before which it came to wait: every pass since was a missed opportunity (P2).
-    ``code`` is what the shim was last told about it, "" for nothing. ``pledge`` is the room that is held for it while
-    it waits, ``released_by`` the open decision that it goes for while it runs,
-    ``leaves_by`` the id of the one that ordered it to go, ``going`` what else is known of that order; ``vetoed``: it
-    could not be released a moment ago. ``tried_ms`` is when preemption ended badly for it, ``wait_ms`` its back-off since then (7.7);
-    ``tried_node`` the change of the node that it requires at which it was last refused (G11).
-    ``was_brought``: it ran already when the core was first told of it.
-    ``ordinary``: it has waited for placeholders of its application, and does no more (specification 1.9).
+    ``cycle`` is the pass of placement before which it began to wait: every pass since was a missed opportunity (P2).
+    ``code`` is the reason that the shim was last sent for it, "" for none. ``pledge`` is the capacity that is kept for it
+    while it waits, ``released_by`` the open decision that evicts it while it runs,
+    ``leaves_by`` the id of the decision that ordered its eviction, ``going`` what else is known of that order; ``vetoed``:
+    it could not be released a moment ago. ``tried_ms`` is when preemption for it last failed, ``wait_ms`` its back-off
+    since then (7.7); ``tried_node`` the change of its required node at which it was last refused (G11).
+    ``was_brought``: it ran already when the core first learned of it.
+    ``ordinary``: it has waited for placeholders of its application, and no longer does (specification 1.9).
     """
 
     __slots__ = (
@@ -111,7 +111,7 @@ class Ask:
 
     @property
     def is_replaced(self) -> bool:
-        """Is it a placeholder in whose place a real ask is coming (1.9)?"""
+        """Return whether it is a placeholder that a real ask is to replace (1.9)."""
         return self.released_by is not None and self.released_by.replaces
 
     @property
@@ -130,13 +130,16 @@ class Ask:
         return self.placed_ms, self.was_brought
 
     def ran_until(self, instant: int) -> int:
-        """For how long it had run: since its pod started, or where nobody said that, since it was placed."""
+        """Return how long it had run at an instant: since its pod started, or where that was not reported, since it was placed."""
         since = self.placed_ms if self.started_ms is None else self.started_ms
         return max(0, instant - since)
 
 
 class Tried:
-    """What a shadow remembers of a group: as ``refused_ms``, ``verdict`` and ``rests`` there. ``side`` is whose it is."""
+    """The memory of a shadow about one group: ``refused_ms``, ``verdict`` and ``rests`` as in the group.
+
+    ``side`` is the shadow's tries that it belongs to.
+    """
 
     __slots__ = ("refused_ms", "rests", "side", "verdict")
 
@@ -147,7 +150,7 @@ class Tried:
         self.rests: dict[str, tuple[object, int]] = {}
 
     def joined(self, known: "Tried | None") -> "Tried":
-        """The same for another group, with what is known of that; nobody rests yet."""
+        """Return this memory joined with what is known of another group; the rests are not taken along."""
         other = known if known is not None and known.side is self.side else Tried(self.side)
         other.refused_ms = max(self.refused_ms, other.refused_ms)
         other.verdict = other.verdict or self.verdict
@@ -157,11 +160,11 @@ class Tried:
 class Group:
     """Waiting asks of one application with the same class and priority, in ask order.
 
-    ``entry`` is its current entry in the application's heap, None while it is put aside or empty.
-    ``in_turn``: who stands further back has missed no more opportunities than those before it (P4).
-    ``untold`` holds asks of which the shim has not heard why they wait. ``refused_ms`` is when preemption was last
-    refused to those of its asks that were due then, with ``verdict``; ``rests`` says by policy until when, under a configuration,
-    no ask of it is due, as long as none joins. ``beside`` is the same for a shadow.
+    ``entry`` is its current entry in the application's heap, None while it is parked or empty.
+    ``in_turn``: no ask has missed more opportunities than those before it (P4).
+    ``untold`` holds asks whose reason for waiting was not sent to the shim yet. ``refused_ms`` is when preemption was last
+    refused to those of its asks that were due then, with ``verdict``; ``rests`` says by policy until when, under a
+    configuration, no ask of it is due, as long as none joins. ``beside`` is a shadow's memory of the group.
     """
 
     __slots__ = (
@@ -202,7 +205,7 @@ class Group:
         self.beside: Tried | None = None
 
     def wake(self) -> None:
-        """Somebody joined, or may be tried at once: it is looked at again."""
+        """End the group's rests, because an ask joined or may be tried at once."""
         self.rests.clear()
         if self.beside is not None:
             self.beside.rests.clear()
@@ -211,12 +214,12 @@ class Group:
 class Job:
     """A gang: its waiting members are placed together or not at all (design 6.11, J1).
 
-    Takes a group's place in the application's heap at the rank of its first member. ``tried`` is the partition's
-    relief and placements when it was last found not to fit, ``tried_reserved`` when it was so with capacity that is
-    reserved for lower priorities; ``placed`` counts members that have their places and
-    keep them; ``refused_ms`` is when preemption was last
-    refused to it, with ``verdict``, and ``beside`` the same for a shadow. ``example`` is the spec of the member that was heard of last.
-    ``counted``: nobody said how many it needs (see `books.gathering`).
+    In the application's heap a job takes a group's place, at the rank of its first member. ``tried`` is the partition's
+    relief and placements when the job was last found not to fit, ``tried_reserved`` when it did not fit even with capacity
+    that is reserved for lower priorities; ``placed`` counts members that have their places and keep them; ``refused_ms``
+    is when preemption was last refused to it, with ``verdict``, and ``beside`` a shadow's memory of it. ``example`` is the
+    spec of the member that was reported last.
+    ``counted``: its size was not stated, but counted (see `books.gathering`).
     """
 
     __slots__ = (
@@ -260,7 +263,7 @@ class Job:
 
     @property
     def gathered(self) -> bool:
-        """Are there enough members, placed and waiting, for the atomic step?"""
+        """Return whether there are enough members, placed and waiting, to be placed together."""
         return bool(self.members) and len(self.members) + self.placed >= self.min_members
 
 
@@ -273,8 +276,8 @@ class Application:
 
     ``limiters`` are all limits that its asks have to pass: queues from the leaf to the root, then user, then group.
     ``entry`` is its current entry in the leaf's heap; ``priority`` the highest that its asks may be placeable with.
-    ``reserves_from_ms`` is the instant before which no node is reserved for it, since a reservation of it timed out.
-    ``reserve`` is what it declared of placeholders, ``holds`` has by task group the asks that wait for these.
+    ``reserves_from_ms`` is the instant before which no node is reserved for it, because a reservation of it timed out.
+    ``reserve`` is what it declared of placeholders, ``holds`` has by task group the asks that wait for them.
     """
 
     __slots__ = (
@@ -340,7 +343,7 @@ class Application:
         self.limiters: tuple[Limiter, ...] = ()
 
     def limits_of(self, ask_class: "AskClass") -> "tuple[Limiter, ...]":
-        """All limits that an ask of this class has to pass: firm ones those of firm use, too (J4)."""
+        """Return all limits that an ask of this class has to pass; firm asks also have to pass those of firm use (J4)."""
         if not ask_class.firm:
             return self.limiters
         firm = (queue.firm for queue in self.leaf.path_up())

@@ -1,4 +1,4 @@
-"""Waiting asks: groups, jobs, counts, and what is put aside until something changes (design 6.5)."""
+"""Waiting asks: groups, jobs, counts, and what is parked until something changes (design 6.5)."""
 
 import bisect
 import heapq
@@ -14,7 +14,7 @@ from server.model.asks import UNSIZED, AskSpec
 
 
 def enqueue(partition: Partition, ask: Ask) -> None:
-    """A waiting ask joins its application: in its job while that gathers, else in its group."""
+    """Add a waiting ask to its application: to a hold or to a job that is not placed yet, else to its group."""
     application, ask_class, spec = ask.application, ask.ask_class, ask.spec
     application.asks[ask.key] = ask
     _count_new(partition, application.leaf, ask_class)
@@ -34,7 +34,7 @@ def enqueue(partition: Partition, ask: Ask) -> None:
 
 
 def job_of(partition: Partition, application: Application, spec: AskSpec) -> Job:
-    """The job of a member of several, which begins with its first one."""
+    """Return the job that a member's spec names; the first member creates it."""
     job = application.jobs.get(spec.job_key)
     if job is None:
         number = partition.next_number()
@@ -46,7 +46,7 @@ def job_of(partition: Partition, application: Application, spec: AskSpec) -> Job
 
 
 def _count_new(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """One waiting ask more."""
+    """Count one waiting ask more, in its class, its queues and the partition."""
     ask_class.pending += 1
     if not ask_class.dead:
         partition.live_asks += 1
@@ -63,7 +63,7 @@ def _count_new(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
 
 
 def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """One waiting ask less."""
+    """Count one waiting ask less; a dead class without waiting asks is revived."""
     blocking: Queue | None = leaf
     while blocking is not None:
         if blocking.limiter is not None and ask_class in blocking.limiter.blocked:
@@ -77,7 +77,7 @@ def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
 
 
 def _count_firm(partition: Partition, leaf: Queue, ask_class: AskClass, count: int) -> None:
-    """Firm asks wait for more or less: room is kept for them (J4)."""
+    """Count ``count`` waiting firm asks more: the queues on the path keep room for them (J4)."""
     usage.await_firm(leaf, ask_class.demand, count)
     if count < 0:
         usage.relieve_firm(partition, leaf)
@@ -116,7 +116,7 @@ def _by_age(ask: Ask) -> tuple[int, int]:
 
 
 def _insert(group: Group, ask: Ask) -> bool:
-    """In ask order among those that wait; is it the first now?"""
+    """Insert an ask among those that wait, in ask order; return whether it is the first now."""
     asks = group.asks
     last = asks[-1]
     since = last.pending_since
@@ -134,12 +134,12 @@ def _insert(group: Group, ask: Ask) -> bool:
 
 
 def by_turn(ask: Ask) -> tuple[int, int, int]:
-    """Missed opportunities, most first, then age and arrival (P4)."""
+    """Return the sort key of P4: missed opportunities, most first, then age and arrival."""
     return ask.cycle, ask.pending_since, ask.arrival
 
 
 def _join_hold(partition: Partition, ask: Ask) -> None:
-    """It waits for a placeholder of its application; the next tick looks for one (1.9)."""
+    """Let an ask wait for a placeholder of its application; the next tick looks for one (1.9)."""
     application, name = ask.application, ask.spec.task_group
     hold = application.holds.get(name)
     if hold is None:
@@ -151,7 +151,7 @@ def _join_hold(partition: Partition, ask: Ask) -> None:
 
 
 def let_go(partition: Partition, ask: Ask) -> None:
-    """A held ask need not wait for placeholders any more: it is an ordinary one from now on."""
+    """Turn a held ask into an ordinary one, which need not wait for placeholders any more."""
     dequeue(partition, ask)
     ask.ordinary = True
     enqueue(partition, ask)
@@ -167,7 +167,7 @@ def _join_job(partition: Partition, job: Job, ask: Ask) -> None:
 
 
 def job_changed(partition: Partition, job: Job) -> None:
-    """A job's members changed: it is tried (again) once it is complete, at the rank of its first member."""
+    """Unpark a job whose members changed: once complete, it is tried (again) at the rank of its first member."""
     job.entry = None
     job.tried_reserved = (-1, -1)
     if job.parked:
@@ -183,7 +183,7 @@ def job_changed(partition: Partition, job: Job) -> None:
 
 
 def park_job(partition: Partition, job: Job) -> None:
-    """Put a job aside until something changes; it did not fit as things are now."""
+    """Park a job that does not fit as things are now, until something changes."""
     partition.ready_jobs.pop(job, None)
     job.parked = True
     job.tried = (partition.relief, partition.placements)
@@ -193,7 +193,10 @@ def park_job(partition: Partition, job: Job) -> None:
 
 
 def regroup(partition: Partition, job: Job) -> None:
-    """The job has its members placed, or no longer has: those that wait are ordinary asks now, or gather again."""
+    """Enqueue a job's waiting members again, because enough members are placed now, or no longer are.
+
+    In the first case they become ordinary asks, in the second they gather again.
+    """
     waiting = [
         ask
         for ask in job.application.asks.values()
@@ -205,10 +208,10 @@ def regroup(partition: Partition, job: Job) -> None:
 
 
 def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
-    """A waiting ask leaves its group or job (placed, released or changed).
+    """Take a waiting ask (placed, released or changed) out of its group or job.
 
-    One that is gone for good may leave a hole in its group, closed when it comes to the front; one that may
-    come back with another place in the order must not.
+    An ask that is gone for good may leave a hole in its group, closed when the hole comes to the front; an ask that
+    may come back with another place in the order must not.
     """
     group = ask.group
     ask.group = None
@@ -253,7 +256,7 @@ def pop_first(partition: Partition, group: Group) -> Ask:
 
 
 def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """One waiting ask less, of a class that is neither dead nor blocked on the path (`_count_gone` sees to those)."""
+    """Count one waiting ask less, of a class that is neither dead nor blocked on the path (see `_count_gone` for those)."""
     if ask_class.firm and ask_class.pledge is None:
         _count_firm(partition, leaf, ask_class, -1)
     ask_class.pending -= 1
@@ -307,7 +310,7 @@ def _group_lost(partition: Partition, group: Group) -> None:
 
 
 def _drop_group(partition: Partition, group: Group) -> None:
-    """Forget a group without asks; its entry, if it has one, dies by identity."""
+    """Forget a group without asks; its entry in the heap, if it has one, is stale from now on."""
     group.entry = None
     group.asks.clear()
     group.untold.clear()
@@ -319,14 +322,14 @@ def _drop_group(partition: Partition, group: Group) -> None:
 
 
 def park(group: Group, waiting: list[Group]) -> None:
-    """Put a group aside until the class or limiter that holds it back can take it again."""
+    """Park a group until the class or limiter that holds it back can take it again."""
     group.parked = True
     group.entry = None
     waiting.append(group)
 
 
 def wake(groups: list[Group]) -> None:
-    """Groups that were put aside may be placeable again."""
+    """Unpark groups that may be placeable again."""
     for group in groups:
         group.parked = False
         if group.live:
@@ -334,14 +337,14 @@ def wake(groups: list[Group]) -> None:
 
 
 def kill_class(partition: Partition, ask_class: AskClass) -> None:
-    """No node takes the class now; it stays dead until room appears somewhere (design 6.5)."""
+    """Mark a class that no node takes now as dead, until capacity becomes free somewhere (design 6.5)."""
     ask_class.dead = True
     partition.dead[ask_class] = None
     partition.live_asks -= ask_class.pending
 
 
 def revive_class(partition: Partition, ask_class: AskClass) -> None:
-    """Some node may take the class again."""
+    """Revive a dead class that some node may take again, and unpark its groups."""
     ask_class.dead = False
     partition.dead.pop(ask_class, None)
     partition.live_asks += ask_class.pending
@@ -351,7 +354,7 @@ def revive_class(partition: Partition, ask_class: AskClass) -> None:
 
 
 def block_class(limiter: Limiter, ask_class: AskClass) -> list[Group]:
-    """The limiter has no room for the class; gives the list in which its groups are put aside."""
+    """Block a class that the limiter has no room for; return the list in which its groups are parked."""
     waiting = limiter.blocked.get(ask_class)
     if waiting is None:
         waiting = limiter.blocked[ask_class] = []
@@ -361,7 +364,7 @@ def block_class(limiter: Limiter, ask_class: AskClass) -> list[Group]:
 
 
 def unblock_class(limiter: Limiter, ask_class: AskClass) -> None:
-    """The limiter may have room for the class again."""
+    """Unblock a class that the limiter may have room for again, and unpark its groups."""
     waiting = limiter.blocked.pop(ask_class)
     queue = limiter.queue
     if limiter.kind == "queue":

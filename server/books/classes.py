@@ -22,7 +22,7 @@ SMALL: Final = 1 << 40
 
 
 def is_small(resource: Resource) -> bool:
-    """Do so many of it as a partition takes stay below the largest total, whatever others use?"""
+    """Return whether a partition full of such asks stays below the largest total of each type, whatever others use."""
     return all(quantity < SMALL for _, quantity in resource)
 
 
@@ -31,9 +31,9 @@ class AskClass:
 
     ``demand`` is what queues are charged, ``node_demand`` adds the ports that only nodes know.
     ``job_class`` is firm or lendable, None where the partition knows no classes (J4).
-    ``heap`` is its own heap of nodes once the shared ones did not do; ``cursor`` says how far of the log it has read,
-    ``log_epoch`` of which log.
-    ``waiting`` holds the groups that were put aside because no node fits (``dead``).
+    ``heap`` is its own heap of nodes once the shared ones miss too often; ``cursor`` is how far it has read the log of
+    nodes, ``log_epoch`` which log that is.
+    ``waiting`` holds the groups that are parked because no node fits (``dead``).
     """
 
     __slots__ = (

@@ -1,7 +1,7 @@
 """The arrays behind a View: rows of nodes and running allocations, filled only when a View is taken (design 6.1).
 
 A placement writes Python objects and leaves its ask among the changed ones; nodes leave their slots in a set of
-dirty ones. Here both are carried over, and what changed is copied for the next View; what did not is shared
+dirty ones. This module carries both over, and copies what changed for the next View; what did not change is shared
 with the View before.
 """
 
@@ -65,7 +65,7 @@ class NodeRows:
         self._frozen: NodeColumns | None = None
 
     def widen(self, width: int) -> None:
-        """Room for more resource types; every node has to be filled anew, for it may have some of them."""
+        """Make room for more resource types; every node has to be filled again, because it may have some of them."""
         self._capacity = _widened(self._capacity, width)
         self._free = _widened(self._free, width)
         self._reserved = _widened(self._reserved, width)
@@ -102,7 +102,7 @@ class NodeRows:
         self._held = _grown(self._held, rows)
 
     def freeze(self, releasing: Array) -> NodeColumns:
-        """The rows as a View holds them; those of the View before while they and ``releasing`` are the same."""
+        """Return the rows as a View holds them; those of the View before while neither they nor ``releasing`` changed."""
         if self._frozen is None or self._frozen.releasing is not releasing:
             rows = self.count
             self._frozen = NodeColumns(
@@ -120,7 +120,7 @@ class NodeRows:
         return self._frozen
 
     def _places(self) -> Array:
-        """By row the place of its id among all ids in order; found anew only when an id changed."""
+        """Return by row the place of its id among all ids in order; recomputed only when an id changed."""
         if self._names is None:
             places = np.zeros(len(self._ids), dtype=np.int64)
             places[sorted(range(len(self._ids)), key=self._ids.__getitem__)] = np.arange(
@@ -132,7 +132,7 @@ class NodeRows:
 
 
 def _reserved(node: "Node | None", nothing: list[int]) -> list[int]:
-    """What reservations pledge of the node."""
+    """Return what reservations pledge of the node."""
     if node is None or not node.pledges:
         return nothing
     sums = list(nothing)
@@ -143,7 +143,7 @@ def _reserved(node: "Node | None", nothing: list[int]) -> list[int]:
 
 
 class AllocationRows:
-    """A row for each allocation, `Ask.row`; rows of those that ended are used again.
+    """A row for each allocation, `Ask.row`; rows of ended allocations are reused.
 
     ``_facts`` has a line for each whole number that an allocation has beside its resources.
     """
@@ -174,7 +174,7 @@ class AllocationRows:
         self._frozen: AllocationColumns | None = None
 
     def widen(self, width: int) -> None:
-        """Room for more resource types, of which no running allocation has any."""
+        """Make room for more resource types, of which no running allocation has any."""
         self._resources = _widened(self._resources, width)
         self._frozen = None
 
@@ -200,7 +200,7 @@ class AllocationRows:
             ask.row = -1
 
     def _place(self, placed: Sequence["Ask"]) -> None:
-        """Rows for those that have none; names of all, which an update may have changed."""
+        """Give rows to asks that have none, and write the names of all, which an update may have changed."""
         fresh = [ask for ask in placed if ask.row < 0]
         missing = len(fresh) - len(self._empty)
         if missing > 0:
@@ -228,7 +228,7 @@ class AllocationRows:
         self._resources = _grown(self._resources, rows)
 
     def _write(self, placed: Sequence["Ask"]) -> None:
-        """What asks of one template, and of one application, have in common is looked up once."""
+        """Write the numbers of asks; what asks of one spec, or of one application, have in common is looked up once."""
         if not placed:
             return
         rows = _ints([ask.row for ask in placed])
@@ -253,7 +253,7 @@ class AllocationRows:
         self._resources[rows] = _resources(samples.values(), self._resources.shape[1])[kind]
 
     def freeze(self) -> AllocationColumns:
-        """The rows as a View holds them; those of the View before while nothing changed."""
+        """Return the rows as a View holds them; those of the View before while nothing changed."""
         if self._frozen is None:
             rows = len(self._keys)
             facts = _frozen(self._facts[:, :rows])
@@ -278,11 +278,11 @@ class AllocationRows:
         return self._frozen
 
     def dying(self) -> list[str]:
-        """The keys of those whose release was ordered and is not confirmed."""
+        """Return the keys of the allocations whose release was ordered and is not confirmed."""
         return [self._keys[row] for row in np.flatnonzero(self._facts[4] & RELEASING).tolist()]
 
     def releasing(self, nodes: int) -> Array:
-        """What ordered releases will give back, a row for each of so many nodes; shared as long as it is nothing."""
+        """Return what ordered releases will give back, a row for each of so many nodes; shared as long as it is nothing."""
         rows = np.flatnonzero(self._facts[4] & RELEASING)
         shape = (nodes, self._resources.shape[1])
         if len(rows):
@@ -306,7 +306,7 @@ class Columns:
         self.queues: MappingProxyType[str, QueueFacts] = MappingProxyType({})
 
     def widen(self, width: int) -> bool:
-        """Are there more resource types now? Then there is room for them, and all nodes have to be filled anew."""
+        """Make room for so many resource types; return whether there are more than before, and nodes must be filled again."""
         if width == self.width:
             return False
         self.width = width
@@ -316,7 +316,7 @@ class Columns:
 
 
 def _resources(samples: Iterable["Ask"], width: int) -> Array:
-    """What each takes on its node, ports included: a line an ask, the same for all asks of one spec."""
+    """Return what each sample takes on its node, ports included: a line for each, the same for all asks of its spec."""
     lines = [ask.ask_class.node_demand for ask in samples]
     table = np.zeros((len(lines), width), dtype=np.int64)
     for line, demand in enumerate(lines):
@@ -326,7 +326,7 @@ def _resources(samples: Iterable["Ask"], width: int) -> Array:
 
 
 def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
-    """Those that the specs say, and what became of the allocations since."""
+    """Return the flags of the specs together with those that the allocations got since."""
     moved = [
         (at, ask)
         for at, ask in enumerate(placed)
@@ -339,7 +339,7 @@ def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
 
 
 def _gangs(placed: Sequence["Ask"], members: Mask) -> Array:
-    """The numbers of the jobs of several members that they belong to, 0 for none; ``members`` are of such."""
+    """Return the numbers of the jobs of several members that asks belong to, 0 for none; ``members`` marks these asks."""
     found = np.zeros(len(placed), dtype=np.int64)
     for at in np.flatnonzero(members).tolist():
         ask = placed[at]
@@ -349,7 +349,7 @@ def _gangs(placed: Sequence["Ask"], members: Mask) -> Array:
 
 
 def _numbers(items: Iterable[_Item], known: Iterable[_Item]) -> Array:
-    """By item its place among those that are known."""
+    """Return by item its place among those that are known."""
     places = {one: place for place, one in enumerate(known)}
     return _ints(list(map(places.__getitem__, items)))
 
@@ -359,7 +359,7 @@ def _ints(values: Sequence[int]) -> Array:
 
 
 def _grown(array: Table, rows: int) -> Table:
-    """At least so many rows; twice as many as before when it has to grow at all."""
+    """Return the array with at least so many rows; with twice as many as before when it has to grow at all."""
     if rows <= len(array):
         return array
     longer = np.zeros((max(rows, 2 * len(array)), *array.shape[1:]), dtype=array.dtype)

@@ -1,7 +1,7 @@
-"""Open decisions, and the room that they pledge to asks before it is free (design 6.6, specification 7.1).
+"""Open decisions, and the capacity that they pledge to asks before it is free (design 6.6, specification 7.1).
 
-A pledge lowers a node's free room at once and counts as promised on its ask's queues, so that nobody else can take
-either. A reservation is a commitment of one pledge without victims; a quota run one of victims without a pledge.
+A pledge lowers a node's free capacity at once and counts as promised on its ask's queues, so that no other ask can
+take either. A reservation is a commitment of one pledge without victims; a quota run one of victims without a pledge.
 """
 
 from typing import TYPE_CHECKING
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Pledge:
-    """Room for one ask on one node. ``exclusive``: nobody else gets anything of the node meanwhile (G11).
+    """The capacity kept for one ask on one node. ``exclusive``: no other ask gets anything of the node meanwhile (G11).
 
-    Where an ask takes the place of a placeholder (1.9), that stands for it in all usage until it is gone: the queues are
-    promised nothing, and of the node only what is more than the placeholder has there.
+    Where an ask is to replace a placeholder (1.9), the placeholder counts for it in all usage until it is gone: nothing
+    is promised in the queues, and on the node only what the ask needs beyond the placeholder.
     """
 
     __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand", "yields")
@@ -39,29 +39,30 @@ class Pledge:
         self.node_demand = node_demand
         self.exclusive = exclusive
         self.yields = False
-        """In this tick asks of higher priority may use the node before the owner of the reservation does."""
+        """True in a tick in which asks of higher priority may use the node before the owner of the reservation does."""
 
     @property
     def is_reservation(self) -> bool:
-        """Is the node reserved for an ask for which nothing is evicted?"""
+        """Return whether the node is reserved for an ask without evicting anything."""
         return self.commitment.policy == RESERVATION
 
     @property
     def reserves(self) -> bool:
-        """Does it give way when a claim needs the node: a reservation, or what is planned anew?"""
+        """Return whether the pledge gives way when a claim needs the node: that of a reservation or a suspended decision."""
         return self.commitment.policy == RESERVATION or self.commitment.suspended
 
     @property
     def replaces(self) -> bool:
-        """Does its ask take a placeholder's place? It is placed when that is gone, and at no other time."""
+        """Return whether its ask is to replace a placeholder: it is placed when that is gone, and at no other time."""
         return self.commitment.replaces
 
 
 class Commitment:
     """One open decision. ``victims`` are those not gone yet, ``gone`` the keys of those that are.
 
-    ``suspended``: it is planned anew, because a victim could not go.
-    ``queue`` is the one that a quota run shrinks. ``expires_ms`` 0 means never. ``record`` is what people are shown of it, None for a reservation.
+    ``suspended``: it is being replanned, because a victim could not be evicted.
+    ``queue`` is the one that a quota run shrinks. ``expires_ms`` 0 means never. ``record`` is what people are shown of it,
+    None for a reservation.
     """
 
     __slots__ = (
@@ -92,29 +93,29 @@ class Commitment:
         self.gone: list[str] = []
         self.suspended = False
         self.short: Pledge | None = None
-        """A pledge on whose node there was too little for all when somebody looked last."""
+        """A pledge whose node had too little capacity for all at the last check."""
         self.state = DecisionState.PLANNED
         self.record: DecisionRecord | None = None
 
     @property
     def together(self) -> bool:
-        """Do its asks get their places all at once (J10)?"""
+        """Return whether its asks get their places all at once (J10)."""
         return self.policy == JOB and len(self.pledges) > 1
 
     @property
     def claimant(self) -> str:
-        """The queue that a quota run shrinks, or that gets room; "" for a decision of which nobody is left."""
+        """The queue that a quota run shrinks, or that gets the capacity; "" for a decision without asks left."""
         leaves = (held.ask.application.leaf.path for held in self.pledges.values())
         return self.queue or next(leaves, "")
 
     @property
     def replaces(self) -> bool:
-        """Is its victim a placeholder whose place a real ask takes? Then it does not count as releasing (1.9)."""
+        """Return whether its victim is a placeholder that a real ask replaces; it does not count as releasing then (1.9)."""
         return self.policy == REPLACEMENT
 
 
 def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:
-    """What an ask takes of a node beyond what its placeholder has there."""
+    """Return what an ask takes of a node beyond what its placeholder has there."""
     wanted = ask.ask_class.node_demand
     if placeholder.node is not node:
         return wanted

@@ -1,4 +1,4 @@
-"""Which nodes a constraint allows: evaluated once per kind of node, kept as a mask (design 6.10).
+"""The nodes that a constraint allows: evaluated once per kind of node, kept as a mask (design 6.10).
 
 A node's *kind* is its values of the labels that the constraint mentions, and its taints. A constraint that names its
 nodes outright keeps the names instead, so that ten thousand DaemonSet pods cost no masks.
@@ -25,16 +25,16 @@ Anchor = tuple[tuple[str, str], ...]
 """Label values of which a node must have one to be allowed."""
 
 FEW_NODES: Final = 8
-"""Nodes that a constraint keeps by name at the most; more are a mask."""
+"""The most nodes that a constraint keeps by name; more are kept as a mask."""
 ANCHORS_MAX: Final = 4
-"""Label keys among which the anchor of a constraint is looked for, for each may need a pass over the nodes."""
+"""The most label keys tried for the anchor of a constraint, because each may need a pass over the nodes."""
 
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
 _ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - an address in a pod's manifest, nothing listens
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Does this toleration cover this taint, as Kubernetes reads it?"""
+    """Return whether this toleration covers this taint, as Kubernetes reads it."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -45,7 +45,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def repels(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:
-    """Is there a taint that keeps the pod away and that no toleration covers?"""
+    """Return whether there is a taint that keeps the pod away and that no toleration covers."""
     return any(
         taint.effect in _REPELLING and not any(tolerates(one, taint) for one in tolerations)
         for taint in taints
@@ -53,7 +53,7 @@ def repels(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:
 
 
 def _compares(requirement: Requirement, value: str | None) -> bool:
-    """Gt and Lt compare whole numbers; anything else holds nowhere."""
+    """Return whether Gt or Lt holds between two whole numbers; False where either is anything else."""
     try:
         have, want = int(value or ""), int(requirement.values[0])
     except (ValueError, IndexError):
@@ -62,7 +62,7 @@ def _compares(requirement: Requirement, value: str | None) -> bool:
 
 
 def holds(requirement: Requirement, value: str | None) -> bool:
-    """Does one requirement hold for a label's value (None: the label is absent)?"""
+    """Return whether one requirement holds for a label's value (None: the label is absent)."""
     operator = requirement.operator
     if operator is Operator.IN:
         return value in requirement.values
@@ -76,7 +76,7 @@ def holds(requirement: Requirement, value: str | None) -> bool:
 
 
 def _term_holds(term: Term, labels: Mapping[str, str | None], node_id: str) -> bool:
-    """An empty term matches nothing, as in Kubernetes."""
+    """Return whether a term holds; an empty one matches nothing, as in Kubernetes."""
     if not term.match_expressions and not term.match_fields:
         return False
     return all(holds(one, labels.get(one.key)) for one in term.match_expressions) and all(
@@ -90,7 +90,7 @@ def matches(
     taints: Iterable[Taint],
     node_id: str,
 ) -> bool:
-    """Do labels, taints and name of a node satisfy the constraint? Ports and room are not looked at."""
+    """Return whether labels, taints and name of a node satisfy the constraint; ports and free capacity are not checked."""
     if repels(taints, constraints.tolerations):
         return False
     if any(labels.get(key) != value for key, value in constraints.node_selector):
@@ -102,7 +102,7 @@ def matches(
 
 
 def names_allow(constraints: Constraints, node_id: str) -> bool:
-    """Do the parts of a constraint that name nodes allow this one?"""
+    """Return whether the parts of a constraint that name nodes allow this one."""
     if node_id in constraints.excluded_nodes:
         return False
     if constraints.allowed_nodes and node_id not in constraints.allowed_nodes:
@@ -113,7 +113,7 @@ def names_allow(constraints: Constraints, node_id: str) -> bool:
 
 
 def named_nodes(constraints: Constraints) -> tuple[str, ...] | None:
-    """The only nodes that a constraint can mean, when it names them outright; else None."""
+    """Return the only nodes that a constraint can mean, when it names them outright; else None."""
     if constraints.required_node:
         return (constraints.required_node,)
     if constraints.node_name:
@@ -122,7 +122,7 @@ def named_nodes(constraints: Constraints) -> tuple[str, ...] | None:
 
 
 def _fields_name(constraints: Constraints) -> tuple[str, ...] | None:
-    """The names in `metadata.name In [...]` when every term has such a field."""
+    """Return the names in `metadata.name In [...]` when every term has such a field."""
     names: dict[str, None] = {}
     for term in constraints.required_terms:
         fields = [one for one in term.match_fields if one.operator is Operator.IN]
@@ -133,7 +133,7 @@ def _fields_name(constraints: Constraints) -> tuple[str, ...] | None:
 
 
 def _per_name(constraints: Constraints) -> bool:
-    """Does the verdict depend on more than a node's kind?"""
+    """Return whether the verdict depends on more than a node's kind."""
     return bool(constraints.excluded_nodes) or any(
         term.match_fields for term in constraints.required_terms
     )
@@ -150,7 +150,7 @@ def _anchors(constraints: Constraints) -> list[Anchor]:
 
 
 def _term_anchor(term: Term) -> Anchor | None:
-    """Return the values of the first label that a term wants one of a list of; None where it wants no such."""
+    """Return the label and values of a term's first `In` requirement; None where it has none."""
     for one in term.match_expressions:
         if one.operator is Operator.IN:
             return tuple((one.key, value) for value in one.values)
@@ -158,14 +158,14 @@ def _term_anchor(term: Term) -> Anchor | None:
 
 
 def mentioned(constraints: Constraints) -> list[str]:
-    """The label keys that a constraint looks at."""
+    """Return the label keys that a constraint looks at."""
     keys = [key for key, _ in constraints.node_selector]
     keys += [one.key for term in constraints.required_terms for one in term.match_expressions]
     return keys
 
 
 def port_demand(ports: Iterable[HostPort], types: ResourceTypes) -> Demand:
-    """Host ports as synthetic resources: a wildcard takes a port's whole room, an address one unit (design 6.10)."""
+    """Return host ports as synthetic resources: a wildcard takes a port's whole room, an address one unit (design 6.10)."""
     wanted: dict[int, int] = {}
     for port in sorted(set(ports), key=lambda one: (one.protocol, one.port, one.host_ip)):
         for name, units, room in port_units(port):
@@ -175,9 +175,9 @@ def port_demand(ports: Iterable[HostPort], types: ResourceTypes) -> Demand:
 
 
 def port_units(port: HostPort) -> tuple[tuple[str, int, int], ...]:
-    """The synthetic resources that one host port takes: (name, how much, what a node has of it).
+    """Return the synthetic resources that one host port takes: (name, how much, what a node has of it).
 
-    That of the port itself, and that of its address when it names one.
+    One is for the port itself, a second for its address when it names one.
     """
     name = f"{PORT_PREFIX}{port.protocol or 'TCP'}/{port.port}"
     if port.host_ip in _ANY_ADDRESS:
@@ -189,7 +189,8 @@ class NodeMask:
     """The verdict of one constraint on every node: a byte per node slot, or the few nodes that it can mean by name.
 
     ``names`` are those of the constraint itself, or of the nodes at its ``anchor`` while they are few; None: ``allowed`` counts.
-    ``heap`` holds the nodes that it allows, once its classes missed too often on the shared one; `AskClass` says the rest.
+    ``heap`` holds the nodes that it allows, once its classes missed too often on the shared one; `AskClass` explains
+    ``cursor`` and ``log_epoch``.
     ``verdicts`` has them by kind, as far as a kind decides. ``failed`` is a demand for which no allowed node had room at
     ``failed_at``, the epoch and length of the log of nodes.
     """
@@ -226,7 +227,7 @@ class NodeMask:
         self.failed_at = (-1, 0)
 
     def allows(self, node: Node) -> bool:
-        """May a node that is schedulable take an ask with this constraint, room aside?"""
+        """Return whether a schedulable node may take an ask with this constraint, free capacity aside."""
         if self.names is None:
             return bool(self.allowed[node.slot])
         return node.node_id in self.names and matches(
@@ -265,7 +266,7 @@ class ConstraintIndex:
         self.masks: dict[Constraints, NodeMask] = {}
 
     def acquire(self, constraints: Constraints) -> NodeMask:
-        """The mask of a constraint, evaluated for the nodes that it can mean when it is new."""
+        """Return the mask of a constraint, evaluated for the nodes that it can mean when it is new."""
         mask = self.masks.get(constraints)
         if mask is None:
             mask = self.masks[constraints] = NodeMask(constraints)
@@ -275,7 +276,7 @@ class ConstraintIndex:
         return mask
 
     def release(self, mask: NodeMask) -> None:
-        """One class less uses the mask; the last one takes it away."""
+        """Count one user less of the mask, and remove the mask with its last one."""
         mask.users -= 1
         if mask.users:
             return
@@ -288,7 +289,7 @@ class ConstraintIndex:
             self._labels.drop(pair[0])
 
     def node_changed(self, node: Node) -> None:
-        """A node is new, or its labels or taints changed: evaluate it for every constraint that can mean it."""
+        """Evaluate a node that is new, or whose labels or taints changed, for every constraint that can mean it."""
         before = self._labels.labels_of(node)
         self._labels.put(node)
         self._reach(node.slot)
@@ -305,7 +306,7 @@ class ConstraintIndex:
                 self._spread(mask, self._near(mask))
 
     def node_removed(self, node: Node) -> None:
-        """A node has gone, and its slot may become another's."""
+        """Forget a node that has gone: its slot may be given to another."""
         for mask in self._at(self._labels.labels_of(node)):
             _forget(mask, node)
         self._labels.remove(node)
@@ -338,14 +339,14 @@ class ConstraintIndex:
             mask.names = tuple(node.node_id for node in near)
 
     def _near(self, mask: NodeMask) -> NodeSet:
-        """The nodes at a mask's anchor."""
+        """Return the nodes at a mask's anchor."""
         near: NodeSet = {}
         for pair in mask.anchor or ():
             near |= self._labels.carrying(*pair)
         return near
 
     def _at(self, labels: Mapping[str, str]) -> dict[NodeMask, None]:
-        """The masks that are anchored at one of these labels, each once."""
+        """Return the masks that are anchored at one of these labels, each once."""
         found: dict[NodeMask, None] = {}
         for pair in labels.items():
             found |= self._anchored.get(pair, {})
@@ -369,7 +370,7 @@ class ConstraintIndex:
 
 
 def _forget(mask: NodeMask, node: Node) -> None:
-    """The node is not at the mask's anchor any more."""
+    """Remove a node that is not at the mask's anchor any more."""
     if mask.names is None:
         mask.allowed[node.slot] = 0
     else:

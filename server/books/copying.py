@@ -37,7 +37,7 @@ _SHARED: Final = (
 )
 _Root = TypeVar("_Root")
 _UNSET: Final = object()
-"""In the place of a slot that has no value."""
+"""The mark for a slot that has no value."""
 
 
 class _Batch(NamedTuple):
@@ -49,7 +49,7 @@ class _Batch(NamedTuple):
 
 
 class Captured(Generic[_Root]):
-    """The contents of a graph at one instant. It keeps the objects that were read alive, and reads them no more."""
+    """The contents of a graph at one instant. The objects that were read are kept alive, and are not read again."""
 
     def __init__(self, root: _Root) -> None:
         """Read everything that is reachable from ``root``; nothing may change meanwhile."""
@@ -71,11 +71,11 @@ class Captured(Generic[_Root]):
 
     @property
     def count(self) -> int:
-        """How many objects were read; tuples of values alone are none."""
+        """The number of objects that were read; tuples of values alone do not count."""
         return sum(len(batch.objects) for batch in self._batches)
 
     def rebuild(self) -> _Root:
-        """Make the copy; gives the one of the root."""
+        """Make the copy, and return its root."""
         made: dict[int, Any] = {}
         batches = [one for one in self._batches if not issubclass(one.cls, tuple)]
         for batch in batches:
@@ -110,7 +110,7 @@ _SLOTS: Final[dict[type, tuple[str, ...]]] = {}
 
 
 def _is_shared(cls: type) -> bool:
-    """Are objects of the class the same for both graphs?"""
+    """Return whether both graphs share the objects of the class."""
     known = _KINDS.get(cls)
     if known is None:
         frozen = is_dataclass(cls) and cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
@@ -121,7 +121,7 @@ def _is_shared(cls: type) -> bool:
 
 
 def _note_copied(line: Sequence[Any], known: set[int], beyond: dict[type, dict[int, Any]]) -> None:
-    """Note by class and identity what of the line is not shared, and not read yet."""
+    """Note by class and identity the objects of the line that are not shared and were not read yet."""
     classes = set(map(type, line))
     mine = {cls for cls in classes if not _is_shared(cls)}
     if not mine or (all(issubclass(cls, tuple) for cls in mine) and _are_values(line)):
@@ -136,11 +136,11 @@ def _note_copied(line: Sequence[Any], known: set[int], beyond: dict[type, dict[i
 
 
 _DEEPEST: Final = 4
-"""How many levels of tuples in tuples are looked through at once."""
+"""The most levels of tuples in tuples that are looked through."""
 
 
 def _are_values(line: Sequence[Any]) -> bool:
-    """Are all tuples of the line made of shared values alone, so that both graphs may have the same ones?"""
+    """Return whether all tuples of the line are made of shared values alone, so that both graphs may share them."""
     for _ in range(_DEEPEST):
         line = list(chain.from_iterable(one for one in line if isinstance(one, tuple)))
         mine = [cls for cls in set(map(type, line)) if not _is_shared(cls)]
@@ -165,7 +165,7 @@ def _slots(cls: type) -> tuple[str, ...]:
 
 
 def _contents(cls: type, objects: Sequence[Any]) -> Sequence[Any]:
-    """What is in the objects: by slot what each of them has there, or of each object a container of its own."""
+    """Return the contents of the objects: a column for each slot, or a container for each object."""
     slots = _slots(cls)
     if slots:
         return [_column(name, objects) for name in slots]
@@ -183,7 +183,7 @@ def _contents(cls: type, objects: Sequence[Any]) -> Sequence[Any]:
 
 
 def _column(name: str, objects: Sequence[Any]) -> Sequence[Any]:
-    """What all objects have in one slot."""
+    """Return the value of one slot in all objects."""
     try:
         return list(map(attrgetter(name), objects))
     except AttributeError:
@@ -191,7 +191,7 @@ def _column(name: str, objects: Sequence[Any]) -> Sequence[Any]:
 
 
 def _referred(batch: _Batch) -> Iterable[Sequence[Any]]:
-    """What the objects of a batch refer to, in lines of things that are alike."""
+    """Return what the objects of a batch refer to, in sequences of things that are alike."""
     cls, contents = batch.cls, batch.contents
     if issubclass(cls, (np.ndarray, bytearray)):
         return ()
@@ -207,7 +207,7 @@ def _referred(batch: _Batch) -> Iterable[Sequence[Any]]:
 
 
 def _blank(batch: _Batch) -> list[Any]:
-    """New objects of the batch, empty; arrays and bytes as they are."""
+    """Return new objects for the batch: empty ones, but arrays and bytes with their contents."""
     cls, contents = batch.cls, batch.contents
     if issubclass(cls, np.ndarray):
         return [one.copy() if one.flags.writeable else one for one in contents]
@@ -219,20 +219,20 @@ def _blank(batch: _Batch) -> list[Any]:
 
 
 class _Renewal:
-    """Maps a value of the captured graph to the one of the copy."""
+    """The mapping from a value of the captured graph to that of the copy."""
 
     def __init__(self, made: dict[int, Any]) -> None:
         self._made = made
 
     def __call__(self, value: object) -> object:
-        """The copy of the value, or the value where it is shared."""
+        """Return the copy of the value, or the value where it is shared."""
         found = self._made.get(id(value))
         if found is not None:
             return found
         return self._tuple(value) if isinstance(value, tuple) else value
 
     def _tuple(self, value: tuple[object, ...]) -> object:
-        """A tuple of what its parts become; the same one where none of them changes."""
+        """Return a tuple with its parts copied; the tuple itself where no part changes."""
         parts = list(map(self, value))
         if all(new is old for new, old in zip(parts, value, strict=True)):
             return value
@@ -240,14 +240,14 @@ class _Renewal:
         return made
 
     def all(self, values: Sequence[Any]) -> Sequence[Any]:
-        """The copies of many values; without a look at each where all are shared."""
+        """Return the copies of many values; the values themselves where all are of shared classes."""
         if all(map(_is_shared, set(map(type, values)))):
             return values
         return list(map(self, values))
 
 
 def _fill(batch: _Batch, copies: Sequence[Any], renew: _Renewal) -> None:
-    """Put the contents into the copies; arrays and bytes have theirs."""
+    """Put the contents into the copies; arrays and bytes have theirs already."""
     cls = batch.cls
     slots = _slots(cls)
     if slots:

@@ -1,6 +1,6 @@
 """One hash of everything that can be seen of a partition: equal books, equal digest.
 
-Left out is what only makes the search quick (heaps, logs, what is put aside) and what follows from the rest.
+The digest leaves out what only makes the search quick (heaps, logs, parked groups) and what follows from the rest.
 Order is kept where it decides something: of nodes, applications, waiting asks and commitments.
 """
 
@@ -22,7 +22,7 @@ Record = tuple[object, ...]
 
 
 def digest(partition: Partition) -> str:
-    """SHA-256 of the canonical text, hexadecimal. Looks at everything once and changes nothing."""
+    """Return the SHA-256 of the canonical text in hexadecimal; nothing is changed."""
     text = hashlib.sha256()
     for record in _records(partition):
         text.update(repr(record).encode("utf-8", "surrogatepass"))
@@ -31,7 +31,7 @@ def digest(partition: Partition) -> str:
 
 
 def plain(value: object, omit: str = "") -> object:
-    """A model value as nested tuples without an order that means nothing; one field may be left out."""
+    """Return a model value as nested tuples, sorted where its own order means nothing; one field may be left out."""
     if isinstance(value, enum.Enum):
         return value.value
     if is_dataclass(value):
@@ -65,7 +65,7 @@ def _records(partition: Partition) -> Iterator[Record]:
 
 
 def _preemption(partition: Partition) -> Iterator[Record]:
-    """Open decisions in their order, and what will be one."""
+    """Yield open decisions in their order, and the state from which later decisions follow."""
     for commitment in partition.commitments.values():
         yield _commitment(partition, commitment)
     for path in sorted(partition.quota_due):
@@ -83,7 +83,7 @@ def _preemption(partition: Partition) -> Iterator[Record]:
 
 
 def _shadow(partition: Partition) -> Iterator[Record]:
-    """What a shadow says next follows from what stands and what it said."""
+    """Yield the memory of a shadow, from which its next records follow."""
     known = partition.shadow
     if known is None:
         return
@@ -104,7 +104,7 @@ def _shadow(partition: Partition) -> Iterator[Record]:
 
 
 def _storms(partition: Partition) -> Iterator[Record]:
-    """What the storm monitor remembers, oldest first: so it is forgotten."""
+    """Yield the memory of the storm monitor, oldest first, because it is forgotten in that order."""
     storms = partition.storms
     yield "storms", storms.total
     for name in ("deficits", "taken", "strikes", "frozen"):
@@ -148,7 +148,7 @@ def _application(partition: Partition, application: Application) -> Record:
 
 
 def _reserve(application: Application) -> object:
-    """What it declared of its placeholders."""
+    """Return what the application declared of its placeholders, "" for nothing."""
     known = application.reserve
     if known is None:
         return ""
@@ -163,7 +163,7 @@ def _reserve(application: Application) -> object:
 
 
 def _asks(partition: Partition) -> Iterator[Record]:
-    """Waiting asks as they arrived, then allocations by key."""
+    """Yield waiting asks in order of arrival, then allocations by key."""
     specs: dict[AskSpec, object] = {}
     waiting = [ask for ask in partition.asks.values() if ask.node is None]
     placed = [ask for ask in partition.asks.values() if ask.node is not None]

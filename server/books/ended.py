@@ -1,4 +1,4 @@
-"""Allocations that ended together: what they had is everybody's, as `journal.unsettle` leaves the books one by one."""
+"""Allocations that ended together: the books end up as `journal.unsettle` leaves them, called for one after the other."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ from server.books.partition import Partition
 
 
 def take_off(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node]) -> None:
-    """They are off their nodes and applications, which win the room; no decision waits for them, none is firm."""
+    """Give back what the allocations used on nodes and in queues; none is firm, and no decision waits for one."""
     for ask, node in zip(asks, nodes, strict=True):
         partition.index.empty(node, ask.ask_class.node_demand)
         partition.note_end(ask)

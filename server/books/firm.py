@@ -1,4 +1,4 @@
-"""What firm asks hold and want in each queue, for a View (J4)."""
+"""The amounts that firm asks hold and want in each queue, for a View (J4)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,7 +10,7 @@ from server.view.waiting import FirmUse
 
 
 def facts(partition: Partition) -> Mapping[str, FirmUse]:
-    """What firm asks hold once everything that was ordered is gone, and want, by queue; {} where nobody is firm (J4)."""
+    """Return by queue what firm asks hold once all ordered releases are done, and want; {} where no ask is firm (J4)."""
     if job_class(PLAIN, partition.spec.preemption) is None:
         return {}
     going = [partition.asks[key] for key in partition.columns.allocations.dying()]
@@ -28,7 +28,7 @@ def facts(partition: Partition) -> Mapping[str, FirmUse]:
 
 
 def _sums(partition: Partition, asks: Iterable[Ask]) -> dict[str, Amounts]:
-    """What asks demand of each queue on their paths."""
+    """Return what asks demand of each queue on their paths."""
     sums: dict[str, Amounts] = {}
     for ask in asks:
         for queue in ask.application.leaf.path_up():

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class FreeTable:
-    """A row for each slot that was ever heard of; `catch_up` writes the rows of nodes that changed."""
+    """A row for each slot that ever had a node; `catch_up` writes the rows of nodes that changed."""
 
     __slots__ = ("_free", "_nodes", "_open")
 
@@ -47,7 +47,7 @@ class FreeTable:
         return [node for node in found if node is not None]
 
     def _make(self, width: int) -> None:
-        """All rows again, for more slots or more resource types."""
+        """Rebuild all rows, for more slots or more resource types."""
         known = {slot: node for slot, node in enumerate(self._nodes) if node is not None}
         width = max([width, *(len(node.free) for node in known.values())])
         self._open = np.zeros(len(self._nodes), dtype=np.bool_)
@@ -55,7 +55,7 @@ class FreeTable:
         self._write(known)
 
     def _write(self, nodes: Mapping[int, "Node"]) -> None:
-        """Nodes that have gone know fewer types than there are by now: their rows are closed and say nothing."""
+        """Write the rows of nodes; those without an entry are closed and zero, because a removed node knows fewer types."""
         if not nodes:
             return
         slots = list(nodes)

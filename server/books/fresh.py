@@ -1,7 +1,7 @@
-"""Plain asks that came since the last tick and stand in no group yet: most get their places without (`scheduling.burst`).
+"""Unqueued asks: plain asks that arrived since the last tick and are in no group yet (placed by `scheduling.burst`).
 
-Until then they are known to the partition and to their applications, and nothing else counts them. What writes their
-placements here leaves the books as `journal.place_first` would have, one after the other.
+Until then only the partition and their applications know them, and nothing else counts them. The functions that write
+their placements leave the books as `journal.place_first` would, called for one ask after the other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from server.model.fit import Amounts
 
 
 def take_in(partition: Partition) -> None:
-    """They wait like all others, in the order in which they came."""
+    """Enqueue the partition's unqueued asks, in the order in which they arrived."""
     if not partition.fresh:
         return
     asks, partition.fresh = partition.fresh, []
@@ -25,7 +25,7 @@ def take_in(partition: Partition) -> None:
 
 
 def seat(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now: int) -> None:
-    """They have their nodes, which were filled. Applications and queues are charged next."""
+    """Record the node of each ask; the nodes are filled already, applications and queues are charged next."""
     changed = partition.changed
     for ask, node in zip(asks, nodes, strict=True):
         key, application = ask.key, ask.application
@@ -39,7 +39,7 @@ def seat(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now: 
 
 
 def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> None:
-    """Limiters hear of all that was charged to them at once: amounts by column."""
+    """Charge each limiter once with all that was placed under it: amounts by column."""
     for limiter, sums in wanted.items():
         limiter.take(tuple(zip(columns, sums, strict=True)))
 
@@ -47,7 +47,7 @@ def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> 
 def charge_applications(
     columns: Sequence[int], after: Iterable[tuple[Application, Sequence[int], int]]
 ) -> None:
-    """What each application uses after it, by column, and its share then."""
+    """Set each application's usage, by column, and its share to the values after the batch."""
     for one, amounts, share in after:
         own, leaf = one.usage, one.leaf
         for index, amount in zip(columns, amounts, strict=True):
@@ -61,7 +61,7 @@ def charge_applications(
 def charge_queues(
     columns: Sequence[int], after: Iterable[tuple[Queue, Sequence[int], int]]
 ) -> None:
-    """The same for queues that are not the root, which is charged with those right below it."""
+    """Set usage and share of queues other than the root, which is charged with the growth of those right below it."""
     for one, amounts, share in after:
         own, parent = one.usage, one.climb[0][1]
         if one.above is None:

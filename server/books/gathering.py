@@ -1,8 +1,8 @@
-"""Jobs whose size nobody said: they gather members, then they are as many as are there (J1).
+"""Jobs without a stated size: each gathers members for a while, then its size is their number (J1).
 
-A member of such a job is written with the size `UNSIZED`, which no job reaches, so that nobody takes the job for
+A member of such a job is written with the size `UNSIZED`, which no job reaches, so that the job never counts as
 complete. Once it has gathered, all its members are written with their number, and it is a job like others. A member
-that was a job of one when it had its turn stays one, whoever comes after it.
+that was a job of one when it had its turn stays one, whatever members come after it.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,10 @@ from server.model.asks import UNSIZED, AskSpec
 
 
 def gathers(partition: Partition, job: Job) -> bool:
-    """Is its size to be counted: never done yet, or some of those that were counted are gone and others wait for them?"""
+    """Return whether a job's size is to be counted.
+
+    That is so when it never was, or when some of the counted members are gone and others wait for them.
+    """
     if not job.counted or job.application.jobs.get(job.key) is not job or job.key == PLACEHOLDERS:
         return False
     missing = bool(job.members) and not job.gathered
@@ -24,7 +27,7 @@ def gathers(partition: Partition, job: Job) -> bool:
 
 
 def present(partition: Partition, job: Job) -> int:
-    """How many members there are: waiting, with room that is kept for them, and placed."""
+    """Return how many members there are: waiting, pledged and placed."""
     return len(job.members) + job.placed + sum(1 for _ in _pledged(partition, job))
 
 
@@ -36,14 +39,15 @@ def _pledged(partition: Partition, job: Job) -> Iterator[Ask]:
 
 
 def _is_one_of(job: Job, ask: Ask) -> bool:
-    """Is it a member? A job of one with this key is not: nobody counts it."""
+    """Return whether an ask is a member of the job; a job of one with this key is not counted."""
     return ask.spec.job_key == job.key and ask.spec.min_members > 1
 
 
 def agree(partition: Partition, job: Job, ask: Ask) -> None:
-    """It has its place among the members, after all or as one of them: it says of their number what the job says.
+    """Write an ask that has its place with the size that its job has.
 
-    One that went meanwhile, or that waited elsewhere, did not hear of it. What clients said of an ask stays as it is.
+    An ask that was releasing meanwhile, or that waited elsewhere, may have an old one. A size that a client stated for
+    an ask stays as it is.
     """
     alone = not job.members and not job.placed
     waiting = next(_pledged(partition, job), None) if alone else None
@@ -55,7 +59,7 @@ def agree(partition: Partition, job: Job, ask: Ask) -> None:
 
 
 def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
-    """The job needs so many from now on: they were counted, or somebody said it."""
+    """Set how many members a job needs from now on, counted or stated, in the job and in the specs of its members."""
     sizes: dict[AskSpec, AskSpec] = {}
     for ask in [*job.members, *_pledged(partition, job), *_beside(job)]:
         spec = sizes.get(ask.spec)
@@ -71,9 +75,9 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
 
 
 def size_placeholders(partition: Partition, application: Application) -> None:
-    """Placeholders of no job of their own are a whole once they sum up to what their application declared (1.9).
+    """Make placeholders that name no job one job, once they sum up to what their application declared (1.9).
 
-    Those that have their places count. When the application goes on, with them or without, they are asks like others.
+    Placed ones count. When the application goes on, with its placeholders or without, they are ordinary asks.
     """
     job, reserve = application.jobs.get(PLACEHOLDERS), application.reserve
     if job is None or reserve is None:
@@ -89,7 +93,7 @@ def size_placeholders(partition: Partition, application: Application) -> None:
 
 
 def _beside(job: Job) -> list[Ask]:
-    """Its members that have their places, and those that wait by themselves because these are enough."""
+    """Return the placed members of a job, and those that wait by themselves because the placed ones are enough."""
     if not job.placed:
         return []
     application = job.application
@@ -100,9 +104,9 @@ def _beside(job: Job) -> list[Ask]:
 
 
 def _seat_anew(partition: Partition, job: Job) -> None:
-    """Its waiting members stand where their size has them: in the job, or by themselves."""
+    """Move a job's waiting members to where their size puts them: into the job, or by themselves."""
     if job.min_members <= 1:
-        job.placed = 0  # nobody counts the members of a job of one
+        job.placed = 0  # the members of a job of one are not counted
         backlog.drop_empty_job(partition, job)
         backlog.regroup(partition, job)
     elif job.placed:

@@ -1,9 +1,9 @@
 """The single writer of placements, releases and pledges: every change of the books' truth goes through here.
 
-Only the placements of a burst are written in `fresh`, many at once.
+Only the placements of a batch are written in `fresh`, many at once.
 
 Each function keeps the amounts, the heaps, the counts and the log of changed rows in step, so that `validate` holds
-after every call. Nothing here decides.
+after every call. Nothing is decided in this module.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ _KEY: Final = attrgetter("key")
 
 
 def place(partition: Partition, ask: Ask, node: Node, now: int) -> None:
-    """A waiting ask gets its node and becomes an allocation."""
+    """Place a waiting ask on a node: it becomes an allocation."""
     backlog.dequeue(partition, ask)
     settle(partition, ask, node, now)
 
 
 def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask:
-    """The same for the first ask of the group that stands on top of its application's heap: the usual case."""
+    """Place the first ask of the group on top of its application's heap, and return it: the usual case, and fast."""
     ask = backlog.pop_first(partition, group)
     _seat(partition, ask, node, now)
     usage.charge(group.application, group.ask_class.demand)
@@ -40,7 +40,7 @@ def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask
 
 
 def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
-    """Write an ask that waits nowhere as an allocation; room is not asked for (recovery, design 1.10)."""
+    """Write an ask that waits nowhere as an allocation; capacity is not checked (recovery, design 1.10)."""
     _seat(partition, ask, node, now)
     usage.charge(ask.application, ask.ask_class.demand)
     if ask.ask_class.firm:
@@ -48,7 +48,7 @@ def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 
 
 def _seat(partition: Partition, ask: Ask, node: Node, now: int) -> None:
-    """The node's side of a placement, and the ask's own."""
+    """Write a placement in the node, the application and the ask."""
     application = ask.application
     ask.node = node
     ask.placed_ms = now
@@ -63,7 +63,7 @@ def _seat(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 
 
 def _count_member(partition: Partition, application: Application, ask: Ask, count: int) -> None:
-    """A member of a job has its place, or has not any more: one that is on its way out keeps nobody company (J8)."""
+    """Count a job's member that has its place, or has it no more; a releasing one does not count for the others (J8)."""
     spec = ask.spec
     if spec.min_members > 1 and spec.job_key:
         job = backlog.job_of(partition, application, spec)
@@ -83,7 +83,7 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
 def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     """Take an allocation off its node and out of all usage; the ask waits nowhere afterwards.
 
-    ``for_good`` False: only for a moment, so that a decision for which it goes does not hear of it.
+    ``for_good`` False: only for a moment, so that the decision that evicts it is left as it is.
     """
     node, application, ask_class = ask.node, ask.application, ask.ask_class
     assert node is not None
@@ -113,14 +113,14 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
 
 
 def lose(leaf: Queue, demand: Demand) -> None:
-    """What a queue held goes by what happened outside: the storm monitor has to know (7.7)."""
+    """Count a demand that queues held as lost by an event outside, for the storm monitor (7.7)."""
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.lost[index] += quantity
 
 
 def _count_work(partition: Partition, ask: Ask) -> None:
-    """A victim is gone, and with it what it had done until it was told to go."""
+    """Count the lost work of a victim that is gone: what it had done until its eviction was ordered."""
     going = ask.going
     if going is None:
         return
@@ -138,14 +138,14 @@ def _count_work(partition: Partition, ask: Ask) -> None:
 
 
 def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
-    """The shim says since when an allocation runs; None: not yet."""
+    """Set since when an allocation runs, as the shim reports it; None: not yet."""
     if ask.started_ms != started_ms:
         ask.started_ms = started_ms
         partition.changed[ask] = None
 
 
 def set_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
-    """Mark an allocation that is on its way out, or take the mark away. What a decision orders is `order`'s."""
+    """Mark an allocation as releasing, or take the mark away; `order` does so for what a decision orders."""
     if ask.releasing == releasing:
         return
     _mark_releasing(partition, ask, releasing=releasing)
@@ -164,7 +164,7 @@ def _mark_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
 
 
 def settle_foreign(partition: Partition, foreign: Foreign) -> None:
-    """A foreign pod occupies its node."""
+    """Write a foreign pod, which occupies its node."""
     partition.foreign[foreign.key] = foreign
     foreign.node.foreign[foreign.key] = foreign
     for index, quantity in foreign.demand:
@@ -173,7 +173,7 @@ def settle_foreign(partition: Partition, foreign: Foreign) -> None:
 
 
 def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
-    """A foreign pod is gone."""
+    """Remove a foreign pod that is gone."""
     del partition.foreign[foreign.key]
     del foreign.node.foreign[foreign.key]
     partition.keep_tags(foreign.key, foreign.tags)
@@ -184,7 +184,7 @@ def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
 
 
 def pledge(partition: Partition, held: Pledge) -> None:
-    """Room on a node and headroom on the path are promised to a waiting ask before they are free (design 6.6)."""
+    """Promise capacity on a node and headroom on the path to a waiting ask before they are free (design 6.6)."""
     ask, commitment, group = held.ask, held.commitment, held.ask.group
     backlog.dequeue(partition, ask)
     shared = ask.ask_class
@@ -217,7 +217,7 @@ def pledge(partition: Partition, held: Pledge) -> None:
 
 
 def unpledge(partition: Partition, held: Pledge) -> None:
-    """The room of a pledge is everybody's again; its ask, if it waits, is an ordinary one again."""
+    """Give the capacity of a pledge back; its ask, if it waits, is an ordinary one again."""
     ask, group = held.ask, held.ask.group
     waiting = group is not None
     if waiting:
@@ -251,7 +251,7 @@ def unpledge(partition: Partition, held: Pledge) -> None:
 
 
 def _remember(before: Group | Job | None, ask: Ask) -> None:
-    """What preemption refused to an ask counts in its new group, too (G1)."""
+    """Carry over what preemption refused to an ask to its new group (G1)."""
     after = ask.group
     if not isinstance(before, Group) or not isinstance(after, Group):
         return
@@ -265,7 +265,7 @@ def _remember(before: Group | Job | None, ask: Ask) -> None:
 def order(
     partition: Partition, commitment: Commitment, victims: Sequence[Ask], now: int, *, delivery: str
 ) -> None:
-    """Allocations have to go for a decision; each counts as releasing from now on, those only marked (SOFT), too."""
+    """Order the eviction of a decision's victims; each counts as releasing from now on, those only marked (SOFT), too."""
     partition.commitments[commitment.commitment_id] = commitment
     commitment.state = DecisionState.ORDERED
     awaited = tuple(commitment.pledges) if delivery == SOFT else ()
@@ -294,7 +294,7 @@ def order(
 
 
 def harden(partition: Partition, ask: Ask, delivery: str) -> None:
-    """A victim is ended by its manager from now on, even if it was only marked: that cannot be taken back."""
+    """Record that a victim's manager ends it, even if it was only marked before: that cannot be taken back."""
     assert ask.going is not None
     assert delivery != SOFT
     partition.marked.pop(ask.key, None)
@@ -304,9 +304,9 @@ def harden(partition: Partition, ask: Ask, delivery: str) -> None:
 def replace(
     partition: Partition, commitment: Commitment, ask: Ask, placeholder: Ask, node: Node
 ) -> None:
-    """A waiting ask gets the place of a placeholder as soon as that is gone, on its node or another (1.9).
+    """Let a waiting ask replace a placeholder as soon as that is gone, on its node or another (1.9).
 
-    Until then the placeholder stands for it in all usage, so that nothing counts twice and nobody else gets the room.
+    Until then the placeholder counts for it in all usage, so that nothing counts twice and no other ask gets the place.
     """
     pledge(partition, Pledge(commitment, ask, node, (), beyond(ask, placeholder, node)))
     placeholder.released_by = commitment
@@ -315,7 +315,7 @@ def replace(
 
 
 def spare(partition: Partition, ask: Ask) -> None:
-    """A victim does not go after all: its release could not be carried out, or was taken back."""
+    """Withdraw the eviction of a victim: its release could not be carried out, or was taken back."""
     if ask.released_by is not None:
         del ask.released_by.victims[ask.key]
         ask.released_by = None
@@ -328,7 +328,7 @@ def spare(partition: Partition, ask: Ask) -> None:
 
 
 def _gone(partition: Partition, ask: Ask, commitment: Commitment) -> None:
-    """A victim is gone; after the last one the room is there, and a decision for nobody is done."""
+    """Record that a victim is gone; the last one confirms its decision, or fulfils one without pledges."""
     del commitment.victims[ask.key]
     commitment.gone.append(ask.key)
     ask.released_by = None
@@ -342,17 +342,17 @@ def _gone(partition: Partition, ask: Ask, commitment: Commitment) -> None:
 
 
 def fulfil(partition: Partition, held: Pledge) -> None:
-    """The ask gets its place now; with its last ask a decision is done."""
+    """Free a pledge whose ask gets its place now; with its last ask a decision is fulfilled."""
     unpledge(partition, held)
     if not held.commitment.pledges:
         close(partition, held.commitment, DecisionState.FULFILLED, "the ask has its place")
 
 
 def suspend(partition: Partition, commitment: Commitment) -> None:
-    """A decision has to be planned anew, because a victim of it could not go (section 9).
+    """Suspend a decision that has to be replanned, because a victim of it could not be evicted (section 9).
 
-    Until then it keeps its pledges, so that nobody takes the room, but they give way to claims as reservations do.
-    It stands under the keys of its asks, or under the queue that it shrinks.
+    Until then the decision keeps its pledges, so that no other ask takes the capacity, but they give way to claims as
+    reservations do. It is listed under the keys of its asks, or under the queue that it shrinks.
     """
     _lose_promises(commitment)
     commitment.suspended = True
@@ -363,14 +363,14 @@ def suspend(partition: Partition, commitment: Commitment) -> None:
 
 
 def _lose_promises(commitment: Commitment) -> None:
-    """What a decision promised is not kept: vetoes, expiry and ends count as from outside (7.7)."""
+    """Count what a decision promised and does not keep as lost: vetoes, expiry and ends count as from outside (7.7)."""
     for held in commitment.pledges.values():
         if not held.reserves:
             lose(held.ask.application.leaf, held.demand)
 
 
 def resume(partition: Partition, commitment: Commitment) -> None:
-    """It was planned anew, or goes on as it is."""
+    """Resume a suspended decision that was replanned, or goes on as it is."""
     commitment.suspended = False
     for key in [key for key, one in partition.suspended.items() if one is commitment]:
         del partition.suspended[key]
@@ -380,9 +380,10 @@ def resume(partition: Partition, commitment: Commitment) -> None:
 
 
 def close(partition: Partition, commitment: Commitment, state: DecisionState, reason: str) -> None:
-    """A decision ends: what it still pledges is everybody's; victims that were ordered to go still go.
+    """End a decision: give back what it still pledges; victims whose eviction was ordered are still evicted.
 
-    Of those that are only marked `withdrawing` looks whether anybody needs them gone; one that expired is planned anew.
+    For victims that are only marked `withdrawing` checks whether an ask still needs them gone; after an expiry their
+    asks stay awaited, because the decision is replanned.
     """
     _lose_promises(commitment)
     for held in list(commitment.pledges.values()):
@@ -392,7 +393,7 @@ def close(partition: Partition, commitment: Commitment, state: DecisionState, re
         if ask.going is not None and ask.going.awaited and state is not DecisionState.EXPIRED:
             ask.going = ask.going._replace(awaited=())
         if commitment.replaces:
-            set_releasing(partition, ask, releasing=True)  # from now on it stands for nobody
+            set_releasing(partition, ask, releasing=True)  # from now on it counts for no other ask
     commitment.victims.clear()
     commitment.state = state
     if commitment.suspended:

@@ -1,4 +1,4 @@
-"""Which nodes carry which value of a label: indexed for the keys that live constraints choose nodes by."""
+"""An index of nodes by the values of their labels, for the keys that live constraints choose nodes by."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,7 +9,7 @@ NodeSet = dict[Node, None]
 """Nodes in the order in which they got the value."""
 
 CARRIED_MAX: Final = 65_536
-"""Label keys of nodes that are remembered, so that a key of none of them costs no pass; beyond, each new key costs one."""
+"""The most label keys of nodes that are remembered, so that a key no node has costs no pass; beyond, each new key does."""
 
 
 class LabelIndex:

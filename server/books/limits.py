@@ -25,17 +25,17 @@ CODES: Final[Mapping[str, Code]] = {
     "user": Code.USER_LIMIT,
     "group": Code.GROUP_LIMIT,
 }
-"""By kind of limit why an ask waits for which it has no room."""
+"""The reason code of an ask that waits because a limit has no room for it, by kind of limit."""
 _LENDABLE: Final = JobClass.LENDABLE
-"""Looked up once: to reach a member of an enumeration is slow."""
+"""The member, looked up once: reading it from the enumeration each time is slow."""
 OWN: Final = ("queue", "firm")
-"""Limits that count what is promised."""
+"""The kinds of limits that count promises."""
 
 
 def kept(left: int, waiting: int) -> int:
-    """What a queue keeps for firm asks in one type: of what they wait for, what is left of its guarantee (J4).
+    """Return what a queue keeps for firm asks in one type: what they wait for, within what is left of its guarantee (J4).
 
-    So use reaches at most max(firm held, min(guaranteed, firm held and waiting)) and what lendable asks hold.
+    Usage thus reaches at most max(firm held, min(guaranteed, firm held and waiting)) and what lendable asks hold.
     """
     return 0 if left > NO_LIMIT >> 1 else max(0, min(left, waiting))
 
@@ -43,9 +43,9 @@ def kept(left: int, waiting: int) -> int:
 class Limiter:
     """One limit. ``room`` = limit - usage - promised by type; NO_LIMIT where nothing is limited.
 
-    ``kind`` is queue, firm, user or group; promises to others count in the first two only. A firm one is what a queue
-    guarantees, as the limit of what its firm asks may use (J4). ``blocked`` maps a class without
-    room to the groups that were put aside because of it.
+    ``kind`` is queue, firm, user or group; promises to others count in the first two only. A firm limiter bounds what the
+    firm asks of a queue may use by the queue's guarantee (J4). ``blocked`` maps a class without room to the groups that
+    are parked because of it.
     """
 
     __slots__ = (
@@ -71,14 +71,14 @@ class Limiter:
 
     @property
     def code(self) -> Code:
-        """Why an ask waits for which it has no room."""
+        """The reason code of an ask that waits because this limit has no room for it."""
         return CODES[self.kind]
 
     def has_room(self, ask_class: "AskClass") -> bool:
-        """Does one more ask of the class fit? A reserved ask's own promise does not count against it.
+        """Return whether one more ask of the class fits; a reserved ask's own promise does not count against it.
 
-        Nor do the promises of others where a decision made the room: it counted them when it was made, and what
-        one of them takes early its own victims give back.
+        Nor do the promises of others where a decision made the room: the decision counted them, and what another ask
+        takes early is given back by that ask's own victims.
         """
         held = ask_class.pledge
         if held is None:
@@ -100,7 +100,7 @@ class Limiter:
         return all(room[index] + promised[index] >= wanted for index, wanted in ask_class.demand)
 
     def holds_all(self, wanted: Mapping[int, int]) -> bool:
-        """Is there room for all asks of a decision together, its promises given back?"""
+        """Return whether there is room for all asks of a decision together, with the queue's promises given back."""
         promised = self.queue.promised if self.kind == "queue" else None
         return all(
             self.room[at] + (promised[at] if promised is not None else 0) >= much
@@ -108,7 +108,7 @@ class Limiter:
         )
 
     def room_for(self, ask_class: "AskClass", index: int) -> int:
-        """The room in one type: lendable asks leave firm ones what these wait for and are guaranteed (J4)."""
+        """Return the room in one type; for lendable asks, less what the queue keeps for waiting firm asks (J4)."""
         firm = self.queue.firm
         lends = self.kind == "queue" and ask_class.job_class is _LENDABLE
         if not lends or firm is None:
@@ -116,20 +116,20 @@ class Limiter:
         return self.room[index] - kept(firm.room[index], self.queue.firm_waiting[index])
 
     def take(self, demand: Demand) -> None:
-        """Usage or promises rise."""
+        """Subtract a demand from the room, because usage or promises rise."""
         room = self.room
         for index, quantity in demand:
             room[index] -= quantity
 
     def give(self, demand: Demand) -> None:
-        """Usage or promises fall."""
+        """Add a demand to the room, because usage or promises fall."""
         room = self.room
         for index, quantity in demand:
             room[index] += quantity
 
 
 def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
-    """The entry for a user at a queue: the one that names the user, else the wildcard."""
+    """Return the entry for a user at a queue: the one that names the user, else the wildcard."""
     wildcard = None
     for entry in spec.limits:
         if user in entry.users:
@@ -140,12 +140,12 @@ def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
 
 
 def group_limit(spec: QueueSpec, group: str) -> UserLimit | None:
-    """The entry that names a group (the wildcard is a name like any other) at a queue."""
+    """Return the entry that names a group (the wildcard is a name like any other) at a queue."""
     return next((entry for entry in spec.limits if group in entry.groups), None)
 
 
 def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
-    """The one group that an application counts for: the first with a limit from the leaf to the root.
+    """Return the one group that an application counts for: the first with a limit from the leaf to the root.
 
     A user in no limited group counts for the wildcard group where there is one, else for none ("").
     """

@@ -1,12 +1,12 @@
-"""Work that preemption destroyed: how long victims had run when they were told to go, and on how many cores.
+"""Work that preemption destroyed: how long victims had run when their eviction was ordered, and on how many cores.
 
-Sums since the core started, by policy, claimant queue and victim queue, and in a second table also by the victim's user
-and application. A victim counts once it is gone, however it
-went; one that could not be released counts nothing. It had run since its pod started, or where nobody said when that
-was, since it was placed; what it did after it was told to go is not counted, for it may have used that to save its work.
+The sums run since the core started, by policy, claimant queue and victim queue, and in a second table also by the
+victim's user and application. A victim counts once it is gone, however it ended; a victim that could not be released
+counts nothing. Its run began when its pod started, or where that was not reported, when it was placed; what it did
+after the order is not counted, because it may have used that time to save its work.
 
-Whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: queues that go away, and those
-for which there is no line any more, are counted together; so are applications once half of the table is used.
+Whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: queues that are removed, and
+those for which no line is left, are counted together; so are applications once half of the table is used.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,20 +15,20 @@ from typing import Final, NamedTuple
 from server.model.records import Lost
 
 LINES_MAX: Final = 4_096
-"""Lines of the table."""
+"""The most lines of the table."""
 SOFT: Final = "soft"
 """The delivery by which a victim is only marked, so that it can be taken back (J11)."""
 MINUTE_MS: Final = 60_000
 MINUTES_MAX: Final = 16_384
-"""Lines by minute that are kept; beyond it the oldest minute is dropped."""
+"""The most lines by minute that are kept; beyond it the oldest minute is dropped."""
 Amounts = Mapping[str, int]
 NONE: Final[tuple[Lost, Amounts]] = Lost(), {}
 OTHERS: Final = "(others)"
-"""Queues that are gone, and all for which there is no line."""
+"""The name under which removed queues, and all for which no line is left, are counted."""
 
 
 class Line(NamedTuple):
-    """Claims and what they evicted: ``claimant`` is the beneficiary's queue, or the one that a quota run shrinks.
+    """The key of a sum: ``claimant`` is the preemptor's queue, or the one that a quota run shrinks.
 
     ``user`` and ``application`` are the victim's, empty in the table that is by queue alone.
     """
@@ -41,10 +41,10 @@ class Line(NamedTuple):
 
 
 class Going(NamedTuple):
-    """An allocation was told to go: by which policy, for which queue, when, and how; "" is as "delete".
+    """The order to evict an allocation: its policy, the queue it is for, when, and how (delivery "" is as "delete").
 
-    ``softly``: it is only marked, and another operator has it go (J11). Then ``awaited`` are the asks for which it goes,
-    as long as one of them may be planned for anew. All victims of one order share the very same object.
+    ``softly``: the allocation is only marked, and another operator deletes it (J11). Then ``awaited`` are the asks that it
+    is evicted for, as long as they may be planned again. All victims of one order share the same object.
     """
 
     policy: str
@@ -55,7 +55,7 @@ class Going(NamedTuple):
 
     @property
     def softly(self) -> bool:
-        """Is it only marked?"""
+        """Return whether the allocation is only marked."""
         return self.delivery == SOFT
 
 
@@ -72,7 +72,7 @@ class LostWork:
         self.amounts: dict[Line, Amounts] = {}
         self.minutes: dict[tuple[int, Line], tuple[Lost, Amounts]] = {}
         self.complete_ms = 0
-        """Since when the sums by minute are complete; 0: nothing was dropped yet."""
+        """The instant since which the sums by minute are complete; 0: nothing was dropped yet."""
 
     def add(
         self, line: Line, lost: Lost, ordered_ms: int = 0, amounts: Amounts | None = None
@@ -85,7 +85,7 @@ class LostWork:
         self.amounts[line] = summed(self.amounts.get(line, {}), held)
 
     def _with_room(self, line: Line) -> Line:
-        """The line under which something is counted: applications come and go, and leave the other half to users."""
+        """Return the line to count under; applications get half of the table at most, because they come and go."""
         if line.application and line not in self.lines and len(self.lines) >= LINES_MAX // 2:
             line = line._replace(application=OTHERS)
         if line in self.lines or len(self.lines) < LINES_MAX:
@@ -105,7 +105,7 @@ class LostWork:
             self.minutes = {key: one for key, one in self.minutes.items() if key[0] > oldest}
 
     def since(self, instant: int) -> tuple[dict[Line, tuple[Lost, Amounts]], int]:
-        """Return what was lost to orders since the minute of an instant, and since when that is complete."""
+        """Return the work lost to orders since the minute of an instant, and since when that is complete."""
         begin = max(instant // MINUTE_MS * MINUTE_MS, self.complete_ms)
         found: dict[Line, tuple[Lost, Amounts]] = {}
         for (minute, line), (lost, amounts) in self.minutes.items():
@@ -115,7 +115,7 @@ class LostWork:
         return found, begin
 
     def forget(self, paths: Iterable[str]) -> None:
-        """These queues are gone: what stands under their names is counted under OTHERS."""
+        """Count the lines of queues that are gone under OTHERS."""
         gone = frozenset(paths)
         found = [one for one in self.lines if gone & {one.claimant, one.victim}]
         minutes = self.minutes
@@ -135,7 +135,7 @@ def _folded(line: Line, gone: frozenset[str]) -> Line:
 
 
 def summed(one: Amounts, other: Amounts) -> Amounts:
-    """Return both together, type by type."""
+    """Return the sum of two amounts, type by type."""
     if not one or not other:
         return one or other
     found = dict(one)

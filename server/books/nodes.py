@@ -2,7 +2,7 @@
 
 *Fair* keeps one heap for all classes, least used first; a class that misses too often gets a heap of its own.
 *Binpacking* gives each class its own heap, most used first. A heap entry counts only while it is the node's
-current entry; whatever made a node better for somebody is written to a log that class heaps catch up with.
+current entry; a node that became better for some class is written to a log, which class heaps catch up with.
 """
 
 import heapq
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from server.books.commitments import Pledge
 
 NodeEntry = int
-"""Rank and arrival number in one number, for a heap of thousands is quicker to go through where it holds no tuples.
+"""Rank and arrival number in one number, because a heap of thousands is faster without tuples.
 
 The smallest is the best, in fair and in binpacking order alike.
 """
 NUMBER_BITS: Final = 48
-"""Below the rank: more numbers than a core gives in a thousand years."""
+"""Bits of the arrival number, below the rank: more numbers than a core gives in a thousand years."""
 NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
 
 HEAP_SLACK: Final = 16
-"""A heap is rebuilt when it holds more than twice its live entries and this many."""
+"""The slack of a heap: it is rebuilt when it holds more than twice its live entries and this many."""
 
 
 class Node:
     """One node. ``free`` = capacity - usage - foreign - pledges by type index, and may be negative.
 
-    ``parts`` is what its score is summed up of. ``opened``: its manager has enabled or drained it since it came, so that
-    all its pods are known. ``holds`` counts the exclusive pledges on it: while there are any it takes only asks that
-    require it by name (G11). ``changes`` rises whenever room appears on it or it changes otherwise, so that a refusal
-    is not repeated for nothing.
+    ``parts`` has the terms of its score. ``opened``: its manager has enabled or drained it since it came, so that all its
+    pods are known. ``holds`` counts the exclusive pledges on it: while there are any it takes only asks that require it by
+    name (G11). ``changes`` rises whenever capacity becomes free on it or it changes otherwise, so that a refusal is not
+    repeated while nothing changed.
     """
 
     __slots__ = (
@@ -84,11 +84,11 @@ class Node:
         self.freed = False
 
     def dying(self) -> "Iterator[Ask]":
-        """Its allocations that are on their way out."""
+        """Return the allocations of the node that are releasing."""
         return (ask for ask in self.allocations.values() if ask.releasing)
 
     def room_without(self, going: "Iterable[Ask]") -> Amounts:
-        """What is free by type once these allocations of it are gone."""
+        """Return what is free on the node by type once these allocations of it are gone."""
         room = list(self.free)
         for ask in going:
             for index, quantity in ask.ask_class.node_demand:
@@ -96,15 +96,15 @@ class Node:
         return room
 
     def is_open_to(self, constraints: Constraints) -> bool:
-        """Does the node take placements of asks with these constraints?
+        """Return whether the node takes placements of asks with these constraints.
 
-        One that was drained still takes those that require it by name: a cordon does not keep daemons off. One that is
-        held for one of them alone takes no other (G11).
+        A drained node still takes asks that require it by name: a cordon does not keep daemons off. A node that is held
+        for one such ask alone takes no other (G11).
         """
         return self.entry is not None or (not self.holds and self.takes_required(constraints))
 
     def takes_required(self, constraints: Constraints) -> bool:
-        """Does it take an ask that requires it, drained or not?"""
+        """Return whether the node takes an ask that requires it, drained or not."""
         return self.opened and bool(constraints.required_node)
 
 
@@ -131,16 +131,16 @@ class Foreign:
 
 
 def entry_of(rank: int, node: Node) -> NodeEntry:
-    """What stands in heaps for a node of this rank."""
+    """Return the heap entry of a node with this rank."""
     return (rank << NUMBER_BITS) + node.number
 
 
 class NodeIndex:
     """The order of schedulable nodes, kept while they change.
 
-    ``log`` lists nodes that may have become better for a class; ``epoch`` changes when the log was cut, and
-    a class whose heap is of another epoch builds it anew. ``freed`` lists the nodes on which room appeared
-    since the last tick: those can revive dead classes (design 6.5). ``numbered`` has by number the nodes with an entry.
+    ``log`` lists nodes that may have become better for a class; ``epoch`` changes when the log was cut, and a class whose
+    heap is of another epoch rebuilds it. ``freed`` lists the nodes on which capacity became free since the last tick:
+    those can revive dead classes (design 6.5). ``numbered`` has by number the nodes with an entry.
     ``dirty`` has the nodes, by slot, that changed since one of its readers looked: the columns of Views and the table of
     free capacity. ``entered`` counts the times that a node opened or changed its shape.
     """
@@ -179,19 +179,19 @@ class NodeIndex:
         self.entered = 0
 
     def rank(self, node: Node) -> int:
-        """What the node sorts by: its score, turned round for binpacking.
+        """Return the number that the node sorts by: its score, negated for binpacking.
 
-        `_renew` and `placement.take_nodes` have the same sum in line.
+        `_renew` and `placement.take_nodes` compute the same sum inline.
         """
         points = score(node.capacity, node.free, self.weights)
         return -points if self.packing else points
 
     def measure(self, node: Node) -> None:
-        """Its capacity, or what counts for the score, is another one."""
+        """Recompute the terms of the node's score, after its capacity or the weights changed."""
         node.parts = parts(tuple(node.capacity), self.weights)
 
     def enter(self, node: Node) -> None:
-        """The node takes placements from now on, unless it is held for somebody alone."""
+        """Let the node take placements from now on, unless it is held for one ask alone."""
         self.measure(node)
         if node.holds:
             self.touch(node)
@@ -206,31 +206,34 @@ class NodeIndex:
         self.entered += 1
 
     def leave(self, node: Node) -> None:
-        """The node takes no placements any more; nobody finds it by its entries."""
+        """Let the node take no placements any more; its heap entries are stale from now on."""
         self.touch(node)
         if node.entry is not None:
             del self.numbered[node.number]
             node.entry = None
 
     def hold(self, node: Node) -> None:
-        """One more ask has the node for itself alone (G11)."""
+        """Hold the node for one more ask alone (G11)."""
         node.holds += 1
         self.leave(node)
         self.mark_freed(node)
 
     def let_go(self, node: Node) -> None:
-        """One less; after the last the node is as its manager wants it."""
+        """End one such hold; after the last one the node takes placements if its manager wants it to."""
         node.holds -= 1
         if not node.holds and node.schedulable:
             self.enter(node)
 
     def touch(self, node: Node) -> None:
-        """The columns have to hear of a change of this node."""
+        """Note a change of this node, for the columns and the table of free capacity."""
         node.changes += 1
         self.dirty[node.slot] = node
 
     def fill(self, node: Node, demand: Demand) -> None:
-        """The node loses room: worse in fair order, better in binpacking order where it still fits."""
+        """Take a demand from the node's free capacity.
+
+        The node becomes worse in fair order, and better in binpacking order where it still fits.
+        """
         free = node.free
         for index, quantity in demand:
             free[index] -= quantity
@@ -241,7 +244,7 @@ class NodeIndex:
                 self._note(node)
 
     def empty(self, node: Node, demand: Demand) -> None:
-        """The node wins room."""
+        """Give a demand back to the node's free capacity."""
         free = node.free
         for index, quantity in demand:
             free[index] += quantity
@@ -265,7 +268,7 @@ class NodeIndex:
         return {*self._for_columns, *self.dirty}
 
     def with_room(self, demand: Demand) -> list[Node]:
-        """Return the nodes that take placements and have room for the demand now, by one look at all."""
+        """Return the nodes that take placements and have room for the demand now, by one comparison of all."""
         self._hand_out()
         self._table.catch_up(self._for_table)
         self._for_table.clear()
@@ -283,12 +286,12 @@ class NodeIndex:
             self.freed.append(node)
 
     def unmark_freed(self, node: Node) -> None:
-        """Forget the mark again: the room that appeared had only been tried out."""
+        """Forget the mark of a node whose capacity was free only in a trial."""
         node.freed = False
         self.freed.remove(node)
 
     def take_freed(self) -> list[Node]:
-        """The nodes on which room appeared since the last call, in the order in which it did."""
+        """Return the nodes on which capacity became free since the last call, in that order, and forget their marks."""
         freed = self.freed
         self.freed = []
         for node in freed:
@@ -296,7 +299,7 @@ class NodeIndex:
         return freed
 
     def reorder(self, sort: NodeSort, weights: tuple[tuple[int, int], ...]) -> None:
-        """Another node sort policy: every rank and heap is made anew."""
+        """Apply another node sort policy: recompute every rank and heap."""
         self.packing = sort is NodeSort.BINPACKING
         self.weights = weights
         self._cut_log()
@@ -307,12 +310,12 @@ class NodeIndex:
         self.rebuild()
 
     def rebuild(self) -> None:
-        """The shared heap from the live entries alone."""
+        """Rebuild the shared heap from the live entries alone."""
         self.heap = [node.entry for node in self.nodes.values() if node.entry is not None]
         heapq.heapify(self.heap)
 
     def _renew(self, node: Node) -> None:
-        """Its entry by the rank that it has now, summed up here and not by a call: this is on the placement path."""
+        """Renew the node's entry by its present rank, summed up inline because this is on the placement path."""
         free, points = node.free, 0
         for index, weight, whole, shift, base in node.parts:
             points += weight * (((whole - free[index]) << shift) // base)
@@ -330,7 +333,7 @@ class NodeIndex:
             self.rebuild()
 
     def _note(self, node: Node) -> None:
-        """Write the node to the log, unless it stands there last and nobody has read that yet."""
+        """Write the node to the log, unless it is the last one there and no class has read that yet."""
         log = self.log
         if log and log[-1] is node and self.log_read < len(log):
             return

@@ -1,4 +1,4 @@
-"""One partition: everything the core knows about it, and the look-ups. What changes it is in `journal` and `tree`."""
+"""The state of one partition, and look-ups in it. The changes to it are in `journal` and `tree`."""
 
 from typing import Final
 
@@ -32,11 +32,11 @@ from server.model.resources import Resource
 from server.view.queues import Bounds
 
 ENDED_KEPT_MAX: Final = 10_000
-"""So many pods that ended are kept with their tags at the least, once so many have; twice as many at the most."""
+"""The fewest ended pods whose tags are kept, once so many have ended; at most twice as many are kept."""
 TAGS_KEPT_BYTES_MAX: Final = 4_096
-"""Tags of a pod that ended are kept up to so many bytes."""
+"""The most bytes of an ended pod's tags that are kept."""
 SHAPES_MAX: Final = 8192
-"""Specs whose class is remembered by identity; past that the short cut starts anew."""
+"""The most specs whose class is remembered by identity; beyond it all are forgotten."""
 
 ClassKey = tuple[Resource, Constraints, JobClass | None]
 
@@ -44,32 +44,33 @@ ClassKey = tuple[Resource, Constraints, JobClass | None]
 class Partition:
     """The books of one partition. Amounts are lists by type index.
 
-    ``relief`` counts events that may have freed room, ``placements`` what was placed: a parked gang is tried again
-    when either has moved, for a placement can change which nodes the others take (design 6.11).
+    ``relief`` counts events that may have freed capacity, ``placements`` what was placed: a parked gang is tried again
+    when either has moved, because a placement can change which nodes the others take (design 6.11).
     ``owner`` is the resource manager whose cluster this is, "" while it has neither nodes nor applications.
-    ``reservations`` are those of the pledges that reserve a node for an ask for which nothing is evicted.
-    ``moves`` are ends and confirmations of decisions that nobody has heard of yet, ``decisions`` the records of the
+    ``reservations`` are the pledges that reserve a node for an ask without evicting anything.
+    ``moves`` are ends and confirmations of decisions that were not reported yet, ``decisions`` the records of the
     open ones and of the last that ended, ``rankings`` the orders in which they took their victims.
     ``leaving`` are the victims of decisions, ended ones too, that are not gone yet, ``marked``
     those of them that are only marked (J11).
-    ``suspended`` has decisions that are planned anew because a victim was vetoed.
-    ``marks`` has by decision what victims brought of one that was open before a restart.
+    ``suspended`` has decisions that are replanned because a victim was vetoed.
+    ``marks`` has, by decision that was open before a restart, what its victims reported of it.
     ``ended`` has the tags of the pods that ended last, ``ended_before`` those of pods that ended before them.
-    ``disruptions`` says by disruption group how many of its pods may go.
+    ``disruptions`` says by disruption group how many of its pods may be evicted.
     ``quota_due`` has by path the instants at which quota runs are due (see `quota_timers`).
-    ``deserved`` bounds leaves where they share by plain weights (W2); ``shared_for`` is what the shares in force were worked out for.
+    ``deserved`` bounds leaves where they share by plain weights (W2); ``shared_for`` is the state for which the shares in
+    force were computed.
     ``holding`` has the applications with asks that wait for placeholders, each with the state of the partition in which
-    that was last looked at in vain.
-    ``gathering`` has the jobs whose size nobody said and which gather members, with the instant since when no further one came; ``came``
-    those of which that has to be looked at again, and whether a further member came.
-    ``parked_jobs`` are the gangs that were found not to fit as things were, ``ready_jobs`` those that may fit.
-    ``shapes`` has the class of each known spec, ``plain`` of those whose asks may be added the short way.
-    ``changed`` has the allocations of which the columns have to hear: not those that came and went unseen.
+    placeholders were last looked for in vain.
+    ``gathering`` has the jobs without a stated size that gather members, with the instant since which no member joined;
+    ``came`` those for which that has to be checked again, and whether a member joined.
+    ``parked_jobs`` are the gangs that were found not to fit, ``ready_jobs`` those that may fit.
+    ``shapes`` has the class of each known spec, ``plain`` of those whose asks may be added on the fast path.
+    ``changed`` has the allocations that the columns have to carry over, without those that came and went in between.
     ``crowded`` names the resource types of which so much is used and waited for that small asks count, too (6.13).
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
-    ``shadow`` is what the shadow of its settings remembers, None without one.
-    ``storms`` is what the storm monitor remembers, ``lost_work`` what victims that are gone had done, ``lost_owners``
-    the same by their users and applications.
+    ``shadow`` is the memory of the shadow of its settings, None without one.
+    ``storms`` is the memory of the storm monitor, ``lost_work`` the work that victims lost, ``lost_owners`` the same
+    by their users and applications.
     """
 
     __slots__ = (
@@ -202,15 +203,15 @@ class Partition:
         self.free_slots: list[int] = []
 
     def next_number(self) -> int:
-        """Numbers for queues, classes, nodes and applications in their order of arrival."""
+        """Return the next number for a queue, class, node or application, in order of arrival."""
         self.numbers += 1
         return self.numbers
 
     def decision_id(self, letter: str, now: int) -> str:
-        """A name for a new decision: by instant, number and partition no other decision has it, restarts between them.
+        """Return an id for a new decision, made of instant, number and partition so that it is unique across restarts.
 
-        Only partitions other than `default` are named. A clock that was set back could give a name again that stands since
-        before a restart; such a number is left out.
+        Only partitions other than `default` are named in it. With a clock that was set back, a number may give an id that
+        is in use since before a restart; such a number is skipped.
         """
         where = "" if self.name == DEFAULT_PARTITION else f"-{self.name}"
         name = f"{letter}-{now:x}-{self.next_number()}{where}"
@@ -246,7 +247,7 @@ class Partition:
             node.free.extend(made_up)
 
     def note_end(self, ask: Ask) -> None:
-        """The columns have to hear that an allocation ended, if they ever heard of it."""
+        """Note for the columns that an allocation ended, if they have a row of it, and keep its tags."""
         self.keep_tags(ask.key, ask.tags)
         if ask.row < 0:
             self.changed.pop(ask, None)
@@ -269,7 +270,7 @@ class Partition:
         return self.ended.get(key) or self.ended_before.get(key) or NO_TAGS
 
     def class_of(self, spec: AskSpec, constraints: Constraints) -> AskClass:
-        """The class of asks with this demand and these constraints; counts one more ask in it."""
+        """Return the class of asks with this demand and these constraints, and count one more ask in it."""
         if constraints is spec.constraints:
             found = self.shapes.get(spec)
             if found is not None:
@@ -285,8 +286,8 @@ class Partition:
         return found
 
     def learn(self, spec: AskSpec) -> None:
-        """From now on a plain spec of small quantities is among those of `plain`."""
-        self.class_of(spec, spec.constraints).asks -= 1  # whoever asks comes next, and counts
+        """Remember the class of a spec; a plain spec of small quantities is in `plain` from now on."""
+        self.class_of(spec, spec.constraints).asks -= 1  # its ask comes next, and counts
 
     def _remember(self, spec: AskSpec, ask_class: AskClass) -> None:
         if len(self.shapes) >= SHAPES_MAX:
@@ -297,12 +298,12 @@ class Partition:
             self.plain[spec] = ask_class
 
     def forget_shapes(self) -> None:
-        """The class of a spec is looked up anew, when it comes next."""
+        """Forget the classes of all specs, so that each is looked up when its spec comes next."""
         self.shapes.clear()
         self.plain.clear()
 
     def crowd(self, name: str, *, crowded: bool) -> None:
-        """Can small asks take the total of this resource type past 2^62, or not any more (design 6.13)?"""
+        """Set whether small asks can take the total of this resource type past 2^62 (design 6.13)."""
         if crowded != (name in self.crowded):
             (self.crowded.add if crowded else self.crowded.discard)(name)
             self.forget_shapes()
@@ -316,7 +317,7 @@ class Partition:
         return AskClass(self.next_number(), resource, demand, ports, constraints, mask, kind)
 
     def private_class(self, like: AskClass) -> AskClass:
-        """A class of its own for a reserved ask; counts one ask in it."""
+        """Return a new class for one reserved ask, with that ask counted in it."""
         mask = self.constraint_index.acquire(like.constraints)
         ports = like.node_demand[len(like.demand) :]
         made = AskClass(
@@ -332,7 +333,7 @@ class Partition:
         return made
 
     def leave_class(self, ask_class: AskClass) -> None:
-        """One ask less in the class; the last one takes the class away."""
+        """Count one ask less in the class, and remove the class with its last ask."""
         ask_class.asks -= 1
         if ask_class.asks:
             return
@@ -346,7 +347,7 @@ class Partition:
                 self.plain.pop(spec, None)
 
     def constraints_of(self, spec: AskSpec, key: str) -> Constraints:
-        """The spec's constraints, less the nodes that this ask avoids for now (design 1.8)."""
+        """Return the spec's constraints, less the nodes that this ask avoids for now (design 1.8)."""
         avoided = self.avoided.get(key)
         if not avoided:
             return spec.constraints

@@ -1,4 +1,4 @@
-"""Which queue an application goes to: the partition's placement rules, in order, over a small look-up.
+"""The choice of an application's queue: the partition's placement rules, in order, over a small look-up.
 
 A rule that yields no queue, a parent queue, one that takes no applications or one that the user may not submit to
 is passed over, and what it lacked is remembered. After the last rule comes `root.default`, then, for applications
@@ -27,12 +27,12 @@ MATCHED_MAX: Final = 256
 """Characters of a user's or group's name that a filter's regular expression is tried on."""
 FORCE_TAG: Final = "application.create.force"
 NO_RULES: Final = (PlacementRule(kind="provided"),)
-"""What counts without rules: the client names a queue that exists."""
+"""The rules of a partition that has none: the client names a queue that exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """What the rules need to know of a queue. ``accepting`` is false while it drains or is stopped."""
+    """The facts of a queue that the rules need. ``accepting`` is false while it drains or is stopped."""
 
     leaf: bool
     accepting: bool
@@ -40,7 +40,7 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The application goes to the leaf at ``path``, which is made first when ``create`` is true."""
+    """The leaf that an application gets, at ``path``; it is created first when ``create`` is true."""
 
     path: str
     create: bool
@@ -48,7 +48,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The application, or one rule, finds no queue because of ``reason``."""
+    """The ``reason`` why an application, or one rule, finds no queue."""
 
     reason: str
 
@@ -57,16 +57,16 @@ class Lookup(Protocol):
     """The queues as the rules see them."""
 
     def find(self, path: str) -> QueueFacts | None:
-        """The queue at a path, if there is one."""
+        """Return the queue at a path, if there is one."""
 
     def may_submit(self, path: str, user: str, groups: tuple[str, ...]) -> bool:
-        """May the user submit to an existing queue, by an access list there or anywhere above it?"""
+        """Return whether the user may submit to an existing queue, by an access list there or anywhere above it."""
 
 
 def place_application(
     rules: Iterable[PlacementRule], application: ApplicationAdded, lookup: Lookup
 ) -> Found | Refused:
-    """The queue of a new application, from the first rule that gives one."""
+    """Return the queue of a new application, from the first rule that gives one."""
     reasons: list[str] = []
     for label, outcome in _attempts(tuple(rules) or NO_RULES, application, lookup):
         if isinstance(outcome, Found):
@@ -102,7 +102,7 @@ def _attempts(
 
 
 def _queue_of(rule: PlacementRule, application: ApplicationAdded, lookup: Lookup) -> str | Refused:
-    """The path that a rule gives, whether or not there is a queue."""
+    """Return the path that a rule gives, whether or not there is a queue."""
     name = _name(rule, application)
     if isinstance(name, Refused):
         return name
@@ -115,7 +115,7 @@ def _queue_of(rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
 
 
 def _name(rule: PlacementRule, application: ApplicationAdded) -> str | Refused:
-    """What the rule takes its queue from. Only a fixed value and a qualified one keep their dots."""
+    """Return the name that the rule gives its queue; only a fixed value and a qualified one keep their dots."""
     if rule.kind == "fixed":
         return rule.value
     if rule.kind == "user":
@@ -126,7 +126,7 @@ def _name(rule: PlacementRule, application: ApplicationAdded) -> str | Refused:
 
 
 def _tag(name: str, application: ApplicationAdded) -> str:
-    """The value of a tag, whose name is compared without regard to case."""
+    """Return the value of a tag, whose name is compared without regard to case."""
     tags = application.tags
     return tags.get(name) or next((tags[key] for key in tags if key.lower() == name.lower()), "")
 
@@ -140,7 +140,7 @@ def _undotted(written: str) -> str:
 
 
 def _parent_of(rule: PlacementRule, application: ApplicationAdded, lookup: Lookup) -> str | Refused:
-    """The queue above, which is no leaf, and exists unless the parent rule may create it."""
+    """Return the queue that the parent rule gives; it is no leaf, and exists unless that rule may create it."""
     if rule.parent is None:
         return ROOT
     path = _queue_of(rule.parent, application, lookup)
@@ -155,7 +155,7 @@ def _parent_of(rule: PlacementRule, application: ApplicationAdded, lookup: Looku
 
 
 def _passes(one: RuleFilter, application: ApplicationAdded) -> bool:
-    """Does the filter let the application's user in? A filter without names concerns everybody."""
+    """Return whether the filter lets the application's user in; a filter without names concerns everybody."""
     if not (one.users or one.groups or one.user_pattern or one.group_pattern):
         return one.allow
     named = _matches(application.user, one.users, one.user_pattern) or any(
@@ -176,7 +176,7 @@ def _matches(name: str, names: frozenset[str], pattern: str) -> bool:
 def _admit(
     path: str, rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
 ) -> Found | Refused:
-    """The queue at a path, if it takes this application, or may be made for it."""
+    """Return the queue at a path, if it takes this application, or may be made for it."""
     if is_below(path, RECOVERY_QUEUE):
         return Refused(f"{path} is only for applications recovered by force")
     facts = lookup.find(path)
@@ -194,7 +194,7 @@ def _admit(
 def _create(
     path: str, rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
 ) -> Found | Refused:
-    """A queue that does not exist yet: its names have to be right, and the nearest queue above has to agree."""
+    """Return a queue to create, if its names are valid and the nearest queue above it takes new ones."""
     if not rule.create:
         return Refused(f"queue {path} does not exist, and the rule may not create it")
     if path.count(".") >= DEPTH_MAX:

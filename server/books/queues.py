@@ -19,7 +19,7 @@ ChildEntry = tuple[Any, ...]
 
 
 class QueueState(enum.StrEnum):
-    """A draining queue takes no new applications, a stopped one places nothing either."""
+    """The state of a queue: a draining one takes no new applications, a stopped one places nothing either."""
 
     ACTIVE = "Active"
     DRAINING = "Draining"
@@ -29,19 +29,19 @@ class QueueState(enum.StrEnum):
 class Queue:
     """One queue. Amounts are lists by type index; ``usage`` includes victims that still terminate.
 
-    ``firm_held`` is the part of usage and promises that firm asks have, ``firm_waiting`` what those that wait without
-    a pledge ask for; ``firm`` limits the first to what is guaranteed (J4).
+    ``firm_held`` is the part of usage and promises that firm asks have, ``firm_waiting`` what waiting firm asks without a
+    pledge ask for; ``firm`` limits the first to what is guaranteed (J4).
 
     ``entry`` is its current entry in the parent's heap (None: nothing placeable known below it), made with
     ``priority``, its priority as the parent sees it; ``best`` is the priority inside on which that stands.
     Both may be too high for a while and are repaired when the queue comes to the top; never too low (design 6.4).
-    ``measure`` is what its applications' usage is compared with, ``basis`` what its own is: the same unless shares go in
-    proportion to weights (W5). Their ``scales`` are how a share is worked out of them.
+    ``measure`` is what its applications' usage is compared with, ``basis`` what its own usage is compared with; they differ
+    only where shares are in proportion to weights (W5). Shares are computed with their ``scales``.
     ``climb`` has it and each ancestor but the root, with the parent of each: the way up for what is done on every level.
-    ``above`` is its parent, None where that is the root: what waits is counted by class in ``pending`` and together in
-    ``pending_asks`` for whoever has a limit or siblings. A root has neither: it counts what waits in it, not below it
-    (`waiting` sums it up).
-    ``lost`` only grows: what it held and lost by what happened outside, as the storm monitor sees it (7.7).
+    ``above`` is its parent, None where that is the root: waiting asks are counted by class in ``pending`` and together in
+    ``pending_asks`` for queues that have a limit or siblings. A root has neither: it counts the asks that wait in it, not
+    those below it (`waiting` sums them up).
+    ``lost`` only grows: what it held and lost by events outside, as the storm monitor sees it (7.7).
     """
 
     __slots__ = (
@@ -134,18 +134,18 @@ class Queue:
         self.offset = properties.priority_offset
 
     def compare(self, measure: Amounts, basis: Amounts | None = None) -> None:
-        """What shares are measured by from now on, in it and of it."""
+        """Set what shares are measured by from now on, in this queue and of this queue."""
         self.measure: Amounts = measure
         self.basis: Amounts = measure if basis is None else basis
         self.measure_scales = scales(measure)
         self.basis_scales = self.measure_scales if basis is None else scales(basis)
 
     def seen(self, priority: int) -> int:
-        """A priority inside this queue as its parent sees it (G5)."""
+        """Return a priority inside this queue as its parent sees it (G5)."""
         return adjusted(priority, self.offset, fence=self.fence)
 
     def waiting(self) -> "Counter[AskClass]":
-        """How many asks of each class wait in it."""
+        """Return how many asks of each class wait in the queue and below it."""
         if self.parent is not None:
             return Counter(self.pending)
         found = Counter(self.pending)
@@ -154,18 +154,18 @@ class Queue:
         return found
 
     def path_up(self) -> Iterator["Queue"]:
-        """The queue and its ancestors, the root last."""
+        """Yield the queue and its ancestors, the root last."""
         queue: Queue | None = self
         while queue is not None:
             yield queue
             queue = queue.parent
 
     def walk(self) -> Iterator["Queue"]:
-        """The queue and all below it, parents first, children by name."""
+        """Yield the queue and all below it, parents first, children by name."""
         yield self
         for name in sorted(self.children):
             yield from self.children[name].walk()
 
     def leaves(self) -> Iterator["Queue"]:
-        """The leaves below this queue in path order, or the queue itself."""
+        """Return the leaves below this queue in path order, or the queue itself."""
         return (queue for queue in self.walk() if queue.leaf)

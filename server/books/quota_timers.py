@@ -1,8 +1,8 @@
-"""When a quota run is due: the timers of queues that use more than their maximum (Q2-Q7, Q17).
+"""The timers of quota runs: when a run is due for a queue that uses more than its max (Q2-Q7, Q17).
 
-A timer belongs to a configured queue with a delay and a maximum. It is armed by a configuration that lowers the
-maximum or sets another delay, by the end of a sync, and by usage that was forced over the maximum; nothing else
-touches it. Here is decided when; who goes is planned elsewhere, and whether a run goes on is in the commitments.
+A timer belongs to a configured queue with a delay and a max. It is armed by a configuration that lowers the max or
+sets another delay, by the end of a sync, and by usage that was forced over the max; nothing else touches it. This
+module decides when; which pods are evicted is planned elsewhere, and whether a run is open is in the commitments.
 """
 
 import enum
@@ -15,16 +15,16 @@ from server.model.quota import PartitionSpec, QueueSpec
 from server.model.resources import Limit
 
 KEEP_EARLIEST = "keep-earliest"
-"""`quota.preemption.timer`: a change does not put off what is due earlier."""
+"""The value of `quota.preemption.timer` with which a change does not put off what is due earlier."""
 
 
 class Move(enum.StrEnum):
-    """What happened to a timer, or what a due one found."""
+    """The events of a timer, and what a due one found."""
 
     ARMED = "armed"
     RESTARTED = "restarted"
     KEPT = "kept"
-    """Another change, but the earlier instant stays (`keep-earliest`)."""
+    """Not restarted by another change: the earlier instant stays (`keep-earliest`)."""
     WITHIN = "within"
     """Disarmed: the queue is within its maximum."""
     RAISED = "raised"
@@ -32,11 +32,11 @@ class Move(enum.StrEnum):
     OFF = "off"
     """Disarmed: there is no delay, no maximum, no such queue or no quota preemption any more."""
     DROPPED = "dropped"
-    """It came due inside a run of the queue (Q5)."""
+    """The timer came due inside a run of the queue (Q5)."""
 
 
 class QuotaNote(NamedTuple):
-    """Something about a queue's timer that people may want to hear. ``over`` names types beyond the maximum."""
+    """A report on a queue's timer for people. ``over`` names types beyond the max."""
 
     queue: str
     move: Move
@@ -55,7 +55,7 @@ def rearm(
     due_ms: int | None,
     now: int,
 ) -> tuple[int | None, Move | None]:
-    """What a configuration does to a queue's timer: the new instant, and what to tell people.
+    """Return a queue's timer after a configuration: the new instant, and what to report.
 
     ``over`` names the types in which the queue uses more than the new maximum; ``before`` None: it was not configured.
     """
@@ -86,13 +86,13 @@ def _armed(spec: QueueSpec, due_ms: int | None, fresh_ms: int) -> tuple[int, Mov
 
 
 def _is_lowered(before: Limit | None, after: Limit) -> bool:
-    """Is there a type of which there may be less than before? One that was not named had no limit (Q3)."""
+    """Return whether a type is limited to less than before; one that was not named had no limit (Q3)."""
     had = dict(before or ())
     return any(name not in had or most < had[name] for name, most in after)
 
 
 def over(partition: Partition, queue: Queue, spec: QueueSpec | None = None) -> tuple[str, ...]:
-    """The types of which the queue uses more than its maximum, what leaves already not counted (Q3, Q9)."""
+    """Return the types of which the queue uses more than its max, without what is releasing already (Q3, Q9)."""
     index = partition.types.index
     return tuple(
         name
@@ -105,7 +105,10 @@ def over(partition: Partition, queue: Queue, spec: QueueSpec | None = None) -> t
 
 
 def on_configuration(partition: Partition, before: PartitionSpec, now: int) -> list[QuotaNote]:
-    """A configuration was applied; ``before`` is the one that counted until now. Call it only after the sync (Q7)."""
+    """Update all timers after a configuration was applied, and return what to report.
+
+    ``before`` is the configuration that was in force until now. Call this only after the sync (Q7).
+    """
     if not partition.spec.preemption.quota_enabled:
         return _disarm_all(partition)  # Q1, Q3
     if not before.preemption.quota_enabled:
@@ -132,17 +135,20 @@ def _change(
 
 
 def on_sync(partition: Partition, now: int) -> list[QuotaNote]:
-    """Everything is known now: each queue over its maximum waits its full delay from here (Q7)."""
+    """Arm the timer of each queue over its max with the full delay, because everything is known now (Q7)."""
     return _arm_all(partition, now)
 
 
 def on_restart(partition: Partition) -> None:
-    """The shim registers anew: what it brings will be judged when its sync is complete (Q7)."""
+    """Clear all timers, because the shim registers again: they are armed when its sync is complete (Q7)."""
     partition.quota_due.clear()
 
 
 def on_forced(partition: Partition, leaf: Queue, grown: Iterable[int], now: int) -> list[QuotaNote]:
-    """A restored or resized allocation uses more than before of these types, room or not (Q7). Only after the sync."""
+    """Arm timers after a restored or resized allocation uses more of these types, whether it fits or not (Q7).
+
+    Call this only after the sync.
+    """
     names = {partition.types.names[index] for index in grown}
     notes: list[QuotaNote] = []
     for queue in leaf.path_up() if partition.spec.preemption.quota_enabled else ():
@@ -161,7 +167,7 @@ def _arm_all(partition: Partition, now: int) -> list[QuotaNote]:
 
 
 def _arm(partition: Partition, queue: Queue, now: int) -> Iterator[QuotaNote]:
-    """Give a configured queue with a delay that is over its maximum the full delay; dynamic ones have none (Q17)."""
+    """Arm the timer of a configured queue that is over its max with its full delay; dynamic queues have none (Q17)."""
     delay, beyond = queue.spec.properties.quota_delay_ms, over(partition, queue)
     if queue.managed and queue.state is not QueueState.DRAINING and delay and beyond:
         partition.quota_due[queue.path] = now + delay
@@ -176,7 +182,7 @@ def _disarm_all(partition: Partition) -> list[QuotaNote]:
 
 
 def specs(partition: PartitionSpec) -> Iterator[tuple[str, QueueSpec]]:
-    """The configured queues by path, parents first."""
+    """Yield the configured queues by path, parents first."""
     found = [(partition.root.name, partition.root)]
     for path, spec in found:
         yield path, spec
@@ -187,19 +193,19 @@ def specs(partition: PartitionSpec) -> Iterator[tuple[str, QueueSpec]]:
 
 
 def next_due(partition: Partition) -> int | None:
-    """The next instant at which a run may be due."""
+    """Return the next instant at which a run may be due."""
     return min(partition.quota_due.values(), default=None)
 
 
 def due(partition: Partition, now: int) -> list[str]:
-    """The queues whose instant has come, earlier instants first, the deepest first of one instant (Q6)."""
+    """Return the queues whose instant has come, earlier instants first, the deepest first of one instant (Q6)."""
     instants = partition.quota_due
     found = [path for path, instant in instants.items() if instant <= now]
     return sorted(found, key=lambda path: (instants[path], -path.count("."), path))
 
 
 def strike(partition: Partition, path: str) -> tuple[bool, list[QuotaNote]]:
-    """A queue's instant has come: its timer is gone. Shall a run start, and what is to be told (Q5)?"""
+    """Remove the timer of a queue whose instant has come; return whether a run shall start, and what to report (Q5)."""
     instant = partition.quota_due.pop(path)
     beyond = over(partition, partition.queues[path])
     if not beyond:
@@ -210,15 +216,15 @@ def strike(partition: Partition, path: str) -> tuple[bool, list[QuotaNote]]:
 
 
 def is_running(partition: Partition, path: str) -> bool:
-    """Is a run of this queue open? It lasts until its commitment ends (Q5)."""
+    """Return whether a run of this queue is open; it lasts until its commitment ends (Q5)."""
     return any(one.queue == path for one in partition.commitments.values())
 
 
 def is_left_to_victims(partition: Partition, queue: Queue, shrinking: Iterable[str] = ()) -> bool:
-    """Is its maximum kept by those who were told to go? A run of it is open, or no timer looks again (Q5).
+    """Return whether ordered evictions alone bring a queue to its max: a run is open, or no timer looks again (Q5).
 
-    Those whom a run told to go stand whatever its timer does: changes neither stop nor restart it. ``shrinking`` are
-    the queues of their runs; after a restart that may be one below the queue that the run was of.
+    Evictions that a run ordered stand whatever the queue's timer does: changes neither stop nor restart a run.
+    ``shrinking`` are the queues of their runs; after a restart that may be a queue below the one that the run was of.
     """
     if is_running(partition, queue.path):
         return True
@@ -231,7 +237,7 @@ def is_left_to_victims(partition: Partition, queue: Queue, shrinking: Iterable[s
 
 
 class WhyNot(enum.StrEnum):
-    """Why nothing enforces a maximum that a queue is over."""
+    """The reason why nothing enforces a max that a queue is over."""
 
     SWITCHED_OFF = "quotapreemptionenabled is not true in this partition"
     DYNAMIC = "a dynamic queue has no timer of its own"
@@ -240,7 +246,7 @@ class WhyNot(enum.StrEnum):
 
 
 def why_not(partition: Partition, queue: Queue) -> WhyNot | None:
-    """Why a queue over its maximum stays there; None: it is not over, its timer runs, or a run goes on."""
+    """Return why a queue over its max stays there; None: it is not over, its timer runs, or a run is open."""
     waits = queue.path in partition.quota_due or is_running(partition, queue.path)
     if waits or not over(partition, queue):
         return None

@@ -1,9 +1,9 @@
-"""The heaps of queues, applications and groups: who is next (design 6.3 and 6.4).
+"""The heaps of queues, applications and groups: which ask is next (design 6.3 and 6.4).
 
-Exact and lazy. A *share* in an entry is always current, because whoever changes usage renews the entries on the
-path. A *priority* in an entry may be too high, because asks leave and classes are put aside below it; the
-search verifies it on the way down and lowers it there. It is never too low: whoever adds something that may be
-placeable raises the path at once.
+The order is exact, the heaps are lazy. A *share* in an entry is always current, because every change of usage renews
+the entries on the path. A *priority* in an entry may be too high, because asks leave and classes are parked below it;
+the search verifies it on the way down and lowers it there. A priority is never too low: when something is added that
+may be placeable, the path is raised at once.
 """
 
 import heapq
@@ -14,11 +14,11 @@ from server.books.nodes import HEAP_SLACK
 from server.books.queues import Child, ChildEntry, Queue, QueueState
 
 _STOPPED: Final = QueueState.STOPPED
-"""Looked up once: to reach a member of an enumeration is slow."""
+"""The member, looked up once: reading it from the enumeration each time is slow."""
 
 
 def child_entry(queue: Queue, child: Child) -> ChildEntry:
-    """The entry of a child in a queue's heap: its key, made of its priority and share, and the child."""
+    """Return the entry of a child in a queue's heap: its key, made of its priority and share, and the child."""
     if isinstance(child, Queue):
         return _queue_entry(queue, child)
     return _application_entry(queue, child)
@@ -41,7 +41,7 @@ def _application_entry(leaf: Queue, application: Application) -> ChildEntry:
 
 
 def renew_queue(parent: Queue, queue: Queue) -> None:
-    """The share of a queue that is in its parent's heap is another: a fresh entry, the old one dies by identity."""
+    """Renew the entry of a queue whose share changed, in its parent's heap; the old entry is stale from now on."""
     old, heap = queue.entry, parent.heap
     queue.entry = entry = _queue_entry(parent, queue)
     if heap[0] is old:
@@ -51,7 +51,7 @@ def renew_queue(parent: Queue, queue: Queue) -> None:
 
 
 def renew_application(leaf: Queue, application: Application) -> None:
-    """The same for an application in its leaf's heap."""
+    """Renew the entry of an application whose share changed, in its leaf's heap; the old entry is stale from now on."""
     old, heap = application.entry, leaf.heap
     application.entry = entry = _application_entry(leaf, application)
     if heap[0] is old:
@@ -69,7 +69,7 @@ def _push(queue: Queue, entry: ChildEntry) -> None:
 
 
 def enter(queue: Queue, child: Child, priority: int) -> None:
-    """The child may have placeable asks up to this priority (as the queue sees it)."""
+    """Enter a child that may have placeable asks up to this priority (as the queue sees it)."""
     if not queue.priority_first:
         _count(queue, child, priority)
     child.priority = priority
@@ -84,7 +84,7 @@ def enter(queue: Queue, child: Child, priority: int) -> None:
 
 
 def leave(queue: Queue, child: Child) -> None:
-    """The child has nothing placeable for now."""
+    """Drop the entry of a child that has nothing placeable for now."""
     if child.entry is None:
         return
     if not queue.priority_first:
@@ -94,9 +94,9 @@ def leave(queue: Queue, child: Child) -> None:
 
 
 def leave_empty(application: Application) -> None:
-    """Nothing waits in the application any more: it leaves, and so do the queues in which nothing else does.
+    """Drop the entry of an application in which nothing waits any more, and those of queues in which nothing else waits.
 
-    The next way down would find that out; but whoever is not there is not ranked anew meanwhile.
+    The next search would find that out, too; but without its entry a child is not ranked again meanwhile.
     """
     leave(application.leaf, application)
     for queue, parent in application.leaf.climb:
@@ -106,7 +106,7 @@ def leave_empty(application: Application) -> None:
 
 
 def _count(queue: Queue, child: Child, priority: int | None) -> None:
-    """Where priority does not come first the heap's top need not have the highest: count them."""
+    """Count the priorities of children where priority does not come first: the heap's top need not have the highest."""
     counts = queue.child_priorities
     if child.entry is not None:
         counts[child.priority] -= 1
@@ -117,7 +117,7 @@ def _count(queue: Queue, child: Child, priority: int | None) -> None:
 
 
 def raise_path(application: Application, priority: int) -> None:
-    """Something placeable of this priority may be in the application: no entry on its path is worse."""
+    """Raise all entries on an application's path to this priority, because something placeable of it may be there."""
     if (
         application.entry is not None
         and application.priority >= priority
@@ -141,14 +141,14 @@ def raise_path(application: Application, priority: int) -> None:
 
 
 def _best_inside(queue: Queue) -> int:
-    """The best claim in a queue that had left its parent's heap with entries below it."""
+    """Return the best priority inside a queue that had left its parent's heap with entries below it."""
     first = first_child(queue)
     assert first is not None
     return best_priority(queue, first)
 
 
 def _present(queue: Queue) -> bool:
-    """Have the queue and all above it their entries? Then none of these is worse than what is in them."""
+    """Return whether the queue and all above it have entries; then none of these is worse than what is below it."""
     for one, _ in queue.climb:  # noqa: SIM110 - each new ask asks, and all() costs a generator
         if one.entry is None:
             return False
@@ -156,7 +156,7 @@ def _present(queue: Queue) -> bool:
 
 
 def push_group(group: Group | Job) -> None:
-    """The group's first ask may be placeable: give it its entry, and the path above it theirs."""
+    """Enter a group whose first ask may be placeable, and raise the path above it."""
     first = group.asks[0] if isinstance(group, Group) else group.members[0]
     application = group.application
     entry: GroupEntry = (-group.priority, first.pending_since, first.arrival, group.number, group)
@@ -169,7 +169,7 @@ def push_group(group: Group | Job) -> None:
 
 
 def reenter(queue: Queue) -> None:
-    """A queue that left its parent's heap with all below it intact comes back."""
+    """Enter a queue again that left its parent's heap with all below it intact."""
     child = first_child(queue)
     if child is None:
         return
@@ -184,7 +184,7 @@ def reenter(queue: Queue) -> None:
 
 
 def first_child(queue: Queue) -> Child | None:
-    """The child on top of the queue's heap, dead entries dropped."""
+    """Return the child on top of the queue's heap, dead entries dropped."""
     heap = queue.heap
     while heap:
         entry = heap[0]
@@ -196,7 +196,7 @@ def first_child(queue: Queue) -> Child | None:
 
 
 def first_group(application: Application) -> Group | Job | None:
-    """The group on top of the application's heap, dead entries dropped."""
+    """Return the group on top of the application's heap, dead entries dropped."""
     heap = application.heap
     while heap:
         entry = heap[0]
@@ -208,7 +208,7 @@ def first_group(application: Application) -> Group | Job | None:
 
 
 def best_priority(queue: Queue, first: Child) -> int:
-    """The highest priority that a child of the queue has an entry with."""
+    """Return the highest priority that a child of the queue has an entry with."""
     if queue.priority_first:
         return first.priority
     return max(queue.child_priorities)

@@ -1,4 +1,4 @@
-"""Asks that get another class: what they avoid changed, or the settings say anew who is firm (J2, design 1.8)."""
+"""Asks that get another class: their avoided nodes changed, or the settings that say which asks are firm (J2, design 1.8)."""
 
 from server.books import backlog, usage
 from server.books.applications import Ask
@@ -6,7 +6,7 @@ from server.books.partition import Partition
 
 
 def reclass(partition: Partition, ask: Ask) -> None:
-    """What a waiting ask avoids or is changed: it gets the class that fits; what is reserved for it stays."""
+    """Give a waiting ask the class that fits after a change of its avoided nodes or settings; its pledge stays."""
     backlog.dequeue(partition, ask)
     before = ask.ask_class
     made = partition.class_of(ask.spec, partition.constraints_of(ask.spec, ask.key))
@@ -23,7 +23,7 @@ def reclass(partition: Partition, ask: Ask) -> None:
 
 
 def reclass_placed(partition: Partition, ask: Ask) -> None:
-    """The same for an allocation: whether it is firm may have changed with the settings (J2)."""
+    """Give an allocation the class that fits after a change of settings, by which it may be firm or not (J2)."""
     before, leaf = ask.ask_class, ask.application.leaf
     ask.ask_class = partition.class_of(ask.spec, before.constraints)
     partition.leave_class(before)

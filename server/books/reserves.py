@@ -1,8 +1,8 @@
-"""What an application keeps its placeholders for: the record of a gang of the published interface (specification 1.9).
+"""The placeholders of applications: gangs as the published interface declares them (specification 1.9).
 
 A placeholder is a small pod that holds a place until the real pod of its task group comes. The books remember what
-was declared; which placeholders there are is seen from the application's asks and allocations, so that one that was
-preempted, deleted or timed out is waited for by nobody.
+was declared; which placeholders there are is seen from the application's asks and allocations, so that no ask waits
+for one that was preempted, deleted or timed out.
 """
 
 import enum
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from server.books.partition import Partition
 
 TIMEOUT_MS: Final = 900_000
-"""How long placeholders may take when their application does not say: the published 15 minutes."""
+"""The time that placeholders may take when their application does not say: the published 15 minutes."""
 
 
 PLACEHOLDERS: Final = "(placeholders)"
@@ -26,25 +26,26 @@ PLACEHOLDERS: Final = "(placeholders)"
 
 
 class GangStyle(enum.Enum):
-    """What becomes of an application whose placeholders did not all get their places in time."""
+    """The outcome for an application whose placeholders did not all get their places in time."""
 
     SOFT = "Soft"
-    """It goes on without them."""
+    """The application goes on without them."""
     HARD = "Hard"
-    """It fails."""
+    """The application fails."""
 
     @classmethod
     def of(cls, word: str) -> "GangStyle":
-        """The style that a word of the wire means; whatever is not Hard is Soft, as published."""
+        """Return the style that a word of the wire means; all words but Hard mean Soft, as published."""
         return cls.HARD if word == cls.HARD.value else cls.SOFT
 
 
 class Reserve:
-    """What an application declared of its placeholders.
+    """The placeholders that an application declared.
 
-    ``wanted`` is by type what they still have to sum up to before anything else of it is placed; a placeholder that
-    ends lowers it, so that no real pod waits for it for ever (YUNIKORN-1395). ``came`` is by type what the placeholders
-    that there are, waiting and placed, sum up to. ``count`` is how many there are, ``since_ms`` when the first of these was made, 0 when there are none.
+    ``wanted`` is by type what they still have to sum up to before anything else of the application is placed; a
+    placeholder that ends lowers it, so that no real pod waits for it for ever (YUNIKORN-1395). ``came`` is by type the sum
+    of the placeholders that there are, waiting and placed. ``count`` is their number, ``since_ms`` when the first of them
+    was made, 0 when there are none.
     """
 
     __slots__ = ("came", "count", "since_ms", "style", "timeout_ms", "wanted")
@@ -59,11 +60,11 @@ class Reserve:
 
     @property
     def has_come(self) -> bool:
-        """Do the placeholders that there are sum up to what was declared, in every type?"""
+        """Return whether the placeholders that there are sum up to what was declared, in every type."""
         return all(self.came[name] >= quantity for name, quantity in self.wanted.items())
 
     def lower(self, resource: Resource) -> None:
-        """One placeholder less."""
+        """Count one placeholder less, and lower what is wanted by its amounts."""
         self.count -= 1
         self.came.subtract(dict(resource))
         if not self.count:
@@ -79,20 +80,20 @@ class Reserve:
 class Hold(Job):
     """Real asks of one task group ("": of none) that wait for placeholders of their application.
 
-    A job that is never complete: its members are placed when a placeholder gives them its place, or when they are
-    let go because no placeholder is left to wait for.
+    A hold is never complete: its members are placed when they replace a placeholder, or when they become ordinary asks
+    because no placeholder is left to wait for.
     """
 
     __slots__ = ()
 
     @property
     def gathered(self) -> bool:
-        """Never: nobody places them together."""
+        """Return False: the members of a hold are never placed together."""
         return False
 
 
 def is_reserving(application: "Application") -> bool:
-    """Does nothing but placeholders of it get a place yet?"""
+    """Return whether only placeholders of the application are placed so far."""
     reserve = application.reserve
     return (
         reserve is not None
@@ -102,7 +103,7 @@ def is_reserving(application: "Application") -> bool:
 
 
 def is_complete(partition: "Partition", application: "Application") -> bool:
-    """Have its placeholders all their places? Nothing else of it has one before."""
+    """Return whether all placeholders of an application have their places; before that nothing else of it is placed."""
     reserve, index = application.reserve, partition.types.index
     usage = application.usage
     return reserve is None or all(
@@ -112,7 +113,10 @@ def is_complete(partition: "Partition", application: "Application") -> bool:
 
 
 def is_held(ask: "Ask") -> bool:
-    """Has a waiting ask to wait for placeholders? The tick that serves them lets go whoever need not."""
+    """Return whether a waiting ask has to wait for placeholders.
+
+    The tick that serves held asks makes those ordinary that need not wait any more.
+    """
     application, spec = ask.application, ask.spec
     if application.reserve is None or spec.placeholder or ask.ordinary or ask.pledge is not None:
         return False
@@ -120,9 +124,9 @@ def is_held(ask: "Ask") -> bool:
 
 
 def is_ready(ask: "Ask") -> bool:
-    """Is this a placeholder whose place a real ask may take: placed, and neither ordered to go nor taken (G2, G3)?
+    """Return whether this is a placeholder that a real ask may replace: placed, and neither releasing nor taken (G2, G3).
 
-    One that could not go a moment ago is left alone for a while.
+    A placeholder that could not be released a moment ago is left alone for a while.
     """
     going = ask.releasing or ask.vetoed or ask.released_by is not None
     return ask.spec.placeholder and ask.node is not None and not going

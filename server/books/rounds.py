@@ -1,7 +1,7 @@
-"""What the round loop keeps between ticks: where it stopped, and what it need not look at again (design 6.2).
+"""The state of the round loop between ticks: where it stopped, and what it need not look at again (design 6.2).
 
-Most of it only saves work: forgetting that changes no decision. When the last round of claims began and what the rounds
-released is what holds the next ones back (P1, P5); a core that was restarted has forgotten it, and begins anew.
+Most of it only saves work: forgetting that changes no decision. The start of the last round of claims and the releases
+of earlier rounds are different, because they hold the next rounds back (P1, P5); a restart of the core forgets them.
 """
 
 from collections import Counter
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Released:
-    """What the claims of one round released: see `server.view.pace.Taken`.
+    """The releases that the claims of one round ordered: see `server.view.pace.Taken`.
 
-    ``over`` is what queues had over their entitlements when it began, None as long as nobody asked (P9).
+    ``over`` is what queues had over their entitlements when the round began, None until it is needed (P9).
     """
 
     began_ms: int
@@ -28,23 +28,25 @@ class Released:
 
 
 class Round:
-    """One partition's round.
+    """The rounds of one partition.
 
-    ``due_ms`` is the next instant at which time alone may let somebody reserve, ``claims_ms`` the one from which somebody
+    ``due_ms`` is the next instant at which time alone may let an ask reserve, ``claims_ms`` the instant from which an ask
     may claim in a round. ``began_ms`` is when the last round of claims began, ``arrivals`` the last ask that had come then,
-    ``goes_on`` whether its step budget cut it off; ``released`` has what it and earlier ones within the pace's window
-    released. ``reservations_moved``: reserved nodes, or what waits for them, changed since asks of higher priority were tried there;
-    ``reservations_offered`` has the asks of those that were offered together since then, while the step budget cuts the offers off.
-    ``reservations_untold``: they changed since the asks that they keep waiting were told; ``reserved_told``
-    has the groups that were told of a reservation, with its id and when.
-    ``observed`` says by beneficiary what a partition that only observes was shown last (P8). ``cycles`` counts
-    the passes in which placement tried everything (P2). ``seen`` are the counters of the books
-    (relief, nodes) at which the last round began; ``open`` says that its budget cut it off, ``masked`` whom it has
-    refused so far, by policy and key. ``hopeless`` has the numbers of classes that no node could hold, true
-    as long as ``hopeless_seen`` (nodes that opened, pledges that ended); ``barren`` the numbers of groups
-    in which no ask may reserve, true as long as no ask joins them; ``unsuited`` the numbers of groups that no reserved node which
-    they could take over could hold, true as long as ``unsuited_seen`` (changes of nodes' shapes, reservations). ``looked`` is the relief at which it was looked last
-    whether open decisions still need those who are only marked for them (J11). ``tries`` is what its planners remember of asks that they could not help.
+    ``goes_on`` whether its step budget cut it off; ``released`` has what it and earlier rounds within the pace's window
+    released.
+    ``reservations_moved``: reserved nodes, or the asks that wait for them, changed since asks of higher priority were tried
+    there; ``reservations_offered`` has the asks of reservations that were offered together since then, while the step
+    budget cuts the offers off. ``reservations_untold``: reservations changed since the reasons of the asks that they keep
+    waiting were sent; ``reserved_told`` has the groups whose reason names a reservation, with its id and the instant.
+    ``observed`` has by beneficiary the plan that a partition which only observes showed last (P8). ``cycles`` counts the
+    passes in which placement tried everything (P2). ``seen`` are the counters of the books (relief, nodes) at which the
+    last round began; ``open`` says that its budget cut it off, ``masked`` which asks it has refused so far, by policy and
+    key. ``hopeless`` has the numbers of classes that no node could hold, true as long as ``hopeless_seen`` (nodes that
+    opened, pledges that ended) does not change; ``barren`` the numbers of groups in which no ask may reserve, true as long
+    as no ask joins them; ``unsuited`` the numbers of groups for which no reserved node that they could take over is large
+    enough, true as long as ``unsuited_seen`` (changes of nodes' shapes, reservations) does not change.
+    ``looked`` is the relief at which it was last checked whether open decisions still need the victims that are only marked
+    (J11). ``tries`` is the planners' memory of asks that they refused.
     """
 
     __slots__ = (

@@ -1,6 +1,6 @@
-"""What a shadow remembers of a partition: what it would have going, what it said, and how it tried (7.2 `shadow`).
+"""The memory of a shadow: the decisions that it would have open, its records, and its tries (7.2 `shadow`).
 
-It belongs to one configuration, and is forgotten with that and at a restart. It moves nothing but itself.
+This memory belongs to one configuration, and is forgotten with it and at a restart. A shadow changes nothing else.
 """
 
 from collections import Counter
@@ -13,13 +13,13 @@ from server.model.records import Shrink
 from server.model.shadow import Difference, ShadowRecord, Sum
 
 HELD_MAX: Final = 1_000
-"""Decisions of a shadow that stand; past that it decides nothing more until some end."""
+"""The most open decisions of a shadow; beyond that it decides nothing more until some end."""
 RECORDS_MAX: Final = 2_000
-"""Records that are kept; those that ended are forgotten first, then the oldest."""
+"""The most records that are kept; those that ended are forgotten first, then the oldest."""
 
 
 class Place(NamedTuple):
-    """Who would get room where."""
+    """The place that an ask would get, by its key and the node."""
 
     key: str
     node_id: str
@@ -27,9 +27,10 @@ class Place(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A decision of the shadow that stands: the room counts as pledged, the victims as gone, in its rounds alone.
+    """An open decision of the shadow: in its rounds alone, its places count as pledged and its victims as gone.
 
-    ``victims`` are keys, each with the rules that picked it; ``shrink`` has the numbers of a trim, which is for nobody.
+    ``victims`` are keys, each with the rules that picked it; ``shrink`` has the numbers of a trim (surplus reclaim),
+    which has no preemptor.
     """
 
     policy: str
@@ -39,18 +40,18 @@ class Held(NamedTuple):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The asks that it is for, or the queue that it trims."""
+        """The asks that the decision is for, or the queue that it trims."""
         if self.shrink is not None:
             return (self.shrink.queue,)
         return tuple(one.key for one in self.places)
 
 
 class Shadow:
-    """The memory. ``live`` is the specification in force, ``spec`` the same with the shadow's settings.
+    """The memory of one shadow. ``live`` is the specification in force, ``spec`` the one with the shadow's settings.
 
     ``round`` paces the shadow's own rounds, ``held`` is by first subject, ``records`` by subject, oldest first;
     ``sums`` is by policy and side, ``told`` counts records by difference, ``forgotten`` those that are not kept any more.
-    ``checked`` is the last of ``held`` of which the laws were asked again, at ``checked_ms``.
+    ``checked`` is the last of ``held`` for which the rules were checked again, at ``checked_ms``.
     ``seen`` is the state of the books at which ended decisions were last looked for.
     """
 
@@ -72,7 +73,7 @@ class Shadow:
     def __init__(
         self, live: PartitionSpec, spec: PartitionSpec, paced: Round, since_ms: int
     ) -> None:
-        """``paced`` is the live side's round: what rounds released before is a fact for the shadow, too."""
+        """Begin with the pace of ``paced``, the live side's round: what rounds released before counts for the shadow, too."""
         self.live = live
         self.spec = spec
         self.since_ms = since_ms
@@ -91,7 +92,7 @@ class Shadow:
         self.checked_ms = since_ms
 
     def keep(self, record: ShadowRecord) -> None:
-        """The latest word on its subject."""
+        """Keep a record as the latest of its subject."""
         self.records.pop(record.key, None)
         self.records[record.key] = record
         self.told[record.difference] += not record.ended_ms

@@ -1,4 +1,4 @@
-"""What a partition has to share, and what its leaves ask for on top of what they hold (seed 004, W1 and W2)."""
+"""The amounts that a partition shares out, and what its leaves ask for beyond what they hold (seed 004, W1 and W2)."""
 
 from server.books.partition import Partition
 from server.books.queues import Queue
@@ -7,12 +7,12 @@ from server.view.queues import FrozenAmounts
 
 
 def is_shared_out(partition: Partition) -> bool:
-    """Is it shared in proportion to weights?"""
+    """Return whether the partition is shared in proportion to weights."""
     return partition.spec.preemption.entitlement == "proportional"
 
 
 def total(partition: Partition) -> FrozenAmounts:
-    """The allocatable of nodes that take placements, less what foreign pods occupy there; no ports (W2)."""
+    """Return the allocatable of nodes that take placements, less what foreign pods occupy there; no ports (W2)."""
     sums = _whole(partition)
     for node in partition.index.nodes.values():
         if not node.schedulable:
@@ -25,7 +25,7 @@ def total(partition: Partition) -> FrozenAmounts:
 
 
 def whole(partition: Partition) -> FrozenAmounts:
-    """The same with drained nodes: what runs on those needs no other room as long as it runs there (W3)."""
+    """Return the total with drained nodes: what runs there needs no other capacity as long as it runs (W3)."""
     return _without_ports(partition, _whole(partition))
 
 
@@ -40,14 +40,14 @@ def _without_ports(partition: Partition, sums: Amounts) -> FrozenAmounts:
 
 
 def is_too_much_used(partition: Partition) -> bool:
-    """Is more used than there is, after a race or because nodes shrank (W3)?"""
+    """Return whether more is used than there is, after a race or because nodes shrank (W3)."""
     root = partition.root
     lines = zip(root.usage, root.releasing, whole(partition), strict=True)
     return any(used - going > there for used, going, there in lines)
 
 
 def pending(partition: Partition) -> dict[str, FrozenAmounts]:
-    """By leaf what its waiting asks want, those left out for whom a decision holds room: held counts them (W1)."""
+    """Return by leaf what its waiting asks want, without what decisions hold for them: that counts as held (W1)."""
     leaves = [queue for queue in partition.queues.values() if queue.leaf and queue.pending_asks]
     sums = {leaf.path: _pending(partition, leaf) for leaf in leaves}
     for held in partition.pledges.values():

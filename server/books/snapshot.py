@@ -1,4 +1,4 @@
-"""Takes a View of a partition: the one bridge from the mutable books to everything that plans (design 6.1)."""
+"""Views of partitions: the one bridge from the mutable books to everything that plans (design 6.1)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from server.view.waiting import ClassFacts, OpenCommitment, WaitingAsk, WaitingJ
 
 
 class JobDue(NamedTuple):
-    """A job that a View shall have: members that wait or hold a pledge that gives way, and how many run."""
+    """A job to be in a View: members that wait or hold a pledge that gives way, and how many run."""
 
     key: str
     number: int
@@ -37,7 +37,7 @@ class JobDue(NamedTuple):
 
 
 class Due(NamedTuple):
-    """The waiting asks that a View shall have: for reservations, for claims, and for the nodes that they require.
+    """The waiting asks to be in a View: for reservations, for claims, and for the nodes that they require.
 
     ``jobs`` are planned for as a whole, ``replacing`` may replace others of their queue.
     """
@@ -50,9 +50,9 @@ class Due(NamedTuple):
 
 
 def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | None = None) -> View:
-    """The partition as it is now; of the waiting asks, these.
+    """Return a View of the partition as it is now, with these of the waiting asks.
 
-    Costs what changed since the last one, and a copy of the columns that did.
+    It costs what changed since the last View, and a copy of the columns that did.
     """
     due = due or Due()
     catch_up(partition)
@@ -102,9 +102,9 @@ def catch_up(partition: Partition) -> None:
 
 
 def _pace(partition: Partition, now: int) -> Pace:
-    """What the rounds released that began within the pace's window, the last one in any case (P5).
+    """Return what the rounds released that began within the pace's window, the last round in any case (P5).
 
-    Of what queues lost only the last one counts: over-use is measured anew in each round (P9).
+    Of what queues lost only the last round counts: over-use is measured again in each round (P9).
     """
     state, window = partition.round, partition.spec.preemption.pace_window_ms
     if not state.released:
@@ -121,7 +121,7 @@ def _pace(partition: Partition, now: int) -> Pace:
 
 
 def queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
-    """Facts of all queues; those of a queue that did not change are the same object as before."""
+    """Return the facts of all queues; those of a queue that did not change are the same object as before."""
     before = partition.columns.queues
     weak = reserved(partition)
     nothing = (0,) * len(partition.types)
@@ -135,7 +135,7 @@ def queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
 
 
 def reserved(partition: Partition) -> dict[str, Amounts]:
-    """What is promised and gives way to claims, by queue; it counts for nobody's entitlement."""
+    """Return by queue what is promised and gives way to claims; it counts for no queue's entitlement."""
     sums: dict[str, Amounts] = {}
     for held in partition.pledges.values():
         for queue in held.ask.application.leaf.path_up() if held.reserves else ():
@@ -185,13 +185,13 @@ def _amounts(partition: Partition, limit: Limit) -> FrozenAmounts:
 
 
 def _most(partition: Partition, queue: Queue) -> Bounds:
-    """The root has no maximum, whatever its specification says (see `tree`)."""
+    """Return the max by type; the root has none, whatever its specification says (see `tree`)."""
     quantities = dict(queue.spec.max or ()) if queue.parent is not None else {}
     return tuple(quantities.get(name) for name in partition.types.names)
 
 
 def _disruptions(partition: Partition) -> Mapping[str, int]:
-    """What disruption budgets allow, less what decisions take and is not gone yet (specification 7.6)."""
+    """Return what disruption budgets allow, less the victims of decisions that are not gone yet (specification 7.6)."""
     left = dict(partition.disruptions)
     for ask in partition.leaving.values():
         for group in ask.spec.disruption_groups:
@@ -203,7 +203,7 @@ def _disruptions(partition: Partition) -> Mapping[str, int]:
 
 
 def waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...]:
-    """Asks as a View has them."""
+    """Return asks as a View has them."""
     classes: dict[AskClass, ClassFacts] = {}
     groups: dict[tuple[Group | Job | None, AskClass], _Shared] = {}
     found = []
@@ -217,7 +217,7 @@ def waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...]
 
 
 class _Shared(NamedTuple):
-    """What asks of one group have in common."""
+    """The facts that asks of one group have in common."""
 
     kind: ClassFacts
     leaf: str
@@ -253,12 +253,12 @@ def _ask(ask: Ask, shared: _Shared, missed: int) -> WaitingAsk:
 
 
 def jobs(partition: Partition, due: Iterable[JobDue]) -> tuple[WaitingJob, ...]:
-    """Jobs as a View has them."""
+    """Return jobs as a View has them."""
     return tuple(_job(partition, one) for one in due)
 
 
 def _job(partition: Partition, due: JobDue) -> WaitingJob:
-    """A job with its members in the order of J8."""
+    """Return a job with its members in the order of J8."""
     members = sorted(waiting(partition, due.members), key=job_order)
     return WaitingJob(
         due.key, due.number, tuple(members), due.placed, due.size, _within_limits(due.members)
@@ -266,12 +266,12 @@ def _job(partition: Partition, due: JobDue) -> WaitingJob:
 
 
 def job_order(ask: Ask | WaitingAsk) -> tuple[int, int, str]:
-    """In which order the members of a job get their nodes (J8): priority, age, key."""
+    """Return the sort key by which the members of a job get their nodes (J8): priority, age, key."""
     return -ask.spec.priority, ask.pending_since, ask.key
 
 
 def _within_limits(members: Sequence[Ask]) -> bool:
-    """Do the limits of their user and group have room for all of them together?"""
+    """Return whether the limits of their user and group have room for all members together."""
     wanted: Counter[int] = Counter()
     for ask in members:
         for index, quantity in ask.ask_class.demand:
@@ -281,13 +281,13 @@ def _within_limits(members: Sequence[Ask]) -> bool:
 
 
 def first_blocker(ask: Ask) -> Limiter | None:
-    """The first of an ask's limits without room: queues from the leaf up, then the user's, then the group's."""
+    """Return the first of an ask's limits without room: queues from the leaf up, then the user's, then the group's."""
     limiters = ask.application.limits_of(ask.ask_class)
     return next((one for one in limiters if not one.has_room(ask.ask_class)), None)
 
 
 def _code(ask: Ask, blocker: Limiter | None) -> Code:
-    """Why the ask waits, as far as the books know without looking at nodes."""
+    """Return why the ask waits, as far as the books know without looking at nodes."""
     if any(queue.state is QueueState.STOPPED for queue in ask.application.leaf.path_up()):
         return Code.QUEUE_STOPPED
     if isinstance(ask.group, Job):
@@ -298,7 +298,7 @@ def _code(ask: Ask, blocker: Limiter | None) -> Code:
 
 
 def class_facts(partition: Partition, ask_class: AskClass) -> ClassFacts:
-    """A class with the nodes that its constraint allows."""
+    """Return a class with the nodes that its constraint allows."""
     knows_firm = job_class(PLAIN, partition.spec.preemption) is not None  # J4; a shadow may not
     return ClassFacts(
         ask_class.number,
@@ -310,7 +310,7 @@ def class_facts(partition: Partition, ask_class: AskClass) -> ClassFacts:
 
 
 def allowed(partition: Partition, mask: NodeMask) -> Mask:
-    """On which rows of nodes a constraint holds."""
+    """Return on which rows of nodes a constraint holds."""
     rows = len(partition.slots)
     verdicts = np.zeros(rows, dtype=np.bool_)
     if mask.names is None:
@@ -327,7 +327,7 @@ def allowed(partition: Partition, mask: NodeMask) -> Mask:
 
 
 def _commitments(partition: Partition) -> tuple[OpenCommitment, ...]:
-    """One for each pledge, in the order in which they were made."""
+    """Return one commitment for each pledge, in the order in which the pledges were made."""
     return tuple(
         OpenCommitment(
             held.commitment.commitment_id,

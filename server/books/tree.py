@@ -23,14 +23,14 @@ from server.model.quota import (
 from server.model.resources import NOTHING, Limit
 
 SAMPLES: Final = tuple(AskSpec(NOTHING, lendable=one) for one in (None, False, True))
-"""What owners may write of a pod's class; the settings decide what becomes of it (J2)."""
+"""One spec for each statement that owners may make on a pod's class; the settings decide which class it means (J2)."""
 
 
 def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:
-    """Take over a partition's configuration: queues that are gone drain, everything else changes in place.
+    """Apply a partition's configuration: queues that are gone drain, everything else changes in place.
 
-    Gives the paths of queues that went away because they were empty. What equals the specification in force is not
-    taken for another one: the shadow, which belongs to its specification, goes on.
+    Return the paths of queues that were removed because they were empty. A specification that equals the one in force
+    does not replace it, so that the shadow, which belongs to its specification, goes on.
     """
     if spec == partition.spec:
         spec = partition.spec
@@ -69,14 +69,14 @@ def _apply_queue(partition: Partition, queue: Queue, spec: QueueSpec) -> None:
 
 
 def drain(queue: Queue) -> None:
-    """A queue that is no longer configured takes no new applications, nor do those below it."""
+    """Drain a queue that is no longer configured, and those below it: they take no new applications."""
     for one in queue.walk():
         if one.managed:
             one.state = QueueState.DRAINING
 
 
 def stop(partition: Partition) -> None:
-    """A partition that is no longer configured places nothing any more."""
+    """Stop a partition that is no longer configured: it places nothing any more."""
     partition.retired = True
     for queue in partition.queues.values():
         queue.state = QueueState.STOPPED
@@ -84,7 +84,7 @@ def stop(partition: Partition) -> None:
 
 
 def add_queue(partition: Partition, parent: Queue, spec: QueueSpec) -> Queue:
-    """A new queue below a parent; limits and order follow with `relimit` or `limit_queue`."""
+    """Add a new queue below a parent and return it; limits and order follow with `relimit` or `limit_queue`."""
     queue = Queue(spec, parent, partition.next_number(), partition.types.zeros())
     parent.children[queue.name] = queue
     partition.queues[queue.path] = queue
@@ -92,7 +92,7 @@ def add_queue(partition: Partition, parent: Queue, spec: QueueSpec) -> Queue:
 
 
 def create_path(partition: Partition, path: str) -> Queue:
-    """The dynamic leaf at a path, with the parents that are missing, each from the template above it."""
+    """Return the dynamic leaf at a path; create it and missing parents, each from the template above it."""
     names = path.split(".")
     queue = partition.root
     for depth, name in enumerate(names[1:], start=2):
@@ -112,7 +112,7 @@ def create_path(partition: Partition, path: str) -> Queue:
 
 
 def _dynamic_spec(parent: Queue, name: str, *, leaf: bool) -> QueueSpec:
-    """What a dynamic queue starts with: the nearest template for a leaf, its shape alone for a parent."""
+    """Return the specification of a new dynamic queue: from the nearest template for a leaf, its shape alone for a parent."""
     template = nearest_template(parent)
     properties = inherited(parent.spec.properties)
     if not leaf:
@@ -132,14 +132,14 @@ def _dynamic_spec(parent: Queue, name: str, *, leaf: bool) -> QueueSpec:
 
 
 def nearest_template(queue: Queue) -> ChildTemplate | None:
-    """The child template of the queue or of its nearest ancestor that has one."""
+    """Return the child template of the queue or of its nearest ancestor that has one."""
     return next((one.spec.template for one in queue.path_up() if one.spec.template), None)
 
 
 def retag_queue(
     queue: Queue, guaranteed: Limit, maximum: Limit | None, max_applications: int
 ) -> None:
-    """A dynamic leaf takes quota from its application's tags (specification 1.3)."""
+    """Set the quota of a dynamic leaf from its application's tags (specification 1.3)."""
     values = {
         "guaranteed": guaranteed,
         "max": maximum is not None,
@@ -158,7 +158,7 @@ def retag_queue(
 
 
 def relimit(partition: Partition) -> None:
-    """Make all limiters and the whole order anew, from usage and the limits in force."""
+    """Rebuild all limiters and the whole order, from usage and the limits in force."""
     for queue in partition.queues.values():
         queue.blocked_asks = 0
         _make_limiter(partition, queue)
@@ -176,7 +176,7 @@ def relimit(partition: Partition) -> None:
 
 
 def limit_queue(partition: Partition, queue: Queue) -> None:
-    """A limiter for a queue whose limits are new or changed; what was blocked there is told to try again."""
+    """Rebuild the limiter of a queue whose limits are new or changed; classes that were blocked there are tried again."""
     before = queue.limiter
     queue.blocked_asks = 0
     _make_limiter(partition, queue)
@@ -200,9 +200,10 @@ def _make_limiter(partition: Partition, queue: Queue) -> None:
 
 
 def bound(partition: Partition, queue: Queue) -> Amounts | None:
-    """What a queue may use by type: its maximum, and at a leaf that shares by plain weights what it deserves (W2).
+    """Return what a queue may use by type: its max, and at a leaf that shares by plain weights what it deserves (W2).
 
-    NO_LIMIT where nothing limits; None: nothing does. The root has no maximum, whatever its specification says.
+    NO_LIMIT stands for a type without a limit, None for a queue without any. The root has no max, whatever its
+    specification says.
     """
     deserved = partition.deserved.get(queue.path)
     if queue.parent is None or (queue.spec.max is None and deserved is None):
@@ -215,7 +216,7 @@ def bound(partition: Partition, queue: Queue) -> Amounts | None:
 
 
 def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
-    """What a queue guarantees is the most that firm asks may use of it, where jobs have classes (J4)."""
+    """Return the limiter that bounds firm use by the queue's guarantee, where jobs have classes (J4); else None."""
     if job_class(PLAIN, partition.spec.preemption) is None:
         return None
     named = tuple((name, quantity) for name, quantity in queue.spec.guaranteed if quantity)
@@ -228,7 +229,7 @@ def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
 
 
 def _reclass(partition: Partition, before: PreemptionSettings) -> None:
-    """Which asks are firm may have changed with the settings (J2): all of them get the class that fits."""
+    """Give all asks the class that fits, because the settings that say which are firm may have changed (J2)."""
     now = partition.spec.preemption
     if all(job_class(one, before) is job_class(one, now) for one in SAMPLES):
         return
@@ -255,7 +256,7 @@ def _room(partition: Partition, limit: Limit) -> Amounts:
 
 
 def limiters_of(partition: Partition, application: Application) -> tuple[Limiter, ...]:
-    """All limits of an application: queues from the leaf up, then its user's, then its group's at each level."""
+    """Return all limits of an application: queues from the leaf up, then its user's, then its group's at each level."""
     path = list(application.leaf.path_up())
     limiters = [queue.limiter for queue in path if queue.limiter is not None]
     group = matched_group(application.leaf, application.user_groups)
@@ -297,7 +298,7 @@ def _count_in(application: Application) -> None:
 
 
 def measure(partition: Partition, queue: Queue) -> Amounts:
-    """What a queue's usage is measured against: guaranteed, else the nearest max, else the partition (6.3)."""
+    """Return what a queue's usage is measured against: guaranteed, else the nearest max, else the partition (6.3)."""
     index = partition.types.index
     amounts = list(partition.capacity)
     for one in reversed(list(queue.path_up())):
@@ -309,7 +310,7 @@ def measure(partition: Partition, queue: Queue) -> Amounts:
 
 
 def rebuild_ranking(partition: Partition) -> None:
-    """Shares, heaps and everything put aside, made anew (after configuration or a change of the total)."""
+    """Rebuild shares, heaps and the parked groups (after a configuration or a change of the total)."""
     partition.ranking_stale = False
     partition.shared_for = None
     partition.relief += 1
@@ -338,7 +339,7 @@ def _forget_blocks(partition: Partition) -> None:
 
 
 def _rank_application(application: Application) -> None:
-    """Its heap from all groups and jobs that are not put aside; its path with the best of them."""
+    """Rebuild an application's heap from its groups and jobs that are not parked, and its path from the best of them."""
     application.entry = None
     application.share = share(application.usage, application.leaf.measure)
     entries: list[GroupEntry] = []
@@ -367,7 +368,7 @@ def _rank_application(application: Application) -> None:
 
 
 def sweep(partition: Partition) -> list[str]:
-    """Remove all queues that nobody needs any more: empty dynamic and empty draining ones. Gives their paths."""
+    """Remove all empty queues that are dynamic or draining, and return their paths."""
     removed: list[str] = []
     for path in sorted(partition.queues, reverse=True):
         queue = partition.queues.get(path)
@@ -377,7 +378,7 @@ def sweep(partition: Partition) -> list[str]:
 
 
 def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
-    """The same for one leaf and what stands above it. Gives the paths that went."""
+    """Remove a leaf and the queues above it as far as they are empty and dynamic or draining; return their paths."""
     removed: list[str] = []
     queue = leaf
     while queue.parent is not None and _unneeded(queue):
@@ -396,7 +397,7 @@ def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
 
 
 def _untie(queue: Queue) -> None:
-    """Nothing that is gone may be left to a collection of cycles (`rpc/garbage`): it holds itself in many ways."""
+    """Cut the references of a removed queue to itself, so that no garbage collection has to free it (`rpc/garbage`)."""
     queue.climb = ()
     queue.heap.clear()
     queue.limiter = queue.firm = None

@@ -1,7 +1,7 @@
-"""What planners remember of the asks that they could not help, so that these are not tried again at once (G1).
+"""The memory of planners about asks that they refused, so that these are not tried again at once (G1).
 
-Two sides plan for the same asks: the live one, and beside it a shadow that carries nothing out. Each keeps its own
-tries, so that neither holds the other back.
+Two sides plan for the same asks: the live side, and a shadow that carries nothing out. Each keeps its own tries, so
+that neither delays the other.
 """
 
 from typing import Final, Protocol
@@ -10,80 +10,80 @@ from server.books.applications import Ask, Group, Job, Tried
 from server.model.records import Verdict
 
 NODES_MAX: Final = 4_096
-"""Asks with a required node of which a shadow remembers that it refused them."""
+"""The most asks with a required node whose refusal a shadow remembers."""
 
 Rest = tuple[object, int]
-"""Until when, under a configuration, nobody of a group is due for a policy."""
+"""A configuration, and the instant until which no ask of a group is due for a policy under it."""
 
 
 class Tries(Protocol):
-    """The memory of one side."""
+    """The memory of one side, live or shadow."""
 
     def refused_ms(self, group: Group | Job) -> int:
-        """When those of the group, or the job, that were due were last refused, 0 for never."""
+        """Return when the due asks of the group, or the job, were last refused; 0 for never."""
 
     def refuse(self, group: Group | Job, now: int) -> None:
-        """They are refused now."""
+        """Record that the due asks of the group, or the job, are refused now."""
 
     def verdict(self, group: Group | Job) -> Verdict | None:
-        """With which verdict."""
+        """Return the verdict of the last refusal."""
 
     def judge(self, group: Group | Job, verdict: Verdict) -> None:
-        """With this verdict."""
+        """Record the verdict of a refusal."""
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Until when nobody of the group is due for a policy, as long as nobody joins it."""
+        """Return until when no ask of the group is due for a policy, as long as none joins."""
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
-        """Nobody is due until then."""
+        """Record until when no ask of the group is due for a policy."""
 
     def node_seen(self, ask: Ask) -> int:
-        """The change of the node that it requires at which it was last refused (G11), -1 for none."""
+        """Return the change of the required node at which the ask was last refused (G11), -1 for none."""
 
     def see_node(self, ask: Ask, changes: int) -> None:
-        """It is refused at this change."""
+        """Record the change of the required node at which the ask is refused."""
 
 
 class LiveTries:
-    """Kept with the groups and asks themselves."""
+    """The tries of the live side, kept in the groups and asks themselves."""
 
     __slots__ = ()
 
     def refused_ms(self, group: Group | Job) -> int:
-        """As the protocol says."""
+        """Return when the due asks of the group, or the job, were last refused; 0 for never."""
         return group.refused_ms
 
     def refuse(self, group: Group | Job, now: int) -> None:
-        """As the protocol says."""
+        """Record that the due asks of the group, or the job, are refused now."""
         group.refused_ms = now
 
     def verdict(self, group: Group | Job) -> Verdict | None:
-        """As the protocol says."""
+        """Return the verdict of the last refusal."""
         return group.verdict
 
     def judge(self, group: Group | Job, verdict: Verdict) -> None:
-        """As the protocol says."""
+        """Record the verdict of a refusal."""
         group.verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """As the protocol says."""
+        """Return until when no ask of the group is due for a policy, as long as none joins."""
         return group.rests.get(policy)
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
-        """As the protocol says."""
+        """Record until when no ask of the group is due for a policy."""
         group.rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:
-        """As the protocol says."""
+        """Return the change of the required node at which the ask was last refused (G11), -1 for none."""
         return ask.tried_node
 
     def see_node(self, ask: Ask, changes: int) -> None:
-        """As the protocol says."""
+        """Record the change of the required node at which the ask is refused."""
         ask.tried_node = changes
 
 
 class ShadowTries:
-    """Kept beside those of the live side; what an earlier shadow left there is not this one's."""
+    """The tries of a shadow, kept beside those of the live side; those of an earlier shadow do not count."""
 
     __slots__ = ("_nodes",)
 
@@ -101,38 +101,38 @@ class ShadowTries:
         return known
 
     def refused_ms(self, group: Group | Job) -> int:
-        """As the protocol says."""
+        """Return when the due asks of the group, or the job, were last refused; 0 for never."""
         known = self._known(group)
         return 0 if known is None else known.refused_ms
 
     def refuse(self, group: Group | Job, now: int) -> None:
-        """As the protocol says."""
+        """Record that the due asks of the group, or the job, are refused now."""
         self._own(group).refused_ms = now
 
     def verdict(self, group: Group | Job) -> Verdict | None:
-        """As the protocol says."""
+        """Return the verdict of the last refusal."""
         known = self._known(group)
         return None if known is None else known.verdict
 
     def judge(self, group: Group | Job, verdict: Verdict) -> None:
-        """As the protocol says."""
+        """Record the verdict of a refusal."""
         self._own(group).verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """As the protocol says."""
+        """Return until when no ask of the group is due for a policy, as long as none joins."""
         known = self._known(group)
         return None if known is None else known.rests.get(policy)
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
-        """As the protocol says."""
+        """Record until when no ask of the group is due for a policy."""
         self._own(group).rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:
-        """As the protocol says."""
+        """Return the change of the required node at which the ask was last refused (G11), -1 for none."""
         return self._nodes.get(ask.key, -1)
 
     def see_node(self, ask: Ask, changes: int) -> None:
-        """As the protocol says; of very many asks the first is forgotten, and tried again."""
+        """Record the change of the required node at which the ask is refused; beyond NODES_MAX the oldest is forgotten."""
         self._nodes.pop(ask.key, None)
         self._nodes[ask.key] = changes
         if len(self._nodes) > NODES_MAX:

@@ -7,10 +7,10 @@ from server.model.fit import Amounts, Demand
 from server.model.resources import Resource
 
 NO_LIMIT: Final = 1 << 80
-"""Room in a type that nobody limits; above every sum of quantities."""
+"""The room in a type without a limit; above every sum of quantities."""
 
 PORT_ROOM: Final = 1 << 20
-"""Room of a port's wildcard type on a node: a wildcard takes all of it, a specific address one unit."""
+"""The room of a port's wildcard type on a node: a wildcard takes all of it, a specific address one unit."""
 
 
 class ResourceTypes:
@@ -31,7 +31,7 @@ class ResourceTypes:
         return len(self.names)
 
     def intern(self, name: str, synthetic: int = 0) -> int:
-        """The index of a type; ``synthetic`` is the room that each node has of a made-up type."""
+        """Return the index of a type; ``synthetic`` is the room that each node has of a made-up type."""
         found = self.index.get(name)
         if found is None:
             found = self.index[name] = len(self.names)
@@ -40,15 +40,15 @@ class ResourceTypes:
         return found
 
     def demand(self, resource: Resource) -> Demand:
-        """The resource with indices in place of names, new types interned."""
+        """Return the resource with indices in place of names, new types interned."""
         return tuple((self.intern(name), quantity) for name, quantity in resource)
 
     def zeros(self) -> Amounts:
-        """An amount of nothing."""
+        """Return an amount of nothing."""
         return [0] * len(self.names)
 
     def named(self, amounts: Iterable[int]) -> dict[str, int]:
-        """Amounts as a mapping of the types that are not zero, synthetic ones left out, in name order."""
+        """Return amounts as a mapping of the types that are not zero, synthetic ones left out, in name order."""
         pairs = (
             (name, amount)
             for name, amount, room in zip(self.names, amounts, self.synthetic, strict=False)
@@ -57,7 +57,7 @@ class ResourceTypes:
         return dict(sorted(pairs))
 
     def amounts(self, quantities: Mapping[str, int], missing: int = 0) -> Amounts:
-        """A mapping as an amount list, new types interned, absent types ``missing``."""
+        """Return a mapping as an amount list, new types interned, absent types ``missing``."""
         for name in quantities:
             self.intern(name)
         return [quantities.get(name, missing) for name in self.names]

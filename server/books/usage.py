@@ -1,4 +1,7 @@
-"""Usage of applications and queues: amounts, shares, room and rank kept in step. Written only through `journal`, and `ended` for many."""
+"""Usage of applications and queues: amounts, shares, room and rank kept in step.
+
+Only `journal` writes it, and `ended` for many allocations at once.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,7 +20,7 @@ _ALIKE: Final = attrgetter("application", "ask_class")
 
 
 def _grown_share(amounts: Amounts, scales: list[Scale], demand: Demand, before: int) -> int:
-    """Add a demand and give the share as `share` does: only the types that grew can raise it."""
+    """Add a demand to the amounts and return the share as `share` does: only the types that grew can raise it."""
     largest = before
     for index, quantity in demand:
         used = amounts[index] = amounts[index] + quantity
@@ -29,7 +32,7 @@ def _grown_share(amounts: Amounts, scales: list[Scale], demand: Demand, before: 
 
 
 def charge(application: Application, demand: Demand) -> None:
-    """Usage rises by a demand on the whole path; entries on the path are renewed."""
+    """Add a demand to the usage on the whole path, and renew the heap entries there."""
     leaf = application.leaf
     usage = application.usage
     if leaf.fair:
@@ -52,7 +55,7 @@ def charge(application: Application, demand: Demand) -> None:
 
 
 def discharge(partition: Partition, application: Application, demand: Demand) -> None:
-    """Usage falls by a demand on the whole path; what waits for that room is tested at the next tick."""
+    """Subtract a demand from the usage on the whole path; asks that wait for that room are tested at the next tick."""
     leaf = application.leaf
     _lessen(application.usage, demand)
     _rank_application(application)
@@ -65,7 +68,7 @@ def discharge(partition: Partition, application: Application, demand: Demand) ->
 
 
 def discharge_all(partition: Partition, asks: Iterable[Ask]) -> None:
-    """The same for many allocations at once, which their queues lose by what happened outside (7.7)."""
+    """Discharge many allocations at once, and count them as lost by an event outside (7.7)."""
     charged = _alike(asks)
     for (application, ask_class), many in charged.items():
         demand = ask_class.demand
@@ -84,7 +87,7 @@ def discharge_all(partition: Partition, asks: Iterable[Ask]) -> None:
 
 
 def _rank_application(application: Application) -> None:
-    """Its usage fell."""
+    """Recompute the share of an application whose usage fell, and renew its heap entry."""
     leaf = application.leaf
     if leaf.fair:
         application.share = share(application.usage, leaf.measure)
@@ -93,14 +96,14 @@ def _rank_application(application: Application) -> None:
 
 
 def _rank_queue(parent: Queue, queue: Queue) -> None:
-    """Its usage fell."""
+    """Recompute the share of a queue whose usage fell, and renew its heap entry."""
     queue.share = share(queue.usage, queue.basis)
     if queue.entry is not None:
         ranking.renew_queue(parent, queue)
 
 
 def _give(partition: Partition, application: Application, demand: Demand) -> None:
-    """The limits of an application have room again."""
+    """Give a demand back to all limits of an application."""
     for limiter in application.limiters:
         limiter.give(demand)
         relieve(partition, limiter)
@@ -112,28 +115,28 @@ def _lessen(amounts: Amounts, demand: Demand) -> None:
 
 
 def relieve(partition: Partition, limiter: Limiter) -> None:
-    """A limiter may have room again for classes that it blocks."""
+    """List a limiter that may have room again for classes that it blocks, for the next tick to test."""
     if limiter.blocked and not limiter.relieved:
         limiter.relieved = True
         partition.relieved.append(limiter)
 
 
 def count_releasing(partition: Partition, asks: Iterable[Ask]) -> None:
-    """Queues know what these allocations, marked just now, give back; what each loses is summed up first."""
+    """Count allocations that were just marked as releasing in their queues, summed up by queue first."""
     for queue, amounts in _of_queues(partition, _alike(asks)).items():
         for index, quantity in enumerate(amounts):
             queue.releasing[index] += quantity
 
 
 def _alike(asks: Iterable[Ask]) -> Counter[tuple[Application, AskClass]]:
-    """How many allocations there are of each application and class: those are charged alike."""
+    """Return the number of allocations of each application and class, which are charged alike."""
     return Counter(map(_ALIKE, asks))
 
 
 def _of_queues(
     partition: Partition, charged: Mapping[tuple[Application, AskClass], int]
 ) -> dict[Queue, Amounts]:
-    """By queue, their leaves and all above them, what these allocations are charged together."""
+    """Return what these allocations are charged together, by queue: their leaves and all queues above."""
     leaves: dict[Queue, Amounts] = {}
     for (application, ask_class), many in charged.items():
         amounts = leaves.get(application.leaf)
@@ -150,7 +153,7 @@ def _of_queues(
 
 
 def promise(leaf: Queue, demand: Demand, sign: int, *, firm: bool) -> None:
-    """Queues promise a demand more, and their limits leave as much less (``sign`` -1: the other way round)."""
+    """Add a demand to the promises on the path and take it from the limits there (``sign`` -1: the reverse)."""
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.promised[index] += sign * quantity
@@ -164,7 +167,7 @@ def promise(leaf: Queue, demand: Demand, sign: int, *, firm: bool) -> None:
 
 
 def hold_firm(leaf: Queue, demand: Demand, sign: int) -> None:
-    """Firm asks use a demand more, or are promised it (``sign`` -1: less)."""
+    """Add a demand to what firm asks use or are promised on the path (``sign`` -1: subtract it)."""
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.firm_held[index] += sign * quantity
@@ -173,14 +176,14 @@ def hold_firm(leaf: Queue, demand: Demand, sign: int) -> None:
 
 
 def await_firm(leaf: Queue, demand: Demand, sign: int) -> None:
-    """Firm asks without a pledge wait for a demand more (``sign`` -1: less)."""
+    """Add a demand to what firm asks without a pledge wait for on the path (``sign`` -1: subtract it)."""
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.firm_waiting[index] += sign * quantity
 
 
 def relieve_firm(partition: Partition, leaf: Queue) -> None:
-    """Firm asks hold or wait for less: there may be room for others of them, and for lendable ones."""
+    """Relieve the limits on the path, because firm asks hold or wait for less: other firm or lendable asks may fit."""
     for queue in leaf.path_up():
         for limiter in (queue.firm, queue.limiter):
             if limiter is not None:

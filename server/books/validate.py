@@ -14,8 +14,8 @@ from server.books.validation.waiting import check_gathering, check_groups, check
 def validate(partition: Partition) -> None:
     """Assert every invariant of a partition between two events (design 5); the message names the object.
 
-    Looks at everything once and changes nothing. Ranks, and what is put aside because of them, are left out
-    while `ranking_stale` says that they are made anew before their next use.
+    Nothing is changed. Ranks and what is parked because of them are left out while `ranking_stale` says that they are
+    rebuilt before their next use.
     """
     check_tree(partition)
     check_keys(partition)
@@ -37,10 +37,10 @@ def validate(partition: Partition) -> None:
 
 
 def overdrafts(partition: Partition) -> dict[str, int]:
-    """How far nodes and limits are overdrawn by type, pledges and promises left out, keyed "node NAME: TYPE".
+    """Return how far nodes and limits are overdrawn by type, pledges and promises left out, keyed "node NAME: TYPE".
 
     Resized and recovered pods, foreign pods, smaller nodes and lowered limits may overdraw, and the books do not
-    remember which did. The core's own doing is a tick: no number may appear or grow from before it to after it.
+    remember which did. The core itself acts in a tick: no number may appear or grow from before it to after it.
     """
     found: dict[str, int] = {}
     names = partition.types.names

@@ -43,7 +43,7 @@ CODES: Final = (
 
 
 def unknown(code: str, known: Sequence[str] = CODES) -> str:
-    """Say that there is no such code, with the nearest one; empty for a code that exists."""
+    """Return a message that there is no such code, with the nearest one; empty for a code that exists."""
     if code in known:
         return ""
     close = get_close_matches(code.lower(), known, n=1)

@@ -1,4 +1,4 @@
-"""What pydantic found wrong with the shape, in the words of the file's author."""
+"""The messages on a wrong shape: what pydantic found, in the words of the file's author."""
 
 from collections.abc import Container, Iterator
 from difflib import get_close_matches
@@ -44,7 +44,7 @@ def _message(error: ErrorDetails, path: Path) -> str:
 
 
 def _unknown_key(path: Path) -> str:
-    """Names the unknown key, and what was probably meant or where the key belongs."""
+    """Return a message that names the unknown key, and what was probably meant or where the key belongs."""
     key = str(path[-1])
     known = _keys(_section(path[:-1]))
     message = f"unknown key {key!r}"
@@ -56,7 +56,7 @@ def _unknown_key(path: Path) -> str:
 
 
 def _section(path: Path) -> type[BaseModel]:
-    """The model that describes the mapping at a path."""
+    """Return the model that describes the mapping at a path."""
     section: type[BaseModel] = shape.File
     for part in path:
         if isinstance(part, str):
@@ -65,7 +65,7 @@ def _section(path: Path) -> type[BaseModel]:
 
 
 def _inner(section: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
-    """The keys of a section that hold sections themselves."""
+    """Yield the keys of a section that hold sections themselves."""
     for name, info in section.model_fields.items():
         for model in _models(info.annotation):
             yield info.alias or name, model
@@ -83,7 +83,7 @@ def _keys(section: type[BaseModel]) -> list[str]:
 
 
 def _homes() -> Iterator[tuple[str, type[BaseModel]]]:
-    """Every section with the key under which it stands."""
+    """Yield every section with the key under which it stands."""
     seen: set[type[BaseModel]] = set()
     open_sections: list[type[BaseModel]] = [shape.File]
     while open_sections:

@@ -1,4 +1,4 @@
-"""What differs between two configurations, queue by queue, in words."""
+"""The differences between two configurations, queue by queue, as text."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from server.model.spelling import (
 
 Kind = Literal["added", "removed", "changed"]
 Facts = Mapping[str, str]
-"""What can be said of one subject, field by field, as text."""
+"""The facts of one subject as text, by field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Change:
 
 
 def diff(old: Configuration, new: Configuration) -> list[Change]:
-    """All changes: partitions by name, in each its settings, then its queues by path, then fields by name."""
+    """Return all changes: partitions by name, in each its settings, then its queues by path, then fields by name."""
     before = {partition.name: partition for partition in old.partitions}
     after = {partition.name: partition for partition in new.partitions}
     changes: list[Change] = []
@@ -137,7 +137,7 @@ def _queues(queue: QueueSpec, path: str) -> Iterator[tuple[str, QueueSpec]]:
 
 
 def _facts(queue: QueueSpec) -> dict[str, str]:
-    """Everything about one queue but the queues below it."""
+    """Return everything about one queue but the queues below it."""
     return {
         "kind": "parent" if queue.parent else "leaf",
         "weight": str(queue.weight),
@@ -164,7 +164,7 @@ def _template(template: ChildTemplate | None) -> dict[str, str]:
 
 
 def _written(prefix: str, properties: QueueProperties) -> dict[str, str]:
-    """The properties that are not as usual: a template that comes says nothing of the others."""
+    """Return the properties that differ from their defaults; those of a new template are shown without the others."""
     usual = _properties(prefix, QueueProperties())
     return {
         name: fact for name, fact in _properties(prefix, properties).items() if usual[name] != fact
@@ -189,7 +189,7 @@ def _amounts(name: str, limit: Limit | None) -> dict[str, str]:
 
 
 def _properties(prefix: str, properties: QueueProperties) -> dict[str, str]:
-    """The effective properties, named as in the file."""
+    """Return the effective properties, named as in the file."""
     facts = {
         name: value_text(field, getattr(properties, field))
         for name, (field, _) in PROPERTIES.items()
@@ -199,7 +199,7 @@ def _properties(prefix: str, properties: QueueProperties) -> dict[str, str]:
 
 
 def _preemption(settings: PreemptionSettings) -> dict[str, str]:
-    """The `preemption` section with its defaults, named as in the file."""
+    """Return the `preemption` section with its defaults, named as in the file."""
     live = {field: getattr(settings, field) for field in FIELDS.values()}
     facts: dict[str, str] = {}
     for prefix, values in (("", live), ("shadow.", settings.shadow)):
@@ -208,7 +208,7 @@ def _preemption(settings: PreemptionSettings) -> dict[str, str]:
 
 
 def as_written(values: Mapping[str, object]) -> dict[str, str]:
-    """Fields of `PreemptionSettings`, named and written as in the file."""
+    """Return fields of `PreemptionSettings`, named and written as in the file."""
     return {
         ".".join(path): value_text(field, not values[field] if path in OPPOSITE else values[field])
         for path, field in FIELDS.items()

@@ -51,7 +51,7 @@ class Read(NamedTuple):
 def read(text: str, reporter: Reporter) -> Read | None:
     """Return the value of a text, its lines noted in the reporter; None, with an error reported, when it has none.
 
-    Of a key that is written twice the first one counts: the reporter has the error, and that something was left out.
+    Where a key is written twice, the first one counts: the reporter gets an error, and a note of what was left out.
     """
     if len(text) > TEXT_MAX:
         reporter.error((), f"the text has {len(text)} characters, allowed are {TEXT_MAX}", 1)
@@ -78,7 +78,7 @@ def read(text: str, reporter: Reporter) -> Read | None:
 
 
 def _check_depth(text: str) -> None:
-    """Composing is recursive, so the depth is counted in the events first."""
+    """Check the depth of a text by its events, before it is composed: composing is recursive."""
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -90,7 +90,7 @@ def _check_depth(text: str) -> None:
 
 
 def _report_fault(fault: Exception, text: str, reporter: Reporter) -> None:
-    """What PyYAML says, with the line where it stopped."""
+    """Report what PyYAML says, with the line where it stopped."""
     line, message = 1, str(fault)
     if isinstance(fault, yaml.MarkedYAMLError):
         mark = fault.problem_mark or fault.context_mark
@@ -107,7 +107,7 @@ def _report_fault(fault: Exception, text: str, reporter: Reporter) -> None:
 
 
 def _has_tab(text: str, line: int) -> bool:
-    """Does the line begin with a tab, perhaps after spaces?"""
+    """Return whether the line begins with a tab, perhaps after spaces."""
     lines = text.splitlines()
     return line <= len(lines) and lines[line - 1].lstrip(" ").startswith("\t")
 
@@ -118,7 +118,7 @@ def _line(item: yaml.Event | yaml.Node) -> int:
 
 @dataclass(slots=True)
 class _Builder:
-    """Turns nodes into values, counting them."""
+    """The builder that turns nodes into values, and counts them."""
 
     reporter: Reporter
     lines: dict[Path, int] = field(default_factory=lambda: {(): 1})
@@ -129,7 +129,7 @@ class _Builder:
     depth: int = 0
 
     def value(self, node: yaml.Node, path: Path) -> object:
-        """The value of a node; an alias into itself ends at the depth limit."""
+        """Return the value of a node; an alias into itself ends at the depth limit."""
         self.left -= 1
         if self.left < 0:
             raise _LimitError(_line(node), f"more than {VALUES_MAX} values, aliases counted")
@@ -194,7 +194,7 @@ class _Builder:
         return own
 
     def _merge(self, node: yaml.Node, path: Path) -> dict[str, object]:
-        """What `<<` brings in: of several mappings the first one wins."""
+        """Return what `<<` brings in: of several mappings the first one wins."""
         parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
         merged: dict[str, object] = {}
         for part in parts:

@@ -31,7 +31,7 @@ def _check_own(
 
 
 def _check_maximum(draft: Draft, above: dict[str, tuple[int, str]], reporter: Reporter) -> None:
-    """A max stays within the nearest max above it, type by type; ``above`` is afterwards as it was."""
+    """Check that a max stays within the nearest max above it, type by type; ``above`` is restored afterwards."""
     outer = {kind: above[kind] for kind in draft.maximum if kind in above}
     for kind, amount in draft.maximum.items():
         if kind in above and amount > above[kind][0]:
@@ -48,7 +48,7 @@ def _check_maximum(draft: Draft, above: dict[str, tuple[int, str]], reporter: Re
 
 
 def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
-    """What the queue needs guaranteed: its own amounts, in other types the sum of its children's."""
+    """Check the guarantees below a queue; return what it needs guaranteed: its own, in other types its children's sum."""
     sums: dict[str, int] = {}
     for child in draft.children:
         for kind, amount in _check_sums(child, reporter).items():
@@ -68,7 +68,7 @@ def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
 
 
 def _check_applications(draft: Draft, reporter: Reporter) -> None:
-    """Where a parent limits its applications, each child limits its own, within the parent's."""
+    """Check that, where a parent limits its applications, each child limits its own, within the parent's."""
     bound = draft.above.shape.maxapplications if draft.above else 0
     own = draft.shape.maxapplications
     if not bound or 0 < own <= bound or (not own and reporter.lacks(draft.where)):

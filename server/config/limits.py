@@ -15,7 +15,7 @@ LOWER = "lower it, or raise the other one"
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """What one name may use at a queue: the smallest of the limits on its path, and who set it."""
+    """The bound of one name at a queue: the smallest of the limits on its path, and the queue that set it."""
 
     resources: Mapping[str, int]
     applications: int
@@ -101,7 +101,7 @@ def _check_entry(
 def _check_queue(
     draft: Draft, entry: shape.Limit, resources: Mapping[str, int], at: Path, reporter: Reporter
 ) -> None:
-    """A limit above what the queue itself may use is a mistake."""
+    """Report a limit above what the queue itself may use."""
     for kind, amount in resources.items():
         if amount > draft.maximum.get(kind, amount):
             message = f"{_text(kind, amount)} is more than the queue's max of {_text(kind, draft.maximum[kind])}"
@@ -113,9 +113,9 @@ def _check_queue(
 
 
 def _check_path(draft: Draft, above: Bounds, reporter: Reporter) -> None:
-    """A name's limit stays within its limit, or that of `*`, in the queues above.
+    """Check that a name's limit stays within its limit, or that of `*`, in the queues above.
 
-    ``above`` is afterwards as it was: a copy for each queue would cost queues times names.
+    ``above`` is restored afterwards: a copy for each queue would cost queues times names.
     """
     own: Bounds = {}
     for number, entry in enumerate(draft.limits):

@@ -21,7 +21,7 @@ RESERVATION_MS_USEFUL: Final = 30_000
 """Kubernetes' usual grace period of 30 s, and 30 s more."""
 JOB: Final = "job"
 OF_SINGLE_ASKS: Final = ("guaranteed", "in-queue")
-"""Policies that have others go for asks of no job."""
+"""The policies that evict pods for asks without a job."""
 
 
 Warned = tuple[Path, str, str, str]
@@ -98,7 +98,7 @@ def _structure(draft: Draft, reporter: Reporter) -> None:
 
 
 def _shares_of_children(draft: Draft, reporter: Reporter) -> None:
-    """G2: a child's own guarantee decides, so what the children leave over cannot be claimed by any of them."""
+    """Warn of a guarantee that the children's own ones do not use up: no child can claim the rest (G2)."""
     for kind, amount in draft.guaranteed.items():
         parts = [child.guaranteed.get(kind, 0) for child in draft.children]
         if parts and all(parts) and sum(parts) < amount:
@@ -112,7 +112,7 @@ def _shares_of_children(draft: Draft, reporter: Reporter) -> None:
 
 
 def _quota_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> None:
-    """Warnings about `quota.preemption.delay` and what it needs to work."""
+    """Warn about `quota.preemption.delay` and what it needs to work."""
     delay = draft.properties.quota_delay_ms
     if delay > 0:
         _tight_quota(draft, reporter)
@@ -135,7 +135,7 @@ def _quota_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter)
 
 
 def _tight_quota(draft: Draft, reporter: Reporter) -> None:
-    """Q8: equality is accepted, with this warning."""
+    """Warn of a max that equals the guarantee, which is accepted (Q8)."""
     for kind, amount in draft.maximum.items():
         if amount and draft.guaranteed.get(kind) == amount:
             reporter.warning(
@@ -159,7 +159,7 @@ def _weight(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> N
 
 
 def _claim_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> None:
-    """W6: what is deserved by weight is claimed at once; what is replaced in a queue has its delay all the same (I5)."""
+    """Warn of a delay that proportional claims ignore (W6); preemption within a queue keeps its delay (I5)."""
     if settings.entitlement != "proportional" or PREEMPTION_DELAY not in draft.shape.properties:
         return
     replaces = "in-queue" in settings.policies
@@ -226,7 +226,7 @@ def _has_access(draft: Draft) -> bool:
 
 
 def _filters(rule: PlacementRule, at: Path, reporter: Reporter) -> None:
-    """A rule whose filter denies everybody, or one for names that never come, cannot match."""
+    """Warn of a rule that cannot match, because its filter denies everybody."""
     listed = rule.filter and (
         rule.filter.users
         or rule.filter.groups
@@ -245,7 +245,7 @@ def _filters(rule: PlacementRule, at: Path, reporter: Reporter) -> None:
 
 
 def _reservations(checked: Checked, reporter: Reporter) -> None:
-    """A bound that never counts, or that leaves a reservation no time."""
+    """Warn of a timeout that never counts, or that leaves a reservation no time."""
     written = checked.written.reservations
     if "timeout" not in written.model_fields_set:
         return
@@ -321,7 +321,7 @@ def _preemption_warnings(checked: Checked) -> Iterator[Warned]:
 
 
 def _pace_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """P5: what a budget is worth depends on what a round is."""
+    """Yield warnings about budgets, whose effect depends on what a round is (P5)."""
     shares = (
         settings.pace_permyriad,
         settings.pace_queue_permyriad,
@@ -349,7 +349,7 @@ def _pace_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 
 def _natural_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """P9: a share of the over-use is one of a round, so that what it is worth depends on rounds, too."""
+    """Yield warnings about natural termination, a share of the over-use in each round, so that it depends on rounds (P9)."""
     where, share = ("pace", "naturaltermination"), settings.natural_permyriad
     if share == PERMYRIAD:
         yield where, "natural-unused", "100% is all of the over-use", "nothing is held back by it"
@@ -359,7 +359,7 @@ def _natural_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 
 def _order_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """7.5: an order of what never happens."""
+    """Yield warnings about orders of victims for preemption that never happens (7.5)."""
     kinds = (settings.entitlement, settings.shadow.get("entitlement"))
     listed = {*settings.policies, *_shadow_policies(settings)}
     idle = (
@@ -384,7 +384,7 @@ def _order_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 def _shadow_warnings(
     written: shape.LivePreemption, settings: PreemptionSettings
 ) -> Iterator[Warned]:
-    """7.2: a shadow that decides nothing else than the live side, and what means nothing in one."""
+    """Yield warnings about a shadow that decides the same as the live side, and about keys without effect in one (7.2)."""
     if written.shadow is None:
         return
     for path, name in FIELDS.items():
@@ -401,7 +401,7 @@ def _shadow_policies(settings: PreemptionSettings) -> tuple[str, ...]:
 
 
 def _trigger_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """J3: a single ask is a job of one, whichever policy would serve it."""
+    """Yield a warning if single asks need a label to preempt: each is a job of one, whichever policy would serve it (J3)."""
     others = [name for name in settings.policies if name in OF_SINGLE_ASKS]
     if settings.job_default_trigger or JOB not in settings.policies or not others:
         return
@@ -414,7 +414,7 @@ def _trigger_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 
 def _firm_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """G11: who may break a firm pod; seed 001 knows none and would release it."""
+    """Yield warnings about evicting firm pods (G11); seed 001 knows no firm pods and would release them."""
     listed = JOB in settings.policies
     if settings.firm_break:
         effect = "a DaemonSet pod may preempt pods that are marked as never preemptible"

@@ -1,4 +1,4 @@
-"""Names and who they stand for: queues, partitions, users, groups, access lists and name patterns."""
+"""The names in a configuration: queues, partitions, users, groups, access lists and name patterns."""
 
 import re
 import warnings
@@ -18,7 +18,7 @@ _ACL_FIELDS: Final = 2
 
 
 def queue_name(written: str) -> str:
-    """A queue's own name, in lower case."""
+    """Return a queue's own name, in lower case."""
     if not QUEUE_NAME.fullmatch(written):
         dots = (
             "; a dot separates levels, write the inner queue under `queues`"
@@ -37,7 +37,7 @@ def queue_name(written: str) -> str:
 
 
 def partition_name(written: str) -> str:
-    """A partition's name; the empty one and any spelling of `default` are the default partition."""
+    """Return a partition's name; the empty one and any spelling of `default` are the default partition."""
     if written.lower() in ("", "default"):
         return "default"
     if written.startswith("["):
@@ -52,33 +52,33 @@ def partition_name(written: str) -> str:
 
 
 def user_name(written: str) -> str:
-    """A user, such as `anna` or `system:serviceaccount:team:runner`."""
+    """Return a user's name, such as `anna` or `system:serviceaccount:team:runner`."""
     if not _USER.fullmatch(written):
         raise ValueError(f"{written!r} is not a user name")
     return written
 
 
 def group_name(written: str) -> str:
-    """A group, such as `dev` or `system:serviceaccounts:team`."""
+    """Return a group's name, such as `dev` or `system:serviceaccounts:team`."""
     if not _GROUP.fullmatch(written):
         raise ValueError(f"{written!r} is not a group name")
     return written
 
 
 def user_or_wildcard(written: str) -> str:
-    """A user of a limit, or `*`."""
+    """Return the name of a user of a limit, or `*`."""
     return written if written == WILDCARD else user_name(written)
 
 
 def group_or_wildcard(written: str) -> str:
-    """A group of a limit, or `*`."""
+    """Return the name of a group of a limit, or `*`."""
     return written if written == WILDCARD else group_name(written)
 
 
 def acl(written: str) -> Acl:
-    """`users groups`: two fields separated by a space, each a list with commas; `*` is everybody.
+    """Return the access list `users groups`: two fields separated by a space, each a list with commas.
 
-    A leading space means that there are groups only. Empty is nobody.
+    A leading space means that there are groups only. `*` is everybody, an empty text nobody.
     """
     fields = written.split()
     if written[:1].isspace() and fields:
@@ -108,12 +108,12 @@ def _names(written: str) -> list[str]:
 
 
 def is_pattern(written: str) -> bool:
-    """Is a single filter entry a regular expression rather than a name? A trailing `$` belongs to a name."""
+    """Return whether a single filter entry is a regular expression, not a name; a trailing `$` belongs to a name."""
     return bool(_SPECIAL.search(written)) and not _USER.fullmatch(written)
 
 
 def pattern(written: str) -> str:
-    """A regular expression of a filter, searched for anywhere in a name.
+    """Return a regular expression of a filter, searched for anywhere in a name.
 
     Repetition inside repetition is refused: matching a name against it can take for ever.
     """

@@ -11,7 +11,7 @@ from server.config.complaints import complain
 from server.config.problems import PROBLEMS_MAX, Path, Reporter
 
 ROUNDS_MAX: Final = 8
-"""Attempts to leave out what is faulty; what a list or mapping lacks afterwards takes another one."""
+"""The most attempts to leave out what is faulty; what a list or mapping lacks afterwards takes another one."""
 _WHOLE: Final = ("limits", "preemption")
 """Sections whose entries are judged by each other: with one fault inside, nothing of them is judged."""
 _BESIDE_TREE: Final = frozenset(
@@ -47,16 +47,16 @@ def sound_part(value: object, unusable: Iterable[Path], reporter: Reporter) -> s
 
 
 def _fault_paths(fault: ValidationError) -> Iterable[Path]:
-    """Return what to leave out for each error: the faulty value, or the mapping that lacks a key."""
+    """Yield what to leave out for each error: the faulty value, or the mapping that lacks a key."""
     for error in fault.errors(include_url=False, include_context=False, include_input=False):
         path: Path = tuple(part for part in error["loc"] if part != "[key]")
         yield path[:-1] if error["type"] == "missing" else path
 
 
 def tree_is_known(queues: Path, reporter: Reporter) -> bool:
-    """Is each queue of a partition there, with its name and the queues below it?
+    """Return whether each queue of a partition is there, with its name and the queues below it.
 
-    A text with more faults than are listed is not judged further: no, without a look at each of them.
+    For a text with more faults than are listed the answer is no, without a look at each of them.
     """
     if len(reporter.left_out) > PROBLEMS_MAX:
         return False

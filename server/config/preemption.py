@@ -56,7 +56,7 @@ OPPOSITE: Final = {
 def settings(
     written: shape.LivePreemption | None, where: Path, reporter: Reporter
 ) -> PreemptionSettings:
-    """The settings of a partition; without a section all defaults."""
+    """Return the settings of a partition; without a section all defaults."""
     if written is None:
         return PreemptionSettings()
     live = _with(PreemptionSettings(), written, where, reporter)
@@ -74,7 +74,7 @@ def settings(
 def _with(
     base: PreemptionSettings, written: shape.Preemption, where: Path, reporter: Reporter
 ) -> PreemptionSettings:
-    """The base with what a section sets, then checked as a whole."""
+    """Return the base with what a section sets, checked as a whole."""
     given: dict[str, Any] = {}
     tree = written.model_dump(by_alias=True, exclude_unset=True)
     for path, name in FIELDS.items():
@@ -113,7 +113,7 @@ def _check_policies(written: shape.Preemption, where: Path, reporter: Reporter) 
 
 
 def _check_order(written: Mapping[str, Sequence[str]], where: Path, reporter: Reporter) -> None:
-    """7.5: what a policy's seed fixes comes first, a list says only what follows."""
+    """Check that a list names no key twice, and none that a policy's seed fixes: those come first (7.5)."""
     for what, keys in written.items():
         fixed = FIXED[what]
         for number, key in enumerate(keys):
@@ -131,7 +131,10 @@ def _check_order(written: Mapping[str, Sequence[str]], where: Path, reporter: Re
 def _proportional(
     read: PreemptionSettings, given: dict[str, Any], where: Path, reporter: Reporter
 ) -> PreemptionSettings:
-    """W2: plain weight shares claim only what fits after the ask. W8: the same for a crossing pod."""
+    """Return proportional settings with the trigger that they need, and report one that contradicts it.
+
+    W2: plain weight shares claim only what fits after the ask. W8: `overshoot: last` needs the same.
+    """
     if not read.demand_cap and given.get("trigger") == "before":
         message = "'before' does not go with proportion.demandcap false, which claims only what fits: 'after'"
         reporter.error((*where, "trigger"), message)

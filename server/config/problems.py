@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, or will surprise its author: values with file, line and path."""
+"""The problems of a configuration: what is wrong, or will surprise its author, with file, line and path."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,11 +10,11 @@ Path = tuple[str | int, ...]
 Severity = Literal["error", "warning"]
 
 PROBLEMS_MAX: Final = 500
-"""Problems reported for one text; the rest is only counted."""
+"""The most problems reported for one text; the rest is only counted."""
 COMPARISONS_MAX: Final = 5_000
-"""Names of queues compared for near matches of one text; beyond it no name is proposed."""
+"""The most names of queues compared for near matches of one text; beyond it no name is proposed."""
 MESSAGE_MAX: Final = 600
-"""Characters of one message; what it quotes from the text may be long."""
+"""The most characters of one message, because what it quotes from the text may be long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Problem:
     code: str = ""
     """Stable word of a warning, one of `codes.CODES`."""
     advice: str = ""
-    """What to do about an error, where the message does not say it."""
+    """The remedy for an error, where the message does not say it."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.file else f"line {self.line}"
@@ -45,7 +45,7 @@ class Problem:
 
 
 def path_text(path: Path) -> str:
-    """``("queues", 0, "name")`` as ``queues[0].name``."""
+    """Return a path as text: ``("queues", 0, "name")`` as ``queues[0].name``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -58,7 +58,7 @@ def _shortened(text: str) -> str:
 
 @dataclass(slots=True)
 class Reporter:
-    """Collects the problems of one text; knows the line of every path."""
+    """The collector of the problems of one text, with the line of every path."""
 
     file: str = ""
     lines: Mapping[Path, int] = field(default_factory=dict)
@@ -66,20 +66,20 @@ class Reporter:
     failed: bool = False
     unsaid: int = 0
     silent: dict[Path, frozenset[str]] = field(default_factory=dict)
-    """By path of a partition the codes of warnings that it wants to see no more."""
+    """The codes of warnings that a partition silences, by its path."""
     silenced: list[Problem] = field(default_factory=list)
     left_out: set[Path] = field(default_factory=set)
-    """Where faults kept something of the text from being judged further."""
+    """The paths of what is not judged further, because of faults."""
     incomplete: set[Path] = field(default_factory=set)
     """The mappings and lists that hold what was left out."""
     comparisons_left: int = COMPARISONS_MAX
     kept: Mapping[Path, tuple[int, ...]] = field(default_factory=dict)
-    """By path of a list that lost entries, the numbers in the text of those that are judged."""
+    """The numbers in the text of the entries that are judged, by path of a list that lost entries."""
 
     def error(
         self, path: Path, message: str | Callable[[], str], line: int = 0, *, advice: str = ""
     ) -> None:
-        """The text is refused because of what stands at this path; ``advice`` says what to do.
+        """Report why the text is refused, at this path; ``advice`` says what to do.
 
         A message that is costly to find is given as a function: it is called only for a problem that is listed.
         """
@@ -93,7 +93,7 @@ class Reporter:
         self._add(Problem("error", self.file, line, where, told, advice=advice))
 
     def warning(self, path: Path, code: str, message: str, consequence: str) -> None:
-        """The text is accepted; ``consequence`` says what its author should know."""
+        """Report a warning on a text that is accepted; ``consequence`` says what its author should know."""
         assert code in CODES
         where = _shortened(path_text(self.original(path)))
         told = _shortened(message)
@@ -104,7 +104,7 @@ class Reporter:
             self._add(found)
 
     def line(self, path: Path) -> int:
-        """The line of a path, or of the nearest part of it that is in the text."""
+        """Return the line of a path, or of the nearest part of it that is in the text."""
         path = self.original(path)
         for end in range(len(path), -1, -1):
             if (found := self.lines.get(path[:end])) is not None:
@@ -120,7 +120,7 @@ class Reporter:
         return found
 
     def lacks(self, path: Path) -> bool:
-        """Was something left out of the mapping at this path, directly below it?"""
+        """Return whether something was left out of the mapping at this path, directly below it."""
         where = self.original(path)
         return where in self.incomplete
 
@@ -131,14 +131,14 @@ class Reporter:
             self.incomplete.add(path[:-1])
 
     def may_compare(self, names: int) -> bool:
-        """Is a near match among this many names still to be looked for? Each answer of yes uses up the allowance."""
+        """Return whether a near match among this many names is still to be looked for; each yes uses up the allowance."""
         if names > self.comparisons_left:
             return False
         self.comparisons_left -= names
         return True
 
     def result(self) -> list[Problem]:
-        """All problems in the order of their lines, errors first within a line."""
+        """Return all problems in the order of their lines, errors first within a line."""
         ordered = sorted(self.problems, key=lambda problem: (problem.line, problem.severity))
         if self.unsaid:
             severity: Severity = "error" if self.failed else "warning"

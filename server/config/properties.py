@@ -1,8 +1,7 @@
 """`properties` of queues and child templates: each name, its values, and what children inherit.
 
-Inheritance: `priority.policy` and `priority.offset` start anew in every queue, of `preemption.policy` only
-`disabled` is handed down, `preemption.delay` counts on leaves alone (G1), everything else is inherited; a queue's
-own value wins.
+Inheritance: `priority.policy` and `priority.offset` are not inherited, of `preemption.policy` only `disabled` is,
+`preemption.delay` counts on leaves alone (G1), everything else is inherited; a queue's own value wins.
 """
 
 from collections.abc import Callable, Mapping
@@ -69,7 +68,7 @@ def _not_negative(written: str) -> int:
 
 
 def _preemption_delay(written: str) -> int:
-    """Seed 001's exception: what is no positive duration means the default. `own_values` warns."""
+    """Return a delay; as in seed 001, a text that is no positive duration means the default. `own_values` warns."""
     try:
         delay = duration_ms(written)
     except ValueError:
@@ -102,7 +101,7 @@ _WITHOUT_EFFECT: Final = (
 
 
 def own_values(written: Mapping[str, str], path: Path, reporter: Reporter) -> dict[str, Any]:
-    """The fields of `QueueProperties` that a queue sets itself; problems go to the reporter."""
+    """Return the fields of `QueueProperties` that a queue sets itself; problems go to the reporter."""
     values: dict[str, Any] = {}
     for name, text in written.items():
         where = (*path, name)

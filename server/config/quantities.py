@@ -46,7 +46,7 @@ _TYPE_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,315}[A-Za-z0-9]
 
 
 def quantity(kind: str, written: str) -> int:
-    """A quantity of a resource type: `vcore` in milli-cores (`2` = 2000, `500m`), all else in plain units."""
+    """Return a quantity of a resource type: `vcore` in milli-cores (`2` = 2000, `500m`), all else in plain units."""
     if written.startswith("-"):
         raise ValueError(f"the quantity {written!r} of {kind} is negative")
     found = _QUANTITY.fullmatch(written)
@@ -91,14 +91,14 @@ def _factor(kind: str, unit: str, written: str) -> int:
 
 
 def type_name(kind: str) -> str:
-    """A resource type as Kubernetes spells them, such as `memory` or `nvidia.com/gpu`."""
+    """Return a resource type as Kubernetes spells them, such as `memory` or `nvidia.com/gpu`."""
     if not _TYPE_NAME.fullmatch(kind):
         raise ValueError(f"{kind!r} is not the name of a resource type")
     return kind
 
 
 def duration_ms(written: str) -> int:
-    """A Go duration (`1h30m`, `500ms`, `0`) in milliseconds, a fraction of one counted as a whole one."""
+    """Return a Go duration (`1h30m`, `500ms`, `0`) in milliseconds, a fraction of one counted as a whole one."""
     if written.lstrip("+-") == "0":
         return 0
     if not _DURATION.fullmatch(written):
@@ -113,7 +113,7 @@ def duration_ms(written: str) -> int:
 
 
 def share_permyriad(written: str) -> int:
-    """A share `0%` to `100%`, at most two decimals, in 1/10000; `0` alone is none."""
+    """Return a share `0%` to `100%`, at most two decimals, in 1/10000; `0` alone is none."""
     if written == "0":
         return 0
     found = _SHARE.fullmatch(written)
@@ -126,7 +126,7 @@ def share_permyriad(written: str) -> int:
 
 
 def thousandths(written: str) -> int:
-    """A weight, perhaps with decimals (`1.5`), in exact thousandths."""
+    """Return a weight, perhaps with decimals (`1.5`), in exact thousandths."""
     if written.startswith("-"):
         raise ValueError(f"the weight {written!r} is negative")
     if not _DECIMAL.fullmatch(written):
@@ -140,7 +140,7 @@ def thousandths(written: str) -> int:
 
 
 def whole(written: str, low: int, high: int) -> int:
-    """A whole number within bounds, in plain decimal digits."""
+    """Return a whole number within bounds, in plain decimal digits."""
     if not _WHOLE.fullmatch(written):
         raise ValueError(f"{written!r} is not a whole number in plain digits")
     number = int(written)

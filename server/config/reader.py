@@ -1,4 +1,4 @@
-"""The one way in: text of a `queues.yaml` to a configuration, or to what is wrong with it (design 1.11)."""
+"""The reader of `queues.yaml`: from its text to a configuration, or to what is wrong with it (design 1.11)."""
 
 import hashlib
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from server.model.quota import (
 
 
 class Loaded(NamedTuple):
-    """What a text says, and what is wrong with it. With any error there is no configuration."""
+    """The configuration of a text, and what is wrong with it. With any error there is no configuration."""
 
     configuration: Configuration | None
     problems: list[Problem]
@@ -81,7 +81,7 @@ def _count(queues: Sequence[shape.Queue]) -> int:
 
 
 def _silence(partition: shape.Partition, where: Path, reporter: Reporter) -> None:
-    """Warnings with these codes are not shown for the partition; a code that does not exist is an error."""
+    """Silence warnings with the codes that a partition lists; a code that does not exist is an error."""
     for number, code in enumerate(partition.ignorewarnings):
         if code not in CODES:
             reporter.error((*where, "ignorewarnings", number), partial(unknown, code))
@@ -89,7 +89,7 @@ def _silence(partition: shape.Partition, where: Path, reporter: Reporter) -> Non
 
 
 def _check(partition: shape.Partition, where: Path, reporter: Reporter) -> lint.Checked:
-    """Everything that can be wrong with one partition, errors first of all parts."""
+    """Check everything that makes one partition wrong; warnings come later, when no partition has errors."""
     if partition.usergroupresolver is not None:
         message = "is not supported: the user and the groups come with each application, nobody has to look them up"
         reporter.error((*where, "usergroupresolver"), message)
@@ -102,7 +102,7 @@ def _check(partition: shape.Partition, where: Path, reporter: Reporter) -> lint.
 
 
 def _spec(checked: lint.Checked) -> PartitionSpec:
-    """The partition as the core takes it. Weights that are written replace the default ones."""
+    """Return the partition as the core takes it; weights in the file replace the default ones."""
     name, sort = checked.written.name, checked.written.nodesortpolicy
     kept = checked.written.reservations
     weights = tuple(

@@ -29,7 +29,7 @@ _NEEDS_VALUE: Final = {"fixed": "the name of a queue", "tag": "the name of a tag
 def rules(
     written: list[shape.Rule], root: Draft, where: Path, reporter: Reporter
 ) -> tuple[PlacementRule, ...]:
-    """The rules of a partition in file order; problems go to the reporter.
+    """Return the rules of a partition in file order; problems go to the reporter.
 
     Where a fault left the names of the queues unknown, no rule is compared with them.
     """
@@ -103,7 +103,7 @@ def _is_qualified(value: str) -> bool:
 
 
 def _filter(written: shape.Filter, at: Path, reporter: Reporter) -> RuleFilter:
-    """Several entries are names; a single one may be a regular expression."""
+    """Return a filter; several entries are names, a single one may be a regular expression."""
     users, user_pattern = _entries(written.users, (*at, "users"), reporter)
     groups, group_pattern = _entries(written.groups, (*at, "groups"), reporter)
     return RuleFilter(
@@ -138,7 +138,7 @@ def _checked(check: Callable[[str], str], written: str, at: Path, reporter: Repo
 def _check_chain(
     rule: PlacementRule, queues: Queues, at: Path, reporter: Reporter, *, is_parent: bool = False
 ) -> None:
-    """Check the known part of a chain: a rule gives a leaf, and one that is another one's parent a parent queue."""
+    """Check the known part of a chain: a rule gives a leaf, and the parent of another rule gives a parent queue."""
     queue = _known_queue(rule)
     if rule.parent:
         _check_chain(rule.parent, queues, (*at, "parent"), reporter, is_parent=True)
@@ -182,13 +182,13 @@ def _check_missing(
 
 
 def _near(queue: str, queues: Queues, reporter: Reporter) -> str:
-    """The queue that was probably meant."""
+    """Return the end of a message with the queue that was probably meant, empty without one."""
     close = reporter.may_compare(len(queues)) and get_close_matches(queue, queues, n=1, cutoff=0.7)
     return f", did you mean {close[0]!r}?" if close else ""
 
 
 def _nearest(queue: str, queues: Queues) -> Draft:
-    """The nearest queue above a path that exists."""
+    """Return the nearest queue above a path that exists."""
     nearest, end = queues[ROOT], len(ROOT)
     while (end := queue.find(".", end + 1)) != -1 and (found := queues.get(queue[:end])):
         nearest = found
@@ -196,7 +196,7 @@ def _nearest(queue: str, queues: Queues) -> Draft:
 
 
 def _known_queue(rule: PlacementRule) -> str | None:
-    """The queue of a chain of fixed rules; None when a part of it depends on the application."""
+    """Return the queue of a chain of fixed rules; None when a part of it depends on the application."""
     if rule.kind != "fixed":
         return None
     if _is_qualified(rule.value):

@@ -18,7 +18,7 @@ COUNT_MAX: Final = (1 << 31) - 1
 
 
 def _number(read: Callable[[str], int]) -> Callable[[object], int]:
-    """A validator of unquoted numbers."""
+    """Return a validator of unquoted numbers."""
 
     def check(value: object) -> int:
         if not isinstance(value, Written):
@@ -29,7 +29,7 @@ def _number(read: Callable[[str], int]) -> Callable[[object], int]:
 
 
 def _text(read: Callable[[str], Any]) -> Callable[[object], Any]:
-    """A validator of text and numbers as written."""
+    """Return a validator of text and numbers as written."""
 
     def check(value: object) -> object:
         if not isinstance(value, str):
@@ -221,7 +221,7 @@ class Preemption(Section):
     @model_validator(mode="before")
     @classmethod
     def _pace_alone(cls, data: object) -> object:
-        """`pace:` without a value is a pace with its defaults."""
+        """Read `pace:` without a value as a pace with its defaults."""
         if isinstance(data, dict) and "pace" in data and data["pace"] is None:
             return {**data, "pace": {}}
         return data

@@ -36,7 +36,7 @@ class Template:
     own: dict[str, Any]
 
     def below(self, properties: QueueProperties, owner: str) -> ChildTemplate:
-        """What a dynamic leaf starts with below a queue with these properties; ``owner`` wrote the template."""
+        """Return what a dynamic leaf starts with below a queue with these properties; ``owner`` wrote the template."""
         return ChildTemplate(
             guaranteed=resource(self.guaranteed),
             max=limit(self.maximum) if self.maximum else None,
@@ -66,30 +66,30 @@ class Draft:
 
     @property
     def leaf(self) -> bool:
-        """Is it a queue for applications?"""
+        """Return whether it is a queue for applications."""
         return not (self.children or self.shape.parent or self.above is None)
 
     @property
     def quota_delay_where(self) -> Path:
-        """Where this queue writes its quota delay."""
+        """The path at which this queue writes its quota delay."""
         section = "properties" if QUOTA_DELAY in self.shape.properties else "resources"
         return (*self.where, section, QUOTA_DELAY)
 
     def walk(self) -> Iterator["Draft"]:
-        """The queue and all below it, parents first."""
+        """Yield the queue and all below it, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def path_up(self) -> Iterator["Draft"]:
-        """The queue and all above it, up to root."""
+        """Yield the queue and all above it, up to root."""
         draft: Draft | None = self
         while draft is not None:
             yield draft
             draft = draft.above
 
     def spec(self) -> QueueSpec:
-        """The queue as the core takes it."""
+        """Return the queue as the core takes it."""
         written = self.shape
         return QueueSpec(
             name=written.name if self.above else ROOT,
@@ -116,7 +116,7 @@ class Draft:
 
 
 def grow(partition: shape.Partition, where: Path, reporter: Reporter) -> Draft:
-    """The tree of a partition, root inserted when the file begins below it."""
+    """Return the tree of a partition, root inserted when the file begins below it."""
     where = (*where, "queues")
     tops = partition.queues
     if len(tops) == 1 and tops[0].name == ROOT:
@@ -148,7 +148,7 @@ def _draft(written: shape.Queue, where: Path, above: Draft | None, reporter: Rep
 
 
 def _children(draft: Draft, reporter: Reporter) -> list[Draft]:
-    """The queues below; an inserted root lists them where the partition does."""
+    """Return the queues below; an inserted root lists them where the partition does."""
     inserted = draft.above is None and draft.where[-1] == "queues"
     where = draft.where if inserted else (*draft.where, "queues")
     first: dict[str, int] = {}
@@ -174,7 +174,7 @@ def _check_root(root: Draft, reporter: Reporter) -> None:
 
 
 def amounts(written: Mapping[str, str], where: Path, reporter: Reporter) -> dict[str, int]:
-    """Quantities by type; one that cannot be read is reported and left out."""
+    """Return quantities by type; one that cannot be read is reported and left out."""
     read: dict[str, int] = {}
     for kind, text in written.items():
         try:
@@ -185,20 +185,20 @@ def amounts(written: Mapping[str, str], where: Path, reporter: Reporter) -> dict
 
 
 def _guaranteed(written: shape.Resources, where: Path, reporter: Reporter) -> dict[str, int]:
-    """A guarantee of 0 equals none (specification section 0)."""
+    """Return the guarantee without amounts of 0, which equal none (specification section 0)."""
     read = amounts(written.guaranteed, (*where, "resources", "guaranteed"), reporter)
     return {kind: amount for kind, amount in read.items() if amount}
 
 
 def _named(own: Mapping[str, Any]) -> frozenset[str]:
-    """The names in the file of these fields of `QueueProperties`."""
+    """Return the names in the file of these fields of `QueueProperties`."""
     return frozenset(name for name, field_name in PROPERTY_FIELDS.items() if field_name in own)
 
 
 def _own(
     written: Mapping[str, str], sizes: shape.Resources, where: Path, reporter: Reporter
 ) -> dict[str, Any]:
-    """The properties that a queue or template sets, the quota delay in either spelling (Q2)."""
+    """Return the properties that a queue or template sets, the quota delay in either spelling (Q2)."""
     values = own_values(written, (*where, "properties"), reporter)
     if sizes.quota_delay_s is not None:
         if QUOTA_DELAY in written:

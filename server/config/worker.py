@@ -1,7 +1,7 @@
 """The process that reads configurations for a server: texts on its input, what was read on its output.
 
-Each message is its length in eight bytes and a pickle; an empty one says that the process is ready. The process ends with its input, or when one text takes longer
-than the server waits for it.
+Each message is its length in eight bytes and a pickle; an empty one says that the process is ready. The process ends
+with its input, or when one text takes longer than the server waits for it.
 """
 
 import pickle
@@ -15,11 +15,11 @@ from server.config.reader import examine
 
 LENGTH_BYTES: Final = 8
 SECONDS_MAX: Final = 30
-"""How long one text may take."""
+"""The most seconds that one text may take."""
 BYTES_MAX: Final = 1 << 30
 """Memory of the process; a text that needs more ends it."""
 _LATE_S: Final = 5
-"""How much later the process ends itself; the server ends it in time unless the server is gone."""
+"""The seconds after SECONDS_MAX at which the process ends itself, in case the server is gone and does not end it."""
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """The metrics endpoint: GET /metrics over plain HTTP or HTTPS, answered in the event loop between two ticks.
 
-It is no web server: one request a connection, nothing but this path, and small limits.
+The endpoint is no web server: one request per connection, nothing but this path, and small limits.
 """
 
 import asyncio
@@ -17,7 +17,10 @@ _TEXT: Final = "text/plain; charset=utf-8"
 
 
 Refused = Callable[[ssl.SSLObject | None, str], tuple[int, str] | None]
-"""By TLS of the connection (None: plain HTTP) and Authorization header: the HTTP status and the reason of a refusal."""
+"""The check of a request, by TLS of the connection (None: plain HTTP) and Authorization header.
+
+The result is the HTTP status and the reason of a refusal; None admits the request.
+"""
 
 
 async def start(
@@ -27,7 +30,7 @@ async def start(
     tls: ssl.SSLContext | None,
     refused: Refused,
 ) -> asyncio.Server:
-    """Listens; raises OSError when it cannot."""
+    """Listen and return the server; raises OSError when it cannot."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -36,7 +39,7 @@ async def start(
             writer.write(_answer(head, text, lambda header: refused(peer, header)))
             await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-            # The other side sent no request, or is gone: there is nobody to answer.
+            # The client sent no request, or is gone: there is no answer to send.
             pass
         finally:
             writer.close()
@@ -47,7 +50,7 @@ async def start(
 def _answer(
     head: bytes, text: Callable[[], bytes], refused: Callable[[str], tuple[int, str] | None]
 ) -> bytes:
-    """The whole response to a request's head."""
+    """Return the whole response to a request's head."""
     lines = head.split(b"\r\n")
     parts = lines[0].split(b" ")
     method, target = parts[0], parts[1] if len(parts) > 1 else b""
@@ -69,7 +72,7 @@ _REFUSALS: Final = {
 
 
 def _authorization(lines: list[bytes]) -> str:
-    """The value of the header, empty without one."""
+    """Return the value of the header, empty without one."""
     for line in lines:
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"authorization":

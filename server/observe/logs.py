@@ -1,4 +1,4 @@
-"""Structured logs: JSON lines unless a person looks at a terminal. Notes of the core become lines here."""
+"""Structured logs: JSON lines, or text where the output is a terminal. Notes of the core become lines here."""
 
 import logging
 from collections.abc import Callable
@@ -25,11 +25,11 @@ _OF_PODS: Final = frozenset({"ask", "allocation"})
 _OF_LINES: Final = frozenset({"exception", "stack"})
 """Texts of many lines."""
 NOTES_LOGGED_MAX: Final = 50
-"""Notes of one slice that get a line each; of the others only the number is logged."""
+"""The most notes of one batch that get a line each; of the others only the number is logged."""
 
 
 def configure(stream: TextIO, level: int = logging.INFO) -> None:
-    """Every log line of the process goes to the stream."""
+    """Send every log line of the process to the stream."""
     shown: Any = structlog.processors.JSONRenderer()
     if stream.isatty():
         shown = _on_a_terminal(structlog.dev.ConsoleRenderer())
@@ -72,7 +72,7 @@ def _printable(text: str) -> str:
 
 
 def _take_over_libraries(stream: TextIO, facts: list[Any], shown: Any) -> None:  # noqa: ANN401
-    """What libraries log by the standard module looks like our own lines; only their warnings and worse."""
+    """Format what libraries log by the standard module like our own lines; only their warnings and worse are shown."""
     handler = logging.StreamHandler(stream)
     last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, shown]
     handler.setFormatter(
@@ -82,7 +82,7 @@ def _take_over_libraries(stream: TextIO, facts: list[Any], shown: Any) -> None: 
 
 
 class NoteLog:
-    """Logs what the core notes. An observer of the pump.
+    """The log of what the core notes; an observer of the pump.
 
     ``name`` gives the name of a pod by partition and key, empty when it is not known.
     """
@@ -92,7 +92,7 @@ class NoteLog:
         self._name = name
 
     def decided(self, decisions: Decisions, _now: int) -> None:
-        """One line for each note, up to a limit."""
+        """Log one line for each note, up to a limit."""
         notes = decisions.of(Noted)
         for note in notes[:NOTES_LOGGED_MAX]:
             say = self._log.warning if note.code in _WARNINGS else self._log.info
@@ -104,7 +104,7 @@ class NoteLog:
             self._log.info("more-notes", count=len(notes) - NOTES_LOGGED_MAX)
 
     def sliced(self, events: int, seconds: float, now: int) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def idle(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""

@@ -1,7 +1,7 @@
 """OpenTelemetry meters over decisions and reports.
 
-Everything is counted per slice, never per object. Gauges are looked up when somebody asks: `Metrics.refresh` runs in
-the event loop between two ticks; exporters, whichever thread they live in, only see what it left.
+Everything is counted per slice (a batch of events), never per object. Gauges are computed when a client asks:
+`Metrics.refresh` runs in the event loop between two ticks; exporters, in whichever thread, only read its results.
 """
 
 from collections import Counter
@@ -40,13 +40,13 @@ from server.model.reports import PartitionReport, QueueReport
 from server.model.shadow import ShadowRecord
 
 QUEUES_MAX: Final = 1_000
-"""Queues whose usage is exported, in path order; a scrape is no listing."""
+"""The most queues whose usage is exported, in path order; a scrape is no listing."""
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _PARTITION: Final = attrgetter("partition")
 _TERMINATION: Final = attrgetter("termination")
 _PLANNED: Final = (Decided, ShadowDecided, Withdrawn)
-"""What preemption decided and took back, and what shadows did beside it."""
+"""The decisions of preemption, its withdrawals, and the decisions of shadows."""
 _NOTICES: Final = frozenset(
     {
         Code.PREEMPTION_REFUSED,
@@ -61,7 +61,7 @@ _NOTICES: Final = frozenset(
         Code.QUOTA_NOT_ENFORCED,
     }
 )
-"""What is counted of what the core notes: what somebody may want an alert for."""
+"""The codes of notes that are counted, because administrators may want alerts for them."""
 _REJECTIONS: Final[Mapping[type[AskRejected | ApplicationRejected | NodeRejected], str]] = {
     AskRejected: "ask",
     ApplicationRejected: "application",
@@ -71,16 +71,16 @@ _REJECTIONS: Final[Mapping[type[AskRejected | ApplicationRejected | NodeRejected
 Depths = Callable[[], Mapping[tuple[str, str], int]]
 """Objects that wait for each stream, by manager and kind of stream."""
 Records = Callable[[], Mapping[str, tuple[int, str]]]
-"""By record: lines that it lost, and why it cannot be written now, empty when it can."""
+"""The state of each record: lines that it lost, and why it cannot be written now, empty when it can."""
 Managers = Callable[[], Mapping[str, tuple[bool, int]]]
-"""By registered resource manager: whether one of its streams is open, and seconds since its last message."""
+"""The state of each registered resource manager: whether one of its streams is open, and seconds since its last message."""
 Secrets = Callable[[], tuple[int, Mapping[str, str], int | None]]
 """Reloads of secrets; by secret, why its newer file is not in force; when the certificate ends, in Unix milliseconds."""
 Labels = Mapping[str, str]
 
 
 class Around(NamedTuple):
-    """What is measured around the core."""
+    """The sources of what is measured around the core."""
 
     depths: Depths = dict
     records: Records = dict
@@ -92,12 +92,12 @@ ALONE: Final = Around()
 
 
 class Metrics:
-    """Counts decisions; an observer of the pump. `text` is what a Prometheus server reads."""
+    """The meters of decisions and reports; an observer of the pump. `text` is what a Prometheus server reads."""
 
     def __init__(
         self, core: Core, around: Around = ALONE, readers: Iterable[MetricReader] = ()
     ) -> None:
-        """``readers``: where the metrics go besides `text`."""
+        """Create all meters; ``readers`` take the metrics besides `text`."""
         self._core = core
         self._around = around
         self._registry = CollectorRegistry()
@@ -147,7 +147,7 @@ class Metrics:
             )
 
     def decided(self, decisions: Decisions, _now: int) -> None:
-        """Counts a slice's decisions."""
+        """Count a slice's decisions."""
         kinds = decisions.kinds
         if Placed in kinds:
             self._placements(decisions.of(Placed))
@@ -163,7 +163,7 @@ class Metrics:
                 self._rejected.add(len(refused), {"kind": word})
 
     def _planned(self, decisions: Decisions) -> None:
-        """What preemption decided and took back, and what shadows did beside it."""
+        """Count what preemption decided and took back, and what shadows decided beside it."""
         self._preempted(one.record for one in decisions.of(Decided))
         self._beside(one.record for one in decisions.of(ShadowDecided))
         self._spared(decisions.of(Withdrawn))
@@ -173,7 +173,7 @@ class Metrics:
             self._placed.add(count, {"partition": partition})
 
     def _releases(self, ended: Sequence[Released | AskReleased]) -> None:
-        """A slice may have tens of thousands, mostly of one partition and for one reason."""
+        """Count releases; a slice may have tens of thousands, mostly of one partition and for one reason."""
         partitions, reasons = list(map(_PARTITION, ended)), list(map(_TERMINATION, ended))
         where, why = partitions[0], reasons[0]
         alike = len(ended) == partitions.count(where) == reasons.count(why)
@@ -211,21 +211,21 @@ class Metrics:
             self._notices.add(count, {"partition": partition, "code": code.value})
 
     def sliced(self, events: int, seconds: float, _now: int) -> None:
-        """Measures a slice."""
+        """Measure a slice."""
         self._tick.record(seconds)
         if events:
             self._events.add(events)
 
     def idle(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def text(self) -> bytes:
-        """All metrics in Prometheus' text form. Call it in the event loop."""
+        """Return all metrics in Prometheus' text form. Call it in the event loop."""
         self.refresh()
         return generate_latest(self._registry)
 
     def refresh(self) -> None:
-        """Looks the gauges up, for the next export. Call it in the event loop."""
+        """Recompute the gauges, for the next export. Call it in the event loop."""
         gauges: dict[str, list[Observation]] = {name: [] for name in (*_GAUGES, *_SUMS)}
 
         def observe(name: str, value: float, **labels: str) -> None:
@@ -245,7 +245,7 @@ class Metrics:
         self._gauges = gauges
 
     def _of_partition(self, report: PartitionReport) -> Iterator[tuple[str, float, Labels]]:
-        """What is to be seen of one partition as a whole."""
+        """Yield the gauges of one partition as a whole."""
         for code, count in report.waiting.items():
             yield "waiting_asks", count, {"code": code}
         yield "nodes", report.nodes, {}
@@ -256,7 +256,7 @@ class Metrics:
             yield "open_decisions", count, {"policy": policy}
 
     def _outside(self) -> Iterator[tuple[str, int, Labels]]:
-        """What is to be seen around the core."""
+        """Yield the gauges of what is around the core."""
         for (manager, stream), depth in self._around.depths().items():
             yield "stream_depth", depth, {"manager": manager, "stream": stream}
         synced = {one.rm_id: one.synced for one in self._core.state.managers.values()}
@@ -275,7 +275,7 @@ class Metrics:
             yield "certificate_expires_seconds", expires_ms // 1000, {}
 
     def close(self) -> None:
-        """Ends the exporters."""
+        """Shut the exporters down."""
         self._provider.shutdown()
 
     def _callback(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
@@ -317,7 +317,7 @@ _SUMS: Final = {
 
 
 def _lost(core: Core, partition: str) -> Iterator[tuple[str, float, Labels]]:
-    """Lost work by policy, claimant and victim queue: as many lines as queues are exported."""
+    """Yield lost work by policy, claimant and victim queue: as many lines as queues are exported."""
     for line in lost_work(core, partition)[:QUEUES_MAX]:
         labels = {"policy": line.policy, "claimant": line.claimant, "victim": line.victim}
         yield "lost_core_seconds", line.lost.millicore_ms / 1_000_000, labels
@@ -342,7 +342,7 @@ def _open_decisions(core: Core, partition: str) -> Counter[str]:
 
 
 def _first(root: QueueReport) -> Sequence[QueueReport]:
-    """The queue and those below it, as many as are exported."""
+    """Return the queue and those below it, as many as are exported."""
     found, level = [root], [root]
     while level and len(found) < QUEUES_MAX:
         level = [child for queue in level for child in queue.children]

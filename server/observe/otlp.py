@@ -10,11 +10,11 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 
 class ExporterMissingError(RuntimeError):
-    """The environment asks for an exporter that is not installed."""
+    """The error when the environment asks for an exporter that is not installed."""
 
 
 def wanted(signal: str, environment: Mapping[str, str]) -> bool:
-    """Do the variables ask for this signal, `traces` or `metrics`?"""
+    """Return whether the variables ask for this signal, `traces` or `metrics`."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     exporter = environment.get(f"OTEL_{signal.upper()}_EXPORTER", "")
@@ -25,21 +25,21 @@ def wanted(signal: str, environment: Mapping[str, str]) -> bool:
 
 
 def span_processor(environment: Mapping[str, str]) -> SpanProcessor | None:
-    """Where spans go, None for nowhere; raises ExporterMissingError."""
+    """Return the exporter of spans, None where none is asked for; raises ExporterMissingError."""
     if not wanted("traces", environment):
         return None
     return BatchSpanProcessor(_load("trace_exporter", "OTLPSpanExporter"))
 
 
 def metric_reader(environment: Mapping[str, str]) -> MetricReader | None:
-    """Where metrics go besides the metrics endpoint, None for nowhere; raises ExporterMissingError."""
+    """Return the exporter of metrics besides the endpoint, None where none is asked for; raises ExporterMissingError."""
     if not wanted("metrics", environment):
         return None
     return PeriodicExportingMetricReader(_load("metric_exporter", "OTLPMetricExporter"))
 
 
 def _load(module: str, name: str) -> Any:  # noqa: ANN401 - a class of an optional package
-    """An exporter that configures itself from the environment."""
+    """Return an exporter that configures itself from the environment."""
     path = f"opentelemetry.exporter.otlp.proto.grpc.{module}"
     try:
         return getattr(importlib.import_module(path), name)()

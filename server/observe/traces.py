@@ -29,12 +29,12 @@ Metadata = Iterable[tuple[str, str | bytes]]
 
 
 def _callers(metadata: Metadata) -> OtelContext:
-    """The trace that the caller is in."""
+    """Return the trace that the caller is in."""
     return _PROPAGATOR.extract({key: value for key, value in metadata if isinstance(value, str)})
 
 
 class Traces:
-    """Makes the spans. An observer of the pump."""
+    """The maker of spans; an observer of the pump."""
 
     def __init__(self, processor: SpanProcessor) -> None:
         self._provider = TracerProvider(resource=Resource.create({"service.name": "evenhand"}))
@@ -46,7 +46,7 @@ class Traces:
     def call(
         self, method: str, metadata: Metadata, now: int
     ) -> Callable[[grpc.StatusCode, int], None]:
-        """A call begins; the result is told its status and the instant of its end."""
+        """Start the span of a call; return a function that ends it, with the call's status and instant of end."""
         service, _, name = method.removeprefix("/").partition("/")
         span = self._tracer.start_span(
             f"{service}/{name}",
@@ -65,7 +65,7 @@ class Traces:
         return ended
 
     def message(self, stream: str, objects: int, metadata: Metadata, now: int) -> None:
-        """A message came over a stream."""
+        """Record the span of a message that came over a stream."""
         span = self._tracer.start_span(
             f"message {stream}",
             context=_callers(metadata),
@@ -78,11 +78,11 @@ class Traces:
             self._messages.append(span.get_span_context())
 
     def decided(self, decisions: Decisions, _now: int) -> None:
-        """Counts for the tick's span."""
+        """Count the decisions for the tick's span."""
         self._decisions += len(decisions)
 
     def sliced(self, events: int, seconds: float, now: int) -> None:
-        """A span for the tick, unless nothing happened in it."""
+        """Record a span for the tick, unless nothing happened in it."""
         if not events and not self._decisions:
             return
         start = now * _NS_OF_MS
@@ -97,8 +97,8 @@ class Traces:
         self._decisions = 0
 
     def idle(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Sends what is left."""
+        """Send the spans that are left."""
         self._provider.shutdown()

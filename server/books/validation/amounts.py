@@ -1,4 +1,4 @@
-"""Queues: the tree is one, and every amount and count in it is the sum of what stands below (specification 8.1)."""
+"""Checks of queues: they form one tree, and every amount and count is the sum of what is below (specification 8.1)."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from server.model.fit import Amounts, Demand
 
 
 def check_tree(partition: Partition) -> None:
-    """Paths, parents and the table of queues agree."""
+    """Assert that paths, parents and the table of queues agree."""
     walked = {queue.path: queue for queue in partition.root.walk()}
     assert walked == partition.queues, (
         f"partition {partition.name}: the tree and the table of queues differ in "
@@ -33,7 +33,7 @@ def check_tree(partition: Partition) -> None:
 
 
 def check_amounts(partition: Partition) -> None:
-    """Usage, promises, releases, pending asks and reservations of applications and queues."""
+    """Assert usage, promises, releases, pending asks and reservations of applications and queues."""
     held = _promised_by_leaf(partition)
     for queue in reversed(list(partition.root.walk())):
         for application in queue.applications.values():

@@ -1,4 +1,4 @@
-"""The columns agree with the objects, apart from the changes that were not carried over yet (design 6.1)."""
+"""Checks of the columns: they agree with the objects, apart from changes that were not carried over yet (design 6.1)."""
 
 from server.books.applications import Ask
 from server.books.partition import Partition
@@ -14,7 +14,7 @@ from server.view.columns import (
 
 
 def check_columns(partition: Partition) -> None:
-    """Every allocation that has not changed since has its row, every node its slot's; no row is left over."""
+    """Assert that each unchanged allocation has its row, each node that of its slot, and that no row is left over."""
     columns = partition.columns
     allocations = columns.allocations.freeze()
     pending = {id(ask) for ask in partition.changed}

@@ -10,9 +10,9 @@ from server.model.fit import Amounts
 
 
 def check_firm(partition: Partition) -> None:
-    """Firm use of each queue = its firm allocations and pledges; room for more of it = what is guaranteed less that.
+    """Assert that firm use of each queue = its firm allocations and pledges, and its room = the guarantee less that.
 
-    For an ask that takes the place of a placeholder this stands in all usage (1.9).
+    An ask that is to replace a placeholder does not count: the placeholder counts in all usage (1.9).
     """
     held = {path: partition.types.zeros() for path in partition.queues}
     waiting = {path: partition.types.zeros() for path in partition.queues}

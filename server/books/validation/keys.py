@@ -1,4 +1,4 @@
-"""Keys: each is in exactly one state, and every table that names it agrees; classes and commitments with them."""
+"""Checks of keys: each is in exactly one state, and every table that names it agrees; also of classes and commitments."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ from server.model.resources import Resource
 
 
 def check_keys(partition: Partition) -> None:
-    """Waiting in one application, or placed on one node; foreign pods stand apart."""
+    """Assert that each key waits in one application or is placed on one node, and is not also a foreign pod."""
     waiting = 0
     for key, ask in partition.asks.items():
         assert ask.key == key, f"ask {ask.key} stands in the books as {key}"
@@ -57,7 +57,7 @@ def _check_placed(partition: Partition, ask: Ask) -> None:
 
 
 def _check_listed(partition: Partition, waiting: int) -> None:
-    """Nothing is listed that the table of keys does not have: equal counts are enough, the rest was looked up."""
+    """Assert that nothing is listed that the table of keys does not have: equal counts are enough, the rest was looked up."""
     for name, application in partition.applications.items():
         _check_application(partition, name, application)
     listed = sum(len(one.asks) for one in partition.applications.values())
@@ -102,18 +102,18 @@ def _check_foreign(partition: Partition) -> None:
 
 
 def class_name(ask_class: AskClass) -> str:
-    """How messages call a class."""
+    """Return the name of a class in messages."""
     asks = ", ".join(f"{name} {quantity}" for name, quantity in ask_class.resource)
     return f"class {ask_class.number} ({asks or 'nothing'})"
 
 
 def live_classes(partition: Partition) -> list[AskClass]:
-    """The classes of all asks and allocations, in order of their first key."""
+    """Return the classes of all asks and allocations, in order of their first key."""
     return list(dict.fromkeys(ask.ask_class for ask in partition.asks.values()))
 
 
 def check_classes(partition: Partition) -> None:
-    """Each ask is in the class of its values; counts, masks and the dead agree."""
+    """Assert that each ask is in the class of its values, and that counts, masks and dead classes agree."""
     asks = Counter(ask.ask_class for ask in partition.asks.values())
     pending = Counter(ask.ask_class for ask in partition.asks.values() if ask.node is None)
     for ask_class in asks:
@@ -166,7 +166,10 @@ def _demand(partition: Partition, resource: Resource) -> Demand:
 
 
 def _check_membership(partition: Partition, ask: Ask) -> None:
-    """A placed ask may still be in the class that its avoided nodes made while it waited."""
+    """Assert that an ask is in the class of its values.
+
+    A placed ask may still be in the class that its avoided nodes made while it waited.
+    """
     ask_class, spec = ask.ask_class, ask.spec
     assert ask_class.resource == spec.resource, (
         f"ask {ask.key} of {spec.resource} is in {class_name(ask_class)}"
@@ -200,7 +203,7 @@ def _check_masks(partition: Partition, users: Counter[NodeMask]) -> None:
 
 
 def check_commitments(partition: Partition) -> None:
-    """Open decisions, pledges on nodes and the asks that hold them name each other; no victim goes twice (8.10)."""
+    """Assert that open decisions, pledges, nodes and asks name each other, and that no victim has two decisions (8.10)."""
     victims: Counter[str] = Counter()
     for name, commitment in partition.commitments.items():
         _check_commitment(partition, name, commitment)
@@ -235,7 +238,7 @@ def _check_commitment(partition: Partition, name: str, commitment: Commitment) -
     for key, ask in commitment.victims.items():
         assert partition.asks.get(key) is ask, f"{what}: victim {key} is gone"
         assert ask.released_by is commitment, f"{what}: victim {key} goes for another decision"
-        # A placeholder that is being replaced stands for the real ask in all usage (1.9).
+        # A placeholder that is being replaced counts for the real ask in all usage (1.9).
         assert ask.releasing != commitment.replaces, f"{what}: victim {key} is not releasing"
 
 

@@ -1,6 +1,6 @@
-"""The heaps of queues, applications and groups: shares exact, priorities never too low (design 6.4).
+"""Checks of the heaps of queues, applications and groups: shares exact, priorities never too low (design 6.4).
 
-Only checked while the ranking is in force: `Partition.ranking_stale` says that it is made anew before its next use.
+These hold only while the ranking is in force: `Partition.ranking_stale` says that it is rebuilt before its next use.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from server.model.fit import scales, share
 
 
 def check_order(partition: Partition) -> None:
-    """Entries, shares and priorities from the groups up to the root."""
+    """Assert entries, shares and priorities from the groups up to the root."""
     for queue in partition.queues.values():
         _check_queue(partition, queue)
     for application in partition.applications.values():
@@ -28,12 +28,12 @@ def check_order(partition: Partition) -> None:
 
 
 def is_heap(entries: Sequence[Any]) -> bool:
-    """Is no entry before the one above it?"""
+    """Return whether no entry is before the one above it."""
     return all(entries[(at - 1) // 2] <= entries[at] for at in range(1, len(entries)))
 
 
 def keys(entries: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """What entries are sorted by: all but the objects at their ends."""
+    """Return what entries are sorted by: all but the objects at their ends."""
     return [entry[:-1] for entry in entries]
 
 
@@ -81,7 +81,7 @@ def _child_name(child: Child) -> str:
 
 
 def _check_entry(queue: Queue, child: Child) -> None:
-    """A share in an entry is always current."""
+    """Assert that the share in an entry is current."""
     if isinstance(child, Application) and queue.fair:
         want = share(child.usage, queue.measure)
         assert child.share == want, f"share of {_child_name(child)} is {child.share}, not {want}"
@@ -93,7 +93,7 @@ def _check_entry(queue: Queue, child: Child) -> None:
 
 
 def _check_entries(application: Application) -> None:
-    """A group has its entry unless it is put aside, a job while it is complete and not parked."""
+    """Assert that a group has its entry unless it is parked, and a job while it is complete and not parked."""
     name = f"application {application.application_id}"
     assert is_heap(keys(application.heap)), f"the heap of {name} is out of order"
     standing = {id(entry) for entry in application.heap}
@@ -117,7 +117,7 @@ def _check_holder(one: Group | Job, want: tuple[int, int, int] | None, standing:
 
 
 def _placeable(application: Application) -> list[Group | Job]:
-    """The groups and jobs that nothing is known against."""
+    """Return the groups and jobs that are neither parked nor of a dead or blocked class."""
     blocked = [limiter.blocked for limiter in application.limiters if limiter.blocked]
     found: list[Group | Job] = [
         group
@@ -137,7 +137,7 @@ def _placeable(application: Application) -> list[Group | Job]:
 
 
 def _check_path(application: Application, priority: int) -> None:
-    """Whatever is placeable has entries up to the root, or to a stopped queue, none of a lower priority."""
+    """Assert that an application with something placeable has entries up to the root or a stopped queue, none too low."""
     child: Child = application
     queue: Queue | None = application.leaf
     while queue is not None:

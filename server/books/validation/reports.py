@@ -1,11 +1,11 @@
-"""What is kept for guards and reports: bounded tables, sums of what was, and no order to go without its mark."""
+"""Checks of what is kept for guards and reports: bounded tables, sums of the past, and a mark for each ordered eviction."""
 
 from server.books import lost_work, shadow, storms
 from server.books.partition import Partition
 
 
 def check_storms(partition: Partition) -> None:
-    """The storm monitor's tables are bounded; nothing was ever regained from the outside by losing (7.7)."""
+    """Assert that the storm monitor's tables are bounded, and that a queue's losses to the outside never shrink (7.7)."""
     known = partition.storms
     for name in ("deficits", "taken", "strikes", "frozen"):
         entries = len(getattr(known, name))
@@ -39,7 +39,7 @@ def _check_table(partition: Partition, table: lost_work.LostWork) -> None:
 
 
 def check_lost_work(partition: Partition) -> None:
-    """Check that the tables are bounded and count whole victims, and that a pod that was ordered to go is releasing."""
+    """Assert that the tables are bounded and count whole victims, and that a pod ordered to be evicted is releasing."""
     for table in (partition.lost_work, partition.lost_owners):
         _check_table(partition, table)
     counted, owned = (
@@ -58,7 +58,7 @@ def check_lost_work(partition: Partition) -> None:
 
 
 def check_shadow(partition: Partition) -> None:
-    """A shadow's memory is bounded, and what stands in it is told; it holds nothing of the books."""
+    """Assert that a shadow's memory is bounded, kept under its own keys, and that no victim is in it twice."""
     known = partition.shadow
     if known is None:
         return

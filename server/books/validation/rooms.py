@@ -1,4 +1,4 @@
-"""Room: what is free on each node and what each limit leaves, recomputed; and the totals of the partition."""
+"""Checks of room: what is free on each node and what each limit leaves, recomputed; and the totals of the partition."""
 
 from server.books.applications import Application
 from server.books.limits import Limiter, group_limit, matched_group, user_limit
@@ -16,7 +16,7 @@ Person = tuple[str, str, str]
 
 
 def check_nodes(partition: Partition) -> None:
-    """Free room of each node; slots; capacity and foreign usage of the whole partition."""
+    """Assert free capacity and slot of each node, and capacity and foreign usage of the whole partition."""
     types = partition.types
     capacity, foreign = types.zeros(), types.zeros()
     for name, node in partition.index.nodes.items():
@@ -68,7 +68,7 @@ def _check_slots(partition: Partition) -> None:
 
 
 def _check_totals(partition: Partition) -> None:
-    """The running total of each type stays below 2^62 (design 6.13)."""
+    """Assert that the running total of each type stays below 2^62 (design 6.13)."""
     used = [
         own + other
         for own, other in zip(partition.root.usage, partition.foreign_usage, strict=True)
@@ -84,7 +84,7 @@ def _check_totals(partition: Partition) -> None:
 
 
 def check_limits(partition: Partition) -> None:
-    """Room = limit - usage - promised in queues; in limits of users and groups, limit - their usage."""
+    """Assert that room = limit - usage - promised in queues, and limit - their usage in limits of users and groups."""
     for queue in partition.queues.values():
         _check_queue_limit(partition, queue)
     check_firm(partition)
@@ -99,14 +99,14 @@ def check_limits(partition: Partition) -> None:
 
 
 def all_limiters(partition: Partition) -> list[Limiter]:
-    """The limits of queues in path order, then those of users and groups."""
+    """Return the limits of queues in path order, then those of users and groups."""
     pairs = ((queue.limiter, queue.firm) for queue in partition.root.walk())
     own = [one for pair in pairs for one in pair if one is not None]
     return own + list(partition.limiters.values())
 
 
 def limit_name(limiter: Limiter) -> str:
-    """How messages call a limit."""
+    """Return the name of a limit in messages."""
     own = limiter.kind == "queue"
     return (
         f"limit of queue {limiter.name}"
@@ -121,7 +121,7 @@ def _room(partition: Partition, limit: Limit) -> Amounts:
 
 
 def _bound(partition: Partition, queue: Queue) -> Amounts | None:
-    """What a queue may use; at a leaf that shares by plain weights no more than it deserves (W2)."""
+    """Return what a queue may use; at a leaf that shares by plain weights no more than it deserves (W2)."""
     deserved = partition.deserved.get(queue.path)
     if queue.parent is None or (queue.spec.max is None and deserved is None):
         return None
@@ -146,7 +146,7 @@ def _check_queue_limit(partition: Partition, queue: Queue) -> None:
 
 
 def _persons(application: Application) -> list[Person]:
-    """The limits of the application's user, then of its group, from the leaf up."""
+    """Return the limits of the application's user, then of its group, from the leaf up."""
     path = list(application.leaf.path_up())
     user, group = application.user, matched_group(application.leaf, application.user_groups)
     return [

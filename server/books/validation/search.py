@@ -1,4 +1,4 @@
-"""The search for nodes: ranks, heaps and masks agree with the nodes; dead classes fit none (design 6.3-6.5, 6.10)."""
+"""Checks of the node search: ranks, heaps and masks agree with the nodes; dead classes fit none (design 6.3-6.5, 6.10)."""
 
 from collections.abc import Callable
 
@@ -12,11 +12,11 @@ from server.model.asks import Constraints, Taint
 from server.model.fit import Amounts, Demand, fits
 
 Sight = tuple[tuple[str | None, ...], tuple[Taint, ...]]
-"""What one constraint sees of a node."""
+"""The part of a node that one constraint looks at: values of label keys, and taints."""
 
 
 def check_search(partition: Partition) -> None:
-    """The order of nodes, every class's view of it, and the verdicts of constraints."""
+    """Assert the order of nodes, the heap that each class has of it, and the verdicts of constraints."""
     index = partition.index
     _check_index(index)
     for mask in partition.constraint_index.masks.values():
@@ -36,7 +36,7 @@ def check_search(partition: Partition) -> None:
 
 
 def _check_index(index: NodeIndex) -> None:
-    """Every schedulable node has its entry, of its present rank; the shared heap has it too."""
+    """Assert that every schedulable node has its entry, of its present rank, and that the shared heap has it too."""
     entered = 0
     standing = set(index.heap)
     freed = {id(node) for node in index.freed}
@@ -68,7 +68,7 @@ def _check_index(index: NodeIndex) -> None:
 
 
 def _takes(ask_class: AskClass, node: Node) -> bool:
-    """Is the node schedulable, allowed and large enough now? What is pledged to the ask itself counts as free."""
+    """Return whether the node is schedulable, allowed and large enough now; a pledge to the ask itself counts as free."""
     held = ask_class.pledge
     if held is not None and held.commitment.together:
         return False  # the members of a job are looked at together, in each tick (J10)
@@ -93,7 +93,10 @@ def _free_for(ask_class: AskClass, node: Node) -> Amounts:
 
 
 def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
-    """Which nodes its own heap must have; on the one that is pledged to it the pledge is given back when it is tried."""
+    """Return a test of which nodes the class's own heap must have.
+
+    The node that is pledged to it need not be there: its pledge is given back only when the ask is tried.
+    """
     held = ask_class.pledge
     return lambda node: _takes(ask_class, node) and (held is None or held.node is not node)
 
@@ -101,7 +104,7 @@ def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
 def _check_heap(
     index: NodeIndex, keeper: AskClass | NodeMask, name: str, takes: Callable[[Node], bool]
 ) -> None:
-    """Each node that is taken stands in the keeper's heap, not too low, or in what that has not read of the log."""
+    """Assert that each node that is taken is in the keeper's heap, not too low, or in the log after what it has read."""
     heap = keeper.heap
     assert heap is not None
     assert is_heap(heap), f"the node heap of {name} is out of order"
@@ -122,7 +125,7 @@ def _check_heap(
 
 
 def _roomiest(partition: Partition) -> Amounts:
-    """More than any open node has: the most that is free in each type, pledges given back."""
+    """Return the most that is free in each type on any open node, pledges given back: no open node has more."""
     most = [-1] * len(partition.types)
     for node in partition.index.nodes.values():
         if not node.opened:
@@ -140,7 +143,11 @@ def _give(free: Amounts, demand: Demand) -> None:
 
 
 def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
-    """No node takes a dead class, except where the next tick looks again, as for an owner that lets others go first."""
+    """Assert that no node takes a dead class.
+
+    Exceptions are what the next tick looks at again: nodes whose capacity became free, and the class of a reserved
+    ask that lets others use its node first in this tick.
+    """
     if ask_class.pledge is not None and ask_class.pledge.yields:
         return
     for node in index.nodes.values():
@@ -153,7 +160,7 @@ def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
 
 
 def _check_mask(mask: NodeMask, index: NodeIndex) -> None:
-    """The verdict of a constraint on each node is what its labels, taints and name say."""
+    """Assert that the verdict of a constraint on each node is what the node's labels, taints and name say."""
     constraints = mask.constraints
     keys = mentioned(constraints)
     by_name = bool(constraints.excluded_nodes) or any(

@@ -1,4 +1,4 @@
-"""Waiting asks: groups and jobs hold them in order, and what is put aside is rightly so (design 6.4, 6.5, 6.11)."""
+"""Checks of waiting asks: groups and jobs hold them in order, and what is parked still has a cause (design 6.4, 6.5, 6.11)."""
 
 from collections import Counter
 from itertools import pairwise
@@ -14,7 +14,7 @@ from server.model.asks import UNSIZED
 
 
 def check_groups(partition: Partition) -> None:
-    """Every waiting ask stands in one group or job of its application, in order."""
+    """Assert that every waiting ask is in one group or job of its application, in order."""
     held = 0
     for application in partition.applications.values():
         for group in application.groups.values():
@@ -39,7 +39,7 @@ def check_groups(partition: Partition) -> None:
 
 
 def holder_name(one: Group | Job) -> str:
-    """How messages call a group or job."""
+    """Return the name of a group or job in messages."""
     if isinstance(one, Hold):
         return f"hold {one.key!r} of application {one.application.application_id}"
     if isinstance(one, Job):
@@ -49,7 +49,7 @@ def holder_name(one: Group | Job) -> str:
 
 
 def is_known(one: Group | Job) -> bool:
-    """Does the application still have this group or job?"""
+    """Return whether the application still has this group or job."""
     if isinstance(one, Job):
         known = one.application.holds if isinstance(one, Hold) else one.application.jobs
         return known.get(one.key) is one
@@ -109,7 +109,7 @@ def _check_job(application: Application, job: Job, placed: int) -> None:
 
 
 def check_gathering(partition: Partition) -> None:
-    """Who gathers is looked at when its time has come, and nobody else is (J1)."""
+    """Assert that exactly the jobs that gather are watched, so that each is looked at when its time has come (J1)."""
     watched = partition.gathering.keys() | partition.came.keys()
     for application in partition.applications.values():
         for job in application.jobs.values():
@@ -128,7 +128,7 @@ def check_gathering(partition: Partition) -> None:
 
 
 def _check_size(partition: Partition, ask: Ask) -> None:
-    """A member that has its place and keeps it says of a job that was counted what the job says."""
+    """Assert that a placed member that keeps its place has the size of its job, where that was counted."""
     spec = ask.spec
     if ask.node is None or ask.releasing or not spec.job_key or spec.min_members <= 1:
         return
@@ -143,7 +143,7 @@ def _check_size(partition: Partition, ask: Ask) -> None:
 
 
 def check_parked(partition: Partition) -> None:
-    """A group that is put aside stands in one list, and what holds it back still does."""
+    """Assert that a parked group is in one list, that of its own class, and that what holds it back still does."""
     lists = _waiting_lists(partition)
     seen = Counter(group for groups in lists.values() for group in groups if is_known(group))
     for application in partition.applications.values():
@@ -189,7 +189,7 @@ def _check_parked_jobs(partition: Partition) -> None:
 
 
 def _check_blocked(partition: Partition) -> None:
-    """Blocked means that the room is missing, or that the next tick tests it again; dead the like for nodes."""
+    """Assert that a blocked class lacks room or is tested again at the next tick; likewise a dead class for nodes."""
     relieved = [id(one) for one in partition.relieved]
     for limiter in all_limiters(partition):
         name = limit_name(limiter)
