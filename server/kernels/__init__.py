@@ -1,1 +1,1 @@
-"""Arrays in, arrays out: int64, no words of the domain, each beside its plain-Python meaning in the tests."""
+"""Numeric kernels: arrays in, arrays out, int64, without words of the domain. The tests have a plain-Python twin of each."""

@@ -17,7 +17,7 @@ _ORIGINATOR: Final = 33
 _OPTED: Final = 34
 _HUGE: Final = 1 << 62
 Excess = npt.NDArray[Any]
-"""int64, or Python integers where those do not suffice."""
+"""The type of an excess: int64, or Python integers where those do not suffice."""
 
 
 class Rows(NamedTuple):
@@ -43,9 +43,9 @@ class Bounds(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Rows that come sorted by what they stand on: ``places`` has each of these once, ``at`` by row which one it is.
+    """The groups of rows that come sorted by place: ``places`` has each place once, ``at`` by row the number of its group.
 
-    The rows of a group begin at its place in ``starts`` and end before the next one, the last one before ``end``.
+    The rows of a group begin at its number in ``starts`` and end before those of the next one.
     """
 
     places: Array

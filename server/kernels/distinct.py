@@ -8,7 +8,7 @@ import numpy as np
 from server.kernels.fit import Array, Mask
 
 DENSE: Final = 4
-"""A table of this many places for each number is made sooner than the numbers are sorted."""
+"""The size of a table, per number, up to which a table is faster than sorting the numbers."""
 FEW: Final = 8
 """The number of rows up to which one at a time is faster."""
 

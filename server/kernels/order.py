@@ -1,4 +1,4 @@
-"""Orders rows by columns, and walks an order as far as sums and bounds allow.
+"""The order of rows by columns, and the part of an order that sums and bounds allow.
 
 Sums of a column stay under 2^62 (design 6.13), so that nothing here leaves int64.
 """

@@ -1,6 +1,6 @@
-"""Looks at all rows at once: which hold a demand, which is best, which lacks least, and why the others do not.
+"""Scans of all rows at once: which hold a demand, which is best, which lacks least, and why the others do not.
 
-Exact on whole numbers up to 2^62. Where a quotient would leave int64, the rows go through Python's integers.
+Exact on whole numbers up to 2^62. Where a quotient would leave int64, the rows are computed with Python's integers.
 """
 
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ from server.kernels.fit import Array, Mask
 
 Sparse = tuple[tuple[int, int], ...]
 Ranks = npt.NDArray[Any]
-"""int64, or Python integers where those do not suffice."""
+"""The type of ranks: int64, or Python integers where those do not suffice."""
 
 SCALE: Final = 20
 _SHIFTABLE: Final = 1 << (62 - SCALE)
 _SUMMABLE: Final = 1 << 56
-"""Terms below this stay in int64 when up to 64 columns are summed."""
+"""The bound of terms that stay in int64 when up to 64 columns are summed."""
 
 
 def holding(room: Array, demand: Sparse) -> Mask:
@@ -72,7 +72,7 @@ def lacking(room: Array, whole: Array, demand: Sparse) -> Ranks:
 
 
 def first(rows: Array, ranks: Ranks, numbers: Array) -> int:
-    """Return the row with the least (rank, number), -1 where there is none; ``ranks`` goes with ``rows``, ``numbers`` with all."""
+    """Return the row with the least (rank, number), -1 for none; ``ranks`` is by place in ``rows``, ``numbers`` by row."""
     if not len(rows):
         return -1
     tied = rows[ranks == ranks.min()]

@@ -1,7 +1,7 @@
-"""An amount shared down a tree: every row has its part, and splits it among the rows below it by weight.
+"""The division of an amount down a tree: every row has its part, and splits it among the rows below it by weight.
 
-Rows stand level by level, siblings side by side as one *family*, the top row alone in the first level. Each column is
-shared on its own. Amounts are under 2^62; a sum of 2^62 and more counts as UNLIMITED.
+Rows come level by level, siblings side by side as one *family*, the top row alone in the first level. Each column is shared on
+its own. Amounts are under 2^62; a sum of 2^62 and more counts as UNLIMITED.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,9 +21,10 @@ Lines = Sequence[Sequence[int]]
 
 
 class Rows(NamedTuple):
-    """A line of amounts a row. ``wanted`` and ``more`` are added up, and count where nothing is below the row.
+    """The rows of a tree, with a line of amounts each.
 
-    A most of None is UNLIMITED. ``endless`` marks rows that want without end, whatever is reported; none for no row.
+    ``wanted`` and ``more`` are added up, and count where nothing is below the row. A most of None is UNLIMITED. ``endless``
+    marks rows that want without end, whatever is reported; an empty one marks no row.
     """
 
     weights: Sequence[int]
@@ -99,7 +100,7 @@ def _levels(levels: Sequence[Sequence[tuple[int, int]]]) -> Iterator[Level]:
 
 
 def _capped(tree: Sequence[Level], wanted: Array, most: Array) -> tuple[Array, Array]:
-    """Return what each row wants, a parent the sum of what its children may have, and the same no larger than the row's most."""
+    """Return what each row wants, and that capped by its most; a parent wants the sum of its children's caps."""
     wanted, caps = wanted.copy(), np.empty_like(most)
     for level in reversed(tree):
         caps[level.rows] = np.minimum(wanted[level.rows], most[level.rows])

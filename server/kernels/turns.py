@@ -18,15 +18,15 @@ from server.model.fit import SHARE_UNBOUNDED, Scale
 _SHORT: Final = 1 << 15
 """The count of numbers that fit 16 bits, which are sorted several times as fast."""
 _BITS: Final = 62
-"""A shifted amount stays below 2 to this power, so that no division leaves int64."""
+"""The power of 2 below which a shifted amount stays, so that no division leaves int64."""
 
 
 class Children(NamedTuple):
-    """All children of one level that have asks, an item each: of siblings with the same share the earlier one is next.
+    """The children of one level that have asks, an item each; of siblings with equal shares the earlier one is next.
 
-    ``above`` is the number of its parent among those of the next level (all 0 below the root). ``usage`` has a line of
-    amounts each. What these are divided by is one of ``scales``, a line by column: that with the number in ``scale``.
-    Where ``ranked`` is not set the share of a child does not count.
+    ``above`` is the number of its parent among those of the next level (all 0 below the root). ``usage`` has a line of amounts
+    each. They are divided by one of ``scales``, which has a line by column: the one with the number in ``scale``. Where
+    ``ranked`` is not set the share of a child does not count.
     """
 
     above: Sequence[int]
@@ -38,9 +38,9 @@ class Children(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """The order of the asks, by level what each child uses after them and its share then, and how many groups they make.
+    """The order of the asks, and by level what each child uses after them and its share then.
 
-    A group is what an application asks for of one demand.
+    ``groups`` is the number of groups. A group is what an application asks for of one demand.
     """
 
     order: list[int]

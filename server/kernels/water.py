@@ -12,11 +12,11 @@ from server.kernels.fit import Array, Mask
 
 WEIGHT_MAX: Final = 1 << 20
 _FINER: Final = 40
-"""Two fractions of denominators up to WEIGHT_MAX that differ do so when scaled by 2^40 and cut off."""
+"""The bits by which fractions are scaled: two different ones with denominators up to WEIGHT_MAX differ after the cut."""
 
 
 class Items(NamedTuple):
-    """A weight, a least and a most each."""
+    """The items to divide among, with a weight, a least and a most each."""
 
     weights: Array
     least: Array

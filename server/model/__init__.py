@@ -1,1 +1,1 @@
-"""The words of Evenhand: plain values that every layer shares, and the one definition of fit."""
+"""The shared vocabulary of Evenhand: plain values that every layer uses, and the one definition of fit."""

@@ -31,7 +31,7 @@ class Generation(enum.IntEnum):
 
 
 class Operator(enum.StrEnum):
-    """Operators of a node selector requirement, spelled as Kubernetes spells them."""
+    """The operators of a node selector requirement, spelled as Kubernetes spells them."""
 
     IN = "In"
     NOT_IN = "NotIn"

@@ -1,4 +1,4 @@
-"""The words by which victims are compared, and the list that each policy has of them (specification 7.5)."""
+"""The keys by which victims are compared, and the list of them that each policy has (specification 7.5)."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
@@ -18,7 +18,7 @@ Key = Literal[
     "kind",
     "job",
 ]
-"""A word that a list may have; `server.preemption.comparator` says what each means."""
+"""A key that a list may have; `server.preemption.comparator` says what each means."""
 
 KEYS: Final[tuple[str, ...]] = get_args(Key)
 

@@ -1,6 +1,6 @@
-"""The answers and decisions of the core. They are values only; `rpc.translate` makes the wire's messages of them.
+"""The answers and decisions of the core, as values; `rpc.translate` makes the wire's messages of them.
 
-Each carries the ``rm_id`` of the resource manager that receives it.
+Each value carries the ``rm_id`` of the resource manager that receives it.
 """
 
 import enum
@@ -15,7 +15,7 @@ from server.model.shadow import ShadowRecord
 
 
 class Termination(enum.IntEnum):
-    """Why an allocation ends; the published TerminationType with its numbers."""
+    """The reason why an allocation ends: the published TerminationType with its numbers."""
 
     UNKNOWN = 0
     STOPPED_BY_RM = 1
@@ -26,7 +26,7 @@ class Termination(enum.IntEnum):
 
 
 class ApplicationState(enum.StrEnum):
-    """States of an application, as the nearest peer's users know them."""
+    """The states of an application, as users of YuniKorn know them."""
 
     NEW = "New"
     ACCEPTED = "Accepted"
@@ -40,14 +40,14 @@ class ApplicationState(enum.StrEnum):
 
 
 class AskState(enum.IntEnum):
-    """Scheduling state of an ask towards the shim, sent when it changes (specification 1.8)."""
+    """The scheduling state of an ask towards the shim, sent when it changes (specification 1.8)."""
 
     SKIPPED = 1
     FAILED = 4
 
 
 class Placed(NamedTuple):
-    """An ask got its node."""
+    """An ask that got its node."""
 
     rm_id: str
     partition: str
@@ -61,7 +61,7 @@ class Placed(NamedTuple):
 
 
 class Released(NamedTuple):
-    """The core releases an allocation, or echoes a release that the shim asked for."""
+    """A release that the core orders, or the echo of one that the shim asked for."""
 
     rm_id: str
     partition: str
@@ -88,14 +88,14 @@ class Withdrawn(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """Preemption decided something: the whole record, once, before the releases that it orders."""
+    """A decision of preemption: the whole record, sent once, before the releases that it orders."""
 
     rm_id: str
     record: DecisionRecord
 
 
 class DecisionMoved(NamedTuple):
-    """A decision changed its state, or one of its victims was vetoed (then ``key`` names it)."""
+    """A change of a decision's state, or the veto of one of its victims (then ``key`` names it)."""
 
     rm_id: str
     partition: str
@@ -107,14 +107,14 @@ class DecisionMoved(NamedTuple):
 
 
 class ShadowDecided(NamedTuple):
-    """The shadow of a partition, or the live side beside it, decided something: both, and how they differ. No order."""
+    """A difference between a partition's shadow and the live side: what both decided. It orders nothing."""
 
     rm_id: str
     record: ShadowRecord
 
 
 class AskReleased(NamedTuple):
-    """A waiting ask of the ask generation ended without being placed (TIMEOUT, application gone)."""
+    """A waiting ask of the ask generation that ended without being placed (TIMEOUT, application gone)."""
 
     rm_id: str
     partition: str
@@ -126,7 +126,7 @@ class AskReleased(NamedTuple):
 
 
 class AskRejected(NamedTuple):
-    """An ask or existing allocation is refused; nothing of it was kept."""
+    """An ask or existing allocation that is refused; nothing of it was kept."""
 
     rm_id: str
     partition: str
@@ -137,7 +137,7 @@ class AskRejected(NamedTuple):
 
 
 class ApplicationAccepted(NamedTuple):
-    """The application has its queue."""
+    """An application that was accepted and has its queue."""
 
     rm_id: str
     application_id: str
@@ -146,7 +146,7 @@ class ApplicationAccepted(NamedTuple):
 
 
 class ApplicationRejected(NamedTuple):
-    """The application is refused; the reason names the rule or field."""
+    """An application that is refused; the reason names the rule or field."""
 
     rm_id: str
     application_id: str
@@ -155,7 +155,7 @@ class ApplicationRejected(NamedTuple):
 
 
 class ApplicationUpdated(NamedTuple):
-    """The application changed its state at ``at_ms``."""
+    """The state of an application that changed at ``at_ms``."""
 
     rm_id: str
     application_id: str
@@ -166,14 +166,14 @@ class ApplicationUpdated(NamedTuple):
 
 
 class NodeAccepted(NamedTuple):
-    """The node is known now."""
+    """A node that was accepted."""
 
     rm_id: str
     node_id: str
 
 
 class NodeRejected(NamedTuple):
-    """The node event is refused; state is unchanged. ``code``: a stable word where a client may act on it."""
+    """A node event that is refused; the state is unchanged. ``code``: a stable word where a client may act on it."""
 
     rm_id: str
     node_id: str
@@ -182,7 +182,7 @@ class NodeRejected(NamedTuple):
 
 
 class AskStateChanged(NamedTuple):
-    """The waiting code of an ask changed: SKIPPED = quota, FAILED = no node."""
+    """The new waiting state of an ask: SKIPPED = quota, FAILED = no node."""
 
     rm_id: str
     application_id: str
@@ -194,7 +194,7 @@ class AskStateChanged(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """Something an operator may want to hear of; becomes an event, a metric or a log line, never an order.
+    """A note for operators; it becomes an event, a metric or a log line, never an order.
 
     ``kind`` is one of queue, application, node, ask, allocation, configuration, manager.
     """

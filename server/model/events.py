@@ -14,22 +14,22 @@ from server.model.revisions import ANY_BASE, Base
 
 
 class ManagerRegistered(NamedTuple):
-    """A shim registers; a second registration with the same id wipes what it had (design 1.10)."""
+    """The registration of a shim; a second one with the same id wipes what the first one had (design 1.10)."""
 
     rm_id: str
     version: str = ""
     policy_group: str = ""
     explicit_sync: bool = False
     configuration: Configuration | None = None
-    """Applied unless a file configured the core: `serve --config` wins over a registration."""
+    """The configuration of the shim, applied unless a file configures the core: `serve --config` wins over a registration."""
     by: str = ""
-    """Name of the caller."""
+    """The name of the caller."""
 
 
 class ManagerWiped(NamedTuple):
-    """A shim is about to register again: at most ``most`` asks and allocations of its former life end, so that no event takes long.
+    """The wiping before a shim registers again: at most ``most`` of its former asks and allocations end.
 
-    Whatever is left ends with the registration.
+    The bound keeps the event short. Whatever is left ends with the registration.
     """
 
     rm_id: str
@@ -37,17 +37,17 @@ class ManagerWiped(NamedTuple):
 
 
 class ManagerForgotten(NamedTuple):
-    """A shim that is gone and left nothing behind loses its registration; not one that registered after ``since``."""
+    """The end of a registration whose shim is gone and left nothing behind, unless it registered after ``since``."""
 
     rm_id: str
     since: int
 
 
 class ConfigurationApplied(NamedTuple):
-    """A checked configuration replaces the one in force; ``source`` says where it came from.
+    """The application of a checked configuration; ``source`` says where it came from.
 
-    With a ``base`` it is refused unless that is in force. With an ``rm_id`` it is the text that the manager sends in each
-    of its sessions: it is refused when another one was applied since the manager sent it first.
+    With a ``base`` it is refused unless that is in force. With an ``rm_id`` it is the text that the manager sends in each of
+    its sessions: it is refused when another one was applied since the manager sent it first.
     """
 
     configuration: Configuration
@@ -55,11 +55,11 @@ class ConfigurationApplied(NamedTuple):
     rm_id: str = ""
     base: Base = ANY_BASE
     by: str = ""
-    """Name of the caller."""
+    """The name of the caller."""
 
 
 class SyncCompleted(NamedTuple):
-    """The shim has sent everything it knew; the counts are what it sent, checked and reported."""
+    """The end of a shim's sync: everything it knew has been sent; the counts are checked and reported."""
 
     rm_id: str
     nodes: int = 0
@@ -117,10 +117,11 @@ class NodeRemoved(NamedTuple):
 
 
 class ApplicationAdded(NamedTuple):
-    """A client submits an application; placement rules decide its queue.
+    """The submission of an application; placement rules decide its queue.
 
     With ``placeholder_ask`` nothing else of it is placed before its placeholders sum up to that (specification 1.9);
-    ``execution_timeout_ms`` is how long they may take to, and to be replaced; ``gang_style`` Hard fails it then.
+    ``execution_timeout_ms`` is how long the placeholders may take for that, and to be replaced; with ``gang_style`` Hard the
+    application fails then.
     """
 
     rm_id: str
@@ -136,7 +137,7 @@ class ApplicationAdded(NamedTuple):
 
 
 class ApplicationRemoved(NamedTuple):
-    """The application ends: its asks vanish, its allocations are released with STOPPED_BY_RM."""
+    """The end of an application: its asks vanish, its allocations are released with STOPPED_BY_RM."""
 
     rm_id: str
     application_id: str
@@ -185,7 +186,7 @@ class ForeignAdded(NamedTuple):
 
 
 class ReleaseRequested(NamedTuple):
-    """The shim releases an ask or allocation, or confirms our release of it.
+    """The release of an ask or allocation by the shim, or its confirmation of a release that the core ordered.
 
     An empty key means every ask and allocation of the application.
     """
@@ -198,11 +199,11 @@ class ReleaseRequested(NamedTuple):
     message: str = ""
     generation: Generation = Generation.ALLOCATION
     asks_only: bool = False
-    """Set for the releases of the ask generation (`allocationAsksToRelease`): placed keys stay."""
+    """Whether the release is of the ask generation (`allocationAsksToRelease`): placed keys stay."""
 
 
 class VictimVetoed(NamedTuple):
-    """The shim could not carry out a release (eviction refused, UID gone)."""
+    """The shim's report that it could not carry out a release (eviction refused, UID gone)."""
 
     rm_id: str
     decision_id: str
@@ -211,7 +212,10 @@ class VictimVetoed(NamedTuple):
 
 
 class DisruptionsAllowed(NamedTuple):
-    """The number of pods of a disruption group that may be evicted now; None: the group has ended. Unknown groups allow none."""
+    """The number of pods of a disruption group that may be evicted now; None: the group has ended.
+
+    Unknown groups allow none.
+    """
 
     rm_id: str
     group: str

@@ -15,7 +15,7 @@ Amounts = list[int]
 SHARE_BITS: Final = 32
 SCORE_BITS: Final = 20
 SHARE_ONE: Final = 1 << SHARE_BITS
-"""A share of 1, that is usage equal to its measure."""
+"""The share of 1, that is usage equal to its measure."""
 SHARE_UNBOUNDED: Final = 1 << 62
 """The share of a queue that uses a type of which it should have nothing."""
 PRIORITY_MIN: Final = -(1 << 31)

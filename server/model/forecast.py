@@ -19,7 +19,7 @@ class ForeseenDecision:
     unchanged: frozenset[str] = frozenset()
     """Keys of those of its victims that would be evicted without the change, too."""
     at_ms: int = 0
-    """Its instant, where it ends a wait that began before: the same whenever the configuration is applied before it."""
+    """The decision's instant, where a wait ends that began before: the same whenever the configuration is applied before it."""
 
 
 class ForeseenPlacement(NamedTuple):
@@ -44,9 +44,10 @@ class ForeseenEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueNumbers:
-    """A queue at one instant. ``held`` is what it uses, less what is on its way out.
+    """The numbers of a queue at one instant. ``held`` is what it uses, less what is on its way out.
 
-    ``deserved`` and ``entitled`` are its shares where those go by weight, None elsewhere. ``draining``: it takes no new applications.
+    ``deserved`` and ``entitled`` are its shares where those go by weight, None elsewhere. ``draining``: it takes no new
+    applications.
     """
 
     held: Amounts

@@ -1,4 +1,4 @@
-"""Quantities, spans and lists as people say them, for the sentences of plans and of the read side."""
+"""The wording of quantities, spans and lists, for the sentences of plans and of the read side."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

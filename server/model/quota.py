@@ -17,7 +17,7 @@ DEFAULT_QUEUE: Final = "root.default"
 RECOVERY_QUEUE: Final = "root.@recovery@"
 WILDCARD: Final = "*"
 QUEUES_MAX: Final = 10_000
-"""Queues of one partition, dynamic ones included."""
+"""The largest number of queues in one partition, dynamic ones included."""
 QUEUE_NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}")
 """The form of one level of a queue's path; compared without regard to case, kept in lower case."""
 
@@ -87,7 +87,7 @@ class UserLimit:
 
 @dataclass(frozen=True, slots=True)
 class QueueProperties:
-    """Effective properties of a queue: inheritance is already resolved by the configuration reader.
+    """The effective properties of a queue: inheritance is already resolved by the configuration reader.
 
     ``None`` in a duration means not set. ``quota_delay_ms`` 0 means never (Q2).
     """
@@ -141,10 +141,10 @@ def inherited(properties: QueueProperties) -> QueueProperties:
 
 @dataclass(frozen=True, slots=True)
 class ChildTemplate:
-    """`childtemplate`: what a dynamic leaf below this queue starts with.
+    """The `childtemplate` of a queue: what a dynamic leaf below it starts with.
 
-    The reader fills ``properties``: those of the template over what this queue hands down. ``queue`` is the path of
-    the queue that writes the template, ``own`` names the properties that it sets.
+    The reader fills ``properties``: those of the template over what this queue hands down. ``queue`` is the path of the queue
+    that writes the template, ``own`` names the properties that it sets.
     """
 
     guaranteed: Resource = NOTHING

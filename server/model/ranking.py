@@ -17,17 +17,17 @@ Rank = int | str
 Ranked = tuple[Rank, ...]
 """The values of all keys of an order, then the key of the allocation."""
 RANKED_MAX: Final = 64
-"""Candidates that an excerpt has."""
+"""The number of candidates in an excerpt."""
 BEFORE_MAX: Final = 48
-"""The number of candidates in an excerpt up to the last victim; the ones after it say more about those that stay."""
+"""The number of candidates in an excerpt up to the last victim; the ones after it say more about why pods were kept."""
 RIVALS_MAX: Final = 8
-"""Nodes that are kept beside the one that was chosen."""
+"""The number of nodes that are kept beside the one that was chosen."""
 EXAMPLES_MAX: Final = 20
-"""Candidates of one queue that are named; the others are counted."""
+"""The number of candidates of one queue that are named; the others are counted."""
 DECIDING: Final = "deciding"
-"""Role of a queue whose deficit let an ask claim (G2)."""
+"""The role of a queue whose deficit let an ask claim (G2)."""
 VICTIM: Final = "victim"
-"""Role of a queue from which a decision takes."""
+"""The role of a queue from which a decision takes."""
 NOT_NEEDED: Final = "not-needed"
 NOT_CHOSEN: Final = "node-not-chosen"
 
@@ -151,7 +151,7 @@ class Ranking:
 
 
 def window(ranked: Sequence[Ranked], victims: Container[Rank]) -> tuple[int, Sequence[Ranked]]:
-    """Return an excerpt of an order around its last victim, and how many candidates come before the excerpt."""
+    """Return how many candidates come before an excerpt around the last victim of an order, and the excerpt."""
     if len(ranked) <= RANKED_MAX:
         return 0, ranked
     last = max((at for at, one in enumerate(ranked) if one[-1] in victims), default=0)
@@ -160,5 +160,5 @@ def window(ranked: Sequence[Ranked], victims: Container[Rank]) -> tuple[int, Seq
 
 
 def around(total: int, last: int) -> int:
-    """Return where an excerpt of so many candidates begins whose last victim stands at a place."""
+    """Return where an excerpt of ``total`` candidates begins when the last victim is at place ``last``."""
     return max(0, min(last + 1 - BEFORE_MAX, total - RANKED_MAX))

@@ -14,7 +14,7 @@ from server.model.reports import GroupFit
 from server.model.resources import NOTHING, Resource
 
 Amounts = Mapping[str, int]
-"""Whole units by resource type."""
+"""The amounts in whole units, by resource type."""
 
 
 RESERVATION: Final = "reservation"
@@ -24,11 +24,11 @@ REPLACEMENT: Final = "replacement"
 
 
 JOB: Final = "job"
-"""The policy that plans for several asks at once, which get their places together (J10)."""
+"""The policy that plans for the asks of a gang, which get their places together (J10)."""
 
 
 class DecisionState(enum.StrEnum):
-    """Life of a decision (specification 7.1)."""
+    """The states of a decision (specification 7.1)."""
 
     PLANNED = "planned"
     ORDERED = "ordered"
@@ -97,7 +97,7 @@ class Spared:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A queue that decided something: its numbers in one resource type when the decision was made.
+    """The numbers of a queue that decided something, in one resource type, when the decision was made.
 
     ``role``: `deciding` (its deficit let the ask claim, G2) or `blocking` (its maximum or guarantee stood in the way).
     """
@@ -165,7 +165,7 @@ CORES: Final = "vcore"
 
 
 class Lost(NamedTuple):
-    """Work that is lost with so many victims: how long they had run, and on how many cores.
+    """The work that is lost with victims: how many there are, how long they had run, and on how many cores.
 
     Whole numbers: a million of ``millicore_ms`` is one core-second.
     """
@@ -214,7 +214,7 @@ def lost_amounts(record: DecisionRecord) -> Amounts:
 
 @dataclass(frozen=True, slots=True)
 class LostLine:
-    """Lost work by policy, claimant queue and victim queue, since the core started."""
+    """The lost work by policy, claimant queue and victim queue, since the core started."""
 
     policy: str
     claimant: str

@@ -41,7 +41,7 @@ class QueueReport:
     pending_asks: int
     allocations: int
     share_ppm: int
-    """Dominant share in parts per million of guaranteed, else max, else the partition (-1: unbounded)."""
+    """The dominant share in parts per million of guaranteed, else max, else the partition (-1: unbounded)."""
     properties: Mapping[str, str]
     children: tuple["QueueReport", ...] = ()
     over_max: Amounts = field(default_factory=dict)
@@ -56,7 +56,7 @@ class QueueReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """Totals of a partition. ``waiting`` counts waiting asks by code."""
+    """The totals of a partition. ``waiting`` counts waiting asks by code."""
 
     name: str
     node_sort: str
@@ -114,7 +114,7 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class AllocationReport:
-    """An allocation, or with an empty node an ask that waits (then ``code`` says why)."""
+    """An allocation, or, with an empty node, a waiting ask (then ``code`` says why it waits)."""
 
     key: str
     application_id: str
@@ -170,7 +170,7 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something `doctor` found. ``severity`` is error or warning."""
+    """A finding of `doctor`. ``severity`` is error or warning."""
 
     severity: str
     subject: str
@@ -259,13 +259,13 @@ class GroupFit:
     limits: tuple[LimitFit, ...]
     looked_at: int
     key: str = ""
-    """The gang's key on the wire."""
+    """The key of the gang on the wire."""
     gang: bool = True
     """Whether the asks are placed together or not at all; else they are equal asks that are only counted together."""
     placeholders: bool = False
-    """The members are YuniKorn placeholders, of which one annotation says how many there are."""
+    """Whether the members are YuniKorn placeholders, of which one annotation says how many there are."""
     excluded: tuple[Excluded, ...] = ()
-    """Nodes that are large enough for a member, where the constraints of the members allow none that is."""
+    """The nodes that are large enough for a member, where the constraints of the members allow none that is."""
 
     @property
     def left(self) -> int:
@@ -292,12 +292,13 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a key waits or where it runs. ``kind``: ask, allocation, application, node, queue or unknown.
+    """The explanation of a key: why it waits or where it runs.
 
-    ``tally`` counts nodes by the reason that keeps the ask off them, ``examples`` names some; ``nearest`` is the node that misses least.
-    ``brief`` is the summary without anything that belongs to others; ``gang`` says how the members of its gang fit
-    together; ``limit`` is the first limit in the way. ``reserved`` is the node that is kept for it, ``kept_off_by`` are the
-    reservations of others without which it would fit now.
+    ``kind``: ask, allocation, application, node, queue or unknown. ``tally`` counts nodes by the reason that keeps the ask off
+    them, ``examples`` names some; ``nearest`` is the node that lacks least. ``brief`` is the summary without anything that
+    belongs to others; ``gang`` says how the members of its gang fit together; ``limit`` is the first limit in the way.
+    ``reserved`` is the node that is kept for it, ``kept_off_by`` are the reservations of others without which it would fit
+    now.
     """
 
     kind: str
@@ -326,6 +327,6 @@ class Explanation:
     only_node: str = ""
     """The only node on which the ask may run, where its constraints name it."""
     excluded: tuple[Excluded, ...] = ()
-    """Nodes that are large enough, where its constraints allow none that is."""
+    """The nodes that are large enough, where the ask's constraints allow none that is."""
     gang_member: str = ""
     """The key of a member of the gang that has the application's name, the first that waits."""

@@ -1,8 +1,8 @@
-"""Quantities of resources as exact whole numbers.
+"""The quantities of resources, as exact whole numbers.
 
-A *resource* is a canonical tuple of ``(type, quantity)`` pairs, sorted by type and without zeros, so that
-two equal requests are equal tuples. ``vcore`` is in milli-cores, ``memory`` in bytes, all else in plain units.
-A *limit* keeps explicit zeros, because ``max: {gpu: 0}`` forbids the type while a missing key does not.
+A *resource* is a canonical tuple of ``(type, quantity)`` pairs, sorted by type and without zeros, so that two equal requests
+are equal tuples. ``vcore`` is in milli-cores, ``memory`` in bytes, all else in plain units. A *limit* keeps explicit zeros,
+because ``max: {gpu: 0}`` forbids the type while a missing key does not.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ Limit = tuple[tuple[str, int], ...]
 NOTHING: Final[Resource] = ()
 
 QUANTITY_LIMIT: Final = 1 << 62
-"""Quantities, and the running total of each type in a partition, stay below this (design 6.13)."""
+"""The bound below which quantities, and the running total of each type in a partition, stay (design 6.13)."""
 
 
 PORT_PREFIX: Final = "hostport/"

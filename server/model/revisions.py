@@ -1,4 +1,4 @@
-"""Revisions of the configuration: which one is in force, where it came from, and which one a change was made from."""
+"""The revisions of the configuration: which one is in force, where it came from, and which one a change was made from."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -42,7 +42,7 @@ class Beginning(NamedTuple):
 
 
 class Base(NamedTuple):
-    """The revision that a change was made from; both empty: whichever is in force.
+    """The revision that a change was made from; with both fields empty, the one in force, whatever it is.
 
     A digest has the last word: it names the same text also after a restart that began to count from 1 again.
     """

@@ -24,7 +24,7 @@ NO_EFFECT: Final[Mapping[str, str]] = {
     "expiry_ms": "what a shadow decides stands as long as its ask waits and its victims run",
     "observe_only": "a shadow only observes in any case",
 }
-"""Fields that mean nothing in a shadow, and why."""
+"""The fields that mean nothing in a shadow, and why."""
 
 
 def settings_of(live: PreemptionSettings) -> PreemptionSettings:
@@ -47,9 +47,9 @@ class Difference(enum.StrEnum):
     """The shadow chose the same node and other victims."""
     OTHER_NODE = "other-node"
     ONLY_LIVE = "only-live"
-    """The shadow gives it nothing."""
+    """The shadow decided nothing for the ask."""
     ONLY_SHADOW = "only-shadow"
-    """The live side gives it nothing."""
+    """The live side decided nothing for the ask."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Settings as a person writes them in `queues.yaml`: quantities, durations, shares, access lists and limits."""
+"""The spelling of settings as in `queues.yaml`: quantities, durations, shares, access lists and limits."""
 
 from typing import Final
 

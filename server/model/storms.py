@@ -33,8 +33,8 @@ class FrozenPair(NamedTuple):
 
 
 STRIKES_MAX: Final = 3
-"""Claims of one pair that nothing from outside explains, before it is frozen."""
+"""The number of claims of one pair that nothing from outside explains, after which the pair is frozen."""
 FROZEN_MS: Final = 1_800_000
-"""For how long a pair is frozen, unless something from outside ends it before."""
+"""The time for which a pair is frozen, unless something from outside ends it before."""
 STRIKES_KEPT_MS: Final = 3_600_000
-"""After so long without another one the strikes of a pair are forgotten."""
+"""The time without another strike after which the strikes of a pair are forgotten."""

@@ -15,7 +15,7 @@ from server.view.queues import QueueFacts
 from server.view.waiting import ClassFacts, WaitingAsk
 
 Wanted = Mapping[int, int]
-"""Quantities by type index."""
+"""The wanted quantities by type index."""
 
 
 def most(
@@ -46,7 +46,7 @@ def kept(trial: Trial, queue: QueueFacts, index: int, *, reserving: bool = False
 def within_guarantee(
     trial: Trial, leaf: str, kind: ClassFacts, wanted: Wanted, *, reserving: bool = False
 ) -> Refusal | None:
-    """Return the first queue, from the leaf up, in which firm asks may not use so much more (J4); None: all allow it.
+    """Return a refusal where firm asks may not use so much more, from the leaf up (J4); None: they may.
 
     A type that a queue does not guarantee is not limited. ``reserving``: what is reserved for firm asks counts, too.
     """

@@ -104,7 +104,7 @@ class Caps:
 
 
 class Candidates:
-    """For one class of asks on one Trial. ``preferred`` marks rows that count as opted out (7.6)."""
+    """The candidates for one class of asks on one Trial. ``preferred`` marks rows that count as opted out (7.6)."""
 
     def __init__(
         self, trial: Trial, terms: Terms | OwnTerms, keys: Sequence[str], preferred: Mask | None
@@ -199,7 +199,7 @@ class Candidates:
     def _taken_for(
         self, trial: Trial, row: Row, kinds: tuple[int, ...], gives: tuple[int, ...]
     ) -> Sequence[int]:
-        """Return the lacking types for which an allocation may be taken: ``kinds``, of which it gives something.
+        """Return those of ``kinds`` for which an allocation may be taken, of which it gives something.
 
         Its leaf lies outside the queue that decides for the type (G2), and is over its share by the dead zone (P9).
         """

@@ -28,17 +28,17 @@ from server.view.screen import PASSED, Field
 from server.view.waiting import WaitingAsk
 
 NodeKey = tuple[int, int, int, int, int, str]
-"""A set's key, then the node's name: the least is the best (G8)."""
+"""The key of a set, then the node's name: the least is the best (G8)."""
 NODE_STEPS: Final = 1
 """The cost of judging a node, in placements; branch and bound comes on top."""
 STEPS_A_STEP: Final = 32
-"""Steps of branch and bound that take as long as a placement."""
+"""The number of branch and bound steps that take as long as a placement."""
 FEW = 4
 """The number of nodes that are judged in the time that it takes to bound any number of them."""
 UNTOLD: Final = frozenset({PASSED, CODES.gone})
-"""Codes of rows that no rule protects."""
+"""The codes of rows that no rule protects."""
 UNJUDGED = -1
-"""In place of a number of plans: only a bound is known of the node."""
+"""The mark, in place of a number of plans, of a node of which only a bound is known."""
 
 
 class Considered(NamedTuple):
@@ -70,7 +70,7 @@ class Nearest(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """The best set on a node as it was after so many plans, or what bounds it (UNJUDGED)."""
+    """The best set on a node as it was after so many plans, or the bound of it (UNJUDGED)."""
 
     key: NodeKey
     plans: int
@@ -82,7 +82,7 @@ class _Entry(NamedTuple):
 class Claim:
     """The search for one class of asks of one leaf, on one Trial. ``cut``: on some node it was given up too early.
 
-    ``limited`` False: as if the queues on its path had no maximum.
+    ``limited`` False: maxima on the queues' path are ignored.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Claim:
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
         self._moved: set[int] = set()
-        """Nodes that plans touched since all were bounded: what is known of them is in the heap."""
+        """The nodes that plans touched since all were bounded: what is known of them is in the heap."""
         self._weights = trial.view.weights
         self._improves = may_improve(trial)
         self._begin(trial)
@@ -322,7 +322,7 @@ class Claim:
         return self._ground.spared
 
     def ranking(self, trial: Trial, choice: Choice) -> Ranking:
-        """Return the order of the candidates on the chosen node; claims are frequent, so that it is only collected here."""
+        """Return the candidates on the chosen node for a ranking. Claims are frequent, so they are collected, not sorted."""
         view = trial.view
         columns, keys, known = view.allocations, view.allocations.keys, self._candidates
         values: Sequence[Ranked] = known.ranks(*choice.considered)

@@ -16,7 +16,7 @@ from server.view.waiting import WaitingAsk, WaitingJob
 Claimant = WaitingAsk | WaitingJob
 """A single ask or a gang; both wait in one line (7.3)."""
 LAST: Final = Fraction(1 << 63)
-"""A distance beyond any, of a queue that is entitled to nothing: amounts stay under 2^62."""
+"""The distance of a queue that is entitled to nothing, beyond any other: amounts stay under 2^62."""
 
 
 class _Place(NamedTuple):
@@ -28,7 +28,10 @@ class _Place(NamedTuple):
 
 
 class Claimants:
-    """Asks and jobs of a View, leaf by leaf. Among queues at one distance, and within a queue, their order counts."""
+    """The claiming asks and gangs of a View, leaf by leaf.
+
+    Among queues at one distance, and within a queue, their order counts.
+    """
 
     def __init__(self, trial: Trial, claimants: Iterable[Claimant]) -> None:
         self._trial = trial

@@ -20,7 +20,7 @@ Read = Callable[[int], Rank]
 Exhausted = Callable[[int], bool]
 """A function that says whether a row counts as opted out, because its disruption budget is used up (7.6)."""
 MOVING: Final = frozenset({"fit", "job-broken"})
-"""Keys of which an allocation has another value when something else is lacking, or after another plan."""
+"""The keys whose value for an allocation changes with what is lacking, or after another plan."""
 
 
 def order(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ class Comparator:
         return known
 
     def fit(self) -> Read:
-        """Return the key by which the closest match comes first: how many held types are not lacking (seed 000, future plans)."""
+        """Return the key of the closest match: how many types it holds that are not lacking (seed 000, future plans)."""
         demands = self.trial.view.allocations.demands
         return lambda row: sum(index not in self._lacking for index, _ in demands[row])
 

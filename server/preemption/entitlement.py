@@ -59,10 +59,10 @@ class Openness:
 
     @cached_property
     def outside(self) -> tuple[dict[int, str], str]:
-        """Return, by open type, the queue outside which its victims run; and the queue that counts for undecided types.
+        """Return by open type the queue outside which its victims run, and the queue that counts for undecided types.
 
-        All deciding queues lie on one path, so that every victim runs outside the lowest one that is open: each claim
-        lowers its deficit. Without an open type no queue has a victim for the ask.
+        All deciding queues lie on one path, so that every victim runs outside the lowest one that is open: each claim lowers
+        its deficit. Without an open type no queue has a victim for the ask.
         """
         paths = {one.at: one.queue.path for one in self.open}
         return paths, max(paths.values(), key=len, default=ROOT)

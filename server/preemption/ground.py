@@ -22,7 +22,7 @@ from server.view.view import View
 from server.view.waiting import ClassFacts
 
 GROUND: Final = "ground"
-"""Under which a Trial keeps them, by class."""
+"""The key under which a Trial keeps its pools, by class."""
 KEPT: Final = 4
 """The number of pools that are kept for one class: a search compares itself with each of them."""
 ByLeaf = Mapping[int, LeafTerms]
@@ -32,9 +32,10 @@ Least = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """``seen`` counts the touched nodes of the Trial when it was made; ``preferred`` rows count as opted out (7.6).
+    """The candidate pool for one class. ``seen`` counts the touched nodes of the Trial when it was made.
 
-    Nodes that lack a ``closed`` type are not on it (G2). ``is_narrowed``: the screen spares rows that the field has.
+    ``preferred`` rows count as opted out (7.6). Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed``: the
+    screen protects rows that the field has.
     """
 
     view: View

@@ -1,4 +1,4 @@
-"""A closer bound of nodes for members of a gang: the least number of victims where no candidate is passed over (J8, design 6.7).
+"""A closer bound of nodes for members of a gang: the least number of victims when none is passed over (J8, design 6.7).
 
 Candidates of a node are evicted in the order of the partition until the member fits, which mostly takes more of them than the
 bound of `seats.field` says. Where a queue, a disruption budget or a gang may protect one, another takes its place, and nothing

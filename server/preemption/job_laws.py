@@ -172,7 +172,7 @@ def _can_be_last(
     going: Mapping[int, Amounts],
     unit: Sequence[Release],
 ) -> bool:
-    """Return whether a member of the unit frees a decided type that its node lacks while all the others of ``going`` are gone."""
+    """Return whether a member of the unit frees a decided type that its node lacks when the rest of ``going`` is gone."""
     columns, rest = sums.trial.view.allocations, _less(sums, going, unit)
     for one in unit:
         node, held = int(columns.nodes[one.row]), columns.resources[one.row]

@@ -34,14 +34,14 @@ UNJUDGED: Final = -1
 RANKED_NODES_MAX: Final = 8
 """The number of nodes whose candidates a decision records in their order."""
 Ties = Set[str | int]
-"""Queues, disruption budgets and gangs."""
+"""The queues, disruption budgets and gangs that victims share."""
 Mark = tuple[bool, str | int]
 OF_OTHERS: Final[Mark] = (False, 0)
-"""No tie: gangs have positive numbers."""
+"""The mark of victims of other queues. It is no tie: gangs have positive numbers."""
 
 
 class Seat(NamedTuple):
-    """A member's node, and the units that go there for it."""
+    """The node of a member, and the units that are evicted there for it."""
 
     member: WaitingAsk
     node: int
@@ -71,7 +71,7 @@ class Answer(NamedTuple):
 
 
 class JobSearch:
-    """The search for one job on one Trial; the Trial is not changed."""
+    """The search for one gang on one Trial; the Trial is not changed."""
 
     def __init__(self, trial: Trial, job: WaitingJob) -> None:
         self.trial = trial
@@ -111,7 +111,7 @@ class JobSearch:
         return seats.held(view.allocations, rows)
 
     def _try(self) -> Answer:
-        """Return the plan in the order of victims; where others need not give what it takes, with the gang's own queue first."""
+        """Return the plan in the order of victims; where it takes too much of others, one with the gang's own queue first."""
         answer = self._attempt()
         if not answer.unowed:
             return answer
@@ -205,7 +205,7 @@ class Attempt:
         self.walks = Walks(search.trial, search.units, self.seats, own_first=own_first)
         self.version = 0
         self.better: dict[int, None] = {}
-        """Nodes that may be better by now than they were on the Trial."""
+        """The nodes that may be better by now than they were on the Trial."""
         self._lines: dict[int, _Line] = {}
 
     def place(self, member: WaitingAsk) -> Seat | None:
@@ -298,7 +298,7 @@ class Attempt:
         return max(map(self.units.rank, unit))
 
     def without(self, unit: Unit, chosen: Sequence[Seat]) -> Answer:
-        """Return what is missing when a unit that need not give stays: capacity for a member on its node, or below a maximum."""
+        """Return what is missing when a unit that need not give stays: capacity on a member's node, or below a maximum."""
         self.seats.give_back(unit)
         for seat in reversed(chosen):
             lacks = self.seats.lacks(seat.node)
@@ -340,7 +340,7 @@ class _Judged:
 
 
 class _Line:
-    """The nodes in line for one class of members: judged ones on a heap, the others in the order of their bounds."""
+    """The nodes for one class of members: judged ones on a heap, the others in the order of their bounds."""
 
     def __init__(self, attempt: Attempt, kind: ClassFacts) -> None:
         self._attempt = attempt

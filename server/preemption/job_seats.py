@@ -15,12 +15,12 @@ from server.preemption.job_units import Line, Units
 from server.preemption.trial import Trial
 
 Unit = tuple[int, ...]
-"""Rows that go together."""
+"""The rows that are evicted together."""
 NOTHING: Final[Counter[int]] = Counter()
 
 
 class Seats:
-    """The members that have a node, and the units that go for them."""
+    """The members that have a node, and the units that are evicted for them."""
 
     def __init__(self, trial: Trial, terms: JobTerms, units: Units) -> None:
         self.trial = trial
@@ -29,7 +29,7 @@ class Seats:
         self.leaf = terms.leaf
         self.taken: dict[int, Unit] = {}
         self.limited = False
-        """A candidate was passed over because of what other queues have to give."""
+        """Whether a candidate was passed over because of what other queues have to give."""
         self._width = len(trial.view.types)
         self._freed: dict[int, Amounts] = {}
         self._own: dict[int, Amounts] = {}
@@ -93,7 +93,7 @@ class Seats:
             self._own_freed[index] += sign * quantity
 
     def _measure(self, node: int) -> None:
-        """Update the part of the members' need on a node that neither free capacity nor victims of their own queue cover (J7)."""
+        """Update the members' need on a node that neither free capacity nor victims of their own queue cover (J7)."""
         used, own = self._used.get(node), self._own.get(node)
         before = self._needs.get(node)
         now = [0] * self._width
@@ -166,11 +166,11 @@ class Seats:
         )
 
     def unowed(self) -> tuple[Unit, ...]:
-        """Return units of other queues that no type justifies once all victims of the job's own queue are gone (J7).
+        """Return units of other queues that no type justifies once all victims of the gang's own queue are gone (J7).
 
-        The others can be put in an order in which each frees a type that its node still lacks and for which it may be
-        taken. The last of the order is looked for first: without the later ones no less is lacking. None of those that
-        are left can be the last.
+        The others can be put in an order in which each frees a type that its node still lacks and for which it may be taken.
+        The last of the order is looked for first: without the later ones no less is lacking. None of those that are left can
+        be the last.
         """
         left = [unit for unit in dict.fromkeys(self.taken.values()) if self.is_of_others(unit[0])]
         if not left or all(map(self.is_of_others, self.taken)):

@@ -31,7 +31,7 @@ HARMLESS = frozenset(
 )
 """The rules that a member of a gang that is evicted whole may break: it need not help, and sums decide about queues."""
 AT_REST = CODE[Law.NOT_OVER_GUARANTEE]
-"""With a dead zone: all that it holds of what is asked for are types of which its queues are in it."""
+"""The rule of the dead zone: all asked-for types that an allocation holds are types of which its queues are in the zone."""
 
 
 def _harmless(trial: Trial) -> frozenset[int]:

@@ -15,7 +15,7 @@ from server.preemption.job_units import Units
 from server.preemption.trial import Trial
 
 NodeKey = tuple[int, int, int, str]
-"""(highest victim priority, victim jobs, victims, node): the least is the best (J9)."""
+"""The key of a node, (highest victim priority, victim gangs, victims, node): the least is the best (J9)."""
 NOBODY: Final = PRIORITY_MIN - 1
 """The highest priority of no victims."""
 NODE_STEPS: Final = 1
@@ -30,9 +30,9 @@ class Judged(NamedTuple):
 
 
 class Walks:
-    """Walks over nodes, beside what is seated and taken already; nothing is changed by them.
+    """The walks over nodes, beside what is placed and taken already; they change nothing.
 
-    ``own_first``: the allocations of the job's own queue go before all others.
+    ``own_first``: the allocations of the gang's own queue come before all others.
     """
 
     def __init__(self, trial: Trial, units: Units, seats: Seats, *, own_first: bool) -> None:

@@ -298,8 +298,8 @@ def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
 def nobody_below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan that leaves a queue of a victim below E in a type that the victim uses (rule 2, G4, Q12, invariant 3).
 
-    A queue that holds the preemptor too counts the ask as added, and only a net fall counts. From this, rule 5 follows for the
-    queues below it.
+    A queue that holds the preemptor too counts the ask as added, and only a net fall counts. For all other
+    queues rule 5 follows from this.
     """
     if plan.policy == required_node.NAME:
         return None

@@ -110,7 +110,7 @@ def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a quota run or surplus reclaim that frees nothing of the target, or is not needed (invariants 15, 11)."""
+    """Refuse a victim of a quota run or surplus reclaim that frees nothing of the target (15), or is not needed (11)."""
     if plan.policy not in {quota_enforcement.NAME, trim.NAME} or plan.shrink is None:
         return None
     columns, names = trial.view.allocations, trial.view.types

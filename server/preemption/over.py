@@ -1,7 +1,7 @@
-"""The types for which a victim of a claim is taken: such as the ask lacks, and its queues have too much of (G2, rule 5).
+"""The types for which a victim of a claim is taken: the ask lacks them, and the victim's queues have too much (G2, rule 5).
 
-With a guarantee "too much" follows from rule 2. In proportion it does not where plain weight shares let a queue fall
-further below its share, nor where one victim may cross; so it is a rule of its own there (W8, W9).
+With a guarantee "too much" follows from rule 2. In proportion it does not where plain weight shares let a queue fall further
+below its share, nor where one victim may cross; so it is a rule of its own there (W8, W9).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

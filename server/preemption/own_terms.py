@@ -1,4 +1,4 @@
-"""On what terms allocations of an ask's own queue may go for it (I2): strictly lower priority, another application."""
+"""The terms on which allocations of an ask's own queue may be evicted for it (I2): lower priority, another application."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ from server.view.waiting import WaitingAsk
 
 
 class OwnTerms:
-    """The terms of one class of asks of one application; the like of `Terms` for its own queue alone."""
+    """The terms of one class of asks of one application, as `Terms` has them, for their own queue alone."""
 
     def __init__(self, ask: WaitingAsk) -> None:
         self.ask = ask

@@ -23,7 +23,7 @@ from server.view.pace import APPLICATION, LOSS, PARTITION, QUEUE, OverUse, Taken
 from server.view.view import View
 
 BOUND: Final = ("guaranteed", "job", "in-queue")
-"""Policies whose decisions have a budget (P5)."""
+"""The policies whose decisions have a budget (P5)."""
 PERMYRIAD: Final = 10_000
 
 _WORDS: Final = {

@@ -1,4 +1,4 @@
-"""The words of planning: a policy has intents, the planner answers each with a plan or a refusal."""
+"""The vocabulary of planning: a policy has intents, the planner answers each with a plan or a refusal."""
 
 import enum
 from collections.abc import Callable, Iterator
@@ -30,19 +30,19 @@ class Law(enum.StrEnum):
     STOPPED_QUEUE = "stopped-queue"
     HEAD_ROOM = "head-room"
     USER_LIMIT = "user-limit"
-    """A limit of its user or group, which no victim of others relieves."""
+    """A limit of the ask's user or group has no headroom, which no victim of others would change."""
     ONE_AN_ASK = "one-commitment-an-ask"
     ONE_A_NODE = "one-commitment-a-node"
     LEAF_FULL = "reservations-of-the-leaf"
     PARTITION_FULL = "reservations-of-the-partition"
     NEVER_PREEMPTS = "never-preempts"
-    """Its PriorityClass says `preemptionPolicy: Never` (G1)."""
+    """The ask's PriorityClass says `preemptionPolicy: Never` (G1)."""
     RM_CHECK = "rm-check"
     """The ask's manager has to look first; no pod is evicted for one that may fail to bind (design 1.8)."""
     POLICY_OFF = "policy-off"
     """The partition does not list the policy that would serve the ask, or has preemption off (7.2)."""
     DISABLED = "preemption-disabled"
-    """`preemption.policy: disabled` on its queue (G3)."""
+    """The ask's queue has `preemption.policy: disabled` (G3)."""
     DELAY = "preemption-delay"
     """The ask has not waited for its queue's `preemption.delay` (G1, I5)."""
     BACK_OFF = "back-off"
@@ -52,17 +52,17 @@ class Law(enum.StrEnum):
     ROUND = "round-interval"
     """The next round of claims has not begun (P1)."""
     NO_GUARANTEE = "no-guarantee"
-    """No queue on its path within the fence guarantees a type that it asks for (G2)."""
+    """No queue on the ask's path within the fence guarantees a type that it asks for (G2)."""
     OVER_GUARANTEE = "over-guarantee"
     """A deciding queue has its guarantee already (rule 4, G2)."""
     OVER_MAX = "over-max"
-    """A queue on its path is over its maximum (G9)."""
+    """A queue on the ask's path is over its maximum (G9)."""
     NO_VICTIMS = "no-covering-victims"
     """On no node do the victims that the rules allow free enough capacity (G8, G12)."""
     NO_TRIGGER = "no-trigger"
-    """Its label `can-preempt` says no, or the partition wants one that says yes (J3)."""
+    """The ask's label `can-preempt` says no, or the partition wants one that says yes (J3)."""
     GATHERING = "job-gathering"
-    """Not all members of its job are there (J1)."""
+    """Not all members of the ask's gang are there (J1)."""
     FIRM_LIMIT = "firm-over-guarantee"
     """Firm pods would use more than a queue on the path is guaranteed (J4)."""
     MAX = "job-over-max"
@@ -72,14 +72,14 @@ class Law(enum.StrEnum):
     SEARCH_BOUND = "search-bound"
     """The search for victims was cut off (G8)."""
     FROZEN = "frozen-pair"
-    """Its claims from a queue repeated without end, and are frozen for a while (7.7)."""
+    """The claims of the ask's queue from another repeated without end, and are frozen for a while (7.7)."""
     # Of a candidate.
     OWN_APPLICATION = "own-application"
     """The candidate belongs to the preemptor's application (I2, rule 3), or to its gang (J7)."""
     GANG = "gang-broken"
-    """Its gang would have fewer members than it needs, and not all of them may go (J12)."""
+    """The candidate's gang would have fewer members than it needs, and not all of them may be evicted (J12)."""
     OTHER_QUEUE = "other-queue"
-    """The candidate runs in another queue, of which nothing may be taken (I2), or from which the gang may claim nothing (J7)."""
+    """The candidate runs in another queue, of which nothing may be taken (I2), or the gang may claim nothing (J7)."""
     OWN_QUEUE = "own-queue"
     """The candidate runs in the preemptor's leaf, so its application may be the preemptor's (G3, rule 3)."""
     FENCE = "outside-fence"
@@ -87,11 +87,11 @@ class Law(enum.StrEnum):
     DECIDING_QUEUE = "inside-deciding-queue"
     """The candidate runs below a queue whose deficit lets the ask claim: taking it would not help that queue (G2)."""
     CANDIDATE_DISABLED = "victim-queue-disabled"
-    """`preemption.policy: disabled` protects its queue (G3)."""
+    """The candidate's queue is protected by `preemption.policy: disabled` (G3)."""
     PRIORITY = "higher-priority"
     """The candidate's priority is higher than the preemptor's, as seen where their paths meet (rule 6, G5)."""
     REQUIRED_NODE = "required-node"
-    """A DaemonSet's pod (G6, Q10)."""
+    """The candidate is a DaemonSet's pod (G6, Q10)."""
     RELEASING = "already-releasing"
     REPLACED = "placeholder-being-replaced"
     NO_COMMON_TYPE = "no-common-type"
@@ -103,20 +103,20 @@ class Law(enum.StrEnum):
     MIN_RUNTIME = "min-runtime"
     """The candidate has run for less than its queue's `preemption.minruntime` (7.6)."""
     BUDGET = "disruption-budget"
-    """No disruption of its group is allowed now, and the partition respects that (7.6)."""
+    """No disruption of the candidate's group is allowed now, and the partition respects that (7.6)."""
     NOT_OVER_GUARANTEE = "not-over-guarantee"
-    """Its queue, or one above, is not over its guarantee in what is lacking, by the dead zone (rule 5, G4, P9)."""
+    """The candidate's queue, or one above, is not over its guarantee in what is lacking, by the dead zone (rule 5, G4, P9)."""
     BELOW_GUARANTEE = "below-guarantee"
-    """Without it a queue would be below its guarantee (rule 2, G4, Q12)."""
+    """A queue would be below its guarantee without the candidate (rule 2, G4, Q12)."""
     OVERSHOOT = "overshoot"
     """The candidate is larger than what is left of the target, with `overshoot: none` (Q13)."""
     NOT_NEEDED = "not-needed"
-    """There was enough without it."""
+    """Enough was freed without the candidate."""
     OTHER_NODE = "node-not-chosen"
-    """Its node was not chosen, because victims on another node rank before those on it (G8)."""
+    """The candidate's node was not chosen, because victims on another node rank before those on it (G8)."""
     # Of a plan.
     SEVERAL_NODES = "several-nodes"
-    """Its victims stand on several nodes (G8)."""
+    """The victims run on several nodes (G8)."""
     NOT_MINIMAL = "not-minimal"
     """A victim could be given back (invariant 11)."""
     VICTIM_TWICE = "victim-twice"
@@ -138,7 +138,7 @@ class Intent:
     policy: str
     ask: WaitingAsk
     job: WaitingJob | None = None
-    """The job that wants it as a whole; ``ask`` is its first member then."""
+    """The gang that wants capacity as a whole; ``ask`` is its first member then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why an intent gets no plan, or a plan is not applied. ``final``: no later intent of the policy gets one either.
+    """The reason why an intent gets no plan, or a plan is not applied.
+
+    ``final``: no later intent of the policy gets a plan either.
 
     ``node_id`` and ``missing`` (by type index) name the node that comes nearest, ``spared`` the candidates that rules
     protected. A quota run that can take nothing says how far it is in ``shrink``.

@@ -37,7 +37,7 @@ NAME: Final = "quota"
 
 
 class Standing(NamedTuple):
-    """The standing of an allocation in a quota run: its place from 1 on among so many candidates, and the rule that protects it.
+    """The standing of an allocation in a quota run: its place among the candidates, from 1 on, and the rule that protects it.
 
     ``place`` is 0 for one that is no candidate. ``law`` is "" for one that the run takes.
     """

@@ -25,12 +25,12 @@ BLOCKING: Final = (Law.BELOW_GUARANTEE, Law.OVERSHOOT, Law.BUDGET)
 GROUNDS: Final = (*BARS.values(), Law.NO_COMMON_TYPE, Law.NOT_NEEDED, *BLOCKING)
 """The rules that protect an allocation; those that bar it come first, in the order of the bars."""
 WHOLE: Final = 10_000
-"""All of a target in hundredths of a percent."""
+"""The whole of a target, in hundredths of a percent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A run that is over. ``types`` are the indices of its columns, the first ones those of the target."""
+    """The end of a run. ``types`` are the indices of its columns, the first ones those of the target."""
 
     view: View
     queue: str
@@ -96,7 +96,7 @@ class Outcome:
         return law.value, queue.path if queue is not None else ""
 
     def _bar(self) -> str:
-        """Return the rule that barred the most important of those that could have helped, when none was skipped; "" for none."""
+        """Return the rule that barred the most important candidate that could have helped, when none was skipped, or ""."""
         ground = self.run.running.last_barred(len(BARS)) if self.run.is_short else None
         return GROUNDS[ground].value if ground is not None else ""
 

@@ -12,12 +12,12 @@ from server.preemption.policy import Law
 from server.view.running import Lot, Running, Standing
 
 STRIDE: Final = 256
-"""Candidates that are looked at together at first, doubled as long as all of them can go."""
+"""The number of candidates that are looked at together at first, doubled as long as all of them can be taken."""
 STRIDE_MOST: Final = 8_192
 WORTHWHILE: Final = 32
-"""The number of candidates below which one at a time is faster than together."""
+"""The number of candidates taken together below which the next ones are looked at one by one."""
 SEARCHED_MOST: Final = 16
-"""Candidates among which a set is searched for when a run ends short (Q15)."""
+"""The largest number of candidates among which a set is searched for when a run ends short (Q15)."""
 
 Line = list[int]
 Rooms = tuple[Line, ...]
@@ -26,7 +26,7 @@ Rooms = tuple[Line, ...]
 
 @dataclass(slots=True)
 class Budgets:
-    """Disruptions left by group, and what it means to have none: respect, prefer or ignore (specification 7.6)."""
+    """The disruptions left by group, and the effect of having none: respect, prefer or ignore (specification 7.6)."""
 
     mode: str = "ignore"
     groups: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class Run:
             self._one_by_one(self._in_turn(foreseen.rest(at)), step)
 
     def _together(self, lot: Lot, at: int, step: Step) -> tuple[int, bool]:
-        """Take from here on as long as all can go; up to where, and whether that was worth while."""
+        """Take candidates from a place on as long as all can be taken; return up to where, and whether it was worth while."""
         start, stride = at, STRIDE
         while at < len(lot) and step.is_short:
             count, total = lot.takeable(at, stride, step.wanted, self._bounds(step))

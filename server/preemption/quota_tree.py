@@ -68,7 +68,7 @@ class Tree:
         return f"its queue's share of what {self._top} has beyond its maximum (Q15, Q12)"
 
     def free(self, run: Run, lots: Mapping[str, Lot], path: str, wanted: Line) -> Line:
-        """Free so much below a queue, level by level; gives what was freed, which may be more or less (Q15)."""
+        """Free an amount below a queue, level by level; return what was freed, which may be more or less (Q15)."""
         if path in lots:
             return run.walk(path, lots[path], wanted, self._because(path))
         children = self._children[path]

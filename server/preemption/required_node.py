@@ -126,7 +126,7 @@ def _spared(trial: Trial, stay: Mapping[int, Law]) -> tuple[Spared, ...]:
 def _ranking(
     trial: Trial, ranked: Comparator, node: int, stay: Mapping[int, Law], kept: list[int]
 ) -> Ranking:
-    """Return the order in which the node's allocations were considered, those aside that a rule protects."""
+    """Return the order in which the node's allocations were considered, with those apart that a rule protects."""
     columns, paths = trial.view.allocations, trial.view.leaf_paths
     rows = [*kept, *(row for row, law in stay.items() if law in _NEEDLESS)]
     queues = [paths[int(columns.leaves[row])] for row in rows]
@@ -154,7 +154,7 @@ def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Need:
 
 
 def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Need) -> dict[int, Law | None]:
-    """Return by row what protects it, None for a victim; victims are taken as long as something that they hold is missing."""
+    """Return by row the rule that protects it, None for a victim; victims are taken while they hold what is lacking."""
     columns = trial.view.allocations
     found: dict[int, Law | None] = {}
     may_go = victim_gangs.spare(trial, rows)

@@ -53,7 +53,7 @@ CODES: Final = Codes(
 
 
 Rooms = Sequence[tuple[QueueFacts, list[int]]]
-"""Queues from a leaf up, each with what it can lose by type."""
+"""The queues from a leaf up, each with what it can lose by type."""
 
 
 class Block(NamedTuple):
@@ -255,7 +255,7 @@ def own_rooms(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> Rooms:
 
 
 def own_room(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
-    """Return what one of them can lose by type."""
+    """Return what a queue that holds the preemptor can lose by type."""
     pairs = zip(trial.eff(path), floor(trial, path), strict=True)
     over = [max(0, eff - entitled) for eff, entitled in pairs]
     return [one + wanted.get(index, 0) for index, one in enumerate(over)]

@@ -1,7 +1,8 @@
-"""A Trial: a View and, on top of it, what the plans so far would change. It can be rolled back (design 6.2).
+"""The Trial, a what-if overlay: a View and, on top of it, what the plans so far would change.
 
-It stands for the view after the plans so far. The View below is never written to; arrays are copied from it when
-the first plan changes them. All changes are sums, so the plans themselves are the log by which they are undone.
+It equals the View after the plans so far, and can be rolled back (design 6.2). The View below is never written to; arrays are
+copied from it when the first plan changes them. All changes are sums, so the plans themselves are the log by which they are
+undone.
 """
 
 from collections import Counter
@@ -89,7 +90,7 @@ class Trial:
         self._firm: dict[str, list[int]] = {}
         self._known_eff: dict[str, FrozenAmounts] = {}
         self._known_held: dict[str, FrozenAmounts] = {}
-        """`eff` and `held` of queues as they were asked for, until a plan changes them."""
+        """The `eff` and `held` of queues as they were asked for, until a plan changes them."""
         self._plans: list[Plan] = []
         self._room_for_claims: Array | None = None
         self._room_known_to = 0
@@ -417,7 +418,7 @@ class Trial:
         return tuple(self._room[row].tolist())
 
     def least_short(self, kind: ClassFacts) -> int:
-        """Return the row of the node that lacks least now, of those without commitments that could take the ask empty; or -1."""
+        """Return the row of the node without commitments that could take the ask empty and lacks least now, -1 for none."""
         nodes = self._nodes
         held = nodes.held if self._held is None else self._held
         candidates = search.roomy(nodes, self._room, kind) & ~held

@@ -11,13 +11,13 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 SEARCHED_MAX: Final = 16
-"""Candidates of a node among which branch and bound looks (G8)."""
+"""The number of candidates of a node among which branch and bound searches (G8)."""
 STEPS_MAX: Final = 4_096
 _PLACE: Final = attrgetter("place")
 
 Amounts = tuple[tuple[int, int], ...]
 Key = tuple[int, int, int, int, int]
-"""(opted-out, originators, highest priority, number, excess): the least is the best (G8)."""
+"""The key of a set, (opted-out, originators, highest priority, number, excess): the least is the best (G8)."""
 
 
 class Candidate(NamedTuple):
@@ -64,7 +64,7 @@ class Found(NamedTuple):
 
 
 class NotFound(NamedTuple):
-    """There is none; ``cut``: as far as the search went, which was ``steps`` far."""
+    """The result of a search without a covering set; ``cut``: as far as the search went, which was ``steps`` far."""
 
     cut: bool
     steps: int
@@ -230,7 +230,10 @@ def _most_useful(task: Task) -> "_Usefulness":
 
 
 class _Usefulness:
-    """Sorts by how much of the needs one covers, the most first; exact, as whole numbers over the product of needs."""
+    """The order of candidates by how much of the needs each covers, the most first.
+
+    It is exact, in whole numbers over the product of needs.
+    """
 
     def __init__(self, needs: Sequence[int]) -> None:
         self.needs = needs
@@ -327,7 +330,7 @@ def _least_vain(candidates: Sequence[Candidate], task: Task, number: int) -> int
 
 
 class _Search:
-    """Looks at all sets of the first SEARCHED_MAX candidates in claim order, as far as STEPS_MAX steps go."""
+    """The search over all sets of the first SEARCHED_MAX candidates in claim order, for up to STEPS_MAX steps."""
 
     def __init__(self, candidates: Sequence[Candidate], task: Task, best: Found | None) -> None:
         self.candidates = candidates[:SEARCHED_MAX]

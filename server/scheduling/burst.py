@@ -24,9 +24,9 @@ from server.scheduling.ordering import next_group
 from server.scheduling.placement import take_nodes
 
 LEAST: Final = 48
-"""Fewer asks are placed quicker one by one."""
+"""The number of asks below which one at a time is faster."""
 _STOPPED: Final = QueueState.STOPPED
-"""Looked up once: to reach a member of an enumeration is slow."""
+"""The stopped state, looked up once: to reach a member of an enumeration is slow."""
 _application = attrgetter("application")
 _ask_class = attrgetter("ask_class")
 _blocked = attrgetter("blocked")
@@ -57,7 +57,7 @@ class Burst:
 
 
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place what came since the last tick, appended to ``placed`` in order; gives the budget that is left.
+    """Place what arrived since the last tick, appended to ``placed`` in order; return the budget that is left.
 
     What cannot be placed this way waits in the backlog afterwards.
     """

@@ -1,4 +1,4 @@
-"""The cycle: place the next ask as long as something fits, and put aside what does not (design 6.3-6.6)."""
+"""The cycle: place the next ask as long as something fits, and park what does not (design 6.3-6.6)."""
 
 from collections.abc import Set
 from functools import partial
@@ -19,7 +19,7 @@ from server.scheduling.ordering import next_group
 from server.scheduling.placement import could_take, fits_pledged, pick_node
 
 SMALL_REVIVAL = 256
-"""Below so many pairs of class and node a plain loop is quicker than arrays."""
+"""The number of pairs of class and node below which a plain loop is faster than arrays."""
 
 
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
@@ -126,7 +126,7 @@ def fulfil(partition: Partition, held: Pledge, node: Node, now: int, placed: lis
 
 
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place up to ``budget`` asks, appended to ``placed`` in order; gives the budget that is left.
+    """Place up to ``budget`` asks, appended to ``placed`` in order; return the budget that is left.
 
     A budget left over means that nothing more is placeable now.
     """
@@ -149,7 +149,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def settle(partition: Partition) -> None:
-    """Put aside what the cycle left standing in the order because nothing more is placeable: see `run`."""
+    """Park what the cycle left in the order because nothing more is placeable: see `run`."""
     probe = partial(_is_placeable, partition)
     while (group := next_group(partition, probe)) is not None and not probe(group):
         pass
@@ -191,7 +191,7 @@ def _is_held_back(job: Job) -> bool:
 
 
 def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> int:
-    """Place the group's first ask, or put the group aside. Gives the steps spent."""
+    """Place the group's first ask, or park the group; return the steps spent."""
     node = _seat(partition, group)
     if node is None:
         return 1
@@ -235,7 +235,7 @@ def _blocker(application: Application, ask_class: AskClass) -> Limiter | None:
 
 
 def _step_job(partition: Partition, job: Job, now: int, placed: list[Ask]) -> int:
-    """Place all members of a gang or park it whole. Gives the steps spent."""
+    """Place all members of a gang or park it whole; return the steps spent."""
     members = len(job.members)
     for ask, node in _seats(partition, job):
         journal.place(partition, ask, node, now)

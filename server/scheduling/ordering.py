@@ -9,7 +9,7 @@ from server.books.partition import Partition
 from server.books.queues import Child, Queue
 
 Probe = Callable[[Group | Job], bool]
-"""Can the first ask of a group be placed now? If not, the group is put aside before the answer comes."""
+"""A function that says whether the first ask of a group can be placed now. If not, it parks the group first."""
 
 
 def next_group(partition: Partition, probe: Probe) -> Group | Job | None:

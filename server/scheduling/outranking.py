@@ -25,7 +25,7 @@ from server.model.fit import Amounts, fits
 from server.scheduling.placement import fits_pledged, unpledged
 
 Below = tuple[Pledge, ...]
-"""Reservations that an ask outranks, in the order in which they were made."""
+"""The reservations that an ask outranks, in the order in which they were made."""
 
 
 def outranks(leaf: Queue, priority: int, held: Pledge) -> bool:
@@ -53,7 +53,7 @@ def _rank_of(held: Pledge) -> tuple[Queue, int]:
 
 
 class Ranks:
-    """The reservations that asks of a leaf and a priority outrank, each found out once."""
+    """The reservations that asks of a leaf and a priority outrank, each looked up once."""
 
     def __init__(self, partition: Partition) -> None:
         self._reservations = [(one, _rank_of(one)) for one in partition.reservations.values()]

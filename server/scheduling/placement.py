@@ -24,10 +24,10 @@ from server.books.nodes import (
 from server.model.fit import Amounts, Demand, fits, score
 
 MISSES_MAX: Final = 12
-"""Nodes that a class may find too small on the shared heap before it gets a heap of its own."""
+"""The number of nodes that a class may find too small on the shared heap before it gets a heap of its own."""
 
 _NO_ENTRY: Final[NodeEntry] = NUMBER_MASK
-"""No node has this number."""
+"""The number that no node has."""
 
 Takes = Callable[[Node], bool]
 
@@ -309,7 +309,7 @@ def _build_heap(index: NodeIndex, keeper: Keeper, nodes: Iterable[Node]) -> None
 
 
 def _refresh(index: NodeIndex, keeper: Keeper, takes: Takes, build: Callable[[], None]) -> None:
-    """Take what became better since the keeper looked last from the log into its heap, or build it where that is more."""
+    """Take from the log into the keeper's heap what became better since its last look, or build the heap where that is more."""
     log, heap = index.log, keeper.heap
     if heap is None or keeper.log_epoch != index.epoch:
         build()

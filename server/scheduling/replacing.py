@@ -20,7 +20,7 @@ from server.model.fit import fits
 from server.scheduling.placement import pick_node
 
 REPLACED_MAX: Final = 1_000
-"""Placeholders that one tick gives away; the others follow in the next."""
+"""The number of placeholders that one tick gives away; the others follow in the next."""
 
 
 class Swap(NamedTuple):

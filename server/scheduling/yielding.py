@@ -1,10 +1,10 @@
-"""Free capacity that is reserved is offered to asks of higher priority, once nothing else can be placed.
+"""The offer of reserved capacity to asks of higher priority, once nothing else can be placed.
 
-All reservations that an ask outranks are lifted together, so that none of them keeps it off a node or fills a limit of
-its queues. Asks that outrank the same reservations are offered these at once: they are woken and placed in the usual
-order, while all others stay put aside. Those that outrank more come first; of two asks the one that outranks the other
-always does. Then gangs are tried as a whole, in the same way. At last the reservations are as they were on what is left,
-and an owner that waited for all of them takes its node if it fits.
+All reservations that an ask outranks are lifted together, so that none of them keeps it off a node or fills a limit of its
+queues. Asks that outrank the same reservations are offered these at once: they are put into the order again and placed as
+usual, while all others stay parked. Those that outrank more come first; of two asks the one that outranks the other always
+does. Then gangs are tried as a whole, in the same way. At last the reservations are as they were on what is left, and an owner
+that waited for all of them takes its node if it fits.
 """
 
 from collections import Counter
@@ -277,7 +277,7 @@ def _put_back(partition: Partition, woken: _Woken) -> None:
 
 
 def _offer_to_jobs(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place the first parked job as a whole that fits without the reservations that all its members outrank."""
+    """Place the first parked gang that fits without the reservations that all its members outrank."""
     mark, ranks = (partition.relief, partition.placements), Ranks(partition)
     for job in sorted(partition.parked_jobs, key=lambda one: one.members[0].sort_key):
         below = () if job.tried_reserved == mark else ranks.below_job(job)

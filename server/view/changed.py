@@ -1,4 +1,4 @@
-"""Views of what is not: the same partition with one thing changed, for the planner to be asked what it would do then."""
+"""The hypothetical Views: the same partition with one thing changed, so that the planner says what it would do then."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The frozen columns of a View: nodes and running allocations as int64 arrays, a row each. They are never written to.
+"""The frozen columns of a View: nodes and running allocations as int64 arrays, a row each, never written to.
 
 A row keeps its place as long as its node or allocation exists; rows in between may be empty. Row numbers mean nothing: every
 order ends with a number or key of the thing itself.
@@ -20,22 +20,22 @@ ORIGINATOR: Final = 2
 REQUIRED_NODE: Final = 4
 PLACEHOLDER: Final = 8
 RELEASING: Final = 16
-"""Its release was ordered and is not confirmed."""
+"""The flag of an allocation whose release was ordered and is not confirmed."""
 FIRM: Final = 32
 UNTOUCHABLE: Final = 64
 GANG: Final = 128
 """The flag of a member of a gang of several."""
 REPLACED: Final = 256
-"""A placeholder in whose place a real pod is coming."""
+"""The flag of a placeholder that a real pod is about to replace."""
 VETOED: Final = 512
-"""Its manager could not release it a moment ago."""
+"""The flag of an allocation that its manager could not release a moment ago."""
 GROUPED: Final = 1024
 """The flag of a pod that counts in a disruption budget."""
 UNSAID: Final = 2048
 """The flag of a pod without a declared class: the partition decides whether it is firm (J2)."""
 
 NOT_STARTED: Final = -1
-"""``started_ms`` of an allocation that does not run yet."""
+"""The ``started_ms`` of an allocation that does not run yet."""
 
 
 def flags_of(spec: AskSpec) -> int:

@@ -1,4 +1,4 @@
-"""Running gangs: how many members of each stand, and which (J12)."""
+"""The running gangs: how many members of each stand, and which (J12)."""
 
 import numpy as np
 

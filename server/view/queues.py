@@ -18,12 +18,12 @@ NO_PATH: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """A queue's limits, usage and open promises; ``number`` is what allocations call it.
+    """The limits, usage and open promises of a queue; ``number`` is its number in the columns.
 
-    ``releasing`` is the part of ``usage`` that ordered releases will give back, ``promised`` what open commitments
-    will add (specification section 0), ``reserved`` the part of it that reservations hold and that gives way to
-    claims. A missing guarantee is 0, a missing maximum None. ``deserved`` is what a leaf
-    may have where shares go by plain weights (W2), None elsewhere. ``spec`` has the weight and the properties.
+    ``releasing`` is the part of ``usage`` that ordered releases will give back, ``promised`` what open commitments will add
+    (specification section 0), ``reserved`` the part of it that reservations hold and that gives way to claims. A missing
+    guarantee is 0, a missing maximum None. ``deserved`` is what a leaf may have where shares go by plain weights (W2), None
+    elsewhere. ``spec`` has the weight and the properties.
     """
 
     path: str

@@ -24,7 +24,7 @@ _PRIORITY_BITS: Final = 33
 
 
 class Standing(NamedTuple):
-    """An allocation on its way through a walk: its place, the number of its leaf, its amounts by column."""
+    """A place in a walk: its number, the number of its leaf, its amounts by column."""
 
     place: int
     home: int

@@ -314,7 +314,10 @@ def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is 
     names: Array,
     opted: Mask | None = None,
 ) -> Field:
-    """Bound every node against its line of need, ``rows`` going. ``opted`` adds rows that count as opted-out."""
+    """Return the nodes with their bounds against their lines of need, when ``rows`` are the candidates.
+
+    ``opted`` adds rows that count as opted out.
+    """
     if not len(rows):
         return Field([], rows, rows, rows)
     groups = cover.grouped(columns.nodes.take(rows))

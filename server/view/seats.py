@@ -1,4 +1,4 @@
-"""The nodes on which a member of a job could get its place, each with a bound on what that costs (J9, design 6.7)."""
+"""The nodes on which a member of a gang could get its place, each with a bound on what that costs (J9, design 6.7)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,7 +14,7 @@ from server.view.columns import ORIGINATOR, AllocationColumns
 from server.view.screen import PASSED, Screen
 
 BLOCK: Final = 256
-"""Nodes that are looked at closely at once: most searches need few."""
+"""The number of nodes that are looked at closely at once: most searches need few."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""A waiting ask as a View holds it, and the class that it shares with its like."""
+"""The waiting asks and gangs of a View, and the classes of equal asks."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class ClassFacts:
     node_demand: Demand
     allowed: Mask
     job_class: JobClass | None = None
-    """None where the partition knows no classes (J4)."""
+    """The class of the ask's pods; None where the partition knows no classes (J4)."""
 
     @property
     def firm(self) -> bool:
