@@ -1,4 +1,4 @@
-"""Build hook: makes the Python of the wire from proto/, into gen/, which git does not hold."""
+"""The build hook: it generates the Python of the wire from proto/ into gen/, which git does not hold."""
 
 import shutil
 from pathlib import Path
@@ -8,11 +8,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 EXAMPLE = "examples/clusters/small"
 EXAMPLE_PACKED = "evenhand_cli/examples/small"
-"""Where `evenhand demo` looks for it."""
+"""The path at which `evenhand demo` looks for the example in a wheel."""
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
-    """Generates messages, their .pyi, gRPC stubs and their .pyi before anything is packed."""
+    """A hook that generates messages, their .pyi, gRPC stubs and their .pyi before anything is packed."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Run protoc for every target, also for editable installs; add the example to a wheel."""

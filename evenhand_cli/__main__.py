@@ -1,4 +1,4 @@
-"""`python -m evenhand_cli`."""
+"""The entry point of `python -m evenhand_cli`."""
 
 from evenhand_cli.app import main
 

@@ -1,8 +1,8 @@
 """The command line `evenhand`: its commands, and how they end.
 
 Results go to the output, everything else to the error stream. Exit codes are `faults.ExitCode`.
-A command's module is imported when the command runs: a look at a core, which scripts and health
-checks repeat, waits for no server, scheduler or demonstration to load.
+A command's module is imported only when the command runs: a query of a core, which scripts and health
+checks repeat, does not wait until server, scheduler or demonstration are loaded.
 """
 
 import os
@@ -29,7 +29,7 @@ RECORDS = "Look at records"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a command is written; its function has the command's name unless told otherwise."""
+    """The module of a command, and its function where that does not have the command's name."""
 
     panel: str
     module: str
@@ -61,7 +61,7 @@ COMMANDS = {
 
 
 class Shelf(MutableMapping[str, Any]):
-    """The commands by name, in order; each is made when it is taken."""
+    """The commands by name, in order; each is created when it is first requested."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -102,7 +102,7 @@ def command(name: str, place: Place) -> Any:  # noqa: ANN401
 
 
 class Commands(Group):
-    """The commands; a fault of the user's world ends with a message instead of a traceback."""
+    """The group of all commands; a fault ends it with a message instead of a traceback."""
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401
         super().__init__(**attributes)
@@ -121,7 +121,7 @@ class Commands(Group):
 
 @contextmanager
 def ended_by_faults() -> Iterator[None]:
-    """End the program with a message and the exit code of the fault."""
+    """End the program with a message and the exit code of the fault that the block raises."""
     try:
         yield
     except Fault as fault:
@@ -162,11 +162,11 @@ def evenhand(
         ),
     ] = False,
 ) -> None:
-    """Shares a Kubernetes cluster fairly, and can always say why."""
+    """Share a Kubernetes cluster fairly, and always say why."""
 
 
 def main() -> None:
-    """Entry point of the console script."""
-    # gRPC's own lines on the error stream would stand between ours; the variable shows them to those who look for a fault in it.
+    """Run the command line; the entry point of the console script."""
+    # gRPC's own lines would appear among ours on the error stream; who looks for a fault in gRPC sets the variable.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     app()

@@ -1,6 +1,6 @@
-"""Options that have no effect beside or without another one: they are refused instead of ignored.
+"""The check for options that have no effect beside or without another one: they are refused instead of ignored.
 
-What the answer satisfies anyway is no contradiction: `--no-headers` with JSON, or `--asks` beside `--waiting`.
+An option whose wish the answer fulfils anyway is no contradiction: `--no-headers` with JSON, or `--asks` beside `--waiting`.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from evenhand_cli.faults import ExitCode, Fault
 
 Given = bool | str | float | None
-"""The value of an option; whatever is false was not given."""
+"""The value of an option; a false value means that the option was not given."""
 
 
 def refuse_together(option: str, **given: Given) -> None:

@@ -1,7 +1,7 @@
-"""How a command line is read: shared options may stand before the command, and a wrong one ends with advice.
+"""The reading of a command line: shared options may stand before the command, and a wrong option ends with advice.
 
-`evenhand --core HOST:PORT queues` and `evenhand queues --core HOST:PORT` mean the same: what stands before the
-command is read by the command itself, so that an option that it does not know is refused in the same words.
+`evenhand --core HOST:PORT queues` and `evenhand queues --core HOST:PORT` mean the same: the command itself reads the
+options before its name, so that an option that it does not know is refused in the same words.
 """
 
 import re
@@ -32,7 +32,7 @@ SHARED = frozenset(
 )
 """Options with a value that may stand before the command."""
 LEADING = "evenhand.leading"
-"""Where a context keeps what stood before the command."""
+"""The key under which a context keeps the options before the command."""
 RENAMED = {
     "-n": "-n is --namespace in the listings that have one; write --node or --count in full",
 }
@@ -82,7 +82,7 @@ def split(args: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
 
 
 def usage_fault(error: typer.TyperException) -> Fault:
-    """Return what is wrong with the command line, in words of the command line alone."""
+    """Return the fault of a wrong command line, without words of the libraries behind it."""
     ctx = getattr(error, "ctx", None)
     path = ctx.command_path if ctx is not None else "evenhand"
     unknown = _NO_OPTION.match(error.format_message())

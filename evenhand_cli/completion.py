@@ -1,6 +1,6 @@
-"""Names that the shell completes. They are asked of the running core, which has half a second to answer.
+"""Names that the shell completes, from the running core, which has half a second to answer.
 
-Without a core, or with one that refuses, nothing is completed and nothing is said.
+Without a core, or with one that refuses, there are no names and no message.
 """
 
 import io
@@ -17,7 +17,7 @@ from evenhand_cli.faults import Fault
 
 TIMEOUT_S = 0.5
 NAMES_MAX = 5_000
-"""Names of one kind that are asked for: one page."""
+"""Most names of one kind that are requested: one page."""
 POD_NAME = "kubernetes.io/meta/podName"
 POD_NAMESPACE = "kubernetes.io/meta/namespace"
 
@@ -25,7 +25,7 @@ Ask = Callable[[Core, str], Iterable[str]]
 
 
 def _answered(ctx: typer.Context, *asked: Ask) -> list[str]:
-    """Return the names that the core gives and a shell can show, none when it cannot be asked."""
+    """Return the names that the core gives and a shell can show; empty when the core cannot be asked."""
     found: list[str] = []
     given = {name: str(ctx.params.get(name) or "") for name in FIELDS.values()}
     name = ctx.params.get("context") or ""
@@ -40,7 +40,7 @@ def _answered(ctx: typer.Context, *asked: Ask) -> list[str]:
 
 
 def words(choices: Iterable[str]) -> Callable[[], list[str]]:
-    """Return a completer of an option that takes one of these words."""
+    """Return a completer for an option that takes one of these words."""
     known = [one.strip().lower().replace(" ", "-") for one in choices]
     return known.copy
 
@@ -86,7 +86,7 @@ def keys(ctx: typer.Context) -> list[str]:
 
 
 def queue_paths(core: Core, partition: str) -> Iterator[str]:
-    """Give the paths of all queues of a partition. Raises Fault."""
+    """Yield the paths of all queues of a partition. Raises Fault."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     tree = core.ask(stub.GetQueueTree, inspect_pb2.GetQueueTreeRequest(partition=partition)).tree
     below = [tree.root]

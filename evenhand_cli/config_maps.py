@@ -1,7 +1,7 @@
-"""A queue configuration out of the file that the user names: a queues.yaml, a ConfigMap with one, or standard input.
+"""A queue configuration from the file that the user names: a queues.yaml, a ConfigMap with one, or standard input.
 
-Of a ConfigMap the text under `queues.yaml` is read (under the policy group's name and `.yaml`), and the settings of the
-shim beside it are checked. Of a List with `yunikorn-defaults` and `yunikorn-configs` the second one wins.
+In a ConfigMap the configuration is the text under `queues.yaml` (policy group and `.yaml`); the settings of the shim
+beside it are checked too. In a List with `yunikorn-defaults` and `yunikorn-configs` the second one takes precedence.
 """
 
 import sys
@@ -26,10 +26,10 @@ KIND: Final = "ConfigMap"
 
 @dataclass(frozen=True, slots=True)
 class QueuesText:
-    """The text of a queue configuration, where it comes from, and what to say of that.
+    """The text of a queue configuration, its source, and the notes about that.
 
     ``line`` is the line of ``source`` on which the text begins; 0 where its lines are not those of the file. ``base`` is
-    the revision that the line of `evenhand config show` above it names.
+    the revision named by the line above it that `evenhand config show` writes.
     """
 
     text: str
@@ -75,19 +75,19 @@ def _standard_input(where: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Map:
-    """One ConfigMap, with the line on which each text of its data begins."""
+    """A ConfigMap, with the line on which each text of its data begins."""
 
     item: Mapping[str, Any]
     lines: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """Return its name."""
+        """The name of the ConfigMap."""
         return name_of(self.item)
 
 
 def _config_maps(text: str) -> list[_Map]:
-    """Return the ConfigMaps of a text, those of a List one by one; none where it is something else."""
+    """Return the ConfigMaps of a text, those of a List one by one; empty where the text is something else."""
     try:
         nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
         items = list(yaml.safe_load_all(text))
@@ -102,7 +102,7 @@ def _config_maps(text: str) -> list[_Map]:
 
 
 def _flattened(item: object, node: yaml.Node) -> Iterator[tuple[object, yaml.Node]]:
-    """Yield the object, or of a List its items."""
+    """Yield the object itself, or the items of a List."""
     listed = _value(node, "items")
     if isinstance(item, dict) and isinstance(item.get("items"), list) and listed is not None:
         yield from zip(item["items"], listed.value, strict=True)
@@ -154,7 +154,7 @@ def _unwrapped(found: Sequence[_Map], name: str) -> QueuesText:
 
 
 def _chosen(found: Sequence[_Map], name: str) -> list[_Map]:
-    """Return the ConfigMaps that count, the one that wins last."""
+    """Return the ConfigMaps that count; the one that takes precedence is the last."""
     if len(found) == 1:
         return list(found)
     known = sorted(
@@ -171,7 +171,7 @@ def _chosen(found: Sequence[_Map], name: str) -> list[_Map]:
 
 
 def _as_known(chosen: Sequence[_Map]) -> list[Mapping[str, Any]]:
-    """Return the ConfigMaps under names that count: a single one may have any name."""
+    """Return the ConfigMaps under the names that the shim reads; a single one may have any name."""
     if len(chosen) == 1:
         return [{**chosen[0].item, "metadata": {"name": CONFIG_MAPS[-1]}}]
     return [one.item for one in chosen]

@@ -1,4 +1,4 @@
-"""The way to a core: address, TLS, token, deadline, and one question after the other.
+"""The connection to a core: address, TLS, token, deadline, and one request after the other.
 
 `asks_core` gives a command the connection options and a `Core` as its first argument.
 """
@@ -126,7 +126,7 @@ class Core:
     def ask(
         self, method: "grpc.UnaryUnaryMultiCallable[Request, Response]", request: Request
     ) -> Response:
-        """One question, one answer; says so when it takes long. Raises Fault."""
+        """Send one request and return its answer; print a notice when that takes long. Raises Fault."""
         with self.faults(), terminal.patience(f"waiting for {self.address}"):
             answer = method(request, timeout=self.timeout_s, metadata=self.metadata)
         self.pictures.look_at(answer)
@@ -138,7 +138,7 @@ class Core:
         request: Request,
         timeout_s: float | None = None,
     ) -> Iterator[Response]:
-        """Give a stream of answers; without a deadline unless one is given. Raises Fault when it breaks."""
+        """Yield the answers of a stream; without a deadline unless one is given. Raises Fault when the stream breaks."""
         with self.faults():
             call = method(request, timeout=timeout_s, metadata=self.metadata)
             try:
@@ -187,7 +187,7 @@ def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., 
 
 @contextmanager
 def connected_core(given: Context, name: str, timeout_s: float) -> Iterator[Core]:
-    """Give a connection by what was given, and for the rest by the context. Raises Fault."""
+    """Open a connection with the given options, completed by the context. Raises Fault."""
     way = resolved(given, name)
     credentials = channel_credentials(*map(_path, (way.tls_ca, way.tls_cert, way.tls_key)))
     if credentials is None:
@@ -198,9 +198,9 @@ def connected_core(given: Context, name: str, timeout_s: float) -> Iterator[Core
 
 
 def resolved(given: Context, name: str) -> Context:
-    """Return what was given by options and variables, completed by the context of this name or the current one.
+    """Return the values of options and variables, completed by the context of this name or the current one.
 
-    Another core than the current context's gets none of this context's files: its token is not for it.
+    With another core than the current context's, none of that context's files is used: its token belongs to its own core.
     """
     context = read_contexts().chosen(name)
     if given.core and given.core != context.core and not name:

@@ -1,4 +1,4 @@
-"""Contexts: named cores with the files that open them, in one configuration file of the user.
+"""Contexts: named cores with the files that give access to them, in one configuration file of the user.
 
 The file is `$EVENHAND_CONFIG`, else `evenhand/config.yaml` below `$XDG_CONFIG_HOME` or `~/.config`:
 
@@ -31,7 +31,7 @@ FILE_FIELDS = frozenset({"tls-ca", "tls-cert", "tls-key", "token-file"})
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """How a core is reached; empty: not said."""
+    """The address of a core and the files that give access to it; empty fields are not set."""
 
     core: str = ""
     tls_ca: str = ""
@@ -48,14 +48,14 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """What the file holds."""
+    """The content of the configuration file."""
 
     file: Path
     current: str = ""
     known: Mapping[str, Context] = field(default_factory=dict)
 
     def named(self, name: str, where: str = WHERE) -> Context:
-        """Return a context. Raises Fault with near matches."""
+        """Return a context by name. Raises Fault that names near matches."""
         if name in self.known:
             return self.known[name]
         near = near_matches(name, self.known)
@@ -65,7 +65,7 @@ class Contexts:
         raise Fault(f"there is no context `{name}` in {self.file}", where=where, advice=advice)
 
     def chosen(self, name: str) -> Context:
-        """Return the context of this name, without a name the current one. Raises Fault."""
+        """Return the context of this name or, without a name, the current one. Raises Fault."""
         if name:
             return self.named(name)
         if not self.current:
@@ -74,7 +74,7 @@ class Contexts:
 
 
 def spelled(name: str) -> str:
-    """Return a field's name as it stands in the file: `tls-ca`."""
+    """Return a field's name as the file spells it: `tls-ca`."""
     return name.replace("_", "-")
 
 
@@ -82,12 +82,12 @@ FIELDS = {spelled(one.name): one.name for one in fields(Context)}
 
 
 def attributes(context: Context) -> dict[str, str]:
-    """Return the fields that are set, by their names here."""
+    """Return the fields that are set, by their Python names."""
     return {FIELDS[name]: value for name, value in context.values().items()}
 
 
 def config_file(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return where the configuration file of the user is, or would be."""
+    """Return the path of the user's configuration file, which need not exist."""
     if environment.get(VARIABLE):
         return Path(environment[VARIABLE]).expanduser()
     base = environment.get("XDG_CONFIG_HOME") or "~/.config"
@@ -95,7 +95,7 @@ def config_file(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def read_contexts() -> Contexts:
-    """Return what the configuration file holds, nothing when there is none. Raises Fault with file and line."""
+    """Return the content of the configuration file; empty when there is none. Raises Fault with file and line."""
     file = config_file()
     if not file.exists():
         return Contexts(file)
@@ -103,7 +103,7 @@ def read_contexts() -> Contexts:
 
 
 def context_names() -> list[str]:
-    """Return the names of all contexts for the shell to complete, none when the file cannot be read."""
+    """Return the names of all contexts for the shell to complete; empty when the file cannot be read."""
     try:
         return sorted(read_contexts().known)
     except Fault:
@@ -131,7 +131,7 @@ def write_contexts(contexts: Contexts) -> None:
 
 
 def changed(contexts: Contexts, name: str, values: Mapping[str, str]) -> Contexts:
-    """Return the contexts with these fields of one of them set, an empty value unset. Raises Fault for a bad name."""
+    """Return the contexts with fields of one of them set, or unset by an empty value. Raises Fault for a bad name."""
     if not NAME.fullmatch(name):
         raise Fault(
             f"`{name}` is no name of a context",
@@ -151,7 +151,7 @@ def is_readable_by_others(file: Path) -> bool:
 
 
 class _Reader:
-    """The file's text as contexts; what is wrong is a fault with its line."""
+    """A reader of the file's text; each problem is a fault with its line."""
 
     def __init__(self, file: Path) -> None:
         # Only a user with a configuration file waits for these to load.

@@ -11,7 +11,7 @@ _FORM = re.compile(rf"([0-9]{{1,{DIGITS_MAX}}})({'|'.join(UNITS_MS)})")
 
 
 def milliseconds(text: str) -> int:
-    """Return the length in milliseconds. Raises typer.BadParameter for another form."""
+    """Return a length of time in milliseconds. Raises typer.BadParameter for another form."""
     parts = _FORM.fullmatch(text.strip())
     if parts is None:
         raise typer.BadParameter(f"`{text}` is not a length of time, such as 90s, 10m, 2h or 1d")
@@ -19,7 +19,7 @@ def milliseconds(text: str) -> int:
 
 
 def instant_ms(text: str) -> int:
-    """Return an instant in Unix milliseconds: these themselves, or ISO date and time, local without a zone.
+    """Return an instant in Unix milliseconds, given as these or as ISO date and time, which is local without a zone.
 
     Raises typer.BadParameter for another form.
     """

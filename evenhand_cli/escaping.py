@@ -1,6 +1,6 @@
-"""Escapes of characters that act on a terminal instead of showing: controls (C0, C1, DEL) and those that change the order of text.
+"""The escaping of characters that act on a terminal instead of showing: controls (C0, C1, DEL) and those that reorder text.
 
-Names and texts come from clients of the core. Raw, `ESC [2J` in the name of a pod would clear the screen of its reader.
+Names and texts come from clients of the core. Without escaping, `ESC [2J` in a pod's name would clear the reader's screen.
 """
 
 import re
@@ -14,7 +14,7 @@ from rich.text import Text
 _ACTING: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
-"""Tabulators and ends of lines are not among them."""
+"""Characters that act on a terminal, except tabulators and line ends."""
 _ONE_BYTE: Final = 0x100
 
 
@@ -24,12 +24,12 @@ def acts(text: str) -> bool:
 
 
 def escaped(text: str) -> str:
-    """Return the text with each acting character as a code, such as that of escape in hexadecimal."""
+    """Return the text with each acting character as a code in hexadecimal."""
     return _ACTING.sub(_code, text) if acts(text) else text
 
 
 def escaped_json(text: str) -> str:
-    """Return JSON with the same values: acting characters stand in strings only, as JSON's own codes."""
+    """Return JSON with the same values: acting characters occur in strings only, where JSON has codes for them."""
     return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if acts(text) else text
 
 
@@ -39,7 +39,7 @@ class EscapingConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Lay something out. Each part of what it is made of passes here, too."""
+        """Lay out a renderable after escaping its text; each part of it passes here as well."""
         if isinstance(renderable, Text):
             renderable = escaped_text(renderable)
         elif isinstance(renderable, str):

@@ -1,18 +1,18 @@
 """A fault that a person can act on: what was wrong, where, and what to do next.
 
-Commands raise it; `app` prints it on the error stream and ends with its code. Nothing else about an
-error reaches the user: a traceback means a defect of ours.
+Commands raise it; `app` prints it on the error stream and ends with its code. The user sees nothing else of an
+error: a traceback means a defect of Evenhand.
 """
 
 import enum
 
 
 class ExitCode(enum.IntEnum):
-    """How a command ends; stable, for scripts."""
+    """The exit code of a command; stable, for scripts."""
 
     OK = 0
     PROBLEM = 1
-    """The command did its work and found errors, or was given something it cannot use."""
+    """The command did its work and found errors, or was given something that it cannot use."""
     USAGE = 2
     """The command line itself is wrong."""
     UNREACHABLE = 3
@@ -20,7 +20,7 @@ class ExitCode(enum.IntEnum):
 
 
 class Fault(Exception):
-    """What was wrong, where it was, what to do; each one or more whole lines."""
+    """A problem for the user: what was wrong, where, and what to do; each in one or more whole lines."""
 
     def __init__(
         self, what: str, *, where: str = "", advice: str = "", code: ExitCode = ExitCode.PROBLEM

@@ -1,4 +1,4 @@
-"""Files that the user names: read whole, or a fault that says which and why."""
+"""Files that the user names: their whole content, or a fault that says which file cannot be read and why."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ FILE_BYTES_MAX = 16 * 1024 * 1024
 
 
 def unreadable(path: Path, error: OSError, where: str) -> Fault:
-    """Why a file cannot be read."""
+    """Return the fault of a file that cannot be read."""
     return Fault(
         f"cannot read {path}: {(error.strerror or str(error)).lower()}",
         where=where,

@@ -1,6 +1,6 @@
-"""What all listings offer: forms of output, sorting, no headers, and a new picture whenever something changes.
+"""The options of all listings: forms of output, sorting, no headers, and output again after each change.
 
-`lists` gives a command these options; the command itself only returns its `Listing`.
+`lists` gives these options to a command; the command itself only returns its `Listing`.
 """
 
 import time
@@ -45,7 +45,7 @@ Interval = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a listing is to be shown."""
+    """The form in which a listing is shown."""
 
     form: Form = Form.TABLE
     sort_by: str = ""
@@ -53,7 +53,7 @@ class Shape:
 
 
 def sorting(column: str, fields: Iterable[Field[Any]] = ()) -> Any:  # noqa: ANN401 -- typer's own type of an option
-    """Return the option by which a command sorts: its help names this column, shells complete those of all fields."""
+    """Return the option by which a command sorts: its help names this column, and shells complete the names of all fields."""
     return typer.Option(
         "--sort-by",
         metavar="COLUMN",
@@ -65,7 +65,7 @@ def sorting(column: str, fields: Iterable[Field[Any]] = ()) -> Any:  # noqa: ANN
 def lists(
     column: str, fields: Iterable[Field[Any]] = ()
 ) -> Callable[[Command], Callable[..., None]]:
-    """Give a command that returns a listing the options of all listings; `column` is an example of its columns."""
+    """Return a decorator that adds the options of all listings to a command; `column` is an example of its columns."""
 
     def with_options(command: Command) -> Callable[..., None]:
         def listed(
@@ -87,7 +87,7 @@ def lists(
 
 
 def seconds_between_looks(*, watch: bool, interval: float | None) -> float:
-    """Return the time between two looks, 0 for a single one. Raises Fault for an interval without --watch."""
+    """Return the seconds between two looks; 0 for a single look. Raises Fault for an interval without --watch."""
     if not watch:
         refuse_without("--watch", interval=interval)
         return 0
@@ -153,9 +153,9 @@ def _watch(core: Core, take: Callable[[], Listing[Any]], shape: Shape, interval_
 
 @contextmanager
 def pictures(form: Form) -> Iterator[Callable[[RenderableType, bool], None]]:
-    """Give a function that draws one picture after the other.
+    """Open a display and yield the function that draws one picture after the other.
 
-    A terminal shows the latest in place of the one before. Elsewhere each that differs is written below the last.
+    A terminal shows the latest picture in place of the one before. Elsewhere each different picture is written below the last.
     """
     console = console_for(form)
     if not console.is_terminal:
@@ -166,7 +166,7 @@ def pictures(form: Form) -> Iterator[Callable[[RenderableType, bool], None]]:
 
 
 class _Printed:
-    """Pictures in a pipe or a file, with an empty line between them."""
+    """Output to a pipe or a file, with an empty line between two pictures."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -1,4 +1,4 @@
-"""Names that look like one that is not known."""
+"""Suggestions for an unknown name: known names that look like it."""
 
 import difflib
 from collections.abc import Iterable

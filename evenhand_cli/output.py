@@ -1,7 +1,7 @@
 """Forms of a result: a table for people, JSON, YAML or names for scripts.
 
 The JSON keys are the field names of `proto/evenhand/v1`; numbers are exact. JSON is one object on the output stream
-and nothing else. Every field is there, empty or not, so that a script may rely on it. Enumerations are their value's
+and nothing else. Every field is present, empty or not, so that a script may rely on it. An enumeration's value is its
 word in lower case (`active`, `error`). YAML has the same keys.
 """
 
@@ -22,7 +22,7 @@ from evenhand_cli.faults import ExitCode, Fault
 
 
 class Form(enum.StrEnum):
-    """How results are written."""
+    """The form in which results are written."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -61,7 +61,7 @@ def show(
 
 
 def no_names() -> Fault:
-    """Return the fault of a command that is no listing."""
+    """Return the fault of `--output name` for a command that is no listing."""
     return Fault(
         "there are no names to list here",
         where="--output name",
@@ -71,7 +71,7 @@ def no_names() -> Fault:
 
 
 def console_for(form: Form) -> Console:
-    """Return the output stream: as wide as it is, or for `wide` as wide as the columns need."""
+    """Return a console for the output stream: as wide as that is or, for `wide`, as the columns need."""
     return terminal.results(terminal.UNLIMITED if form is Form.WIDE else None)
 
 
@@ -122,7 +122,7 @@ def plain(message: Message) -> dict[str, Any]:
 
 
 def plain_all(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Several messages as plain values."""
+    """Return several messages as plain values."""
     return [plain(message) for message in messages]
 
 

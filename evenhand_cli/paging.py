@@ -1,4 +1,4 @@
-"""Listings that come page by page."""
+"""Listings that the core answers page by page."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
@@ -19,11 +19,11 @@ class PagedRequest(Protocol):
 
 
 class Page(Protocol):
-    """An answer that may not be the last."""
+    """An answer that holds one page."""
 
     @property
     def next_page_token(self) -> str:
-        """Empty on the last page."""
+        """The token of the next page; empty on the last page."""
 
 
 Request = TypeVar("Request", bound=PagedRequest)
@@ -37,7 +37,7 @@ def every(
     request: Request,
     rows: Callable[[Answer], Iterable[Row]],
 ) -> list[Row]:
-    """All pages of a listing, one after the other. Raises Fault."""
+    """Return the rows of all pages of a listing. Raises Fault."""
     found: list[Row] = []
     request.page_size = PAGE_SIZE
     with terminal.patience(f"reading from {core.address}") as tell:

@@ -1,6 +1,6 @@
-"""An RPC's error as a fault: what was wrong, where, what to do.
+"""The conversion of an RPC's error into a fault: what was wrong, where, what to do.
 
-The core answers with `google.rpc.Status` and details (design 1.12); they are turned into lines here.
+The core answers with `google.rpc.Status` and details (design 1.12), which become lines here.
 """
 
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ def _unreachable(error: grpc.RpcError, address: str, secure: bool) -> Fault:
 
 
 def _details(error: grpc.RpcError) -> tuple[list[str], str]:
-    """Field violations as lines, and the advice that the core gives."""
+    """Return the field violations as lines, and the advice of the core."""
     status = rpc_status.from_call(cast("grpc.Call", error))
     details: Sequence[AnyMessage] = () if status is None else status.details
     violations: list[str] = []

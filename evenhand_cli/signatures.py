@@ -1,4 +1,4 @@
-"""Options that several commands share: a wrapper's parameters are added to those of the command."""
+"""Options that several commands share: the parameters of a wrapper are added to those of the command."""
 
 import inspect
 from collections.abc import Callable
@@ -10,7 +10,7 @@ Command = Callable[..., Any]
 def joined(command: Command, wrapper: Command, *, keep_first: bool = False) -> Command:
     """Give the wrapper the options of the command before its own, so that the command line offers both.
 
-    The command's first parameter is what the wrapper passes to it; with `keep_first` the wrapper takes it
+    The wrapper provides the command's first parameter; with `keep_first` the wrapper has that parameter
     as well. The wrapper's last parameter is the mapping of the command's options.
     """
     first, *own = inspect.signature(command, eval_str=True).parameters.values()

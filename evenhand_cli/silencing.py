@@ -1,4 +1,4 @@
-"""Warnings of a configuration that a person wants to see no more: `--ignore CODE`."""
+"""Warnings of a configuration that a person no longer wants to see: `--ignore CODE`."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -24,7 +24,7 @@ CODES_ADVICE = "the table of warnings in docs/configuration.md lists all codes"
 
 
 def check_codes(ignored: Sequence[str]) -> None:
-    """Refuse a code of `--ignore` that no warning has, with a Fault."""
+    """Raise Fault for a code of `--ignore` that no warning has."""
     for code in ignored:
         if refusal := unknown(code):
             raise Fault(refusal, where="--ignore", advice=CODES_ADVICE, code=ExitCode.USAGE)
@@ -36,7 +36,7 @@ def sorted_out(
     silenced: Sequence[config_pb2.ConfigProblem],
     ignored: Sequence[str],
 ) -> tuple[list[config_pb2.ConfigProblem], list[config_pb2.ConfigProblem]]:
-    """Return what is shown and what is silenced, both with their lines in the file."""
+    """Return the problems to show and the silenced ones, both with their lines in the file."""
     shown = [one for one in problems if not one.code or one.code not in ignored]
     more = [one for one in problems if one.code and one.code in ignored]
     return read.placed(shown), read.placed([*silenced, *more])

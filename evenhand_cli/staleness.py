@@ -1,4 +1,4 @@
-"""What people are told when an answer shows a cluster as its manager left it, or not all of it yet."""
+"""Notices that an answer shows a cluster whose manager is away or has not reported everything yet."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,14 +11,14 @@ from evenhand_cli.render.words import clock_time
 
 
 class Pictures:
-    """The pictures of the answers that a command has had; what is wrong with them is said once."""
+    """The states of managers that came with a command's answers; each problem is reported once."""
 
     def __init__(self) -> None:
         self._latest: inspect_pb2.Picture | None = None
         self._told: set[str] = set()
 
     def look_at(self, answer: Any) -> None:  # noqa: ANN401 - of whatever type
-        """Say on the error stream that the answer shows what a manager left or has not completed."""
+        """Print on the error stream which managers are away or have not reported everything."""
         picture = getattr(answer, "picture", None)
         if picture is None:
             return
@@ -34,7 +34,7 @@ class Pictures:
 
 
 def _lines(picture: inspect_pb2.Picture) -> Iterator[tuple[str, str]]:
-    """Give a key and a line for each manager that is away or still sends what it knows."""
+    """Yield a key and a line for each manager that is away or is still reporting."""
     now = picture.taken_at_ms
     for one in picture.away:
         when, gone = clock_time(one.since_ms, now), span(now - one.since_ms)

@@ -1,4 +1,4 @@
-"""Signals as events of the loop: SIGINT and SIGTERM end what runs in order, SIGHUP has files read again."""
+"""Signals as events of the loop: SIGINT and SIGTERM end the program in order, SIGHUP makes it read files again."""
 
 import asyncio
 import signal

@@ -1,7 +1,7 @@
 """The two streams of a command: results on the output, everything else on the error stream.
 
-Consoles are made when they are needed, because the streams may be replaced. NO_COLOR is respected
-by the console itself; each colour repeats what a word or a sign already says.
+Consoles are created when they are needed, because the streams may be replaced. The console itself respects NO_COLOR;
+a colour only repeats what a word or a sign already says.
 """
 
 import os
@@ -21,26 +21,26 @@ from evenhand_cli.escaping import EscapingConsole, escaped
 from evenhand_cli.faults import Fault
 
 PIPE_WIDTH = 240
-"""Columns when the output is not a terminal and COLUMNS is not set: wide enough to cut no key."""
+"""Columns when the output is not a terminal and COLUMNS is not set: wide enough not to cut any key."""
 
 UNLIMITED = 10_000
 """Columns of `--output wide`: wider than any table."""
 
 PATIENCE_S = 1.0
-"""After this long a command says what it is doing."""
+"""Seconds after which a command says what it is doing."""
 
 INDENT = len("where: ")
 """Columns before the text of a fault."""
 
 WRAP_MIN = 30
-"""Columns that a wrapped line has at the least."""
+"""Minimum number of columns of a wrapped line."""
 
 _COMMAND = re.compile(
     r"`[^`]+`|evenhand [a-z-]+(?: [a-z]+(?= --| [A-Z]))?(?: --?[\w-]+| [A-Z:|]{2,})*"
 )
-"""A command within a sentence: in backquotes, or the program with what follows."""
+"""A command within a sentence: in backquotes, or the program name with the words after it."""
 _BLANK = "\0"
-"""Stands for a blank at which a line may not end."""
+"""A character in the place of a blank at which a line may not end."""
 
 THEME = Theme(
     {
@@ -60,20 +60,20 @@ THEME = Theme(
 
 
 def results(width: int | None = None) -> Console:
-    """Return the output stream; without a width as wide as the terminal, or as COLUMNS says."""
+    """Return a console for the output stream; without a width as wide as the terminal, or as COLUMNS says."""
     if width is None and not sys.stdout.isatty():
         width = shutil.get_terminal_size((PIPE_WIDTH, 50)).columns
     return EscapingConsole(theme=THEME, highlight=False, width=width)
 
 
 def line(text: str) -> None:
-    """Write a line to the output, as wide as it is, at once."""
+    """Write a line to the output without wrapping, and flush it."""
     sys.stdout.write(escaped(text) + "\n")
     sys.stdout.flush()
 
 
 def document(text: str) -> None:
-    """Write a text for a file: to a terminal without what acts on it, else character by character as it is."""
+    """Write a text for a file: escaped on a terminal, else unchanged."""
     sys.stdout.write(escaped(text) if sys.stdout.isatty() else text)
     if not text.endswith("\n"):
         sys.stdout.write("\n")
@@ -94,7 +94,7 @@ def say(message: str) -> None:
 
 @contextmanager
 def patience(doing: str) -> Iterator[Callable[[str], None]]:
-    """Says what is being done once it takes long; the value it gives changes the words."""
+    """Say what is being done when the block takes long; the function that this yields changes the words."""
     console = notices()
     status = console.status(Text(doing))
     start = status.start if console.is_terminal else (lambda: console.print(Text(f"{doing} ...")))
@@ -129,7 +129,7 @@ def show_fault(fault: Fault) -> None:
 
 
 def wrapped(text: str, width: int | None) -> list[str]:
-    """Break a line between words, but never within a command; without a width it stays whole."""
+    """Return a line broken between words, but never within a command; without a width it stays whole."""
     if width is None:
         return [text]
     bound = _COMMAND.sub(lambda found: found[0].replace(" ", _BLANK), text)
@@ -140,5 +140,5 @@ def wrapped(text: str, width: int | None) -> list[str]:
 
 
 def _width_of(console: Console) -> int | None:
-    """Return how wide lines may be: as the terminal or COLUMNS says, else as wide as they are."""
+    """Return the width for lines by the terminal or COLUMNS; None where lines may be of any width."""
     return console.width if console.is_terminal or os.environ.get("COLUMNS") else None

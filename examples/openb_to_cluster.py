@@ -1,13 +1,13 @@
-"""Turns the node and pod list of a real GPU cluster (openb) into a directory of Kubernetes YAML.
+"""The conversion of the node and pod list of a real GPU cluster (openb) into a directory of Kubernetes YAML.
 
     python examples/openb_to_cluster.py DIRECTORY_WITH_CSV CLUSTER_DIRECTORY [--seed N]
 
-Reads `nodes.csv` and `pods.csv` of the public Alibaba trace cluster-trace-gpu-v2023.  The pods are
+The input is `nodes.csv` and `pods.csv` of the public Alibaba trace cluster-trace-gpu-v2023. The pods are
 used as a set, not as a timeline: all of them want to run at once.
 
 A pod wants `num_gpu` whole devices: sharing inside a device (`gpu_milli`) is not modelled.  The
 list names no models, so a seeded rule gives a third of the GPU pods a model that nodes have, as
-node selector, in proportion to the GPUs of each model.  Queues and priorities follow `qos`.
+node selector, in proportion to the GPUs of each model. Queues and priorities follow `qos`.
 
 Documents are JSON, which is YAML too and loads much faster.
 """
@@ -30,7 +30,7 @@ GPU = "nvidia.com/gpu"
 MODEL_LABEL = "openb/gpu-model"
 PODS_PER_NODE = "110"
 PODS_PER_APPLICATION = 32
-"""The list knows no applications: so many pods of one quality, as they came, are one."""
+"""Pods in one application, in the order of the list and of one quality: the list names no applications."""
 DAY_ZERO = datetime(2026, 1, 1, tzinfo=UTC)
 
 QUEUES = {"LS": "online", "Guaranteed": "standard", "Burstable": "standard", "BE": "batch"}
@@ -43,7 +43,7 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What all nodes have together, and the GPUs of each model on nodes with at least so many."""
+    """The sum of all nodes, and the GPUs of each model on nodes with at least so many."""
 
     cpu_milli: int
     memory_mib: int
@@ -52,7 +52,7 @@ class Totals:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the directory; returns the exit code."""
+    """Write the directory; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("source", type=Path, help="directory with nodes.csv and pods.csv")
     parser.add_argument("target", type=Path, help="cluster directory to write")
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> int:
 
 
 def convert(source: Path, target: Path, seed: int = 1) -> tuple[int, int]:
-    """Write a cluster directory; returns how many nodes and pods it has."""
+    """Write a cluster directory; return how many nodes and pods it has."""
     nodes, pods = _rows(source / "nodes.csv"), _rows(source / "pods.csv")
     totals = _totals(nodes)
     target.mkdir(parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ def _pod(row: Row, application: str, model: str) -> dict[str, Any]:
 
 
 def _model(row: Row, totals: Totals, seed: int) -> str:
-    """Return the model of a third of the GPU pods, "" for the others; the seed decides which."""
+    """Return the model for a third of the GPU pods, chosen by the seed; "" for the others."""
     models = totals.models.get(int(row["num_gpu"]))
     lot = crc32(f"{seed}/{row['name']}".encode())
     if not models or lot % 3:

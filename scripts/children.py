@@ -1,7 +1,7 @@
-"""Commands that end with the process that runs them: nothing goes on building behind a stopped `make`.
+"""Commands that end with the process that runs them, so that no build continues after a stopped `make`.
 
-make sends SIGTERM to its own child alone, and a killed Python leaves its children behind. So each
-command gets a process group of its own, which is ended as Ctrl-C would, whatever ends its block.
+make sends SIGTERM to its own child alone, and a killed Python leaves its children running. So each
+command gets a process group of its own, which is ended as Ctrl-C would end it, however the block ends.
 """
 
 import os
@@ -16,7 +16,7 @@ END_S = 15.0
 
 
 def listen() -> None:
-    """From now on SIGTERM and SIGHUP raise SystemExit; blocks are left in order, as with Ctrl-C."""
+    """Make SIGTERM and SIGHUP raise SystemExit from now on, so that blocks end in order, as with Ctrl-C."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # Not behind nohup.
             signal.signal(number, _leave)
@@ -60,10 +60,10 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 def _end(process: "subprocess.Popen[str]", end_s: float) -> None:
-    """SIGINT is what they tidy up after, unless it is ignored, as behind a shell's `&`."""
+    """End a process group by SIGINT, after which programs clean up; by SIGTERM where SIGINT is ignored, as behind a shell's `&`."""
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     os.killpg(process.pid, signal.SIGTERM if ignored else signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):
         process.wait(end_s)
-    with suppress(ProcessLookupError):  # Those of its children that did not hear it.
+    with suppress(ProcessLookupError):  # Its children that ignored the signal.
         os.killpg(process.pid, signal.SIGKILL)

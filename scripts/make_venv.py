@@ -1,6 +1,6 @@
-"""Makes the virtual environment: the project in editable form and its tools.
+"""The creation of the virtual environment: the project in editable form and its tools.
 
-Runs on the system's own Python, so it uses nothing but the standard library.
+This script runs on the system's own Python, so it uses nothing but the standard library.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""Files of asks that nobody submitted: pods and workloads of Kubernetes, or asks in our own short form."""
+"""Files of asks that were never submitted: pods and workloads of Kubernetes, or asks in Evenhand's own short form."""

@@ -1,4 +1,4 @@
-"""Priorities of pods: PriorityClasses that stand in the same file, the system's own, else what the user says."""
+"""Priorities of pods: by the PriorityClasses of the file, by the system's own, else by what the user says."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ UNKNOWN_DEFAULT = (
     "say it: --classes FILE or --priority N"
 )
 RESOLVED = ("priority", "priorityClassName", "preemptionPolicy")
-"""What the API server writes into a pod when it has looked up its class."""
+"""Fields that the API server writes into a pod after looking up its class."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Classes:
     )
 
     def add(self, document: Document) -> None:
-        """One more class. Raises Fault."""
+        """Add a PriorityClass. Raises Fault."""
         value = document.item.get("value", 0)
         try:
             name = read_priority_class(document.item).name
@@ -50,7 +50,7 @@ class Classes:
         return any(one.get("globalDefault") for one in self.known.values())
 
     def otherwise(self, spec: Mapping[str, Any], pod: Document) -> dict[str, Any]:
-        """Priority, class and policy of a pod of which the file does not say them. Raises Fault."""
+        """Return priority, class and policy of a pod whose file does not determine them. Raises Fault."""
         name, written = spec.get("priorityClassName"), spec.get("priority")
         value = written if self.options.priority is None else self.options.priority
         if name and value is None:
@@ -62,7 +62,7 @@ class Classes:
         return {**found, "priorityClassName": name} if name else found
 
     def source(self, spec: Mapping[str, Any]) -> str:
-        """Return where the pod's priority comes from, and how to say another where it is only assumed."""
+        """Return where the pod's priority comes from, and how to set another where it is only assumed."""
         name = spec.get("priorityClassName")
         if self.resolves(spec):
             if name:

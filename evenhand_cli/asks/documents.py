@@ -17,7 +17,7 @@ TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
 class Loader(yaml.CSafeLoader):
-    """YAML as an API server reads it: instants stay texts."""
+    """A loader of YAML as an API server reads it: instants stay texts."""
 
 
 Loader.yaml_implicit_resolvers = {
@@ -28,14 +28,14 @@ Loader.yaml_implicit_resolvers = {
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object; `place` is its file and line, for people."""
+    """An object of a file; `place` is its file and line, for people."""
 
     item: dict[str, Any]
     place: str
 
     @property
     def kind(self) -> str:
-        """Its Kubernetes kind; empty when it names none."""
+        """The Kubernetes kind of the object; empty when it names none."""
         kind = self.item.get("kind", "")
         return kind if isinstance(kind, str) else ""
 

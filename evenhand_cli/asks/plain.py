@@ -1,4 +1,4 @@
-"""Asks in our own short form: what is wanted, where, and how important it is.
+"""Asks in Evenhand's own short form: what is wanted, where, and how important it is.
 
 queue: root.research.training
 application: train-9
@@ -29,12 +29,12 @@ APPLICATION = "simulated"
 UNSAID = "the ask names none: write `priority`, or pass --priority N"
 PRIORITY_MIN, PRIORITY_MAX = -(2**31), 2**31 - 1
 SHOWN_MAX = 5
-"""Mistakes of one ask that are named."""
+"""Most mistakes of one ask that are named."""
 _TRIGGERS = {None: JobTrigger.UNSPECIFIED, True: JobTrigger.YES, False: JobTrigger.NO}
 
 
 class PlainAsk(BaseModel):
-    """The short form; every field but the resources may be left out."""
+    """An ask in the short form; every field except the resources may be left out."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True)
 
@@ -55,7 +55,7 @@ class PlainAsk(BaseModel):
     job_key: str = ""
     job_members: Annotated[int, Field(ge=0, le=100_000)] = 0
     preemptible: bool | None = None
-    """False is firm, true lendable; without it the partition decides (J2)."""
+    """False is firm, true lendable; when not set the partition decides (J2)."""
     can_preempt: bool | None = None
 
 
@@ -109,7 +109,7 @@ def _asks(written: PlainAsk, document: Document, options: Options, first: int) -
 
 
 def _priority(written: PlainAsk, options: Options, priority: int) -> simulate_pb2.Assumption:
-    """Return the ask's priority with where it comes from."""
+    """Return the ask's priority and the source of it."""
     because = "of the file"
     if written.priority is None:
         because = "--priority" if options.priority is not None else UNSAID
@@ -153,6 +153,6 @@ def _report(written: PlainAsk, options: Options) -> PodReport:
 
 
 def _resource(written: Mapping[str, str | int | float]) -> dict[str, int]:
-    """Quantities as in queues.yaml, where a vcore is a core; one pod where nothing else is said."""
+    """Return quantities as in queues.yaml, where a vcore is a core; one pod unless another number is given."""
     listed = {("cpu" if kind == "vcore" else kind): amount for kind, amount in written.items()}
     return {"pods": 1, **amounts({"resources": listed}, "resources")}

@@ -1,6 +1,6 @@
-"""Pods of Kubernetes as asks: defaults and priorities as the API server fills them, the rest as the shim reads it.
+"""Pods of Kubernetes as asks: with the API server's defaults and priorities, and otherwise as the shim reads them.
 
-A pod that runs somewhere, or was printed by `kubectl get pod -o yaml`, is taken as if it were submitted now.
+A pod that runs already, or was printed by `kubectl get pod -o yaml`, is treated as if it were submitted now.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,10 +29,10 @@ WORKLOADS = (
     "Job",
     "CronJob",
 )
-"""Kinds whose pods are simulated, all that they want."""
+"""Kinds of workloads; all pods that one wants are simulated."""
 PER_NODE = "DaemonSet"
 RENEWED = ("uid", "creationTimestamp", "deletionTimestamp", "resourceVersion")
-"""What a pod has only once it was submitted."""
+"""Fields that a pod has only once it was submitted."""
 UNJUDGED = "volumes, affinity between pods and spread are not judged by a simulation"
 GATED = "its scheduling gates are taken as open"
 

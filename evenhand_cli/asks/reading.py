@@ -1,4 +1,4 @@
-"""A file to asks: which of its documents say what."""
+"""The conversion of a file to asks, document by document."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ ONE_POD = "simulate one of its pods: kubectl get pod NAME -o yaml | evenhand sim
 
 @dataclass(slots=True)
 class Reading:
-    """What a file holds. `ignored` counts kinds that say nothing about placement."""
+    """The content of a file. `ignored` counts kinds that do not concern placement."""
 
     asks: list[Ask] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)

@@ -1,16 +1,16 @@
-"""An ask to simulate, with what a person calls it and what has to be said about it."""
+"""An ask to simulate, with its name for people and the notes about it."""
 
 from dataclasses import dataclass
 
 from evenhand.v1 import simulate_pb2
 
 ASKS_MAX = 1_000
-"""Asks in one simulation; the core takes no more."""
+"""Most asks in one simulation; the core accepts no more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says for all asks of a file."""
+    """Options of the command line that concern all asks of a file."""
 
     queue: str = ""
     namespace: str = "default"
@@ -19,15 +19,15 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One ask. `notes` say what of its manifest the simulation does not follow."""
+    """An ask to simulate. `notes` tell which parts of its manifest the simulation does not follow."""
 
     message: simulate_pb2.SimulatedAsk
     partition: str
     notes: tuple[str, ...] = ()
     assumed: tuple[simulate_pb2.Assumption, ...] = ()
-    """What the file does not say and the answer rests on."""
+    """Values that the file does not give and that the answer depends on."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name of the ask for people."""
         return self.message.ask.allocationKey

@@ -1,1 +1,1 @@
-"""The commands, one module for each group."""
+"""The commands, with a module for each group."""

@@ -1,4 +1,4 @@
-"""The queue configuration: check a file, compare it, apply it, show the one in force."""
+"""The commands on the queue configuration: check a file, compare it, apply it, show the one in force."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated
@@ -41,7 +41,7 @@ LASTS = (
     "It lasts until the core ends. At its start a core reads the file of `serve --config` again, and on Kubernetes the shim"
     " sends the ConfigMap of its namespace: change it there, too, to keep it."
 )
-"""Of a core that is older than revisions."""
+"""The notice for a core of a version without revisions."""
 SEVERITIES = {
     "error": config_pb2.PROBLEM_SEVERITY_ERROR,
     "warning": config_pb2.PROBLEM_SEVERITY_WARNING,
@@ -73,7 +73,7 @@ def check(file: QueuesFile, ignore: Ignore = None, output: Output = Form.TABLE) 
 
 
 def problems_of(found: Iterable[Problem]) -> list[config_pb2.ConfigProblem]:
-    """Problems found here, in the shape in which the core tells them."""
+    """Return problems that were found here as messages, as the core would send them."""
     return [
         config_pb2.ConfigProblem(
             severity=SEVERITIES[one.severity],
@@ -200,7 +200,7 @@ def in_force(core: Core, output: Output = Form.TABLE) -> None:
 
 
 def _about(answer: config_pb2.GetResponse) -> Iterator[str]:
-    """Yield which configuration is in force, by whom and when, and whether it is kept."""
+    """Yield which configuration is in force, who applied it and when, and whether it is kept."""
     source = answer.source or "the built-in default"
     digest = f", digest {answer.digest[:12]}" if answer.digest else ""
     if not answer.revision:
@@ -214,9 +214,9 @@ def _about(answer: config_pb2.GetResponse) -> Iterator[str]:
 
 
 def _now(core: Core) -> Base:
-    """Return which configuration is in force: what is shown to change is then what changes.
+    """Return the configuration in force, as the base of an apply: the changes that are shown are then those that are made.
 
-    Asked for as `version` does, which a shim's role may, too.
+    The request is that of `version`, which the role of a shim permits too.
     """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     answer = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())

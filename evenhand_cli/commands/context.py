@@ -1,4 +1,4 @@
-"""`evenhand context`: named cores in the user's configuration file."""
+"""The commands `evenhand context`: named cores in the user's configuration file."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -182,7 +182,7 @@ def set_context(
 
 
 def _warn(context: Context) -> None:
-    """Says which files are not there, and whether others can read the token."""
+    """Print warnings about files that do not exist, and about a token that others can read."""
     for key, value in context.values().items():
         if key in FILE_FIELDS and not Path(value).exists():
             terminal.say(f"warning: there is no {value} ({key})")

@@ -1,4 +1,4 @@
-"""What preemption decided: a list, one decision rule by rule, and what becomes of them."""
+"""The command `evenhand decisions`: a list, one decision rule by rule, and what becomes of decisions."""
 
 import enum
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ from evenhand_cli.render.tables import footer
 
 
 class Policy(enum.StrEnum):
-    """The policies by the names that records carry."""
+    """The policies, by the names that records use."""
 
     REQUIRED_NODE = "required-node"
     GUARANTEED = "guaranteed"
@@ -223,7 +223,7 @@ def _listing(core: Core, request: pb.ListDecisionsRequest, since: str) -> Listin
 def _lost_work(
     core: Core, wanted: reports_pb2.GetLostWorkRequest, output: Form, *, full: bool
 ) -> None:
-    """Show the sums; they begin at zero with each start of the server."""
+    """Write the sums of lost work, which begin at zero with each start of the server."""
     stub = reports_pb2_grpc.ReportServiceStub(core.channel)
     answer = core.ask(stub.GetLostWork, wanted)
     narrowed = bool(wanted.queue or wanted.policy or wanted.since_ms)
@@ -281,7 +281,7 @@ def _unknown(core: Core, decision: str) -> Fault:
 
 
 def _follow(core: Core, wanted: pb.ListDecisionsRequest, count: int, output: Form) -> None:
-    """Write changes as they arrive, except held ones that are older than requested."""
+    """Write changes as they arrive, except recorded ones that are older than requested."""
     if output is Form.NAME:
         raise no_names()
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)

@@ -1,4 +1,4 @@
-"""`evenhand demo`: a scheduler places a cluster's pods, in this terminal alone."""
+"""The command `evenhand demo`: a scheduler places a cluster's pods, in this terminal alone."""
 
 import asyncio
 import logging
@@ -32,14 +32,14 @@ from server.bootstrap import serve as run_core
 from server.observe import logs
 
 EXAMPLE = Path("examples/clusters/small")
-"""Where a checkout has it."""
+"""The path of the example cluster in a checkout."""
 PACKED = Path("evenhand_cli/examples/small")
-"""Where a wheel has it (see hatch_build.py)."""
+"""The path of the example cluster in a wheel (see hatch_build.py)."""
 LIMIT_S = 600.0
 STOP_MS = 500
-"""Pods that are told to go take so long, at most their grace, so that they can be seen leaving."""
+"""Milliseconds that a deleted pod takes to end, at most its grace period, so that people can see it leaving."""
 QUEUES_MAX = 60
-"""Queues on the last screen where nothing limits its height."""
+"""Most queues on the last screen where its height has no limit."""
 
 
 def demo(

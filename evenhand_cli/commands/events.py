@@ -1,4 +1,4 @@
-"""What happened: the events that the core holds, and those that come."""
+"""The command `evenhand events`: the events that the core holds, and new ones as they come."""
 
 import enum
 from collections import deque
@@ -17,7 +17,7 @@ from evenhand_cli.render.listing import none_of
 
 
 class Kind(enum.StrEnum):
-    """The kinds of events by the words that records carry."""
+    """The kinds of events, by the words that records use."""
 
     PLACED = "placed"
     RELEASED = "released"
@@ -109,7 +109,7 @@ def _given(since: int) -> str:
 
 
 def _follow(core: Core, request: watch_pb2.WatchEventsRequest, count: int, output: Form) -> None:
-    """Write events as they come; end after so many."""
+    """Write events as they come; end after the requested number."""
     stub = watch_pb2_grpc.WatchServiceStub(core.channel)
     seen = 0
     for answer in core.follow(stub.WatchEvents, request):

@@ -1,4 +1,4 @@
-"""Why something waits, where something runs."""
+"""The command `evenhand explain`: why an ask waits, or where a pod runs."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ UNKNOWN = (explain_pb2.SUBJECT_KIND_UNKNOWN, explain_pb2.SUBJECT_KIND_UNSPECIFIE
 
 WITH_NODE = (inspect_pb2.ALLOCATION_STATE_ALLOCATED, inspect_pb2.ALLOCATION_STATE_RELEASING)
 MEMBERS_EXPLAINED_MAX = 32
-"""Running pods of a workload of which each is explained."""
+"""Most running pods of a workload that are explained one by one."""
 
 NUMBERS = re.compile(r"[0-9]+")
 LIST_ADVICE = "list all keys with `evenhand allocations --asks`, `evenhand apps`, `evenhand nodes`, `evenhand queues`"
@@ -61,10 +61,10 @@ def explain(
     ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Says why an ask waits, where an allocation runs, or what is set for a queue.
+    """Say why an ask waits, where an allocation runs, or what is set for a queue.
 
-    Of a queue it says what the queue may claim, and where each of its settings comes from. A name that a gang and an application
-    share is the gang's.
+    For a queue: what it may claim, and where each of its settings comes from. When a gang and an application have the same
+    name, that name means the gang.
 
     Examples:
         evenhand explain science/train-1
@@ -117,12 +117,12 @@ def _show_workload(
     full: bool,
     also: str,
 ) -> None:
-    """Show what is true of all pods of a gang or another workload of which none waits; JSON has ``first`` and all of them."""
+    """Write what is true of all pods of a gang or another workload without waiting pods; JSON has ``first`` and all of them."""
     looked_at = pods[:MEMBERS_EXPLAINED_MAX]
     answers = [_explained(core, one.allocation_key, first.partition) for one in looked_at]
     bare = name.rpartition("/")[2]
     is_gang = any(one.job_key == bare for one in pods)
-    # One that has ended since it was listed is no longer told of.
+    # The core has no answer about a pod that has ended since it was listed.
     answers = [one for one in answers if one.HasField("placed")] or [first]
     found = Workload(name, is_gang, pods, answers)
     show(
@@ -133,7 +133,7 @@ def _show_workload(
 
 
 def _speaking(pods: list[inspect_pb2.Allocation]) -> list[str]:
-    """Return the key of the pod that speaks for a workload, if it has any pod: the first that waits."""
+    """Return the key of the pod whose answer is shown for a workload: the first that waits, else the first; empty without pods."""
     waiting = [one for one in pods if one.state == inspect_pb2.ALLOCATION_STATE_WAITING]
     return [one.allocation_key for one in (waiting or pods)[:1]]
 
@@ -174,7 +174,7 @@ def _explained(core: Core, key: str, partition: str) -> explain_pb2.ExplainRespo
 def _unknown(
     core: Core, key: str, partition: str, allocations: Iterable[inspect_pb2.Allocation]
 ) -> Fault:
-    """Nothing or too much has this name."""
+    """Return the fault for a name that nothing has, or that several pods have."""
     pods = [pod_name(one) for one in allocations if is_pod(one, key)]
     where = f"partition {partition}" if partition else f"core at {core.address}"
     if pods:
@@ -191,17 +191,17 @@ def _unknown(
 
 
 def _is_sibling(name: str, asked: str) -> bool:
-    """Do the names of two pods differ in numbers alone? Then they are pods of one workload, and the name is no mistake."""
+    """Return whether two names differ in numbers alone: pods of one workload do, so that such a name is no misspelling."""
     return "/" in asked and name != asked and NUMBERS.sub("", name) == NUMBERS.sub("", asked)
 
 
 def _memory(core: Core) -> str:
-    """Since when the core knows of decisions, and where those before can be found."""
+    """Return since when the core knows decisions, and where to find earlier ones."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     try:
         started = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest()).started_at_ms
     except Fault:
-        return ""  # The answer does not hang on it.
+        return ""  # The answer is complete without it.
     return (
         f"decisions are known since the core started, {instant(started)}; of what was evicted before, the files of"
         " `evenhand serve --decision-log` and `--trace` tell: evenhand replay TRACE --explain KEY"
@@ -224,7 +224,7 @@ def _allocations(
 def _names(
     core: Core, partition: str, allocations: Iterable[inspect_pb2.Allocation]
 ) -> Iterator[str]:
-    """Every name that the caller may see, to find those that look alike; the key of what has no name."""
+    """Yield every name that the caller may see, for near matches; a pod without a name has its key."""
     for one in allocations:
         yield pod_name(one) or one.allocation_key
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
@@ -237,5 +237,5 @@ def _names(
     try:
         listed = every(core, stub.ListNodes, nodes, lambda page: page.nodes)
     except Fault:
-        return  # A viewer may not see nodes; the names above are all that it can mean.
+        return  # A viewer may not see nodes; the names above are all that the caller can mean.
     yield from (node.node_id for node in listed)

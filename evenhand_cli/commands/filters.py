@@ -1,4 +1,4 @@
-"""Options that narrow a listing. When nothing is found, a name that does not exist is a fault.
+"""Options that narrow a listing. When nothing matches, a name that does not exist is a fault.
 
 An empty listing of a queue that exists is an answer; one of a misspelled queue would be a wrong answer.
 """
@@ -114,7 +114,7 @@ def check_labels(wanted: Sequence[str]) -> None:
 
 
 def priorities(text: str) -> Callable[[int], bool]:
-    """Return whether a priority is in the range that was written. Raises typer.BadParameter."""
+    """Return a function that tells whether a priority is in the written range. Raises typer.BadParameter."""
     parts = _PRIORITY.fullmatch(text.strip())
     if parts is None or (text and not (parts[1] or parts[3])):
         raise typer.BadParameter(
@@ -156,7 +156,7 @@ def _nodes(core: Core, partition: str) -> Iterator[str]:
 
 
 def _nodes_or_none(core: Core, partition: str) -> list[str]:
-    """Return the nodes, none for a caller who may not see them."""
+    """Return the nodes; empty for a caller who may not see them."""
     try:
         return list(_nodes(core, partition))
     except Fault:

@@ -1,4 +1,4 @@
-"""Is the core well, which versions are these, what happens just now."""
+"""The commands `doctor`, `health` and `version`: whether the core works and is consistent, and which versions run."""
 
 import platform
 from importlib import metadata
@@ -62,9 +62,9 @@ def health(
     ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Asks whether the core serves and its resource managers are there, for scripts: exit code 0 when so.
+    """Check whether the core serves and its resource managers are connected, for scripts: exit code 0 when so.
 
-    A manager that reconnects is no alarm: it is away when that takes longer than 5 s.
+    A manager that reconnects causes no alarm: only after 5 s without a connection does it count as away.
 
     Examples:
         evenhand health
@@ -100,7 +100,7 @@ def health(
 
 
 def _info(core: Core) -> inspect_pb2.ServerInfoResponse:
-    """Return what the core says of its managers; nothing where the caller may not know them."""
+    """Return the core's facts about its managers; empty where the caller may not read them."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     try:
         return core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
@@ -109,7 +109,7 @@ def _info(core: Core) -> inspect_pb2.ServerInfoResponse:
 
 
 def _manager(one: inspect_pb2.ManagerInfo, now: int) -> str:
-    """Return whether a manager is here, and how long ago the core heard of it."""
+    """Return whether a manager is connected, and when the core last heard from it."""
     if one.away:
         return f"manager {one.rm_id} away for {span(now - one.away_since_ms)}"
     is_synced = one.sync_state == inspect_pb2.SYNC_STATE_SYNCED
@@ -131,9 +131,9 @@ def _manager_state(core: Core, manager: str) -> str:
 
 @asks_core
 def version(core: Core, output: Output = Form.TABLE) -> None:
-    """Says the versions of this command and of the core, and which configuration is in force.
+    """Show the versions of this command and of the core, and which configuration is in force.
 
-    After a restart it names the configuration with which the previous run ended, where the core keeps a decision log.
+    After a restart: also the configuration with which the previous run ended, where the core keeps a decision log.
 
     Examples:
         evenhand version

@@ -1,4 +1,4 @@
-"""`evenhand help`: the help of a command, found by its words."""
+"""The command `evenhand help`: the help of a command, found by its words."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""What the core holds: partitions, applications, nodes, allocations."""
+"""The commands that list partitions, applications, nodes and allocations."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The decision log on disk."""
+"""The commands `evenhand log`, on the decision log on disk."""
 
 from pathlib import Path
 from typing import Annotated
@@ -24,8 +24,8 @@ File = Annotated[
 def verify(file: File, output: Output = Form.TABLE) -> None:
     """Check that no line of a decision log was changed, removed, inserted or lost.
 
-    Lost lines are those of a crash or a full disk. That somebody cut off the end of the log and its mark shows only in the
-    last number and digest: keep those elsewhere. Exit code 1: the log does not fit together, or lines are missing.
+    Lines are lost in a crash or on a full disk. Only the last number and digest show that somebody cut off the end of the log
+    together with its mark: keep these elsewhere. Exit code 1: the log does not fit together, or lines are missing.
 
     Examples:
         evenhand log verify decisions.jsonl

@@ -1,4 +1,4 @@
-"""The tree of queues, once or live."""
+"""The command `evenhand queues`: the tree of queues, once or live."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -126,7 +126,7 @@ def queues(
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """The part of the tree that was asked for, with the limits from above it."""
+    """The requested part of the tree, with the limits from above it."""
 
     whole: inspect_pb2.QueueTree
     root: inspect_pb2.Queue
@@ -139,11 +139,11 @@ class _Tree:
         return plain(self.whole) | {"root": plain(self.root)}
 
     def names(self) -> Iterator[str]:
-        """Return the paths from the root down."""
+        """Yield the paths from the root down."""
         return (row.queue.path for row in picture.rows(self.root, self.limits))
 
     def picture(self, console: Console, *, headers: bool) -> RenderableType:
-        """Return the tree as a picture."""
+        """Return the tree as text for the console."""
         now = self.whole.taken_at_ms
         if self.none:
             return Text(self.none) if headers else Group()
@@ -152,14 +152,14 @@ class _Tree:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Which queues are to be shown, and how."""
+    """The queues to show, and the form in which to show them."""
 
     path: str
     shape: Shape
     waiting: bool
 
     def chosen(self, tree: inspect_pb2.QueueTree, capacity: Mapping[str, int]) -> _Tree:
-        """Return the part of the tree. Raises Fault for a path or column that does not exist."""
+        """Return the requested part of the tree. Raises Fault for a path or column that does not exist."""
         root, limits = below(tree.root, capacity, self.path)
         none = ""
         if self.waiting:
@@ -192,7 +192,7 @@ def _unmet(core: Core, partition: str, path: str, output: Form, *, whole: bool) 
 
 
 def _name_pods(core: Core, answer: reports_pb2.GetUnmetGuaranteesResponse) -> None:
-    """Write the names of pods in place of their keys, where an answer has any."""
+    """Replace the keys of pods by their names in an answer."""
     asks = [one for queue in answer.queues for one in queue.asks]
     if not any(UUID.search(text) for one in asks for text in _texts(one)):
         return

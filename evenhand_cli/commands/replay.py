@@ -1,4 +1,4 @@
-"""Gives what one core was given to another one, and compares what comes of it."""
+"""The command `evenhand replay`: it gives the recorded input of one core to another one, and compares the decisions."""
 
 import traceback
 from collections.abc import Callable, Iterator
@@ -66,12 +66,12 @@ Explain = Annotated[
 ]
 
 STEPS_A_PICTURE = 500
-"""Lines of a trace between two looks at the progress."""
+"""Lines of a trace between two updates of the progress bar."""
 
 
 @dataclass(slots=True)
 class Sinks:
-    """Where the entries of a replay go."""
+    """The destinations of the entries of a replay."""
 
     chain: Chain
     out: BinaryIO | None = None
@@ -79,7 +79,7 @@ class Sinks:
     entries: int = 0
 
     def take(self, entry: Entry) -> None:
-        """One entry."""
+        """Write and compare one entry."""
         self.entries += 1
         if self.out is not None:
             written = self.chain.line(entry)
@@ -91,7 +91,7 @@ class Sinks:
 
 @dataclass(slots=True)
 class Outcome:
-    """What the command found; ``failure`` is a defect of the core with its stack."""
+    """The result of the command; ``failure`` is a defect of the core with its stack."""
 
     replay: Replay
     sinks: Sinks
@@ -115,9 +115,9 @@ def replay(
     explain: Explain = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Replays a trace: the same input at the same instants makes the same decisions.
+    """Replay a trace: the same input at the same instants makes the same decisions.
 
-    What a trace holds and how to make one: docs/decision-log.md. Exit code 1: the decisions differ, or the core failed.
+    The content of a trace and how to make one: docs/decision-log.md. Exit code 1: the decisions differ, or the core failed.
 
     Examples:
         evenhand replay trace.jsonl --compare decisions.jsonl
@@ -144,7 +144,7 @@ def replay(
 
 
 def _say_version(recorded: str) -> None:
-    """Another version is no mistake, but a difference may be its doing."""
+    """Print a notice when the trace is of another version, which is no mistake but may explain a difference."""
     own = metadata.version("evenhand")
     if recorded != own:
         terminal.say(
@@ -224,7 +224,7 @@ def progress(trace: Path) -> Iterator[Callable[[int], None]]:
 
 
 def _run(outcome: Outcome, trace: Path, tell: Callable[[int], None]) -> CoreFailedError | None:
-    """Everything, or up to the defect of the core that is given."""
+    """Replay everything; return the defect of the core at which that ended, else None."""
     try:
         for entry in outcome.replay.entries(tell):
             outcome.sinks.take(entry)
@@ -267,12 +267,12 @@ def _key_of(outcome: Outcome, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """All that the service wants of a pump."""
+    """The part of a pump that the service needs."""
 
     ms: int
 
     def now(self) -> int:
-        """Unix milliseconds."""
+        """Return the instant in Unix milliseconds."""
         return self.ms
 
 

@@ -1,4 +1,4 @@
-"""`evenhand serve`: the core."""
+"""The command `evenhand serve`: the core."""
 
 import asyncio
 import sys
@@ -169,7 +169,7 @@ def serve(
 
 
 def check_config(file: Path) -> str:
-    """Return the text of a configuration file; shows its problems and raises Fault when it cannot be used."""
+    """Return the text of a configuration file after printing its problems. Raises Fault when it cannot be used."""
     read = read_queues(file, "--config")
     configuration, found = load(read.text, read.source)
     if configuration is None:
@@ -184,7 +184,7 @@ def check_config(file: Path) -> str:
 
 
 def serve_fault(code: int, listen: str, told: list[str]) -> Fault:
-    """Why a core did not start, or did not go on."""
+    """Return the fault of a core that did not start, or that ended."""
     what = "\n".join(told) or "the core failed; its log says where"
     return Fault(
         what,

@@ -1,4 +1,4 @@
-"""`evenhand decisions --shadow`: what shadows decided beside the settings in force."""
+"""The command `evenhand decisions --shadow`: decisions of shadow settings beside those in force."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -19,9 +19,9 @@ from evenhand_cli.render.listing import Listing
 from evenhand_cli.render.tables import footer
 
 ALIKE_LISTED_MAX: Final = 10
-"""So many asks for which both sides decide the same are listed; of more only those that differ."""
+"""Most asks with equal decisions on both sides that are listed; beyond it only asks whose decisions differ."""
 LISTED_MAX: Final = 8
-"""So many asks have a line each; of more, those that are alike share one."""
+"""Most asks with a line each; beyond it equal ones share a line."""
 NONE = (
     "no partition has a shadow: write the settings that you think of under `preemption.shadow`, "
     "and both are shown here"
@@ -31,7 +31,7 @@ NO_ASK = "No ask yet for which either side decided something."
 
 
 def shadows_listing(core: Core, partition: str, queue: str) -> Listing[pb.ShadowDecision]:
-    """Return the latest choice for each ask for which either side decided something, and below it the sums."""
+    """Return the latest choice for each ask for which either side decided something, with the sums below."""
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     request = pb.ListShadowDecisionsRequest(partition=partition, queue=queue)
     taken, shadows = 0, list[pb.Shadow]()

@@ -1,4 +1,4 @@
-"""`evenhand shim`: joins an embedded cluster, or a Kubernetes API server, to a core."""
+"""The command `evenhand shim`: it joins an embedded cluster, or a Kubernetes API server, to a core."""
 
 import asyncio
 import sys
@@ -41,9 +41,9 @@ _log = structlog.get_logger("evenhand.shim")
 
 PANEL = "On Kubernetes"
 ON_KUBERNETES = ("kubeconfig", "context", "namespace", "instance", "health", "qps", "burst")
-"""Options that an embedded cluster has no use for."""
+"""Options without a use for an embedded cluster."""
 GIVEN = "COMMANDLINE"
-"""Where the value of an option came from, in the words of the library."""
+"""The name of the source of a value that was given on the command line, as the library has it."""
 
 Kubeconfig = Annotated[
     Path | None,
@@ -184,7 +184,7 @@ def shim(
 
 
 def _warn_of_files(*secrets: Path | None) -> None:
-    """Say which secrets others can read."""
+    """Log which files with secrets others can read."""
     for found in open_files([one for one in secrets if one is not None], ()):
         _log.warning(found.code, problem=found.message)
 
@@ -199,7 +199,7 @@ def _check_combination(ctx: typer.Context, *, kubernetes: bool) -> None:
 
 def _join_kubernetes(core: connection.CoreAddress, **place: Any) -> None:  # noqa: ANN401
     try:
-        # The extra is not there for everybody, and takes a while to load.
+        # The extra is not always installed, and takes a while to load.
         from shim_client.deployed import Place, run_on_kubernetes  # noqa: PLC0415
         from shim_client.kubernetes.access import NoAccessError  # noqa: PLC0415
     except ModuleNotFoundError as error:

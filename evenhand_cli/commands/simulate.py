@@ -1,4 +1,4 @@
-"""What would happen: to asks that nobody submitted, and under another configuration. Nothing changes."""
+"""The commands `evenhand simulate`: asks that were not submitted, and other configurations. Nothing changes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +27,9 @@ QueuesFile = Annotated[
     ),
 ]
 NOTES_MAX = 5
-"""Asks whose notes are told."""
+"""Most asks whose notes are printed."""
 SIMULATION_S = 120.0
-"""How long a configuration may be simulated where no `--timeout` is given."""
+"""Seconds for the simulation of a configuration where no `--timeout` is given."""
 
 
 @asks_core
@@ -87,9 +87,9 @@ def ask(
     ] = "",
     output: Output = Form.TABLE,
 ) -> None:
-    """Says where asks would go, who would have to go for them, or which rule stands in the way.
+    """Say where asks would be placed, what would be evicted for them, or which rule prevents that.
 
-    Nothing is submitted. Of several asks each sees what those before it would get.
+    Nothing is submitted. Each of several asks is simulated with what those before it would get.
 
     Examples:
         evenhand simulate ask pod.yaml --queue root.research
@@ -154,7 +154,7 @@ def config(
     ignore: Ignore = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Says what would follow a queues.yaml: which pods would be evicted, when, in favour of which asks, by which policy.
+    """Say what a queues.yaml would cause: which pods are evicted, when, in favour of which asks, by which policy.
 
     Nothing is applied. `evenhand config apply FILE --dry-run` shows the differences, too.
 

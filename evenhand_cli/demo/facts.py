@@ -1,6 +1,6 @@
-"""What the demonstration knows at an instant, and what follows from it. Pure; instants are arguments.
+"""The knowledge of the demonstration at an instant, and what follows from it. Pure; instants are arguments.
 
-The core tells of queues and counts, the cluster of its pods; the two are compared, not trusted.
+Queues and counts come from the core, pods from the cluster; the demonstration compares the two.
 """
 
 from collections import Counter
@@ -11,14 +11,14 @@ from typing import Any
 from evenhand.v1 import inspect_pb2
 
 WINDOW_S = 1.0
-"""The rate shown is that of the last second."""
+"""Seconds over which the shown rate is measured."""
 TELLING_S = 1.0
-"""Shorter than this, the time between two looks says more about the looks than about the core."""
+"""Shortest time for a mean rate, in seconds: a shorter one would say more about the looks than about the core."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """The cluster's own pods by what became of them."""
+    """Counts of the cluster's own pods by what became of them."""
 
     total: int = 0
     bound: int = 0
@@ -28,19 +28,19 @@ class PodCounts:
     others: int = 0
     """Pods of another scheduler; in none of the other counts."""
     leaving: int = 0
-    """Pods that run and have been told to go; they count as bound until they are gone."""
+    """Pods that run and are being evicted; they count as bound until they are gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One look at everything."""
+    """One look at core and cluster."""
 
     tree: inspect_pb2.QueueTree
     summary: inspect_pb2.Partition
     pods: PodCounts
 
     def fingerprint(self) -> tuple[object, ...]:
-        """Equal as long as nothing moves."""
+        """Return a value that stays equal as long as nothing changes."""
         counts = self.summary.counts
         return (
             self.pods,
@@ -53,17 +53,17 @@ class Picture:
         )
 
     def done(self) -> int:
-        """Pods with a node, or at their end."""
+        """Return the number of pods that have a node or have finished."""
         return self.pods.bound + self.pods.finished
 
     def waiting(self) -> int:
-        """Pods without a node, whether the core knows them as asks or not."""
+        """Return the number of pods without a node, whether the core knows them as asks or not."""
         return self.pods.pending + self.pods.refused
 
 
 @dataclass(slots=True)
 class Progress:
-    """The last pictures in time: how fast it goes, and since when nothing has moved."""
+    """The latest pictures in time: the rate of placements, and the last change."""
 
     started_s: float
     latest: Picture | None = None
@@ -87,29 +87,29 @@ class Progress:
         self.points = [*(p for p in self.points if now_s - p[0] <= WINDOW_S), (now_s, placed)]
 
     def quiet_s(self, now_s: float) -> float:
-        """For how long nothing has moved."""
+        """Return the seconds since the last change."""
         return now_s - self.moved_s if self.latest is not None else 0.0
 
     def elapsed_s(self, now_s: float) -> float:
-        """Since the start."""
+        """Return the seconds since the start."""
         return now_s - self.started_s
 
     def rate(self) -> float:
-        """Placements a second over the last second."""
+        """Return the placements per second over the last second."""
         if len(self.points) < 2:  # noqa: PLR2004
             return 0.0
         (first_s, first), (last_s, last) = self.points[0], self.points[-1]
         return (last - first) / (last_s - first_s) if last_s > first_s else 0.0
 
     def mean_rate(self) -> float:
-        """Placements a second from the first to the last one; 0 where that was too short to tell."""
+        """Return the placements per second from the first to the last one; 0 where that time was too short to tell."""
         seconds = self.placing_s()
         if self.latest is None or seconds < TELLING_S:
             return 0.0
         return self.latest.summary.counts.placed_total / seconds
 
     def placing_s(self) -> float:
-        """From the first sign of a placement to the last one."""
+        """Return the seconds from the first sign of a placement to the last one."""
         return 0.0 if self.first_placed_s is None else self.last_placed_s - self.first_placed_s
 
 

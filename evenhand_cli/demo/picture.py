@@ -1,4 +1,4 @@
-"""The picture of a demonstration: rich's SVG export at a fixed width, with nothing from outside."""
+"""The picture of a demonstration: rich's SVG export at a fixed width, without any external resource."""
 
 import re
 from io import StringIO
@@ -32,7 +32,7 @@ def picture_console() -> Console:
 
 
 def write_picture(path: Path, console: Console, *parts: RenderableType) -> None:
-    """Draws the parts below each other into an SVG file. Raises Fault when it cannot be written."""
+    """Draw the parts below each other into an SVG file. Raises Fault when it cannot be written."""
     console.print(*parts, sep="\n")
     drawn = console.export_svg(title=TITLE, unique_id="evenhand")
     try:

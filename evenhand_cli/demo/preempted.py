@@ -1,4 +1,4 @@
-"""Which pods were evicted for which asks during a demonstration, as the core's decisions tell it. Pure."""
+"""Evicted pods of a demonstration and the asks that they were evicted for, from the core's decisions. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,28 +17,28 @@ UNDONE = (
     pb.DECISION_STATE_EXPIRED,
     pb.DECISION_STATE_OBSERVED,
 )
-"""States of decisions that gave nobody room."""
+"""States of decisions that gave capacity to no ask."""
 NAMED_MAX = 2
-"""Victims of the example that are named."""
+"""Most victims of the example that are named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """Counts over all decisions, and one of them as the example; None when there was none."""
+    """Counts over all decisions, and one of them as the example; None without decisions."""
 
     policies: Mapping[str, int]
     """Decisions by policy, most first."""
     gone: int
     leaving: int
     served: int
-    """Asks that got room."""
+    """Asks that got capacity."""
     observed: int
     """Decisions that were only evaluated."""
     example: pb.Decision | None
 
     @property
     def decisions(self) -> int:
-        """All of them."""
+        """The number of all decisions."""
         return sum(self.policies.values())
 
 
@@ -57,13 +57,13 @@ def preempted(decisions: Sequence[pb.Decision]) -> Preempted:
 
 
 def _example(decisions: Iterable[pb.Decision]) -> pb.Decision | None:
-    """One that was done and made somebody go, else any."""
+    """Return a decision that was carried out and evicted pods, else any."""
     ranked = sorted(decisions, key=lambda one: (one.state in UNDONE, not one.victims))
     return ranked[0] if ranked else None
 
 
 def preempted_value(found: Preempted) -> dict[str, Any]:
-    """Its JSON."""
+    """Return the counts and the example as JSON."""
     return {
         "decisions": found.decisions,
         "policies": dict(found.policies),

@@ -1,4 +1,4 @@
-"""What the demonstration asks its core, over the same wire as any other client."""
+"""The requests of the demonstration to its core, over the same wire as those of any other client."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -20,19 +20,19 @@ from evenhand_cli.demo.reasons import WaitingGroup
 INTERVAL_MS = 100
 PAGE_SIZE = 1000
 EXPLAINED_MAX = 20
-"""Reasons of which the example is explained."""
+"""Most reasons of which the example is explained."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at the core."""
+    """The state of the core at one instant."""
 
     tree: inspect_pb2.QueueTree
     summary: inspect_pb2.Partition
 
 
 class Observer:
-    """Follows one partition; `latest` is the newest look, None before the first."""
+    """A client that follows one partition; `latest` is the newest look, None before the first."""
 
     def __init__(self, channel: grpc.aio.Channel, partition: str = "default") -> None:
         self._partition = partition
@@ -61,7 +61,7 @@ class Observer:
         return self.latest
 
     async def asks(self) -> list[inspect_pb2.Allocation]:
-        """Every waiting ask; errors: RpcError."""
+        """Return every waiting ask; errors: RpcError."""
         found: list[inspect_pb2.Allocation] = []
         request = inspect_pb2.ListAllocationsRequest(
             partition=self._partition, include_asks=True, page_size=PAGE_SIZE

@@ -1,4 +1,4 @@
-"""Why pods have no node, by reason: from the core where they are asks there, else from the pod itself."""
+"""Pods without a node by reason: the core's reason where they are asks, else that of the pod itself."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from evenhand.v1 import inspect_pb2
 from evenhand_cli.demo.facts import fate
 
 UNDECIDED = frozenset({"", "not-tried", "not-synced"})
-"""Codes that are no reason yet: nobody has looked."""
+"""Codes that are no reason yet: the core has not tried."""
 WITHOUT_NODE = frozenset({"pending", "refused"})
 
 
 Reason = tuple[str, str]
-"""A word and a sentence."""
+"""The reason's code and sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingGroup:
-    """Pods that have no node for the same reason, with one of them as the example."""
+    """Pods without a node for the same reason, with one of them as the example."""
 
     code: str
     pods: int
@@ -37,8 +37,8 @@ def waiting_groups(
 ) -> list[WaitingGroup]:
     """Return the pods without a node by reason, the most frequent first.
 
-    `events` has the last event on a pod by its namespace and name: what the shim said of a pod that
-    is no ask yet.
+    `events` has the last event on a pod by its namespace and name: what the shim said about a pod that is no ask
+    yet.
     """
     names = frozenset(schedulers)
     codes = {ask.allocation_key: ask.waiting_code for ask in asks}

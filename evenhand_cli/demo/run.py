@@ -1,6 +1,6 @@
 """Core, shim and embedded cluster on one event loop, talking over a socket of the loopback.
 
-Nothing is short-circuited: the shim and the screen are ordinary clients of the core's port.
+There are no shortcuts: the shim and the screen are ordinary clients of the core's port.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ from shim_client.shim import Shim
 
 FRAME_S = 0.2
 QUIET_S = 1.0
-"""Nothing has to move for this long before the cluster counts as settled."""
+"""Seconds without a change after which the cluster counts as settled."""
 
 Ready = Callable[[str], None]
 CoreProcess = Callable[[Ready], Awaitable[None]]
-"""Runs a core until cancelled; tells its address when it listens."""
+"""A function that runs a core until cancelled, and reports its address when it listens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be shown, and when it ends."""
+    """The cluster to show, and the end of the demonstration."""
 
     opened: OpenedDirectory
     core: CoreProcess
@@ -46,7 +46,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The running parts."""
+    """The running parts of the demonstration."""
 
     stage: Stage
     opened: OpenedDirectory
@@ -56,7 +56,7 @@ class Parts:
     """Pods that ran when the demonstration began."""
 
     def picture(self) -> Picture | None:
-        """Core and cluster at this moment; None before the core has been heard."""
+        """Return core and cluster as they are now; None before the first answer of the core."""
         look = self.observer.latest
         if look is None:
             return None
@@ -144,7 +144,7 @@ def _see(parts: Parts, progress: Progress, now_s: float) -> None:
 
 
 def _at_rest(parts: Parts, progress: Progress, now_s: float) -> bool:
-    """Nothing moves in the core, and nothing is under way in the shim."""
+    """Return whether nothing changes in the core and no work is under way in the shim."""
     return progress.quiet_s(now_s) >= QUIET_S and parts.shim.progress().is_settled
 
 
@@ -163,7 +163,7 @@ async def _all_decided(parts: Parts) -> bool:
 
 
 async def _outcome(parts: Parts, progress: Progress, *, settled: bool, stopped: bool) -> Outcome:
-    """Asks once more for everything, and compares core and cluster."""
+    """Query everything once more, and compare core and cluster."""
     clock = asyncio.get_running_loop().time
     elapsed_s = progress.elapsed_s(clock())
     await parts.observer.look()

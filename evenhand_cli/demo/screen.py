@@ -15,19 +15,19 @@ from evenhand_cli.render.tables import lined_up
 from evenhand_cli.render.words import plural, reasons
 
 TYPES_MAX = 3
-"""Resource types with a column of their own."""
+"""Most resource types with a column of their own."""
 LINES_AROUND = 9
-"""Lines of the screen that are not queues."""
+"""Lines of the screen that are not for queues."""
 BAR_WIDTH = 20
 BAR_WIDTH_MIDDLE = 14
 BAR_WIDTH_NARROW = 10
 MIDDLE, WIDE = 100, 130
-"""Widths from which on there are columns for resource types, and longer bars."""
+"""Least widths of the screen for columns of resource types, and for longer bars."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What stays the same during a demonstration."""
+    """Facts that stay the same during a demonstration."""
 
     cluster: str
     address: str
@@ -73,7 +73,7 @@ def queue_table(picture: Picture, queues_max: int, console: Console) -> Renderab
 
 
 def bar_width(width: int) -> int:
-    """Cells of a bar on a screen of so many columns."""
+    """Return the number of cells of a bar on a screen of so many columns."""
     if width >= WIDE:
         return BAR_WIDTH
     return BAR_WIDTH_MIDDLE if width >= MIDDLE else BAR_WIDTH_NARROW

@@ -1,4 +1,4 @@
-"""How a demonstration ended: as plain values for JSON, and as a picture."""
+"""The end of a demonstration: as plain values for JSON, and as text for people."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -24,13 +24,13 @@ BECAUSE_LEAST = 20
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything that the summary tells."""
+    """All facts of the summary."""
 
     stage: Stage
     picture: Picture
     settled: bool
     stopped: bool
-    """The user ended it."""
+    """The user ended the demonstration."""
     seconds: float
     placing_seconds: float
     waiting: tuple[WaitingGroup, ...]
@@ -40,11 +40,11 @@ class Outcome:
     preempted: Preempted
 
     def consistent(self) -> bool:
-        """Cluster and core agree, each pod is accounted for, and the books are in order."""
+        """Return whether core and cluster agree, each pod is accounted for, and the core's state is consistent."""
         return not self.disagreements() and not render_findings.count_error_findings(self.findings)
 
     def disagreements(self) -> list[str]:
-        """Where the cluster and the core tell different things."""
+        """Return the differences between cluster and core, a sentence each."""
         pods, counts = self.picture.pods, self.picture.summary.counts
         asks = sum(group.pods for group in self.waiting if group.key)
         mute = [group for group in self.waiting if group.code in UNDECIDED]
@@ -139,7 +139,7 @@ def _placing(outcome: Outcome) -> Text:
 
 
 def _groups(groups: Sequence[WaitingGroup], width: int) -> RenderableType:
-    """Reasons with an example each; the sentence is true of the example, others may wait elsewhere."""
+    """Return the reasons with an example each; the sentence is true of the example, other pods may wait elsewhere."""
     columns = (
         Column("pods", [f"{one.pods:,}" for one in groups], right=True),
         Column("reason", [Text(one.code, style="warn") for one in groups]),

@@ -1,1 +1,1 @@
-"""Pictures of the core's answers for people: tables, trees and bars. They ask nothing themselves."""
+"""The core's answers as text for people: tables, trees and bars. Modules here send no requests."""

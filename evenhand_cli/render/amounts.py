@@ -1,6 +1,6 @@
 """Quantities for people: cores instead of millicores, binary units instead of bytes.
 
-Exact whole numbers stay in the JSON output; here three digits are enough.
+Exact whole numbers stay in the JSON output; for people three digits are enough.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ NOTHING = "-"
 ONE_CORE = 1000
 PODS = "pods"
 NOUNS = {"vcore": "cores", "nvidia.com/gpu": "gpu"}
-"""Every other type keeps its name, so that no two are called alike."""
+"""Words for resource types; every other type keeps its name, so that no two types have the same word."""
 
 
 def heading(kind: str) -> str:
@@ -21,13 +21,13 @@ def heading(kind: str) -> str:
 
 
 def in_order(kinds: Iterable[str]) -> list[str]:
-    """Each type once: cores, memory, then the others by name."""
+    """Return each type once: cores, memory, then the others by name."""
     known = set(kinds)
     return [kind for kind in FIRST_TYPES if kind in known] + sorted(known.difference(FIRST_TYPES))
 
 
 def amount(kind: str, value: int) -> str:
-    """One quantity with its unit; cores and plain counts carry none."""
+    """Return a quantity with its unit; cores and plain counts have none."""
     if kind == "vcore":
         return _short(value / 1000)
     if _is_bytes(kind):
@@ -42,7 +42,7 @@ def maybe(kind: str, values: Mapping[str, int]) -> str:
 
 
 def pair(kind: str, part: int, whole: int) -> str:
-    """`part/whole` in one common unit: `12/64`, `3.5/16 GiB`."""
+    """Return `part/whole` in one common unit: `12/64`, `3.5/16 GiB`."""
     if _is_bytes(kind):
         unit = _unit(max(abs(part), abs(whole)))
         left, right = (_short(value / 1024**unit) for value in (part, whole))

@@ -1,6 +1,6 @@
-"""A bar for one quantity: what is used of a limit, and where the guarantee ends.
+"""A bar for one quantity: how much of a limit is used, and where the guarantee ends.
 
-Colour repeats what the position says: up to the guarantee, over it, full.
+The colour repeats what the position says: up to the guarantee, over it, full.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ ASCII_SIGNS = {"full": "#", "room": ".", "mark": "|"}
 
 
 class Bar:
-    """`usage` of `limit`, with a mark at `guaranteed` when that lies inside; sized by `width`."""
+    """A bar of `usage` within `limit`, with a mark at `guaranteed` when that lies inside; sized by `width`."""
 
     def __init__(self, usage: int, limit: int, guaranteed: int = 0, width: int = 20) -> None:
         self.usage = usage
@@ -25,7 +25,7 @@ class Bar:
         self.width = width
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-        """Draws it, in plain signs where the output knows no others."""
+        """Draw the bar, in ASCII where the output has no other signs."""
         signs = ASCII_SIGNS if options.ascii_only else SIGNS
         mark = self._cells(self.guaranteed) if 0 < self.guaranteed < self.limit else -1
         filled = self._filled()
@@ -45,7 +45,7 @@ class Bar:
         return Measurement(self.width, self.width)
 
     def _filled(self) -> int:
-        """Cells in use: at least one when anything is used, all only when it is full."""
+        """Return the number of filled cells: at least one when anything is used, all only when the limit is reached."""
         if self.usage <= 0 or self.limit <= 0:
             return 0
         return min(max(self._cells(self.usage), 1), self.width)

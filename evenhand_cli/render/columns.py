@@ -1,8 +1,8 @@
 """Tables that fit the terminal: the least important columns are left out whole, long text is folded between words.
 
-Every column has a priority. A column whose cells are all equal is left out before one that tells rows apart, unless
-it carries the answer. Names have their width before columns that carry no answer; a name that still does not fit is
-shortened in its middle, because a name that is torn over two lines cannot be copied. A note below the table says what
+Every column has a priority. A column whose cells are all equal is left out before one that distinguishes rows, unless
+it carries the answer. Names get their width before columns that carry no answer; a name that still does not fit is
+shortened in its middle, because a name that is broken over two lines cannot be copied. A note below the table says what
 was left out or shortened; `--output wide` shows all of it.
 """
 
@@ -25,39 +25,39 @@ from evenhand_cli.terminal import PIPE_WIDTH
 GAP = 2
 """Blanks between two columns."""
 ALWAYS = 0
-"""A column that is never left out."""
+"""Priority of a column that is never left out."""
 ANSWER = 1
-"""A column that carries the answer: it is left out after all others, also when its cells are all equal."""
+"""Priority of a column that carries the answer: it is left out after all others, even when its cells are all equal."""
 FIRST = 9
-"""From here on a column is left out before all others, also before those that are the same everywhere."""
+"""Priority from which on a column is left out before all others, even before those with equal cells."""
 NEVER_FOLDED = 0
 NAME_MAX = 40
-"""Width of the names beside facts from which on they are shortened."""
+"""Widest name beside facts; longer names are shortened."""
 NAME_LEAST = 16
-"""Width to which names are shortened when their column says no other."""
+"""Width to which names are shortened when their column sets no other."""
 NAME_FIRST = 40
-"""Up to this width a name comes before the columns that carry no answer."""
+"""Width up to which a name takes precedence over columns that carry no answer."""
 CONTINUED = Text()
-"""The cell of a further line of the row above it."""
+"""The cell of a line that continues the row above it."""
 _WORDS = re.compile(r"(?<= )")
 _PARTS = re.compile(r"(?<=\.)")
-"""Behind which a line may end."""
+"""The places in a word after which a line may end."""
 _LEAD = re.compile(r"(?:[│├└─ ]+|[|+`\- ]+ )?")
 """The indent or the tree's guides before a name, which are never shortened."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column with its cells, one a row; the greater `gives_way`, the sooner it is left out."""
+    """A column with one cell for each row; the greater `gives_way`, the sooner it is left out."""
 
     name: str
     cells: Sequence[RenderableType]
     gives_way: int = ALWAYS
     right: bool = False
     least: int = NEVER_FOLDED
-    """The width to which its text may be folded; 0: it is shown in one line or not at all."""
+    """Width to which the column's text may be folded; 0: the text is shown in one line or not at all."""
     names: bool = False
-    """Its cells are names, which are shortened instead of folded, to `NAME_LEAST` when nothing else is said."""
+    """The cells are names, which are shortened instead of folded, to `NAME_LEAST` unless `least` is set."""
 
     def width(self) -> int:
         """Return the width that shows every cell in one line."""
@@ -81,7 +81,7 @@ class Column:
         return not any(map(_width, self.cells))
 
     def constant(self) -> str:
-        """Return the text that all of several cells share; empty when they differ."""
+        """Return the text that several cells have in common; empty when they differ."""
         texts = [_plain(cell) for cell in self.cells if cell is not CONTINUED]
         return texts[0] if len(texts) > 1 and len(set(texts)) == 1 else ""
 
@@ -91,7 +91,7 @@ def table(
 ) -> RenderableType:
     """Return the table at this width; columns without any content are left out without a note.
 
-    A command without `--output wide` has no note below its tables.
+    Without ``noted`` the table has no note: for commands that have no `--output wide`.
     """
     telling = _telling([replace(one, cells=list(map(_escaped, one.cells))) for one in columns])
     shown = fitting(telling, width)
@@ -122,7 +122,7 @@ def _telling(columns: Iterable[Column]) -> list[Column]:
 
 
 def left_out(hidden: Iterable[Column], *, shortened: bool = False) -> Text:
-    """Name the columns that did not fit, and the value of those that are the same in every row."""
+    """Return a note with the columns that did not fit, and the value of those that are equal in every row."""
     names = [
         one.name if one.constant() in {"", NOTHING} else f"{one.name} ({one.constant()} everywhere)"
         for one in hidden
@@ -140,13 +140,13 @@ def titled(title: str, columns: Sequence[Column], width: int) -> list[Renderable
 
 
 class Facts:
-    """Names and values, a line each; a long name is shortened, so that its value has room."""
+    """Names and values, a line each; a long name is shortened, so that its value fits."""
 
     def __init__(self, rows: Iterable[tuple[str, str | Text]]) -> None:
         self.rows = [(f"  {escaped(name)}", value) for name, value in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
-        """Draw it; where the width is not known every name is whole."""
+        """Draw the lines; where the width is not known every name is whole."""
         del console
         widest = max([cell_len(name) for name, _ in self.rows], default=0)
         width = widest if options.max_width >= PIPE_WIDTH else min(widest, NAME_MAX)
@@ -167,13 +167,13 @@ def facts(found: Iterable[tuple[str, str | Text]]) -> Facts:
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """A text of which further lines begin ``indent`` columns from the left; broken between words, or behind the dots of a path."""
+    """A text whose further lines begin ``indent`` columns from the left; broken between words, or after the dots of a path."""
 
     text: Text
     indent: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Return its lines; a console that does not wrap gets one."""
+        """Yield the lines; a single one for a console that does not wrap."""
         if options.no_wrap or cell_len(self.text.plain) <= options.max_width:
             yield self.text
             return
@@ -188,7 +188,7 @@ class Hanging:
 
 
 def _lines(text: str, width: int) -> list[str]:
-    """Break a text into lines between words, or a single word, such as a path, behind dots; nothing of it is lost."""
+    """Return a text as lines, broken between words or, in a single word such as a path, after dots; nothing is lost."""
     lines = [""]
     for piece in (_WORDS if " " in text else _PARTS).split(text):
         if lines[-1] and cell_len(lines[-1] + piece.rstrip()) > width:
@@ -216,7 +216,7 @@ def fitting(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def _unshortened(column: Column) -> Column:
-    """Return the column for an output whose width is not known, or so wide that names have room."""
+    """Return the column with whole names, for an output of unknown width or one that is wide enough."""
     return replace(column, names=False, least=NEVER_FOLDED) if column.names else column
 
 
@@ -226,7 +226,7 @@ def fits(columns: Sequence[Column], width: int) -> bool:
 
 
 def _leaves_first(column: Column) -> tuple[bool, bool, int]:
-    """Order the columns by which to leave out first: greatest last."""
+    """Return the rank by which columns are left out; the greatest is left out first."""
     is_constant = column.gives_way > ANSWER and bool(column.constant())
     return column.gives_way >= FIRST, is_constant, column.gives_way
 
@@ -238,7 +238,7 @@ def _sum(widths: Iterable[int]) -> int:
 
 
 def _shares(columns: Sequence[Column], width: int) -> list[int]:
-    """Return the width of each column: what is left over goes to names first, then to text, in order."""
+    """Return the width of each column: the spare width goes to names first, then to text, in order."""
     widths = [one.narrowest() for one in columns]
     spare = max(width - _sum(widths), 0)
     for limits in (
@@ -263,7 +263,7 @@ def _add_column(drawn: Table, column: Column, share: int) -> None:
 
 
 class Shortened:
-    """A cell of which something is left out in the middle of names, as wide as its column."""
+    """A cell with names shortened in their middle, as wide as its column."""
 
     def __init__(
         self, cell: RenderableType, width: int, fit: Callable[[str, int, str], str]
@@ -273,19 +273,19 @@ class Shortened:
         self.fit = fit
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Draw it with an ellipsis, or with a plain sign where the output knows no other."""
+        """Draw the cell with an ellipsis, or with `~` where the output has only ASCII."""
         del console
         text = self.fit(_plain(self.cell), self.width, "~" if options.ascii_only else "…")
         yield Text(text, style=_style(self.cell))
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """Return the width of its column."""
+        """Return the width of the cell's column."""
         del console, options
         return Measurement(self.width, self.width)
 
 
 def shortened(name: str, width: int, sign: str) -> str:
-    """Return a name of this width: what is too long is left out of its middle; the indent before it stays."""
+    """Return a name of this width: the middle of a longer one is left out; the indent before the name stays."""
     lead = _LEAD.match(name)[0]  # type: ignore[index] # It matches the empty text, too.
     kept = width - cell_len(lead) - 1
     if cell_len(name) <= width or kept < 1:
@@ -296,7 +296,7 @@ def shortened(name: str, width: int, sign: str) -> str:
 
 
 def folded(text: str, width: int, sign: str) -> str:
-    """Break a text into lines of this width between words; a word that is longer is shortened."""
+    """Return a text as lines of this width, broken between words; a longer word is shortened."""
     lines = [""]
     for piece in _WORDS.split(text):
         word = shortened(piece.rstrip(), width, sign)
@@ -307,7 +307,7 @@ def folded(text: str, width: int, sign: str) -> str:
 
 
 def _escaped(cell: RenderableType) -> RenderableType:
-    """Return a cell as it is shown, so that its width counts."""
+    """Return a cell with escaped text, so that its width is the one shown."""
     if isinstance(cell, Text):
         return escaped_text(cell)
     return escaped(cell) if isinstance(cell, str) else cell

@@ -1,4 +1,4 @@
-"""One decision in at most 30 lines: what was evicted, for which pod, by which rule, numbers, the order, what to do next.
+"""A decision in at most 30 lines: what was evicted, for which pod, by which rule, numbers, the order, what to do next.
 
 Equal victims and equal asks are folded into a line; `--all` leaves nothing out.
 """
@@ -22,16 +22,17 @@ from evenhand_cli.render.words import instant, plural, some
 Row = TypeVar("Row")
 
 ROWS_MAX = 8
-"""Victims that have a line each; more of them are folded."""
+"""Most victims with a line each; more of them are folded."""
 QUEUES_NAMED_MAX = 2
-"""Queues of candidates that one rule protects, by name; the others are counted."""
+"""Most queues that are named for one rule that protects candidates; the others are counted."""
 
 
 class Detail(NamedTuple):
-    """How much of a decision is shown.
+    """The amount of detail with which a decision is shown.
 
-    ``table``: each victim has a line. ``rules`` that protect candidates in full and ``codes`` of further ones, ``groups`` of equal
-    asks, of equal victims, of reasons and of queues, ``names`` of a group, and sentences on the ``order``: the others are counted.
+    ``table``: whether each victim has a line. The other fields are numbers: ``rules`` that protect candidates, in full; ``codes``
+    of further rules; ``groups`` of equal asks, equal victims, reasons and queues; ``names`` in a group; sentences on the
+    ``order``. What exceeds a number is counted.
     """
 
     table: bool = False
@@ -51,7 +52,7 @@ DETAILS = (
     Detail(codes=2, groups=0, order=0),
     Detail(codes=0, groups=0, order=0),
 )
-"""From the most to the least: the first that fits is shown."""
+"""Levels of detail from the most to the least; the first one that fits is used."""
 KEPT_BY_WEIGHT = "a higher weight or guarantee keeps more of its pods"
 KEPT_BY = {
     "guaranteed": "a higher guarantee keeps more of its pods",
@@ -61,7 +62,7 @@ KEPT_BY = {
     "trim": KEPT_BY_WEIGHT,
     "required-node": "of its pods those of a higher priority are evicted last",
 }
-"""By policy what would have protected victims of a queue."""
+"""For each policy, what would have protected victims of a queue."""
 
 
 def decision_brief(
@@ -97,7 +98,7 @@ def _parts(
 
 
 def _named_once(rows: Iterable[tuple[str, str | Text]]) -> Iterator[tuple[str, str | Text]]:
-    """Rows of which each name stands beside the first of several in succession."""
+    """Yield the rows; of several in succession with one name only the first keeps it."""
     before = ""
     for name, value in rows:
         yield "" if name == before else name, value
@@ -105,7 +106,7 @@ def _named_once(rows: Iterable[tuple[str, str | Text]]) -> Iterator[tuple[str, s
 
 
 def _gets(found: pb.Decision, detail: Detail) -> Iterator[tuple[str, str | Text]]:
-    """For which asks: equal ones of a queue together."""
+    """Yield the asks that get the capacity, equal ones of a queue in one line."""
     groups = _groups(found.beneficiaries, lambda one: (one.queue, _amounts(one), one.priority))
     for same in groups[: detail.groups]:
         one = same[0]
@@ -232,7 +233,7 @@ def _count(groups: Iterable[pb.SparedCandidates]) -> int:
 
 
 def _by_rules(rest: Sequence[tuple[str, int]], more: str) -> str:
-    """Say how many candidates rules protect, such as `178 candidates by 8 further rules`."""
+    """Return how many candidates the rules protect, such as `178 candidates by 8 further rules`."""
     candidates = plural(sum(count for _, count in rest), "candidate")
     return f"{candidates} by {plural(len(rest), f'{more}rule')}"
 
@@ -255,7 +256,7 @@ def _kept_by(found: pb.Decision) -> str:
 
 
 def _groups(found: Iterable[Row], alike: Callable[[Row], Hashable]) -> list[list[Row]]:
-    """Return what is alike together, the largest groups first."""
+    """Return the groups of equal rows, the largest first."""
     groups: dict[Hashable, list[Row]] = {}
     for one in found:
         groups.setdefault(alike(one), []).append(one)

@@ -1,4 +1,4 @@
-"""Decisions of preemption: a line each, one of them rule by rule, and what becomes of them."""
+"""Preemption decisions: a line each, one of them rule by rule, and what becomes of them."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,19 +20,19 @@ ENDED = (pb.DECISION_STATE_FULFILLED, pb.DECISION_STATE_ABORTED, pb.DECISION_STA
 CORES = "vcore"
 ELSEWHERE = "another queue"
 SHARES = "shares below"
-"""In place of whom a trim is for: queues below the one that it names give back what they have beyond their shares."""
+"""Words instead of a preemptor for a trim: queues below the named one give back what exceeds their shares."""
 VICTIMS_SHOWN_MAX = 50
-"""Victims in a table; the others are counted below it, and stand in the JSON."""
+"""Most victims in a table; the others are counted below it, and are in the JSON."""
 REASONS_SHOWN_MAX = 10
 STATE_WIDTH = len("fulfilled")
 SPARED_SHOWN_MAX = 8
-"""Groups of candidates that stay, of which each has a line."""
+"""Most groups of protected candidates with a line each."""
 EXAMPLES_MAX = 3
-"""Spared candidates that are named in one line."""
+"""Most protected candidates that are named in one line."""
 
 
 def decisions(now: int) -> Sequence[Field[pb.Decision]]:
-    """Return the fields of a decision, one line each."""
+    """Return the fields of a decision, for a table with one line each."""
     return (
         Field("decision", lambda one: Text(one.decision_id, style="key")),
         Field(
@@ -68,7 +68,7 @@ def decision(found: pb.Decision, now: int, width: int) -> list[RenderableType]:
 def victims(
     found: Sequence[pb.Victim], title: str, width: int, most: int = VICTIMS_SHOWN_MAX
 ) -> list[RenderableType]:
-    """Who goes, from where, and below the table by which rules."""
+    """Return a table of the victims with their nodes, and below it the rules by which they are evicted."""
     parts = victims_table(found[:most], title, width)
     if len(found) > most:
         more = f"{len(found) - most:,} more: see --output json"
@@ -103,7 +103,7 @@ def _victims(found: Sequence[pb.Victim]) -> list[Column]:
 def spared(
     found: Sequence[pb.SparedCandidates], most: int = SPARED_SHOWN_MAX
 ) -> list[RenderableType]:
-    """Who stays, by rule and queue: the rules of the largest groups, the others counted."""
+    """Return the protected candidates by rule and queue: the rules of the largest groups, the others counted."""
     if not found:
         return []
     lines = [(f"{one.count:,} of {one.queue}", _law(one)) for one in found[:most]]
@@ -164,7 +164,7 @@ def _news(found: pb.DecisionChange) -> str:
 
 
 def beneficiary(found: pb.Decision) -> str:
-    """Whom it is for: a pod, or how many; a quota run or a trim is for nobody."""
+    """Return the preemptor: a pod, or the number of pods; a quota run or a trim has none."""
     everybody = len(found.beneficiaries) + found.beneficiaries_elsewhere
     if found.beneficiaries and everybody == 1:
         one = found.beneficiaries[0]
@@ -177,7 +177,7 @@ def beneficiary(found: pb.Decision) -> str:
 
 
 def _in_favour_of(found: pb.Decision) -> str:
-    """Return whom it is for in words that need no queue beside them."""
+    """Return the preemptor in words that need no queue beside them."""
     told, path = beneficiary(found), queue(found)
     if found.HasField("quota_run"):
         return f"shares below {path}" if found.policy == "trim" else f"max of {path}"
@@ -205,7 +205,7 @@ def _victims_count(found: pb.Decision) -> int:
 
 
 def _gone(found: pb.Decision) -> str:
-    """`3`, or `1/3 gone` while it goes on."""
+    """Return the number of victims, such as `3`, or `1/3 gone` while the decision goes on."""
     every = _victims_count(found)
     gone = sum(one.state == pb.VICTIM_STATE_GONE for one in found.victims)
     return f"{every:,}" if found.state in ENDED or not gone else f"{gone:,}/{every:,} gone"
@@ -266,7 +266,7 @@ def quota_run(run: pb.QuotaRun) -> Iterable[tuple[str, str | Text]]:
 
 
 def state(found: pb.Decision, now: int) -> Text:
-    """Return the state, and how long it has, or why it ended."""
+    """Return the state of a decision, and how long it has had it, or why it ended."""
     rest = ""
     if found.ended_ms:
         why = f": {found.end_reason}" if found.end_reason else ""
@@ -277,7 +277,7 @@ def state(found: pb.Decision, now: int) -> Text:
 
 
 def victims_title(found: pb.Decision) -> str:
-    """How many victims there are, and how many of them are gone."""
+    """Return how many victims there are, and how many of them are gone."""
     gone = sum(one.state == pb.VICTIM_STATE_GONE for one in found.victims)
     every = len(found.victims) + found.victims_left_out
     return f"victims: {every:,}, {gone:,} of them gone"

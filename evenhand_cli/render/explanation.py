@@ -1,4 +1,4 @@
-"""Why a key waits or where it runs, from the most important fact to the details."""
+"""The reason why a key waits, or where it runs, from the most important fact to the details."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -25,15 +25,15 @@ from evenhand_cli.render.verdicts import brief, protected, verdict
 from evenhand_cli.render.words import instant, plural, state
 
 SHORT = "short-"
-"""Begins the code of a resource type that nodes lack."""
+"""Beginning of the codes for a resource type that nodes lack."""
 REASONS_SHOWN_MAX = 4
-"""Reasons that keep nodes off, in a table; `--output wide` has all."""
+"""Most reasons that keep nodes off, in a table; `--output wide` has all."""
 EXAMPLES_MAX = 3
+"""Most nodes that are named for each reason."""
 EXAMPLES_LEAST = 24
 """Width to which the names of examples are folded."""
-"""Nodes that are named for each reason."""
 PLAIN = "reservation"
-"""What holds the node for the ask when it is no decision."""
+"""Word for what holds a node for the ask when that is no decision."""
 
 Levels = Sequence[explain_pb2.QueueLevel] | Sequence[explain_pb2.LimitLevel]
 
@@ -48,7 +48,7 @@ def explanation(
 ) -> RenderableType:
     """Return the answer; `asked` is the name that the user gave, which may not be the key; `full` leaves nothing out.
 
-    `also` is a last line about something else of this name.
+    `also` is a last line about another subject of this name.
     """
     kind = word(explain_pb2.SubjectKind.DESCRIPTOR, answer.kind).replace("_", " ")
     if asked == answer.waiting.job_key:
@@ -125,7 +125,7 @@ def _waiting(
 
 
 def _telling(ask: explain_pb2.WaitingAsk, kinds: Sequence[str]) -> Sequence[explain_pb2.QueueLevel]:
-    """Return the levels that limit what the ask asks for, where one of them is in its way; of a gang its limits tell."""
+    """Return the levels that limit what the ask requests, if one of them blocks it; none for a gang whose limits say so."""
     if ask.HasField("gang") and ask.gang.limits:
         return []
     if not any(one.short_types or one.blocks for one in ask.levels):
@@ -167,9 +167,9 @@ def _of_waiting(ask: explain_pb2.WaitingAsk, now: int, *, full: bool) -> Iterato
 
 
 def _preemption(ask: explain_pb2.WaitingAsk, now: int) -> Iterator[tuple[str, str]]:
-    """Return what preemption does in a sentence each, and how many candidates are protected by which law.
+    """Yield what preemption does, in a sentence each, and how many candidates are protected by which rule.
 
-    Of a gang, about which more is to be told, only what is not the same in the shadow.
+    For a gang, which has other facts to show, only differences between shadow and live settings are added.
     """
     if ask.HasField("preemption"):
         yield "preemption", brief(ask.preemption, now)
@@ -197,7 +197,7 @@ def _reservation(held: explain_pb2.AskReservation) -> str:
 def _levels(
     levels: Sequence[explain_pb2.QueueLevel], kinds: Sequence[str], width: int
 ) -> list[Column]:
-    """Return the columns; where the free amounts make them too wide they are left to the JSON."""
+    """Return the columns; free amounts that would make them too wide are in the JSON only."""
     queue = Column("queue", [one.queue for one in levels], names=True)
     columns = [queue, *_head_room(levels, kinds)]
     if fits(columns, width):
@@ -223,7 +223,7 @@ def _head_room(levels: Levels, kinds: Sequence[str], *, free: bool = True) -> It
 def _used_of_max(
     level: explain_pb2.QueueLevel | explain_pb2.LimitLevel, kind: str, *, free: bool
 ) -> str:
-    """`6/8 (2)`; where no max stands only what is used."""
+    """Return the usage of a level: `6/8 (2)`, or `6/-` without a max."""
     used = level.usage.get(kind, 0)
     text = pair(kind, used, level.max[kind]) if kind in level.max else f"{amount(kind, used)}/-"
     return (
@@ -256,7 +256,7 @@ def _tally(every: Sequence[explain_pb2.NodeTally], *, full: bool) -> list[Column
 
 
 def _in_words(code: str) -> str:
-    """Return a code as it stands, but a resource type that a node lacks by the name that people know."""
+    """Return a code unchanged, except that a resource type that a node lacks gets its usual word."""
     return f"short of {heading(code.removeprefix(SHORT))}" if code.startswith(SHORT) else code
 
 
@@ -277,7 +277,7 @@ def _placed(placed: explain_pb2.PlacedAllocation, now: int) -> list[RenderableTy
 
 
 def _releasing(placed: explain_pb2.PlacedAllocation, now: int) -> Iterator[tuple[str, str | Text]]:
-    """Why it has to go, and by which decision."""
+    """Yield why the pod is being evicted, and by which decision."""
     order = placed.release
     policy = f" ({order.policy})" if order.policy else ""
     for_whom = f" for {placed.released_for}" if placed.released_for else ""

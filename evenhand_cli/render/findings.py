@@ -1,4 +1,4 @@
-"""Problems and changes of a configuration, findings of the doctor, events."""
+"""Problems and changes of a configuration, findings of the consistency check, events."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,7 +14,7 @@ from evenhand_cli.render.words import STYLES, instant, plural
 from server.config.codes import counted
 
 INDENT = 10
-"""Columns at which the facts of a problem begin, and further lines of it."""
+"""Column at which the facts of a problem begin, and their further lines."""
 KIND_SIGNS = {"added": ("+", "good"), "removed": ("-", "bad"), "changed": ("~", "warn")}
 
 
@@ -24,7 +24,7 @@ def problems(
     silenced: Sequence[config_pb2.ConfigProblem] = (),
     notes: Sequence[str] = (),
 ) -> RenderableType:
-    """Each problem with its place, its code and what follows, then the count of each severity."""
+    """Return each problem with its place, its code and its consequence, then the count of each severity."""
     parts: list[RenderableType] = [Text(one, style="faint") for one in notes]
     for one in found:
         severity = word(config_pb2.ProblemSeverity.DESCRIPTOR, one.severity)
@@ -44,7 +44,7 @@ def problems(
 
 
 def _beside(name: str, value: str) -> Hanging:
-    """Return a fact of a problem or change below it, all of them aligned."""
+    """Return a fact below a problem or change, aligned with the others."""
     return Hanging(Text(f"{f'    {name}':<{INDENT}}{value}", style="faint"), INDENT)
 
 
@@ -96,7 +96,7 @@ def _codes(found: Iterable[str]) -> str:
 
 
 def count_errors(found: Sequence[config_pb2.ConfigProblem]) -> int:
-    """How many problems forbid applying."""
+    """Return how many problems forbid applying."""
     return sum(one.severity == config_pb2.PROBLEM_SEVERITY_ERROR for one in found)
 
 
@@ -144,7 +144,7 @@ def diagnosis(answer: inspect_pb2.CheckConsistencyResponse) -> RenderableType:
 
 
 def memory(up_ms: int, reported: tuple[int, int], decision_log: str) -> Text:
-    """Say how many allocations and asks managers reported at registration, and where decisions of earlier runs are."""
+    """Return how many allocations and asks managers reported at registration, and where decisions of earlier runs are."""
     allocations, asks = reported
     found = f"{plural(allocations, 'allocation')} and {plural(asks, 'ask')}"
     registered = f"; at registration its managers reported {found}" if any(reported) else ""
@@ -153,12 +153,12 @@ def memory(up_ms: int, reported: tuple[int, int], decision_log: str) -> Text:
 
 
 def count_error_findings(found: Sequence[inspect_pb2.Finding]) -> int:
-    """How many findings are errors."""
+    """Return how many findings are errors."""
     return sum(one.severity == inspect_pb2.FINDING_SEVERITY_ERROR for one in found)
 
 
 def event(record: watch_pb2.EventRecord, console: Console) -> Text:
-    """One event in one line, or in as many as the console needs; with its code where the text does not say it."""
+    """Return an event in one line, or in as many as the console needs; with its code where the text does not have it."""
     head = Text.assemble(
         (f"{record.number:>6}  ", "faint"),
         (instant(record.time_ms), "faint"),

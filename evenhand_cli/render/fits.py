@@ -1,4 +1,4 @@
-"""How asks fit together: the nodes that come nearest, the limits without headroom, and what to do next."""
+"""The fit of a group of asks: the nodes that come nearest, the limits without headroom, and what to do next."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -12,13 +12,13 @@ from evenhand_cli.render.columns import Column, titled
 from evenhand_cli.render.words import plural
 
 NODES_SHOWN_MAX = 3
-"""Nodes of a table; JSON has more of them."""
+"""Most nodes in a table; JSON has more of them."""
 LIMITS_SHOWN_MAX = 1
-"""Limits among the facts of a group."""
+"""Most limits among the facts of a group."""
 
 
 def next_steps(steps: Iterable[str]) -> Table:
-    """Return the next steps, as every fault of this command line has them."""
+    """Return the next steps, in the form in which every fault of this command line has them."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(style="heading", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -37,7 +37,7 @@ def members(fit: explain_pb2.GroupFit) -> str:
 
 
 def nodes_most(fit: explain_pb2.GroupFit, *, full: bool) -> int:
-    """Return how many of the nodes that come nearest to show: fewer where limits are to be told, too."""
+    """Return how many of the nodes that come nearest to show: fewer where limits are shown too."""
     if full:
         return len(fit.nodes)
     return max(NODES_SHOWN_MAX - len(fit.limits), 1)
@@ -68,7 +68,7 @@ def _lacks(one: explain_pb2.NodeFit) -> Text:
 
 
 def limits(found: Sequence[explain_pb2.LimitFit]) -> Iterator[tuple[str, str]]:
-    """Return a fact for each limit without headroom for all."""
+    """Yield a fact for each limit without headroom for all members."""
     for one in found:
         where = "" if one.kind in {"queue", "firm"} else f" in {one.queue}"
         what = {"queue": "max", "firm": "guarantee"}.get(one.kind, one.kind)
@@ -79,7 +79,7 @@ def limits(found: Sequence[explain_pb2.LimitFit]) -> Iterator[tuple[str, str]]:
 
 
 def most_limits(fit: explain_pb2.GroupFit, *, full: bool) -> Sequence[explain_pb2.LimitFit]:
-    """Return the limits to show: the tightest one, which the sentence names, too; of a gang only beside others."""
+    """Return the limits to show: the tightest one, which the sentence names too; for a gang only if there are several."""
     if full:
         return fit.limits
     if fit.gang and len(fit.limits) == 1:
@@ -88,7 +88,7 @@ def most_limits(fit: explain_pb2.GroupFit, *, full: bool) -> Sequence[explain_pb
 
 
 def by_law(counts: Mapping[str, int]) -> str:
-    """Return how many candidates each law protects: `38 candidates: 16 higher-priority, 10 required-node`."""
+    """Return how many candidates each rule protects: `38 candidates: 16 higher-priority, 10 required-node`."""
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     named = ", ".join(f"{number:,} {law}" for law, number in ranked)
     return f"{plural(sum(counts.values()), 'candidate')}: {named}"

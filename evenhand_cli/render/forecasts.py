@@ -1,4 +1,4 @@
-"""What would follow a configuration: the answer in one line, then decisions with their instants, queues, and assumptions."""
+"""The consequences of a configuration: the answer in one line, then decisions with their instants, queues, and assumptions."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,21 +17,21 @@ from evenhand_cli.render.simulations import queues_over
 from evenhand_cli.render.words import instant, plural
 
 ROWS_MAX = 4
-"""Decisions that get a row each; of more, those that are alike share one."""
+"""Most decisions with a row each; when there are more, equal ones share a row."""
 EVICTS_LEAST = 24
 """Width to which the names of victims are folded."""
 NAMED_MAX = 2
-"""Victims of one decision that its row names; of more it counts those of each queue."""
+"""Most victims of one decision that its row names; when there are more, those of each queue are counted."""
 LISTED_MAX = 8
-"""Victims of rows that only count them that are named below the table; `--all` has all of them."""
+"""Most victims named below the table whose rows only count them; `--all` has all of them."""
 RULES_MAX = 2
-"""Rules by which victims go that are told in full; `--all` has all."""
+"""Most rules for choosing victims that are shown in full; `--all` has all."""
 QUEUES_NAMED_MAX = 2
-"""Queues that a sentence names; more are counted."""
+"""Most queues that a sentence names; further ones are counted."""
 
 
 class Detail(NamedTuple):
-    """How many rows are shown without `--all`: of queues that change, one a resource type, of decisions, and of differences."""
+    """Numbers of rows without `--all`: for changing queues (one per resource type), for decisions, and for differences."""
 
     queues: int = 8
     decisions: int = 12
@@ -46,7 +46,7 @@ DETAILS = (
     Detail(1, 3, 2),
     Detail(0, 2, 1),
 )
-"""From the most to the least: the first with which an answer fits a screen is shown."""
+"""Levels of detail from the most to the least; the first one with which an answer fits a screen is used."""
 
 
 def configuration(
@@ -54,7 +54,7 @@ def configuration(
     width: int,
     detail: Detail | None,
 ) -> RenderableType:
-    """Everything that would follow; without ``detail`` each decision, victim and queue has a row."""
+    """Return all consequences; without ``detail`` each decision, victim and queue has a row."""
     parts: list[RenderableType] = [Text(headline(found), style=_style(found))]
     for one in found.partitions:
         if len(found.partitions) > 1:
@@ -89,7 +89,7 @@ def headline(found: pb.SimulateConfigurationResponse) -> str:
 
 
 def _drains(found: pb.SimulateConfigurationResponse) -> str:
-    """Say which queues drain and what becomes of their pods and asks, "" where none drains."""
+    """Return which queues drain and what becomes of their pods and asks; "" where none drains."""
     queues = [
         one
         for part in found.partitions
@@ -123,7 +123,7 @@ def _unjudged(found: pb.SimulateConfigurationResponse) -> list[str]:
 
 
 def _evicted(decided: Sequence[pb.ForeseenDecision]) -> str:
-    """Say who would be evicted, such as `2 pods of root.batch within 4 s, in favour of 2 asks of root.prod`."""
+    """Return what would be evicted, such as `2 pods of root.batch within 4 s, in favour of 2 asks of root.prod`."""
     total = sum(map(_count, decided))
     last = max(decided, key=lambda one: one.after_ms)
     when = f"within {span(last.after_ms)} of applying it"
@@ -186,7 +186,7 @@ def _style(found: pb.SimulateConfigurationResponse) -> str:
 
 
 def next_steps(found: pb.SimulateConfigurationResponse, file: str) -> Iterator[Text]:
-    """Yield the commands that come next: look at a victim, judge what was not judged, apply."""
+    """Yield the next commands: explain a victim, simulate what was not judged, apply."""
     goes = next((each for one in _evicting(found) for each in one.decision.victims), None)
     if goes is not None:
         name = goes.name or goes.allocation_key
@@ -206,7 +206,7 @@ def _partition(
     width: int,
     detail: Detail | None,
 ) -> Iterator[RenderableType]:
-    """Return what follows in one partition; without ``detail`` all of it."""
+    """Yield the consequences in one partition; without ``detail`` all of them."""
     whole = detail is None
     if one.removed:
         yield Text(
@@ -245,7 +245,7 @@ def _timeline(
 ) -> tuple[Sequence[Column], int]:
     """Return the decisions in the order of their instants, and how many rows are left out.
 
-    Queues and nodes are told where they fit, or without ``most``.
+    Queues and nodes have columns where these fit, or without ``most``.
     """
     whole = most is None
     each = whole or len(one.decisions) <= ROWS_MAX
@@ -313,7 +313,7 @@ def _victims(found: Sequence[pb.ForeseenDecision]) -> str:
 
 
 def _folded(found: Sequence[pb.ForeseenDecision]) -> list[tuple[str, ...]]:
-    """Decisions that follow each other at one instant, by one policy and in favour of one queue, in one row."""
+    """Return rows of decisions; those in succession at one instant, by one policy and for one queue share a row."""
     rows: list[list[pb.ForeseenDecision]] = []
     for one in found:
         if rows and _alike(rows[-1][0]) == _alike(one):
@@ -397,17 +397,17 @@ _NAMES = ("queue", "type", "holds now", "then", "guaranteed", "deserves")
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What changes of one resource type of a queue."""
+    """The changes of one resource type of a queue."""
 
     queue: str
     texts: tuple[str, ...]
-    """The cells of `_NAMES` behind the queue."""
+    """The cells of `_NAMES` after the queue."""
     rank: tuple[bool, int] = (False, 0)
-    """How much it tells, the least first: another guarantee or a share that it does not have, then cores before memory."""
+    """Importance of the row, the least first: another guarantee or a share that the queue lacks, then cores before memory."""
 
 
 def _most_telling(rows: Sequence[_Row], most: int) -> Sequence[_Row]:
-    """Return the rows that tell most, in their order; the root comes last, for it holds what the others hold."""
+    """Return the most important rows, in their order; the root is the least important, for it holds what the others hold."""
 
     def rank(at: int) -> tuple[bool, tuple[bool, int], int]:
         return "." not in rows[at].queue, rows[at].rank, at

@@ -1,4 +1,4 @@
-"""Lines of a stream, one a record: what does not fit the terminal goes on below, indented and between words."""
+"""Lines of a stream, one per record: text that does not fit the terminal continues below, indented and broken between words."""
 
 from typing import Final
 
@@ -8,13 +8,13 @@ from rich.text import Text
 from evenhand_cli.terminal import PIPE_WIDTH, wrapped
 
 INDENT: Final = 10
-"""Columns before what goes on below its line."""
+"""Columns before a text that continues below its line."""
 
 
 def line(head: Text, body: str, console: Console, tail: str = "") -> Text:
     """Return a record in one line, or with its text below its head where both do not fit the console.
 
-    An output whose width is not known has one line for each record.
+    An output of unknown width has one line for each record.
     """
     told = Text.assemble(head, "  ", body, (f"  {tail}" if tail else "", "faint"))
     if console.width >= PIPE_WIDTH or told.cell_len <= console.width:

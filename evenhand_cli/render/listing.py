@@ -1,4 +1,4 @@
-"""Listings: rows with named fields, from which the table, its order and the names come."""
+"""Listings: rows with named fields, which determine the table, its order and the names."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ _NUMBERS = re.compile(r"(\d+)")
 
 Row = TypeVar("Row")
 Given = bool | str | Sequence[str] | None
-"""The value of an option that narrows a listing; whatever is false was not given."""
+"""The value of an option that narrows a listing; a false value means that the option was not given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field(Generic[Row]):
-    """A column of a listing: how a row's cell is made, and by which value rows are sorted."""
+    """A column of a listing: the cell of a row, and the value by which rows are sorted."""
 
     name: str
     cell: Callable[[Row], RenderableType]
@@ -30,9 +30,9 @@ class Field(Generic[Row]):
     right: bool = False
     least: int = NEVER_FOLDED
     names: bool = False
-    """Its cells are names, which are shortened instead of folded."""
+    """The cells are names, which are shortened instead of folded."""
     order: Callable[[Row], Any] | None = None
-    """The value behind the cell; None: the cell's text, numbers in it as numbers."""
+    """The value behind the cell; None: the cell's text, with numbers in it compared as numbers."""
 
     def column(self, rows: Sequence[Row]) -> Column:
         """Return the column of these rows."""
@@ -49,7 +49,7 @@ class Field(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Row]):
-    """Rows of one kind, and how they are shown."""
+    """Rows of one kind, and the way in which they are shown."""
 
     kind: str
     """Key of the rows in the JSON output, such as `nodes`."""
@@ -57,15 +57,15 @@ class Listing(Generic[Row]):
     fields: Sequence[Field[Row]]
     name: Callable[[Row], str]
     value: Callable[[Row], Any]
-    """A row of the JSON output."""
+    """A function that returns a row of the JSON output."""
     rest: Mapping[str, Any] = field(default_factory=dict)
     """Further keys of the JSON output."""
     foot: Callable[[], Iterable[RenderableType]] = tuple
-    """What stands below the table."""
+    """A function that returns the lines below the table."""
     none: str = ""
     """The sentence in place of a table without rows."""
     draw: "Callable[[Sequence[Row], Console, bool], RenderableType] | None" = None
-    """Draws rows with or without headers where a row is more than a line; None: a line each."""
+    """A function that draws rows with or without headers where a row has several lines; None: a line each."""
 
     def sorted_by(self, wanted: str) -> Sequence[Row]:
         """Return the rows by a field, descending with `-` before its name. Raises Fault for an unknown one."""
@@ -77,7 +77,7 @@ class Listing(Generic[Row]):
     def picture(
         self, rows: Sequence[Row], console: Console, *, headers: bool = True
     ) -> RenderableType:
-        """Return the table at the console's width, and what stands below it; a sentence when there are no rows."""
+        """Return the table at the console's width, with the lines below it; a sentence when there are no rows."""
         if not rows and self.none:
             return Text(self.none) if headers else Group()
         if self.draw is not None:
@@ -88,7 +88,7 @@ class Listing(Generic[Row]):
 
 
 def none_of(noun: str, then: str = "", **given: Given) -> str:
-    """Return `No nodes yet.` with what to do then, or `No node matches --label zone=a.` with the options given."""
+    """Return `No nodes yet.` with the next step, or `No node matches --label zone=a.` with the given options."""
     options = list(_options(given))
     if options:
         return f"No {noun} matches {' '.join(options)}."
@@ -120,7 +120,7 @@ def named_field(fields: Sequence[Field[Row]], wanted: str) -> Field[Row]:
 
 
 def spelled(name: str) -> str:
-    """Return a column's name as it is typed: `waits-for`."""
+    """Return a column's name as people type it: `waits-for`."""
     return name.strip().lower().replace(" ", "-")
 
 

@@ -15,17 +15,17 @@ from evenhand_cli.render.words import instant, plural
 MILLION = 1_000_000
 HOUR = 3_600
 ROWS_MAX = 4
-"""Rows of each view of lost work, where not everything is asked for."""
+"""Most rows of each view, unless all of them are requested."""
 NAME_LEAST = 18
 """Width to which the name of a row may be folded."""
 UNNAMED = "unknown"
-"""In place of a user or an application that nobody said, or that the caller may not read."""
+"""Word for a user or an application that is unknown, or that the caller may not read."""
 OTHER = "of "
-"""Begins the key of a resource type among the sums."""
+"""Beginning of the key of a resource type among the sums."""
 
 
 def core_time(millicore_ms: int) -> str:
-    """`0.4 core s`, `42 core s`, `3.5 core h`."""
+    """Return core time: `0.4 core s`, `42 core s`, `3.5 core h`."""
     return _held_for(millicore_ms / MILLION, "core")
 
 
@@ -62,13 +62,13 @@ _OWNERS: Sequence[tuple[str, _Key]] = (
     ("user", lambda one: one.user or UNNAMED),
     ("application", lambda one: one.application_id or UNNAMED),
 )
-"""Of the victims."""
+"""The views by owner of the victims."""
 
 
 def _side_by_side(
     views: Sequence[tuple[str, _Sums]], rows: int, width: int
 ) -> Iterator[RenderableType]:
-    """One table of the first rows of every view; the others are counted in a row."""
+    """Yield one table with the first rows of every view; the others are counted in a row."""
     lines = [
         (title if first else "", name, sums)
         for title, view in views
@@ -111,19 +111,19 @@ def _summed(lines: Sequence[pb.LostWork], key: _Key) -> dict[str, Counter[str]]:
 
 
 def _others(sums: Iterable[Counter[str]]) -> list[str]:
-    """Return the types besides cores of which something was lost: memory, then the others by name."""
+    """Return the types other than cores of which something was lost: memory, then the others by name."""
     keys = {key for one in sums for key, held in one.items() if key.startswith(OTHER) and held}
     return in_order({key.removeprefix(OTHER) for key in keys} - {"vcore", PODS})
 
 
 def type_time(kind: str, held: int) -> str:
-    """`12 GiB h` of MiB seconds, `20 gpu h` of GPU seconds; below an hour in seconds."""
+    """Return `12 GiB h` for MiB seconds, `20 gpu h` for GPU seconds; below an hour in seconds."""
     value, noun = (held / 1024, "GiB") if kind == "memory" else (held, heading(kind))
     return _held_for(value, noun)
 
 
 def _held_for(seconds: float, noun: str) -> str:
-    """So many units, each held for a second: in hours from one hour on."""
+    """Return the time for which units were held, given as unit seconds: in hours from one hour on."""
     if seconds >= HOUR:
         return f"{seconds / HOUR:,.1f} {noun} h"
     return f"{seconds:,.1f} {noun} s" if seconds < 100 else f"{seconds:,.0f} {noun} s"  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""What is set for a queue and where it comes from: one queue explained, or the settings of many in one table."""
+"""The settings of queues and where each comes from: one queue explained, or the settings of many in one table."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -24,7 +24,7 @@ SETTING_LEAST = 28
 TEXT_LEAST = 20
 """Width to which values and their origins are folded."""
 Line = tuple[str, str, str]
-"""Name, value and origin of a setting; the amounts of one key together."""
+"""Name, value and origin of a setting; the amounts of one key share a line."""
 
 
 def explained(found: explain_pb2.ExplainedQueue, width: int) -> list[RenderableType]:
@@ -69,7 +69,7 @@ def _columns(lines: Sequence[Line]) -> list[Column]:
 
 
 def _lines(settings: Iterable[inspect_pb2.QueueSetting]) -> Iterator[Line]:
-    """One line for each key and origin; amounts of several types stand in one."""
+    """Yield one line for each key and origin, with the amounts of all types."""
     amounts: dict[tuple[str, str], dict[str, int]] = {}
     lines: list[tuple[str, str, str]] = []
     for one in settings:
@@ -88,7 +88,7 @@ def _lines(settings: Iterable[inspect_pb2.QueueSetting]) -> Iterator[Line]:
 
 
 def _limits(amounts: Mapping[str, int]) -> str:
-    """Amounts in one line, also those that are zero: they forbid a type."""
+    """Return amounts in one line, including zeros, which forbid a type."""
     zeros = [f"no {heading(kind)}" for kind in in_order(amounts) if not amounts[kind]]
     rest = {kind: value for kind, value in amounts.items() if value}
     return ", ".join([*([phrase(rest)] if rest else []), *zeros])
@@ -104,7 +104,7 @@ def _is_default(one: inspect_pb2.QueueSetting) -> bool:
 
 
 def _is_of_queue(one: inspect_pb2.QueueSetting) -> bool:
-    """Is it worth a line in a listing? Limits and access lists stand at the queue that sets them."""
+    """Return whether a listing shows the setting; limits and access lists are shown only at the queue that sets them."""
     inherited = one.origin == inspect_pb2.SETTING_ORIGIN_INHERITED
     return not _is_default(one) and not (inherited and one.name in OF_PEOPLE)
 

@@ -1,4 +1,4 @@
-"""The tree of queues, one line for each resource type that says something about the queue."""
+"""The tree of queues, one line for each resource type that matters for the queue."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +26,9 @@ from evenhand_cli.render.tables import TEXT_LEAST, size
 from evenhand_cli.render.words import reasons, state
 
 UNIFORM = 11
-"""Gives way before every column of `COLUMNS`."""
+"""Priority of a column that is left out before every column of `COLUMNS`."""
 WIDE = 120
-"""From this width on the bars are longer."""
+"""Width from which on the bars are longer."""
 BARS = ""
 """The heading of the usage bars."""
 GUIDES = {"bar": "│  ", "fork": "├─ ", "end": "└─ ", "none": "   "}
@@ -37,17 +37,17 @@ ASCII_GUIDES = {"bar": "|  ", "fork": "+- ", "end": "`- ", "none": "   "}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A queue with its place in the picture and the limits that hold for it from above."""
+    """A queue with its place in the tree and the limits that hold for it from above."""
 
     queue: inspect_pb2.Queue
     lead: str
-    """Guides before its name."""
+    """Guides before the queue's name."""
     below: str
-    """Guides before its children."""
+    """Guides before the queue's children."""
     beside: str
-    """Guides before its further lines."""
+    """Guides before the queue's further lines."""
     limits: Mapping[str, int]
-    """Smallest max on the way to the root; at the root what the partition has."""
+    """Smallest max on the path to the root; at the root the partition's capacity."""
 
     def dominant(self) -> str:
         """Return the type of which the greatest part of its limit is used."""
@@ -56,7 +56,7 @@ class Row:
         return max(telling or limited, key=self._used_ppm, default="")
 
     def kinds(self) -> list[str]:
-        """Types worth a line: with a guarantee or max, or where it has not its share; else the dominant one."""
+        """Return the types with a line: those with a guarantee, a max or an unmet share; else the dominant one."""
         own = in_order((*self.queue.guaranteed, *self.queue.max, *self._uneven()))
         return own or [kind for kind in (self.dominant(),) if kind]
 
@@ -66,13 +66,13 @@ class Row:
         return [kind for kind in share.standing if share.entitled[kind] == share.deserved[kind]]
 
     def bar(self, kind: str, width: int) -> Bar:
-        """How much of its limit the queue uses of a type."""
+        """Return the bar of a type: how much of its limit the queue uses."""
         queue = self.queue
         limit = self.limits.get(kind, 0)
         return Bar(queue.usage.get(kind, 0), limit, queue.guaranteed.get(kind, 0), width)
 
     def used(self, kind: str) -> int:
-        """How much of a type its allocations use."""
+        """Return how much of a type the allocations of the queue use."""
         return self.queue.usage.get(kind, 0)
 
     def _used_ppm(self, kind: str) -> tuple[int, int]:
@@ -146,7 +146,7 @@ def _demoted(column: Column) -> Column:
 
 
 def _tells(column: Column) -> bool:
-    """Has it something to say in any row? No guarantee, max or headroom anywhere is no column."""
+    """Return whether any row has a value in the column, such as a guarantee, a max or headroom."""
     return column.gives_way == ALWAYS or any(
         str(cell) not in {"", NOTHING} for cell in column.cells
     )
@@ -196,7 +196,7 @@ SORTED_BY: Sequence[Field[inspect_pb2.Queue]] = (
     Field("waiting", lambda one: str(one.asks_waiting)),
     Field("state", lambda one: word(inspect_pb2.QueueState.DESCRIPTOR, one.state)),
 )
-"""By which queues are sorted below their parent."""
+"""Fields by which queues are sorted below their parent."""
 
 
 def legend(console: Console) -> Text:
@@ -286,7 +286,7 @@ def _is_over(queue: inspect_pb2.Queue) -> bool:
 
 
 def over_max(queue: inspect_pb2.Queue, now: int) -> Text:
-    """By how much a queue is over its max, and when somebody has to go for it, or why nobody does."""
+    """Return by how much a queue is over its max, and when pods are evicted for that, or why none are."""
     beyond = [f"{phrase(queue.over_max)} too much"] if queue.over_max else []
     if queue.quota_due_ms:
         due = f"enforced in {span(queue.quota_due_ms - now)}"

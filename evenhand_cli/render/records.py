@@ -1,4 +1,4 @@
-"""What a replay gave, where it differs from a log, and whether a log fits together."""
+"""The result of a replay, its differences from a log, and the verification of a log."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,9 +14,9 @@ from server.record.replay import Summary
 from server.record.verify import Remark, Verified
 
 REMARKS_MAX = 20
-"""Remarks on a log that are shown; the JSON output has all."""
+"""Most remarks on a log that are shown; the JSON output has all."""
 PARTS_MAX = 5
-"""Places within one line that are shown."""
+"""Most places within one line that are shown."""
 VALUE_CHARACTERS_MAX = 200
 
 
@@ -75,7 +75,7 @@ def verdict(found: Summary, comparison: Comparison | None) -> list[RenderableTyp
 
 
 def _difference(found: Difference) -> list[RenderableType]:
-    """Return the first line that differs, and what stands before it."""
+    """Return the first line that differs, and the lines before it."""
     parts: list[RenderableType] = [Text(f"{found.where}: {_what(found)}", style="bad")]
     parts += [Text(f"  before  {_line(one)}", style="faint") for one in found.before]
     if found.logged is not None:
@@ -165,7 +165,7 @@ def verified(found: Verified) -> RenderableType:
 
 
 def _judgement(found: Verified) -> str:
-    """Whether the log can be trusted, in a sentence."""
+    """Return in a sentence whether the log can be trusted."""
     if not found.fits:
         return "the log does not fit together"
     fits = "every line fits the one before it"

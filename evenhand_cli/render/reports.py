@@ -1,4 +1,4 @@
-"""Guarantees that are not met: what binds the asks, and what would help."""
+"""Unmet guarantees: what binds the asks, and what would help."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,9 +12,9 @@ from evenhand_cli.render.screen import first_that_fits
 from evenhand_cli.render.words import plural
 
 UNMET_ROWS_MAX = 8
-"""Queues and types below their guarantee that are listed; `--all` has all."""
+"""Most queues and types below their guarantee that are listed; `--all` has all."""
 CASES_MAX = 3
-"""Kinds of asks below an unmet guarantee that are told; `--all` has all."""
+"""Most kinds of asks below an unmet guarantee that are shown; `--all` has all."""
 
 
 def unmet(
@@ -79,11 +79,11 @@ def _bindings(queue: pb.UnmetQueue) -> str:
 
 
 _Case = tuple[Sequence[str], pb.UnmetAsks]
-"""Asks with one reason and cure, and the queues on their path that lack something, the first one first."""
+"""Asks with one reason and remedy, and the queues on their path that lack something, the nearest first."""
 
 
 def _cases(found: pb.GetUnmetGuaranteesResponse) -> list[_Case]:
-    """Return each kind of asks once: a leaf and its parents often lack the same."""
+    """Return each kind of asks once: a leaf and its parents often lack the same amount."""
     cases: dict[tuple[str, ...], tuple[list[str], pb.UnmetAsks]] = {}
     for queue in found.queues:
         for one in queue.asks:
@@ -93,7 +93,7 @@ def _cases(found: pb.GetUnmetGuaranteesResponse) -> list[_Case]:
 
 
 def _uncounted(found: pb.GetUnmetGuaranteesResponse, left: int) -> Iterator[RenderableType]:
-    """Say what is not shown: cases that this picture leaves out, and asks and queues that the report does."""
+    """Yield what is not shown: cases that this output leaves out, and asks and queues that the report leaves out."""
     if left:
         yield Text(f"\n{plural(left, 'more kind')} of asks: --all", style="faint")
     for queue in found.queues:
@@ -112,7 +112,7 @@ def _title(one: pb.UnmetAsks) -> Text:
 
 
 def _facts(queues: Sequence[str], one: pb.UnmetAsks, *, then: bool) -> list[tuple[str, str | Text]]:
-    """Return which ask it is, for the guarantee of which queues above its own, what binds it, and the cure."""
+    """Return the ask, the queues above its own whose guarantee it counts for, what binds it, and the remedy."""
     name, rest = one.name or one.allocation_key, one.because or one.rule
     above = [queue for queue in queues if queue != one.leaf]
     counts = f" (counts for {', '.join(above)})" if above else ""

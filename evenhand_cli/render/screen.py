@@ -1,4 +1,4 @@
-"""Answers that fit a screen of 30 lines: of several forms the first one that is short enough."""
+"""Answers that fit a screen of 30 lines: the first of several forms that is short enough."""
 
 from collections.abc import Iterable
 from io import StringIO
@@ -9,7 +9,7 @@ from evenhand_cli.escaping import EscapingConsole
 from evenhand_cli.terminal import THEME
 
 LINES_MAX = 30
-"""Lines of an answer without `--all`, its title counted."""
+"""Most lines of an answer without `--all`, including its title."""
 
 
 def first_that_fits(forms: Iterable[RenderableType], width: int) -> RenderableType:
@@ -22,6 +22,6 @@ def first_that_fits(forms: Iterable[RenderableType], width: int) -> RenderableTy
 
 
 def height(shown: RenderableType, width: int) -> int:
-    """Return how many lines something has at a width."""
+    """Return the number of lines of a renderable at a width."""
     console = EscapingConsole(file=StringIO(), width=width, theme=THEME)
     return len(console.render_lines(shown, pad=False))

@@ -1,4 +1,4 @@
-"""The running server itself."""
+"""The running server: its versions and managers."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from evenhand_cli.render.words import enum_state, instant, state
 def versions(
     own: Mapping[str, str], address: str, info: inspect_pb2.ServerInfoResponse | None
 ) -> RenderableType:
-    """Versions of both sides, and who is registered at the core."""
+    """Return the versions of command and core, and the managers that are registered at the core."""
     table = lined_up(("part", "version"), (), ("notes",))
     table.add_row("command", own["version"], f"Python {own['python']}")
     if info is None:

@@ -1,4 +1,4 @@
-"""What shadows decided beside the settings in force: a line an ask, and sums."""
+"""Decisions of shadow settings beside those in force: one line per ask, and sums."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -26,7 +26,7 @@ CHOICE_LEAST: Final = 16
 
 
 def decisions(now: int) -> Sequence[Field[pb.ShadowDecision]]:
-    """Return the fields of an ask: what either side does for it, how they differ, and why one gives it nothing."""
+    """Return the fields of an ask: what each side does for it, how they differ, and why a side gives it nothing."""
     return (
         Field("ask", lambda one: Text(name(one), style="key"), names=True),
         Field(
@@ -61,7 +61,7 @@ def _policy(one: pb.ShadowDecision, side: str) -> str:
 
 
 def _choices(line: Sequence[pb.ShadowDecision], side: str) -> str:
-    """`28 victims of root.batch.etl`; victims of one decision for several asks count once."""
+    """Return choices in words: `28 victims of root.batch.etl`; victims of one decision for several asks count once."""
     choices = [getattr(one, side) for one in line if one.HasField(side)]
     if not choices:
         return NOTHING
@@ -102,14 +102,14 @@ def _sums(found: Sequence[pb.ShadowSum]) -> list[Column]:
 
 
 def name(one: pb.ShadowDecision) -> str:
-    """Return the ask's name, or what stands for it where it is another queue's."""
+    """Return the ask's name, or what replaces it where it is another queue's."""
     if one.of_queue:
         return SHARES
     return one.name or one.allocation_key or "another ask"
 
 
 def _choice(one: pb.ShadowDecision, side: str) -> str:
-    """`2 victims on node-a (web/front-1, web/front-2)`."""
+    """Return a choice in words: `2 victims on node-a (web/front-1, web/front-2)`."""
     if not one.HasField(side):
         return NOTHING
     choice: pb.ShadowChoice = getattr(one, side)

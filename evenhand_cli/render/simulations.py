@@ -1,4 +1,4 @@
-"""What would happen: to asks that nobody submitted, and to the queues of another configuration."""
+"""Simulations: what would happen to asks that were not submitted, and to queues under another configuration."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,34 +26,34 @@ from evenhand_cli.render.verdicts import brief, verdict
 from evenhand_cli.render.words import enum_state, plural
 
 DETAILED_MAX = 2
-"""Groups and asks of several that are told in detail, those that get no place; `--output wide` has all."""
+"""Most groups and asks without a place that are shown in detail among several; `--output wide` has all."""
 VICTIMS_NAMED_MAX = 2
-"""Victims that one cell names; more are counted."""
+"""Most victims that one cell names; further ones are counted."""
 RULES_MAX = 2
-"""Rules by which victims go that are told below the table of asks."""
+"""Most rules for choosing victims that are shown below the table of asks."""
 NODES_NAMED_MAX = 3
-"""Nodes that one cell names; more are counted."""
+"""Most nodes that one cell names; further ones are counted."""
 LISTED_MAX = 12
-"""Rows of the table of asks; JSON has all."""
+"""Most rows of the table of asks; JSON has all."""
 
 Answer = simulate_pb2.SimulateAsksResponse
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Asks with one answer: a gang, equal asks that wait, or a single ask. ``asks`` are never empty."""
+    """Asks with one answer: a gang, equal asks that wait, or a single ask. ``asks`` is never empty."""
 
     asks: tuple[simulate_pb2.AskSimulation, ...]
     group: simulate_pb2.SimulatedGroup | None = None
 
     @property
     def first(self) -> simulate_pb2.AskSimulation:
-        """The ask that speaks for all."""
+        """The ask whose answer is shown for all."""
         return self.asks[0]
 
     @property
     def name(self) -> str:
-        """What people call it: the ask, or the group with the number of its asks."""
+        """The name for people: that of the ask, or of the group with the number of its asks."""
         if len(self.asks) == 1:
             return self.first.allocation_key
         if self.group is not None and self.group.fit.gang:
@@ -67,7 +67,7 @@ class Block:
 
     @property
     def evicted(self) -> Sequence[decisions_pb2.Victim]:
-        """All that would be evicted for them."""
+        """All victims of these asks."""
         return [victim for one in self.asks for victim in one.victims]
 
     def is_told(self, *, several: bool) -> bool:
@@ -77,7 +77,7 @@ class Block:
 
 
 def asks(found: Answer, width: int, *, full: bool = False) -> RenderableType:
-    """One ask whole; of several a line each, then those that are not simply placed, and what all of it rests on."""
+    """Return a single ask in full; of several a line each, then those that are not simply placed, and the assumptions."""
     blocks, now = _blocks(found), found.taken_at_ms
     parts: list[RenderableType] = []
     if len(blocks) > 1:
@@ -97,7 +97,7 @@ def asks(found: Answer, width: int, *, full: bool = False) -> RenderableType:
 def _detailed(
     blocks: Sequence[Block], now: int, width: int, *, full: bool
 ) -> Iterator[RenderableType]:
-    """Return a single answer whole; of several those of which the table above does not tell all."""
+    """Yield a single answer in full; of several those that the table above does not show completely."""
     several = len(blocks) > 1 and not full
     if several:
         yield from _rules(blocks)
@@ -111,7 +111,7 @@ def _detailed(
 
 
 def _blocks(found: Answer) -> list[Block]:
-    """Return the asks that are answered together, each where its first ask stands."""
+    """Return the asks that are answered together, in the order of the first ask of each."""
     members: dict[object, list[simulate_pb2.AskSimulation]] = {}
     for number, one in enumerate(found.asks):
         refused = one.outcome == simulate_pb2.ASK_OUTCOME_REFUSED
@@ -137,7 +137,7 @@ def _columns(blocks: Sequence[Block]) -> list[Column]:
 
 
 def _evicts(one: Block) -> str:
-    """Return the names of its victims as long as they are few."""
+    """Return the victims: their names while they are few."""
     return _named(one.evicted, VICTIMS_NAMED_MAX)
 
 
@@ -148,21 +148,21 @@ def _named(goes: Sequence[decisions_pb2.Victim], most: int) -> str:
 
 
 def _rules(blocks: Sequence[Block]) -> Iterator[RenderableType]:
-    """Return by which rules the victims of all asks would be evicted, the most frequent first."""
+    """Yield the rules by which the victims of all asks would be evicted, the most frequent first."""
     rules = _because(victim for one in blocks for victim in one.evicted)
     if rules:
         yield facts([(plural(count, "victim"), because) for because, count in rules])
 
 
 def _because(goes: Iterable[decisions_pb2.Victim]) -> list[tuple[str, int]]:
-    """Return the rules by which most victims go, with their numbers."""
+    """Return the rules that chose most victims, with the number of each."""
     return Counter(one.because for one in goes if one.because).most_common(RULES_MAX)
 
 
 def _block(
     one: Block, now: int, width: int, *, full: bool, several: bool
 ) -> Iterator[RenderableType]:
-    """Return the answer, what to do, the facts, and the nodes that come nearest."""
+    """Yield the answer, what to do, the facts, and the nodes that come nearest."""
     first = one.first
     yield Text.assemble((one.name, "key"), "  ", _outcome(one))
     lines = _answer_lines(one, full=full)
@@ -188,7 +188,7 @@ def _block(
 
 
 def _answer_lines(one: Block, *, full: bool) -> Sequence[str]:
-    """Return the sentences that answer; of those that wait the first one alone, for facts say the rest."""
+    """Return the sentences of the answer; for waiting asks only the first one, because facts say the rest."""
     if len(one.asks) > 1 and one.is_placed:
         return [f"All {len(one.asks):,} would be placed at once."]
     waits = one.first.outcome == simulate_pb2.ASK_OUTCOME_WAITS
@@ -196,7 +196,7 @@ def _answer_lines(one: Block, *, full: bool) -> Sequence[str]:
 
 
 def _facts(one: Block, now: int, *, full: bool, several: bool) -> Iterator[tuple[str, str]]:
-    """Return the facts, the most important first; beside ``several`` other answers fewer of them."""
+    """Yield the facts, the most important first; beside ``several`` other answers fewer of them."""
     first, group = one.first, one.group
     gang = group is not None and group.fit.gang
     if gang and full and group is not None:
@@ -221,7 +221,7 @@ def _facts(one: Block, now: int, *, full: bool, several: bool) -> Iterator[tuple
 
 
 def _evictions(one: Block) -> Iterator[tuple[str, str]]:
-    """Return who would be evicted for a group, and by which rules."""
+    """Yield what would be evicted for a group, and by which rules."""
     if one.evicted:
         yield "evicts", _named(one.evicted, LISTED_MAX)
         yield from (("because", because) for because, _ in _because(one.evicted))
@@ -230,7 +230,7 @@ def _evictions(one: Block) -> Iterator[tuple[str, str]]:
 def _lacking(
     fit: explain_pb2.GroupFit, *, many: bool, full: bool, several: bool
 ) -> Iterator[tuple[str, str]]:
-    """Return the limits without headroom for the group, and what nodes lack for it."""
+    """Yield the limits without headroom for the group, and what nodes lack for it."""
     if not several:
         yield from limits(most_limits(fit, full=full))
     if many and fit.missing and not fit.gang:
@@ -240,7 +240,7 @@ def _lacking(
 def _of_preemption(
     first: simulate_pb2.AskSimulation, now: int, *, brief_only: bool
 ) -> Iterator[tuple[str, str]]:
-    """Return why preemption makes no room, and for a single ask how many candidates are protected by which rule."""
+    """Yield why preemption frees no capacity and, for a single ask, how many candidates which rule protects."""
     if first.verdict.law:
         yield "preemption", brief(first.verdict, now)
     counts = Counter[str]()
@@ -253,9 +253,9 @@ def _of_preemption(
 def _assumed(
     found: Sequence[simulate_pb2.AskSimulation], *, full: bool
 ) -> Iterator[tuple[str, str]]:
-    """Return what the answers rest on, each thing once, with how many asks it concerns where that is not all.
+    """Yield the assumptions of the answers, each once, with the number of asks that it concerns unless it concerns all.
 
-    Where a value comes from is told of the priority, and of the others with ``full``.
+    The source of a value is shown for the priority, and for the others with ``full``.
     """
     counts = Counter((one.name, one.value, one.because) for ask in found for one in ask.assumed)
     first, others = [], []
@@ -274,7 +274,7 @@ def _outcome(one: Block) -> Text:
 
 
 def _nodes(one: Block) -> str:
-    """Return the node, or how many asks get places on how many nodes."""
+    """Return the node, or how many asks are placed on how many nodes."""
     named = list(dict.fromkeys(ask.node_id for ask in one.asks if ask.node_id))
     if len(named) > NODES_NAMED_MAX:
         return plural(len(named), "node")
@@ -296,7 +296,7 @@ def _queues(one: Block) -> str:
 
 
 def _summary(found: Sequence[simulate_pb2.AskSimulation]) -> str:
-    """`5 asks: 3 placed, 1 preempts, 1 waits; 4 allocations would be evicted`."""
+    """Return the outcomes: `5 asks: 3 placed, 1 preempts, 1 waits; 4 allocations would be evicted`."""
     counts = [
         (
             word(simulate_pb2.AskOutcome.DESCRIPTOR, outcome),
@@ -323,7 +323,7 @@ def _verb(outcome: str, count: int) -> str:
 def queues_over(
     found: Sequence[simulate_pb2.QueueSimulation], now: int, width: int, until_ms: int | None
 ) -> Iterator[RenderableType]:
-    """Queues over their new max: by how much, what stays missing, and when the max is enforced.
+    """Yield the queues over their new max: by how much, what stays missing, and when the max is enforced.
 
     A simulation that was cut at ``until_ms`` did not judge the runs that begin later.
     """

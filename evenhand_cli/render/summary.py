@@ -1,4 +1,4 @@
-"""Allocations that are alike, together: how many there are, what they take, and their names."""
+"""A summary of equal allocations: how many there are, what they take, and their names."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,7 +14,7 @@ from evenhand_cli.render.amounts import phrase
 from evenhand_cli.render.words import plural
 
 NAMED_MAX: Final = 30
-"""Pods of one kind that are named; `--output wide` names all."""
+"""Most pods of one kind that are named; `--output wide` names all."""
 
 
 def summary(found: Sequence[inspect_pb2.Allocation], *, full: bool = False) -> RenderableType:

@@ -26,7 +26,7 @@ BAR_WIDTH = 10
 NORMAL = "normal"
 OPTED_OUT = "prefer-not"
 PROTECTIONS = (NORMAL, OPTED_OUT, "firm", "untouchable")
-"""How pods are protected from preemption, the least first."""
+"""Levels of protection from preemption, the least first."""
 TEXT_LEAST = 20
 """Width to which reasons and notes may be folded."""
 
@@ -62,7 +62,7 @@ def lined_up(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str]
 def partitions(
     found: Sequence[inspect_pb2.Partition], width: int, *, headers: bool = True
 ) -> RenderableType:
-    """One line a partition, and one for each resource type with its bar; a viewer's without nodes."""
+    """Return a line for each partition, and one for each resource type with its bar; without nodes for a viewer."""
     own = [one.visible_queue for one in found if one.visible_queue]
     drawn = table(_partitions(found), width, headers=headers)
     if not own:
@@ -117,7 +117,7 @@ PARTITIONS: Sequence[Field[inspect_pb2.Partition]] = (
     Field("running", lambda one: str(one.counts.allocations)),
     Field("waiting", lambda one: str(one.counts.waiting_asks)),
 )
-"""By which partitions are sorted; `partitions` draws them."""
+"""Fields by which partitions are sorted; `partitions` draws them."""
 
 
 def _waits_for(one: inspect_pb2.Application) -> str:
@@ -138,7 +138,7 @@ APPLICATIONS: Sequence[Field[inspect_pb2.Application]] = (
 
 
 def nodes(found: Sequence[inspect_pb2.Node]) -> Sequence[Field[inspect_pb2.Node]]:
-    """Return the fields of nodes: with used of capacity for each resource type that one of them has."""
+    """Return the fields of nodes, with used of capacity for each resource type that one of them has."""
     return node_fields(in_order(kind for one in found for kind in one.capacity))
 
 
@@ -164,7 +164,7 @@ def _used_of_node(kind: str, gives_way: int) -> Field[inspect_pb2.Node]:
 
 
 def allocations(found: Sequence[inspect_pb2.Allocation]) -> Sequence[Field[inspect_pb2.Allocation]]:
-    """Return the fields of allocations and asks, which have their pod's name where it is known."""
+    """Return the fields of allocations and asks, with a column for the pod's name where one is known."""
     return allocation_fields(named=any(map(pod_name, found)))
 
 
@@ -188,7 +188,7 @@ def allocation_fields(*, named: bool) -> Sequence[Field[inspect_pb2.Allocation]]
 
 
 def protection(one: inspect_pb2.Allocation) -> str:
-    """Return how a pod is protected from preemption: by its manager's word, or because it opted out."""
+    """Return how a pod is protected from preemption: as its manager reported, or because it opted out."""
     if one.state == inspect_pb2.ALLOCATION_STATE_FOREIGN or one.protection not in {"", NORMAL}:
         return one.protection
     return NORMAL if one.may_be_preempted else OPTED_OUT
@@ -213,7 +213,7 @@ def _resources(one: inspect_pb2.Allocation) -> tuple[int, ...]:
 
 
 def size(values: Mapping[str, int]) -> tuple[int, ...]:
-    """Return what resources are sorted by: cores, then memory, then the sum of the others."""
+    """Return the key by which resources are sorted: cores, then memory, then the sum of the others."""
     rest = sum(amount for kind, amount in values.items() if kind not in FIRST_TYPES)
     return (*(values.get(kind, 0) for kind in FIRST_TYPES), rest)
 
@@ -223,7 +223,7 @@ def _node_state(one: inspect_pb2.Node) -> Text:
 
 
 def pod_name(allocation: inspect_pb2.Allocation) -> str:
-    """Namespace and name of the pod behind it, as its tags tell; empty when they do not."""
+    """Return namespace and name of the allocation's pod, as its tags say; empty when they do not."""
     if allocation.name:
         return allocation.name
     tags = allocation.tags

@@ -1,4 +1,4 @@
-"""What preemption would do for a waiting ask: the rule in its way, the nearest node, when it is tried again."""
+"""The effect of preemption for a waiting ask: the rule in its way, the nearest node, when it is tried again."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def verdict(
 
 
 def brief(found: pb.PreemptionVerdict, now: int) -> str:
-    """Return the verdict in one sentence: can preemption make room, why not, and when it is tried again."""
+    """Return the verdict in one sentence: whether preemption can free capacity, why not, and when it is tried again."""
     if not found.policy and not found.law:
         return "no policy concerns it"
     because = found.because.rstrip(".")
@@ -38,7 +38,7 @@ def brief(found: pb.PreemptionVerdict, now: int) -> str:
 
 
 def protected(found: pb.PreemptionVerdict) -> str:
-    """Return how many candidates are protected by which law, "" for none."""
+    """Return how many candidates are protected by which rule; "" for none."""
     counts = Counter[str]()
     for one in found.spared:
         counts[one.law] += one.count

@@ -84,7 +84,7 @@ def reasons(counts: Sequence[inspect_pb2.ReasonCount], limit: int = 2) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 node`, `2 nodes`, `3 queues`."""
+    """Return a number with its noun: `1 node`, `2 nodes`, `3 queues`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 

@@ -17,10 +17,10 @@ from evenhand_cli.render.words import plural, some
 
 NODES_NAMED_MAX = 4
 SENTENCES_MAX = 5
-"""Different sentences about the pods that are shown, those about some of the pods first; `--all` shows every one."""
+"""Most different sentences about the pods, those about only some of the pods first; `--all` shows every one."""
 PODS_NAMED_MAX = 3
 _OF_FACTS = ("It has run on", "It uses ")
-"""How sentences begin that the facts tell already."""
+"""Beginnings of sentences whose content the facts have already."""
 NOT_NEEDED = "not-needed"
 LEAVING = inspect_pb2.ALLOCATION_STATE_RELEASING
 
@@ -35,7 +35,7 @@ class Workload(NamedTuple):
 
 
 def workload(found: Workload, *, full: bool = False, also: str = "") -> RenderableType:
-    """Return the answer for all pods together, equal ones once; `also` is a last line about something else of this name."""
+    """Return the answer for all pods together, equal ones once; `also` is a last line about another subject of this name."""
     first = found.answers[0]
     kind = "gang" if found.is_gang else "pods"
     title = Text.assemble((found.name, "key"), (f"  {kind}", "heading"))
@@ -78,7 +78,7 @@ def _facts(found: Workload) -> Iterator[tuple[str, str | Text]]:
 
 
 def _sentences(found: Workload, *, full: bool) -> Iterator[tuple[str, str | Text]]:
-    """Return what is said of the pods beyond where each runs, a sentence once, with the number of pods that it is said of."""
+    """Yield the sentences about the pods beyond where each runs, each once, with the number of pods that it is true of."""
     total = len(found.answers)
     pods: dict[str, list[str]] = {}
     for one in found.answers:
@@ -98,7 +98,7 @@ def _sentences(found: Workload, *, full: bool) -> Iterator[tuple[str, str | Text
 
 
 def _told(answer: explain_pb2.ExplainResponse) -> Iterator[str]:
-    """Return what is said of one pod, without what the facts tell and without its own place in an order."""
+    """Yield the sentences about one pod, except those that the facts have and those on its own place in an order."""
     placed = answer.placed
     ranked = {one.sentence for one in placed.quota_outlook}
     ranked.update(one.sentence for one in placed.not_evicted)

@@ -1,8 +1,8 @@
-"""The base image where none can be pulled: Debian with its Python, made by debootstrap.
+"""The base image where none can be pulled: Debian with its Python, created by debootstrap.
 
-The archive of its files stands in the cache, named after the recipe, and every engine gets the image
-from there. It trusts the certificates that this machine trusts, so that nothing about a mirror of
-packages has to stand in the Dockerfile.
+The archive of its files is in the cache, named after the recipe, and every engine gets the image
+from there. The image trusts the certificates that this machine trusts, so that the Dockerfile need not
+mention any mirror of packages.
 """
 
 import hashlib
@@ -36,12 +36,12 @@ IMAGE = f"evenhand/python-base:{RECIPE}"
 
 
 def archive() -> Path:
-    """Where the image's files stand, in one archive."""
+    """Return the path of the archive with the image's files."""
     return cache() / "base" / f"{SUITE}-{RECIPE}.tar"
 
 
 def is_wanted() -> bool:
-    """Whether a private engine builds on this image: it does unless BASE_IMAGE names another."""
+    """Return whether a private engine builds on this image, as it does unless BASE_IMAGE names another."""
     return not os.environ.get("BASE_IMAGE")
 
 
@@ -51,7 +51,7 @@ def environment(engine: Engine) -> dict[str, str]:
 
 
 def is_loaded(engine: Engine) -> bool:
-    """Whether the engine has the image."""
+    """Return whether the engine has the image."""
     return _docker(engine, "image", "inspect", IMAGE).returncode == 0
 
 
@@ -64,7 +64,7 @@ def load(engine: Engine) -> None:
 
 
 def tidy(engine: Engine) -> None:
-    """Lets a private engine forget the layers of builds that nobody has repeated for days."""
+    """Remove from a private engine the layers of builds that were not repeated for days."""
     if engine.private:
         _docker(engine, "image", "prune", "--force", "--filter", f"until={KEPT}")
 

@@ -8,7 +8,7 @@ ANSWER_S = 20.0
 
 
 def command() -> tuple[str, ...] | None:
-    """How compose is called here; None where there is none. The plugin comes first."""
+    """Return the command that calls compose, the plugin if there is one; None without compose."""
     if engine.has("docker") and _answers(engine.program("docker"), "compose"):
         return ("docker", "compose")
     return ("docker-compose",) if engine.has("docker-compose") else None

@@ -1,8 +1,8 @@
-"""The Docker engine that the tests use: the one at hand, or a private one of this project.
+"""The Docker engine that the tests use: the one of this machine, or a private one of this project.
 
-DOCKER_HOST counts where it is set, then the engine that the docker client finds by itself. Where
+DOCKER_HOST takes precedence where it is set, then the engine that the docker client finds by itself. Where
 neither answers, a private engine is started as root, with its own socket and state below the cache.
-It changes no firewall rule, and publishes ports on the loopback alone; without masquerading its
+That engine changes no firewall rule, and publishes ports on the loopback alone; without masquerading its
 containers reach each other and not the world, so that builds use the host's network.
 """
 
@@ -30,12 +30,12 @@ NO_FIREWALL = ("--iptables=false", "--ip6tables=false", "--ip-forward=false", "-
 
 
 class EngineError(Exception):
-    """There is no engine, and none can be had; the text says why and what to do."""
+    """A missing engine that cannot be started either; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine that answers. `host` is its DOCKER_HOST; empty: where the client looks by itself."""
+    """An engine that answers. `host` is its DOCKER_HOST; empty: the client finds the engine by itself."""
 
     host: str
     version: str
@@ -84,12 +84,12 @@ def lacking() -> list[str]:
 
 
 def has(name: str) -> bool:
-    """Whether a program is here."""
+    """Return whether a program is installed."""
     return _which(name) is not None
 
 
 def program(name: str) -> str:
-    """Where a program is. Raises EngineError when it is nowhere."""
+    """Return the path of a program. Raises EngineError when it is not installed."""
     found = _which(name)
     if found is None:
         raise EngineError(f"the program {name} is not installed")
@@ -211,7 +211,7 @@ def _awaited(pid: int, log: Path) -> Engine:
 
 
 def _runs(pid: int) -> bool:
-    """Whether the process is there and not only waits to be reaped."""
+    """Return whether the process runs; one that only waits to be reaped does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -1,8 +1,8 @@
-"""Gives the tests of tests/compose a Docker engine, docker-compose and a base image, once.
+"""The provision of a Docker engine, docker-compose and a base image for the tests of tests/compose, once.
 
-`make real` runs it, and so may a person: `python -m scripts.docker.provision` prints what a client has
-to have in its environment, `... --keep` leaves a private engine running for it, and `... --stop` ends
-it. Nothing is installed or started where an engine answers already; a second run takes a second.
+`make real` runs it, and so may a person: `python -m scripts.docker.provision` prints the environment that a
+client needs, `... --keep` leaves a private engine running for it, and `... --stop` ends
+that engine. Nothing is installed or started where an engine answers already; a second run takes a second.
 """
 
 import argparse
@@ -19,9 +19,9 @@ PACKAGES = {
     "docker-compose": "docker-compose",
     "debootstrap": "debootstrap",
 }
-"""Which package of Debian has which program; docker.io has the client too."""
+"""The Debian package that has each program; docker.io has the client too."""
 INSTALL_S = 300.0
-"""An installation that was told to stop is awaited: a half installed package is worse."""
+"""Seconds to wait for an installation that was told to stop: a half installed package is worse."""
 NOT_HERE = """not installed: {}; {}.
 Install the packages {}
 (or start Docker, or set DOCKER_HOST to an engine that you may use), and say it again.
@@ -52,7 +52,7 @@ def _provide(*, keep: bool) -> None:
         _install(["dockerd"])
     if compose.command() is None:
         _install(["docker-compose"])
-    # A service that the installation started is an engine as good as any.
+    # A service that the installation started is as good as any other engine.
     found = found or engine.find()
     if found is None or found.private:
         _make_base()
@@ -76,7 +76,7 @@ def _load_base(borrowed: Engine) -> None:
 
 
 def _install(programs: Sequence[str]) -> None:
-    """Installs the packages of programs that are not here. Raises EngineError where it may not."""
+    """Install the packages of missing programs. Raises EngineError where that is not permitted."""
     missing = [name for name in programs if not engine.has(name)]
     if not missing:
         return

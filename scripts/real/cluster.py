@@ -1,9 +1,9 @@
-"""A Kubernetes cluster on this machine's loopback: etcd, the API server, and kwok in the place of kubelets.
+"""A Kubernetes cluster on this machine's loopback: etcd, the API server, and kwok instead of kubelets.
 
     python -m scripts.real.cluster up       # says how to reach it
     python -m scripts.real.cluster down
 
-The tests start their own through `Cluster`, unless the environment names one. There is no controller
+Tests start a cluster of their own through `Cluster`, unless the environment names one. There is no controller
 manager: nothing makes pods of Deployments, collects garbage, removes namespaces, makes service
 accounts or writes the status of PodDisruptionBudgets. So the admission that needs those is off. And
 there is no scheduler.
@@ -31,24 +31,24 @@ from scripts.real import programs, provision
 from scripts.real.toolchain import cache
 
 USERS = {"admin": "system:masters", "kwok": "system:masters", "nobody": ""}
-"""Who may come with a token, and the group: the shim comes as its service account instead."""
+"""Users who have a token, with their group; the shim uses its service account instead."""
 
 PARTS = ("etcd", "kube-apiserver", "kwok")
 STAGES = Path(__file__).with_name("stages.yaml")
 READY_S_MAX = 60.0
 PAUSE_S = 0.1
 PORTS = range(20_000, 32_000)
-"""Below the ports that the kernel gives to whoever asks for any: a port is ours over a restart too."""
+"""Ports below those that the kernel hands out by itself: a port stays free for us over a restart."""
 
 
 class ClusterFault(Exception):
-    """The cluster does not run, and what its programs said last."""
+    """A cluster that does not run; the text has the last output of its programs."""
 
 
 class Cluster:
-    """One cluster; all that it writes is in its folder.
+    """A cluster; all that it writes is in its folder.
 
-    It stands still in the folder once it has stopped: start it again and its objects are there.
+    After a stop the folder keeps its state: when the cluster is started again its objects are there.
     """
 
     def __init__(self, folder: Path, api_flags: Sequence[str] = ()) -> None:
@@ -64,17 +64,17 @@ class Cluster:
 
     @property
     def server(self) -> str:
-        """Address of the API server."""
+        """The address of the API server."""
         return f"https://127.0.0.1:{self._api}"
 
     @property
     def port(self) -> int:
-        """Port of the API server."""
+        """The port of the API server."""
         return self._api
 
     @property
     def etcd(self) -> str:
-        """Address of etcd, as plain HTTP."""
+        """The address of etcd, as plain HTTP."""
         return f"http://127.0.0.1:{self._etcd}"
 
     def kubeconfig(self, user: str = "admin") -> Path:
@@ -113,14 +113,14 @@ class Cluster:
         programs.end(self.folder, "kube-apiserver", signal.SIGKILL)
 
     def forget_history(self) -> None:
-        """Compacts etcd and starts the API server anew: no version before now can be watched from."""
+        """Compact etcd and restart the API server: no version before now can be watched from."""
         revision = self._ask_etcd("range", {"key": "AA=="})["header"]["revision"]
         self.kill_api_server()
         self._ask_etcd("compaction", {"revision": revision, "physical": True})
         self.start_api_server()
 
     def _ask_etcd(self, method: str, question: dict[str, object]) -> dict[str, Any]:
-        """One call of etcd's own JSON gateway."""
+        """Call etcd's own JSON gateway once."""
         asked = urllib.request.Request(  # noqa: S310 -- our own address.
             f"{self.etcd}/v3/kv/{method}", json.dumps(question).encode()
         )
@@ -129,7 +129,7 @@ class Cluster:
         return found
 
     def is_ready(self) -> bool:
-        """Whether the API server says that it is ready."""
+        """Return whether the API server reports that it is ready."""
         headers = {"Authorization": f"Bearer {self._token('admin')}"}
         question = urllib.request.Request(f"{self.server}/readyz", headers=headers)  # noqa: S310
         trust = ssl.create_default_context(cafile=str(self.folder / "ca.pem"))
@@ -202,7 +202,7 @@ class Cluster:
         raise ClusterFault(f"no user {user}")
 
     def _invent(self) -> None:
-        """Ports, keys, tokens and kubeconfigs."""
+        """Create ports, keys, tokens and kubeconfigs."""
         authority = trustme.CA()
         authority.cert_pem.write_to_path(self.folder / "ca.pem")
         served = authority.issue_cert("127.0.0.1", "localhost")
@@ -234,7 +234,7 @@ def kubeconfig(server: str, authority: Path, user: str, token: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody listens on; each process begins elsewhere to look."""
+    """Return ports of the loopback on which nothing listens; each process begins its search elsewhere."""
     first = os.getpid() * 16 % len(PORTS)
     found: list[int] = []
     for port in (*PORTS[first:], *PORTS[:first]):
@@ -242,7 +242,7 @@ def free_ports(count: int) -> list[int]:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
-                continue  # Somebody's.
+                continue  # Another process listens on it.
         found.append(port)
         if len(found) == count:
             return found
@@ -250,7 +250,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def default_folder() -> Path:
-    """Where the cluster of `up` stands unless another folder is named."""
+    """Return the folder of the cluster that `up` starts, unless another one is named."""
     return cache() / "cluster"
 
 

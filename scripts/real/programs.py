@@ -1,7 +1,7 @@
 """Programs that run in the background, known by name in one folder.
 
-Of each the folder holds `NAME.pid` and `NAME.log`, so that another process can end what this one
-started. Nothing is ended but the process of that id, and only while it still is that program.
+For each program the folder holds `NAME.pid` and `NAME.log`, so that another process can end what this one
+started. Only the process of that id is ended, and only while it still is that program.
 """
 
 import os
@@ -14,7 +14,7 @@ PAUSE_S = 0.05
 END_S_MAX = 20.0
 LOG_LINES = 20
 COMM_LENGTH = 15
-"""As much of a program's name as the kernel keeps."""
+"""Number of characters of a program's name that the kernel keeps."""
 
 
 def start(folder: Path, program: Path, flags: Sequence[str]) -> int:
@@ -71,7 +71,7 @@ def _gone(pid: int, name: str) -> bool:
 
 
 def _runs(pid: int, name: str) -> bool:
-    """Whether the process lives and is that program; a child of ours that ended is buried."""
+    """Return whether the process lives and is that program; reap a child of this process that ended."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] != pid
     except ChildProcessError:
@@ -79,7 +79,7 @@ def _runs(pid: int, name: str) -> bool:
 
 
 def _lives(pid: int, name: str) -> bool:
-    """Its first thread may be dead already while others still hold its ports."""
+    """Return whether a thread of the process lives: the first may be dead while others still hold its ports."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         threads = os.listdir(f"/proc/{pid}/task")

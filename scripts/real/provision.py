@@ -1,9 +1,9 @@
-"""Builds the programs of others that the tests run against, once, outside the checkout.
+"""The build of the external programs that the tests run against, once, outside the checkout.
 
 `make real` runs it, and the tests take the programs from the same place. All of them are built
-with Go from the one module in `tools/`, whose digest names their folder: another version of anything
-stands elsewhere. Each moves into place when it is built, so that a build that was stopped goes on where
-it was, and two at once do not harm each other.
+with Go from the one module in `tools/`, whose digest names their folder: another version of any program
+is in another folder. Each program moves into place once it is built, so that a stopped build continues
+where it was, and two builds at once do not harm each other.
 """
 
 import hashlib
@@ -25,23 +25,23 @@ PROGRAMS = {
 }
 TOOLS = Path(__file__).with_name("tools")
 WORD_S = 20
-"""How often a long build says that it goes on."""
+"""Seconds between the messages that a long build goes on."""
 
 
 def folder() -> Path:
-    """Where the programs stand once they are built."""
+    """Return the folder of the built programs."""
     module = (TOOLS / "go.mod").read_bytes() + (TOOLS / "go.sum").read_bytes()
     return cache() / hashlib.sha256(module).hexdigest()[:16] / "bin"
 
 
 def program(name: str) -> Path | None:
-    """Where the program of this name stands, if it is built."""
+    """Return the path of a program, if it is built."""
     path = folder() / name
     return path if path.exists() else None
 
 
 def missing(names: Iterable[str] = PROGRAMS) -> list[str]:
-    """Those of the programs that are not built."""
+    """Return the programs that are not built."""
     return [name for name in names if program(name) is None]
 
 
@@ -61,7 +61,7 @@ def build(go: str, name: str) -> Path:
 
 
 def _link_flags(go: str) -> str:
-    """No debugging tables, and the version that Kubernetes' own build would write into it."""
+    """Return flags for no debugging tables, and for the version that Kubernetes' own build would write into the program."""
     command = [go, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes"]
     version = subprocess.run(  # noqa: S603 -- our words.
         command, cwd=TOOLS, env=environment(), check=True, text=True, stdout=subprocess.PIPE

