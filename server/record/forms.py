@@ -32,10 +32,10 @@ class Form(Protocol):
     """The form in which values of one type are written and read."""
 
     def write(self, value: Any, /) -> Plain:  # noqa: ANN401
-        """Return the value as JSON can hold it."""
+        """Return the value as plain JSON values."""
 
     def read(self, plain: Plain, /) -> object:
-        """Return an equal value. Raises BadFormError."""
+        """Return the value that was written. Raises BadFormError."""
 
 
 class Scalar:

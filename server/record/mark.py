@@ -131,7 +131,7 @@ class Mark:
 
 
 def mark_of(log: Path) -> Path:
-    """Return the name of a log's mark."""
+    """Return the path of a log's mark."""
     return log.with_name(f"{log.name}.mark")
 
 

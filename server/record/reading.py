@@ -125,7 +125,7 @@ class TraceReader:
         return _WRITTEN_BY if self._line == 1 else _CHANGED
 
     def _check_torn(self, written: bytes) -> None:
-        """Check the end of the file. Raises BadTraceError for an incomplete line, of a server that was killed or still writes."""
+        """Check the end of the file. Raises BadTraceError for an incomplete last line, unless ``until`` limits the steps."""
         if written and self._line == 1:
             raise self._bad("it is no trace: its first line does not end", _WRITTEN_BY)
         if written and self._until is None:

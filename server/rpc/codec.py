@@ -67,7 +67,7 @@ class _Templates:
         self._add(batch, head, tags, self.template(encoded))
 
     def template(self, encoded: bytes) -> Template:
-        """Return the template of an encoding, read and remembered if it is new; malformed bytes raise DecodeError."""
+        """Return the template of an encoding, decoded and cached if it is new; malformed bytes raise DecodeError."""
         known = self._all.get(encoded)
         if known is not None:
             return known

@@ -1,4 +1,4 @@
-"""The collection of cyclic garbage: when Python does it, which is not while the core decides (design 6.13).
+"""The collection of cyclic garbage by Python, which does not happen while the core decides (design 6.13).
 
 Automatic collection stops when the server starts. From then on garbage is collected when the core is idle; under a load that
 never ends, one slice after every `ENOUGH` new objects; and, where calls come but no events, at the end of a call after as many.
@@ -67,7 +67,7 @@ class Garbage:
                 self._overdue = True
 
     def call_ended(self, _code: object = None) -> None:
-        """Collect what calls, reads and refusals leave although no event comes: gRPC leaves a few cycles of each."""
+        """Collect what calls such as reads and refusals leave, even if no event comes: gRPC leaves a few cycles for each."""
         if self._new() > ENOUGH:
             self._collect()
             self._look_later()

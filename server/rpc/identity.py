@@ -60,7 +60,7 @@ class _Token(_Entry):
     name: str = ""
 
     def known_as(self) -> str:
-        """Return the caller's name; a token without one is known by the beginning of its digest."""
+        """Return the caller's name, by default the beginning of its token's digest."""
         return self.name or f"token {digest(self.token).hex()[:DIGEST_SHOWN]}"
 
 

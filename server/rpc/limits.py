@@ -15,7 +15,7 @@ LISTED_MAX: Final = 5_000
 """Entries of one list inside an ask: named nodes, terms, tolerations, host ports, resource types."""
 
 SECONDS_MAX: Final = 10**10
-"""A duration or an instant in seconds; keeps milliseconds far below 2^62."""
+"""The largest duration or instant in seconds; it keeps milliseconds far below 2^62."""
 
 MEMBERS_MAX: Final = 100_000
 """Members that a job may need."""
@@ -35,7 +35,7 @@ LAST_WRITE_S: Final = 0.5
 """The seconds for a message in progress when its stream ends with an error: a client that does not read would hold it for ever."""
 
 DRAIN_WRITE_S: Final = 2.0
-"""The seconds that a drain waits for a client that takes no message; while a client takes messages, the drain goes on."""
+"""The seconds that a drain waits for a client that takes no message; one that takes messages gets them until the drain ends."""
 
 OUTBOX_OBJECTS_CONGESTED: Final = 10_000
 """The waiting objects above which the pump lets a stream that reads write for a moment before the next slice."""
@@ -70,7 +70,7 @@ WATCHERS_MAX: Final = 64
 """Watch streams open at once."""
 
 CALLER_MANAGERS_MAX: Final = 32
-"""Resource managers that one shim's role may register, so that no role takes the places of all."""
+"""Resource managers that one shim's role may register, so that one role cannot take all places."""
 
 CALLER_STREAMS_MAX: Final = 3 * CALLER_MANAGERS_MAX
 CALLER_WATCHES_MAX: Final = 32

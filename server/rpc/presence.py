@@ -32,7 +32,7 @@ class Sighting(NamedTuple):
 
 
 class Presence:
-    """The registered managers, as many as `MANAGERS_MAX`."""
+    """The presence of the registered managers, at most `MANAGERS_MAX`."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}

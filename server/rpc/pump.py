@@ -1,4 +1,4 @@
-"""The pump: drains the inbox into the core, ticks it, and fills the outboxes. The only caller of `take` and `tick`.
+"""The pump, which drains the inbox into the core, ticks it, and fills the outboxes; the only caller of `take` and `tick`.
 
 The pump is one asyncio task. It sleeps until a message comes or the core's next due instant; while the core has more to
 decide it continues at once, letting the event loop turn between slices. A slice is events, then a tick: where its events
@@ -76,7 +76,7 @@ class Observer(Protocol):
 
 
 class Time(NamedTuple):
-    """The clocks, given in by bootstrap."""
+    """The clocks, which bootstrap provides."""
 
     now: Callable[[], int]
     """The clock in Unix milliseconds, never decreasing."""

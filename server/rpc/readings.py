@@ -77,7 +77,7 @@ class _Reader:
         return answer
 
     async def close(self) -> None:
-        """End the process, and wait for a reading that is being cancelled to have ended it."""
+        """End the process, and wait for a cancelled reading that still uses it."""
         await self._end()
         async with self._turn:
             await self._end()

@@ -15,7 +15,7 @@ OTHERS: Final = "the pods that were evicted"
 
 
 def picture(found: NotEvicted, victim: str, node: str, now: int) -> pb.NotEvicted:
-    """Return the message; ``victim`` and ``node`` are names that the caller may read, or empty."""
+    """Return the message of why a decision did not evict the allocation; ``victim``, ``node``: names the caller may read, or ""."""
     return pb.NotEvicted(
         decision_id=found.record.decision_id,
         policy=found.record.policy,

@@ -8,7 +8,7 @@ from server.rpc.evenhand.law_words import words
 
 
 def picture(found: QuotaOutlook, now: int, *, hidden: bool) -> pb.QuotaOutlook:
-    """Return the message; ``hidden``: the caller may not read the numbers of the queue."""
+    """Return the message of what a quota run would do to the allocation; ``hidden``: the caller may not read the queue's numbers."""
     law = found.standing.law
     return pb.QuotaOutlook(
         queue=found.queue,
