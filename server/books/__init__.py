@@ -1,1 +1,1 @@
-"""The mutable truth: partitions, queues, applications, asks, nodes and commitments, written by one journal."""
+"""The mutable state: partitions, queues, applications, asks, nodes and commitments, written by one journal."""

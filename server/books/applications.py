@@ -111,7 +111,7 @@ class Ask:
 
     @property
     def is_replaced(self) -> bool:
-        """Return whether it is a placeholder that a real ask is to replace (1.9)."""
+        """Return whether the ask is a placeholder that a real ask is to replace (1.9)."""
         return self.released_by is not None and self.released_by.replaces
 
     @property
@@ -123,14 +123,14 @@ class Ask:
     def runs_since(self) -> tuple[int, bool]:
         """Return since when the allocation runs, and whether that is only the latest time that it can be.
 
-        An allocation that ran before this core was told of it runs since its pod started, if the shim sent that.
+        An allocation that ran before this core learned of it runs since its pod started, if the shim sent that.
         """
         if self.was_brought and self.started_ms is not None:
             return min(self.placed_ms, self.started_ms), False
         return self.placed_ms, self.was_brought
 
     def ran_until(self, instant: int) -> int:
-        """Return how long it had run at an instant: since its pod started, or where that was not reported, since it was placed."""
+        """Return how long the allocation had run: since its pod started, or since it was placed where that was not reported."""
         since = self.placed_ms if self.started_ms is None else self.started_ms
         return max(0, instant - since)
 

@@ -70,14 +70,14 @@ def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
             blocking.blocked_asks -= 1
         blocking = blocking.above
     if ask_class.dead:
-        partition.live_asks += 1  # it is not among those that `_count_placed` counts
+        partition.live_asks += 1  # because `_count_placed` subtracts one
     _count_placed(partition, leaf, ask_class)
     if ask_class.dead and not ask_class.pending:
         revive_class(partition, ask_class)
 
 
 def _count_firm(partition: Partition, leaf: Queue, ask_class: AskClass, count: int) -> None:
-    """Count ``count`` waiting firm asks more: the queues on the path keep room for them (J4)."""
+    """Add ``count`` asks, negative for fewer, to the waiting firm ones, for which queues on the path keep room (J4)."""
     usage.await_firm(leaf, ask_class.demand, count)
     if count < 0:
         usage.relieve_firm(partition, leaf)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from server.books.nodes import NodeEntry
 
 SMALL: Final = 1 << 40
-"""Quantities below this count for the total of a type only where it is high (design 6.13, `core.totals`)."""
+"""The bound of small quantities, which count for the total of a type only where it is high (design 6.13, `core.totals`)."""
 
 
 def is_small(resource: Resource) -> bool:

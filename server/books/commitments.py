@@ -53,7 +53,7 @@ class Pledge:
 
     @property
     def replaces(self) -> bool:
-        """Return whether its ask is to replace a placeholder: it is placed when that is gone, and at no other time."""
+        """Return whether the pledge's ask is to replace a placeholder: it is placed when that is gone, and at no other time."""
         return self.commitment.replaces
 
 
@@ -99,7 +99,7 @@ class Commitment:
 
     @property
     def together(self) -> bool:
-        """Return whether its asks get their places all at once (J10)."""
+        """Return whether the decision's asks get their places all at once (J10)."""
         return self.policy == JOB and len(self.pledges) > 1
 
     @property
@@ -110,7 +110,7 @@ class Commitment:
 
     @property
     def replaces(self) -> bool:
-        """Return whether its victim is a placeholder that a real ask replaces; it does not count as releasing then (1.9)."""
+        """Return whether the victim is a placeholder that a real ask replaces; it does not count as releasing then (1.9)."""
         return self.policy == REPLACEMENT
 
 

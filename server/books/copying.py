@@ -1,13 +1,13 @@
 """An independent copy of an object graph, for what-if runs of the whole core beside the live one.
 
-A copy is made in two steps. `capture` reads the graph while nothing changes it: the contents of each mutable object, class
-by class, mostly in C, about 2 ms for each thousand allocations. `Captured.rebuild` makes new objects of that, in any thread
-and however long it takes, for the contents that were read belong to the capture alone.
+A copy is made in two steps. `Captured` reads the graph while nothing changes it: the contents of each mutable object,
+class by class, mostly in C, about 2 ms for each thousand allocations. `Captured.rebuild` makes new objects of them, in
+any thread and however long it takes, because the contents that were read belong to the capture alone.
 
 Values that nothing changes are shared by both graphs: strings, numbers, enumerations, frozen dataclasses, functions, and
 tuples and frozen sets of those. All else is copied once, so that two references to one object are two references
-to one copy, and what is compared by identity stays comparable. Objects of any class with slots or a dictionary are copied
-without a word about the class here, so that a field that is added later is copied, too.
+to one copy, and what is compared by identity stays comparable. Objects of any class with slots or a dictionary are
+copied without naming the class here, so that a field that is added later is copied, too.
 """
 
 import enum
@@ -88,7 +88,7 @@ class Captured(Generic[_Root]):
 
 
 def dismantle(root: object) -> None:
-    """Take a graph that is not used any more apart, so that its objects end at once and not at a collection of garbage."""
+    """Take a graph apart that is not used any more, so that its objects are freed at once, without a garbage collection."""
     for batch in Captured(root)._batches:
         slots = _slots(batch.cls)
         for one in batch.objects:

@@ -1,4 +1,4 @@
-"""One hash of everything that can be seen of a partition: equal books, equal digest.
+"""One hash of everything that can be seen of a partition: equal state, equal digest.
 
 The digest leaves out what only makes the search quick (heaps, logs, parked groups) and what follows from the rest.
 Order is kept where it decides something: of nodes, applications, waiting asks and commitments.

@@ -1,4 +1,4 @@
-"""The single writer of placements, releases and pledges: every change of the books' truth goes through here.
+"""The single writer of placements, releases and pledges: every change of them goes through this module.
 
 Only the placements of a batch are written in `fresh`, many at once.
 
@@ -191,7 +191,7 @@ def pledge(partition: Partition, held: Pledge) -> None:
     ask.ask_class = partition.private_class(shared)
     ask.ask_class.pledge = held
     if shared.dead:
-        # With its own pledge given back the ask finds the nodes as they were, so that it fits none either.
+        # An ask's own pledge counts as free for it: it finds the nodes as they were, and fits none either.
         backlog.kill_class(partition, ask.ask_class)
     partition.leave_class(shared)
     ask.pledge = held
@@ -212,7 +212,7 @@ def pledge(partition: Partition, held: Pledge) -> None:
     backlog.enqueue(partition, ask)
     _remember(group, ask)
     if not held.reserves:
-        # The room of others whose victims are gone may do for it at once (`placement.unpledged`).
+        # Capacity of other pledges whose victims are gone may suffice for it at once (`placement.unpledged`).
         partition.index.mark_freed(held.node)
 
 
@@ -272,7 +272,7 @@ def order(
     going = Going(commitment.policy, commitment.claimant, now, delivery, awaited)
     fresh: list[Ask] = []
     members: list[Ask] = []
-    # One pass over them, for tens of thousands do not stay in a cache.
+    # One pass over the victims, because tens of thousands do not stay in a cache.
     for ask in victims:
         ask.going = going
         ask.released_by = commitment

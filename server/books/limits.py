@@ -88,7 +88,7 @@ class Limiter:
                 )
             return fits(ask_class.demand, self.room)
         if held.replaces:
-            return True  # its placeholder has the room
+            return True  # its placeholder holds the room already
         if self.kind not in OWN:
             return fits(ask_class.demand, self.room)
         room = self.room

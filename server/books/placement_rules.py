@@ -22,9 +22,9 @@ from server.model.quota import (
 )
 
 DEPTH_MAX: Final = 32
-"""Levels of a queue that a rule may create."""
+"""The most levels of a queue that a rule may create."""
 MATCHED_MAX: Final = 256
-"""Characters of a user's or group's name that a filter's regular expression is tried on."""
+"""The most characters of a user's or group's name that a filter's regular expression is tried on."""
 FORCE_TAG: Final = "application.create.force"
 NO_RULES: Final = (PlacementRule(kind="provided"),)
 """The rules of a partition that has none: the client names a queue that exists."""

@@ -12,7 +12,7 @@ def is_shared_out(partition: Partition) -> bool:
 
 
 def total(partition: Partition) -> FrozenAmounts:
-    """Return the allocatable of nodes that take placements, less what foreign pods occupy there; no ports (W2)."""
+    """Return the allocatable amounts of nodes that take placements, less what foreign pods occupy there; no ports (W2)."""
     sums = _whole(partition)
     for node in partition.index.nodes.values():
         if not node.schedulable:

@@ -52,7 +52,7 @@ class Due(NamedTuple):
 def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | None = None) -> View:
     """Return a View of the partition as it is now, with these of the waiting asks.
 
-    It costs what changed since the last View, and a copy of the columns that did.
+    The cost is that of what changed since the last View, and a copy of the columns that did.
     """
     due = due or Due()
     catch_up(partition)

@@ -234,7 +234,7 @@ def _reclass(partition: Partition, before: PreemptionSettings) -> None:
     if all(job_class(one, before) is job_class(one, now) for one in SAMPLES):
         return
     partition.forget_shapes()
-    rebuild_ranking(partition)  # asks join what is sorted as the queues are sorted from now on
+    rebuild_ranking(partition)  # asks join heaps that have the new order
     for ask in partition.asks.values():
         kind = job_class(ask.spec, now)
         if ask.ask_class.job_class is kind:

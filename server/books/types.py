@@ -14,10 +14,9 @@ PORT_ROOM: Final = 1 << 20
 
 
 class ResourceTypes:
-    """Names and indices of the types that a partition has seen, and the amounts that grow with them.
+    """Names and indices of the types that a partition has seen; `Partition.grow` lengthens its amounts for new ones.
 
-    An amount list registers once with the value that a new type starts with (0 for usage, NO_LIMIT for room).
-    Synthetic types (host ports) live on nodes only and never in a queue's numbers.
+    Synthetic types (host ports) exist on nodes only and never in a queue's numbers.
     """
 
     __slots__ = ("index", "names", "synthetic")

@@ -1,4 +1,4 @@
-"""Reading `queues.yaml`: `load` a text, `diff` two configurations; problems name file, line and path."""
+"""The reading of `queues.yaml`: `load` a text, `diff` two configurations; problems name file, line and path."""
 
 from server.config.difference import Change, diff
 from server.config.problems import Problem

@@ -164,7 +164,7 @@ def _template(template: ChildTemplate | None) -> dict[str, str]:
 
 
 def _written(prefix: str, properties: QueueProperties) -> dict[str, str]:
-    """Return the properties that differ from their defaults; those of a new template are shown without the others."""
+    """Return the properties that differ from their defaults, because a new template is shown without the others."""
     usual = _properties(prefix, QueueProperties())
     return {
         name: fact for name, fact in _properties(prefix, properties).items() if usual[name] != fact

@@ -12,11 +12,11 @@ import yaml
 from server.config.problems import Path, Reporter
 
 TEXT_MAX: Final = 4 << 20
-"""Characters of one text. A ConfigMap holds 1 MiB, a gRPC message 4 MiB."""
+"""The most characters of one text. A ConfigMap holds 1 MiB, a gRPC message 4 MiB."""
 DEPTH_MAX: Final = 100
-"""Mappings and lists inside each other; a queue takes two levels."""
+"""The most mappings and lists inside each other; a queue takes two levels."""
 VALUES_MAX: Final = 300_000
-"""Keys and values of one text, those behind an alias counted each time it is used."""
+"""The most keys and values of one text; those behind an alias count each time it is used."""
 
 _TAG: Final = "tag:yaml.org,2002:"
 _SCALARS: Final = frozenset(

@@ -206,7 +206,7 @@ def _limits(draft: Draft, reporter: Reporter) -> None:
 
 
 def _access(draft: Draft, reporter: Reporter) -> None:
-    """Report the highest queues into which nobody at all may submit."""
+    """Report the highest queues into which no user may submit."""
     if _has_access(draft):
         return
     below = [child for child in draft.walk() if child is not draft and _has_access(child)]

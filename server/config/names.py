@@ -7,7 +7,7 @@ from typing import Final
 from server.model.quota import NOBODY, QUEUE_NAME, RECOVERY_QUEUE, WILDCARD, Acl
 
 PATTERN_MAX: Final = 256
-"""Characters of one regular expression in a filter."""
+"""The most characters of one regular expression in a filter."""
 
 _PARTITION_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?")

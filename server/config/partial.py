@@ -13,7 +13,7 @@ from server.config.problems import PROBLEMS_MAX, Path, Reporter
 ROUNDS_MAX: Final = 8
 """The most attempts to leave out what is faulty; what a list or mapping lacks afterwards takes another one."""
 _WHOLE: Final = ("limits", "preemption")
-"""Sections whose entries are judged by each other: with one fault inside, nothing of them is judged."""
+"""The sections whose entries are compared with each other: with one fault inside, nothing of them is judged."""
 _BESIDE_TREE: Final = frozenset(
     {"resources", "properties", "childtemplate", "weight", "maxapplications", "submitacl"}
     | {"adminacl", "limits"}
@@ -68,7 +68,7 @@ def tree_is_known(queues: Path, reporter: Reporter) -> bool:
 
 
 def _meant(key: str | int) -> str | int:
-    """Return the key of a queue that was probably meant."""
+    """Return the key of a queue that was probably meant; the key itself where none is near."""
     if isinstance(key, int) or key in _OF_QUEUE:
         return key
     close = get_close_matches(key.lower(), _OF_QUEUE, n=1)

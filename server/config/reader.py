@@ -89,7 +89,7 @@ def _silence(partition: shape.Partition, where: Path, reporter: Reporter) -> Non
 
 
 def _check(partition: shape.Partition, where: Path, reporter: Reporter) -> lint.Checked:
-    """Check everything that makes one partition wrong; warnings come later, when no partition has errors."""
+    """Report all errors of one partition, and return it with what the later warnings depend on."""
     if partition.usergroupresolver is not None:
         message = "is not supported: the user and the groups come with each application, nobody has to look them up"
         reporter.error((*where, "usergroupresolver"), message)

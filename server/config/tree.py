@@ -66,7 +66,7 @@ class Draft:
 
     @property
     def leaf(self) -> bool:
-        """Return whether it is a queue for applications."""
+        """Return whether applications can be in the queue."""
         return not (self.children or self.shape.parent or self.above is None)
 
     @property

@@ -25,7 +25,7 @@ _LATE_S: Final = 5
 def main() -> None:
     """Read texts until the input ends."""
     resource.setrlimit(resource.RLIMIT_AS, (BYTES_MAX, BYTES_MAX))
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # A server that was killed wants no answer.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # End quietly if the server was killed.
     sys.stdout.buffer.write(bytes(LENGTH_BYTES))
     sys.stdout.buffer.flush()
     serve(sys.stdin.buffer, sys.stdout.buffer, signal.alarm)

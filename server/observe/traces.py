@@ -17,7 +17,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from server.model.decisions import Decisions
 
 LINKS_MAX: Final = 64
-"""Messages that a tick's span is linked to."""
+"""The most messages that a tick's span is linked to."""
 
 _NS_OF_MS: Final = 1_000_000
 _NS_OF_S: Final = 1_000_000_000

@@ -1,4 +1,4 @@
-"""Checks of what is kept for guards and reports: bounded tables, sums of the past, and a mark for each ordered eviction."""
+"""Checks of what is kept for guards and reports: bounded tables, whole sums, and a mark for each ordered eviction."""
 
 from server.books import lost_work, shadow, storms
 from server.books.partition import Partition

@@ -71,7 +71,7 @@ def _takes(ask_class: AskClass, node: Node) -> bool:
     """Return whether the node is schedulable, allowed and large enough now; a pledge to the ask itself counts as free."""
     held = ask_class.pledge
     if held is not None and held.commitment.together:
-        return False  # the members of a job are looked at together, in each tick (J10)
+        return False  # the asks of such a decision are placed together, tried in each tick (J10)
     if held is not None and held.replaces:
         return False
     own = held is not None and held.node is node and node.schedulable and not held.yields
