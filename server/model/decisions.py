@@ -107,7 +107,7 @@ class DecisionMoved(NamedTuple):
 
 
 class ShadowDecided(NamedTuple):
-    """A difference between a partition's shadow and the live side: what both decided. It orders nothing."""
+    """A decision of a partition's shadow, or of the live side beside it: both, and how they differ. Nothing is ordered."""
 
     rm_id: str
     record: ShadowRecord

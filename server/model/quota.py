@@ -195,7 +195,7 @@ Q = TypeVar("Q", bound=Specified)
 
 
 def up_to_fence(path_up: Iterable[Q]) -> Iterator[Q]:
-    """Yield the queues from a leaf up to the nearest fence, or the root; victims of the leaf's asks are below these (G3)."""
+    """Yield the queues from a leaf up to the nearest fence, or the root; victims of its asks run below the last one (G3)."""
     for queue in path_up:
         yield queue
         if queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE:

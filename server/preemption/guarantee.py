@@ -64,9 +64,9 @@ def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def _moment(trial: Trial) -> int:
-    """Return the moment of the Trial up to which a refusal stands.
+    """Return the state of the Trial for which a refusal holds: a count of touched nodes, or 0 for the whole Trial.
 
-    Plans leave less to others, so that a refusal stands; but where they may free other victims it is asked again (W8).
+    Plans leave less to others, so that a refusal holds on; but where they may free other victims it is asked again (W8).
     """
     return len(trial.touched) if may_improve(trial) else 0
 

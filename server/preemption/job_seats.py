@@ -239,7 +239,7 @@ class Seats:
     # What bars no candidate ------------------------------------------------------------------------
 
     def is_plain(self, row: int) -> bool:
-        """Return whether a victim is asked nothing about others: no gang, and nothing beside it on one node can bar it."""
+        """Return whether a victim is independent of others: it is in no gang, and no other victim on one node can bar it."""
         if self.units.is_bound(row) or (self._respects and self.units.groups(row)):
             return False
         return not self.strained_queues(self.units.line(row).leaf)

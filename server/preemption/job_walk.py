@@ -17,7 +17,7 @@ from server.preemption.trial import Trial
 NodeKey = tuple[int, int, int, str]
 """The key of a node, (highest victim priority, victim gangs, victims, node): the least is the best (J9)."""
 NOBODY: Final = PRIORITY_MIN - 1
-"""The highest priority of no victims."""
+"""The highest priority of an empty set of victims, below any other."""
 NODE_STEPS: Final = 1
 """The cost of judging a node, in placements."""
 

@@ -32,7 +32,7 @@ class Share(NamedTuple):
 
 
 class Side(StrEnum):
-    """The side of what a queue deserves of a type on which its usage is (W4)."""
+    """The relation of a queue's usage of a type to what it deserves: under, even or over (W4)."""
 
     OVER = "over"
     EVEN = "even"
@@ -126,7 +126,7 @@ def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
 
 
 def _side(used: int, deserved: int, wanted: int) -> Side:
-    """Return the side of a usage (W4). A queue that has less than it deserves and wants no more is even."""
+    """Return how a usage compares with what is deserved (W4). A queue that has less than it deserves and wants no more is even."""
     if used > deserved:
         return Side.OVER
     return Side.UNDER if used < deserved and wanted > used else Side.EVEN

@@ -28,8 +28,8 @@ class Trial:
     """A trial, a what-if overlay on a View: which allocations stand, each queue's eff and promised, each node's free capacity.
 
     ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is where a search keeps what it knows of this
-    Trial; it is emptied by a rollback. ``steps`` counts what searches cost, in placements. ``brief``: the protected candidates
-    are not going to be read, so that refusals do not list them.
+    Trial; it is emptied by a rollback. ``steps`` counts what searches cost, in placements. ``brief``: refusals leave out
+    the protected candidates, which are not going to be read.
     """
 
     __slots__ = (

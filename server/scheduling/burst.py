@@ -72,7 +72,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
-    """Return the asks that are not known to fit no node or no limit; the others do not change the order of these."""
+    """Return the asks without those known to fit no node or limit, which do not change the order of the others."""
     if partition.dead:
         asks = [ask for ask in asks if not ask.ask_class.dead]
     limited = [one for one in set(map(_application, asks)) if one.limiters]

@@ -231,7 +231,7 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
 
 
 def may_use(ask_class: AskClass) -> bool:
-    """Return whether asks of the class may take a node other than one that a decision made free for them."""
+    """Return whether asks of the class may take a node other than one that a decision freed for them."""
     held = ask_class.pledge
     return held is None or not (held.replaces or held.commitment.together)
 

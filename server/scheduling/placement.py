@@ -259,7 +259,10 @@ def unpledged(node: Node, held: Pledge) -> Amounts:
 def _pick_shared(
     index: NodeIndex, heap: list[NodeEntry], ask_class: AskClass
 ) -> tuple[Node | None, Sequence[NodeEntry]]:
-    """Return the first of the best few nodes of a shared heap that takes the class; with these when it needs another heap."""
+    """Return the best of the first few nodes of a shared heap that takes the class, and the nodes that did not.
+
+    The second is empty unless the class should have another heap.
+    """
     demand, allowed = ask_class.node_demand, ask_class.mask.allowed
     misses: list[NodeEntry] = []
     found: Node | None = None

@@ -15,7 +15,7 @@ from server.view.waiting import ClassFacts
 class Tentative:
     """The free capacity by node under a tentative assignment. The View and the Trial that it came from never change.
 
-    Placed asks take what is free. Owed asks are charged to the node that lacks least for them once the evictions of the
+    Placed asks take what is free. Asks that fit nowhere are charged (`owe`) to the node that lacks least for them once the evictions of the
     Trial's plans (``evicted``) have ended, so that free capacity may be negative there: what is below zero is what has to
     become free, beside those evictions, for all of them together.
     """
