@@ -253,7 +253,10 @@ def check_pair(cert: Path | str | None, key: Path | str | None) -> None:
 def channel_credentials(
     ca: Path | None, cert: Path | None, key: Path | None
 ) -> grpc.ChannelCredentials | None:
-    """Return the credentials that the TLS options describe; None without TLS. Raises Fault for half a pair or an unreadable file."""
+    """Return the credentials that the TLS options describe; None without TLS.
+
+    Raises Fault for half a pair or an unreadable file.
+    """
     check_pair(cert, key)
     if ca is None and cert is None:
         return None

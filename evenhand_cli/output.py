@@ -100,7 +100,7 @@ def write_json(value: Mapping[str, Any]) -> None:
 
 def write_yaml(value: Mapping[str, Any]) -> None:
     """Write one YAML document, its keys in the order of the JSON output."""
-    import yaml  # noqa: PLC0415 - takes as long as a whole look; most outputs are no YAML
+    import yaml  # noqa: PLC0415 - takes as long as a whole query; most outputs are no YAML
 
     def dumped(*, allow_unicode: bool) -> str:
         return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=allow_unicode, width=120))

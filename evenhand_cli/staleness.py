@@ -17,7 +17,7 @@ class Pictures:
         self._latest: inspect_pb2.Picture | None = None
         self._told: set[str] = set()
 
-    def look_at(self, answer: Any) -> None:  # noqa: ANN401 - of whatever type
+    def look_at(self, answer: Any) -> None:  # noqa: ANN401 - of any type
         """Print on the error stream which managers are away or have not reported everything."""
         picture = getattr(answer, "picture", None)
         if picture is None:

@@ -60,7 +60,10 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 def _end(process: "subprocess.Popen[str]", end_s: float) -> None:
-    """End a process group by SIGINT, after which programs clean up; by SIGTERM where SIGINT is ignored, as behind a shell's `&`."""
+    """End a process group, and kill what of it does not end in time.
+
+    Programs clean up after SIGINT; SIGTERM is sent where SIGINT is ignored, as behind a shell's `&`.
+    """
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     os.killpg(process.pid, signal.SIGTERM if ignored else signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):

@@ -115,7 +115,10 @@ class Gate:
 
 
 class Applier:
-    """The queues of actions; `told` receives the end of each binding, creation, deletion, release and reading, and each failure."""
+    """The queues of actions on the cluster.
+
+    `told` receives the end of each binding, creation, deletion, release and reading, and each failure.
+    """
 
     def __init__(self, writer: Writer, told: Told, sleep: Sleep = asyncio.sleep) -> None:
         self._writer = writer

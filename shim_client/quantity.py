@@ -24,7 +24,10 @@ DIGITS_MAX = 19
 """Most digits of a count; no bound in this package has more."""
 
 _EXPONENT_LIMIT = 100
-"""Largest exponent that is computed: with a larger one a text of at most 64 characters is above every limit, or below one unit."""
+"""Largest exponent that is computed.
+
+With a larger one a text of at most 64 characters is above every limit, or below one unit.
+"""
 
 _NUMBER = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?"

@@ -117,7 +117,10 @@ def _show_workload(
     full: bool,
     also: str,
 ) -> None:
-    """Write what is true of all pods of a gang or another workload without waiting pods; JSON has ``first`` and all of them."""
+    """Write what is true of all pods of a gang or another workload of which none waits.
+
+    JSON has the ``first`` answer and all of them.
+    """
     looked_at = pods[:MEMBERS_EXPLAINED_MAX]
     answers = [_explained(core, one.allocation_key, first.partition) for one in looked_at]
     bare = name.rpartition("/")[2]
@@ -133,7 +136,10 @@ def _show_workload(
 
 
 def _speaking(pods: list[inspect_pb2.Allocation]) -> list[str]:
-    """Return the key of the pod whose answer is shown for a workload: the first that waits, else the first; empty without pods."""
+    """Return the key of the pod whose answer is shown for a workload, in a list; empty without pods.
+
+    That pod is the first one that waits, else the first one.
+    """
     waiting = [one for one in pods if one.state == inspect_pb2.ALLOCATION_STATE_WAITING]
     return [one.allocation_key for one in (waiting or pods)[:1]]
 
@@ -191,7 +197,10 @@ def _unknown(
 
 
 def _is_sibling(name: str, asked: str) -> bool:
-    """Return whether two names differ in numbers alone: pods of one workload do, so that such a name is no misspelling."""
+    """Return whether two names differ in numbers alone.
+
+    The pods of one workload do, so that such a name is no misspelling.
+    """
     return "/" in asked and name != asked and NUMBERS.sub("", name) == NUMBERS.sub("", asked)
 
 

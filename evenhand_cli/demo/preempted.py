@@ -76,7 +76,10 @@ def preempted_value(found: Preempted) -> dict[str, Any]:
 
 
 def preempted_lines(found: Preempted) -> list[Text]:
-    """Return lines for people: how many decisions, by which policies, an example, where to read more; none without decisions."""
+    """Return lines for people; none without decisions.
+
+    The lines tell how many decisions there were, by which policies, an example, and where to read more.
+    """
     if found.example is None:
         return []
     more = (

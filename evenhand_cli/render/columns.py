@@ -167,7 +167,10 @@ def facts(found: Iterable[tuple[str, str | Text]]) -> Facts:
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """A text whose further lines begin ``indent`` columns from the left; broken between words, or after the dots of a path."""
+    """A text whose further lines begin ``indent`` columns from the left.
+
+    Lines are broken between words, or after the dots of a path.
+    """
 
     text: Text
     indent: int

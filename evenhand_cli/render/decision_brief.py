@@ -98,7 +98,7 @@ def _parts(
 
 
 def _named_once(rows: Iterable[tuple[str, str | Text]]) -> Iterator[tuple[str, str | Text]]:
-    """Yield the rows; of several in succession with one name only the first keeps it."""
+    """Yield the rows; where consecutive rows have one name only the first keeps it."""
     before = ""
     for name, value in rows:
         yield "" if name == before else name, value

@@ -125,7 +125,10 @@ def _waiting(
 
 
 def _telling(ask: explain_pb2.WaitingAsk, kinds: Sequence[str]) -> Sequence[explain_pb2.QueueLevel]:
-    """Return the levels that limit what the ask requests, if one of them blocks it; none for a gang whose limits say so."""
+    """Return the levels that limit what the ask requests, if one of them blocks it.
+
+    A gang whose limits say so already has none.
+    """
     if ask.HasField("gang") and ask.gang.limits:
         return []
     if not any(one.short_types or one.blocks for one in ask.levels):

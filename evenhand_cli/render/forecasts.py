@@ -31,7 +31,10 @@ QUEUES_NAMED_MAX = 2
 
 
 class Detail(NamedTuple):
-    """Numbers of rows without `--all`: for changing queues (one per resource type), for decisions, and for differences."""
+    """Numbers of rows that are shown without `--all`.
+
+    The rows are those of changing queues (one per resource type), of decisions, and of differences.
+    """
 
     queues: int = 8
     decisions: int = 12
@@ -466,7 +469,7 @@ def _change(values: tuple[str, str]) -> str:
     return after if before == after else f"{before or NOTHING} -> {after or NOTHING}"
 
 
-# What it rests on -----------------------------------------------------------------------------------------------------
+# Assumptions ----------------------------------------------------------------------------------------------------------
 
 
 def _notes(found: pb.SimulateConfigurationResponse, *, whole: bool) -> Iterator[RenderableType]:

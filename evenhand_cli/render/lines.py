@@ -1,4 +1,7 @@
-"""Lines of a stream, one per record: text that does not fit the terminal continues below, indented and broken between words."""
+"""Lines of a stream, one per record.
+
+Text that does not fit the terminal continues below, indented and broken between words.
+"""
 
 from typing import Final
 

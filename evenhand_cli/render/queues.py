@@ -56,7 +56,7 @@ class Row:
         return max(telling or limited, key=self._used_ppm, default="")
 
     def kinds(self) -> list[str]:
-        """Return the types with a line: those with a guarantee, a max or an unmet share; else the dominant one."""
+        """Return the types with a line: with a guarantee or max, or with more or less than the share; else the dominant one."""
         own = in_order((*self.queue.guaranteed, *self.queue.max, *self._uneven()))
         return own or [kind for kind in (self.dominant(),) if kind]
 
@@ -236,7 +236,7 @@ COLUMNS = (
 
 
 def _lines(row: Row, bar_width: int) -> Iterator[list[RenderableType]]:
-    """Yield the cells of `COLUMNS`: one line for each type, the facts of the queue as a whole on the first."""
+    """Yield the cells of `COLUMNS`: one line for each type; facts of the whole queue stand on the first."""
     queue = row.queue
     lead: Text = Text.assemble((row.lead, "faint"), (queue.name or queue.path, "key"))
     told = _facts(row)

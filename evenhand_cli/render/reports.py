@@ -20,9 +20,10 @@ CASES_MAX = 3
 def unmet(
     found: pb.GetUnmetGuaranteesResponse, width: int, *, whole: bool = False
 ) -> RenderableType:
-    """Return a line for each queue and type, then for each kind of ask what binds it and what would help; all when ``whole``.
+    """Return a line for each queue and type, then for each kind of ask what binds it and what would help.
 
-    Why a remedy does not help the next ask is left out where the answer would not fit on a screen.
+    ``whole`` leaves nothing out. Otherwise, the reason why a remedy does not help the next ask is left out where the
+    answer would not fit on a screen.
     """
     forms = (_unmet(found, width, whole=whole, then=then) for then in (True, whole))
     return first_that_fits(forms, width)
@@ -79,7 +80,7 @@ def _bindings(queue: pb.UnmetQueue) -> str:
 
 
 _Case = tuple[Sequence[str], pb.UnmetAsks]
-"""Asks with one reason and remedy, and the queues on their path that lack something, the nearest first."""
+"""Asks with one reason and remedy, and the queues on their path that lack something in the order of the report."""
 
 
 def _cases(found: pb.GetUnmetGuaranteesResponse) -> list[_Case]:

@@ -71,13 +71,19 @@ class Block:
         return [victim for one in self.asks for victim in one.victims]
 
     def is_told(self, *, several: bool) -> bool:
-        """Return whether the row in the table says everything; with ``several`` it also does where others would be evicted."""
+        """Return whether the row in the table says everything about the asks.
+
+        With ``several`` a row also does so where others would be evicted.
+        """
         evicts = all(one.victims and not one.victims_elsewhere for one in self.asks)
         return self.is_placed or (several and evicts)
 
 
 def asks(found: Answer, width: int, *, full: bool = False) -> RenderableType:
-    """Return a single ask in full; of several a line each, then those that are not simply placed, and the assumptions."""
+    """Return a single ask in full, or a table of several, and the assumptions.
+
+    Below the table follow those of the asks that are not simply placed.
+    """
     blocks, now = _blocks(found), found.taken_at_ms
     parts: list[RenderableType] = []
     if len(blocks) > 1:
@@ -97,7 +103,7 @@ def asks(found: Answer, width: int, *, full: bool = False) -> RenderableType:
 def _detailed(
     blocks: Sequence[Block], now: int, width: int, *, full: bool
 ) -> Iterator[RenderableType]:
-    """Yield a single answer in full; of several those that the table above does not show completely."""
+    """Yield a single answer in full; among several, only those that the table above does not show completely."""
     several = len(blocks) > 1 and not full
     if several:
         yield from _rules(blocks)

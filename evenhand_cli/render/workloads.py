@@ -35,7 +35,10 @@ class Workload(NamedTuple):
 
 
 def workload(found: Workload, *, full: bool = False, also: str = "") -> RenderableType:
-    """Return the answer for all pods together, equal ones once; `also` is a last line about another subject of this name."""
+    """Return the answer for all pods together, equal ones once.
+
+    `also` is a last line about another subject of this name.
+    """
     first = found.answers[0]
     kind = "gang" if found.is_gang else "pods"
     title = Text.assemble((found.name, "key"), (f"  {kind}", "heading"))

@@ -153,7 +153,7 @@ def _documents(text: str, name: str) -> list[tuple[int | None, Any]]:
         try:
             return list(_json_documents(text))
         except (ValueError, RecursionError):
-            pass  # YAML in flow style, or a mistake whose line the YAML reader tells.
+            pass  # YAML in flow style, or a mistake whose line the YAML reader reports.
     try:
         # The loader is the safe one, without its instants.
         return [(None, found) for found in yaml.load_all(text, Loader=_Loader)]

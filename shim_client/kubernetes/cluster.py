@@ -113,7 +113,7 @@ class KubernetesCluster:
                 there = {}
             if not is_copy(order.item, there):
                 raise
-            # An earlier try of ours, or of the shim before this one, was done.
+            # An earlier attempt of this shim, or of the one before it, succeeded.
 
     async def delete_pod(self, order: DeletePod) -> None:
         """Delete a pod with its own grace; errors: ConflictError, MissingError, ClusterError."""

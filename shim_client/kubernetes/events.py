@@ -73,7 +73,10 @@ class EventBook:
         return False
 
     async def _counted(self, kept: _Kept, message: str) -> bool:
-        """Increase the count of an event; return False when the event has been deleted, as happens after an hour or so."""
+        """Increase the count of an event; return False when the event was deleted.
+
+        The API server keeps events for an hour or so.
+        """
         change = {
             "count": kept.count + 1,
             "message": message,

@@ -26,7 +26,10 @@ _TOO_LARGE: Final = ("larger than max", "metadata size exceeds")
 
 
 def is_too_large(error: AioRpcError) -> bool:
-    """Return whether gRPC refused a message or dropped an error for its size; a busy core has the same code, but may be retried."""
+    """Return whether gRPC refused a message, or dropped an error, for its size.
+
+    A busy core has the same status code, but another attempt may find it idle.
+    """
     details = error.details() or ""
     is_exhausted = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     return is_exhausted and any(sign in details for sign in _TOO_LARGE)

@@ -154,7 +154,10 @@ class Session:
         pack: Callable[[Iterable[Any], str], Iterator[Any]],
         greeting: Callable[..., Any],
     ) -> None:
-        """Write reports; when none come soon, an empty message, because a stream that names no manager may lose its place."""
+        """Write reports; begin with an empty message when none comes soon.
+
+        When too many streams are open the core ends those that have not named their manager.
+        """
         try:
             if not await outbox.fills_within(GREETING_SECONDS):
                 await call.write(greeting(rmID=self._rm_id))

@@ -136,7 +136,10 @@ def _has_begun(state: State, application: ApplicationRecord) -> bool:
 
 
 def _left(state: State, application: ApplicationRecord) -> dict[str, int]:
-    """Return what the remaining placeholders take, capped at what a message holds: people may have written some by hand."""
+    """Return what the remaining placeholders take, at most what a message holds.
+
+    A user may have written some placeholders by hand, so that their sum has no other bound.
+    """
     members = (state.pods[uid].facts for uid in application.members)
     left = (facts for facts in members if facts.report.placeholder and not facts.deleting)
     total = sum_of((facts.report.resource, 1) for facts in left)

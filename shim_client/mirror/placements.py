@@ -122,7 +122,7 @@ def outcome(state: State, action: Action, error: ClusterError | None) -> None:
     if isinstance(action, Bind):
         _bound(state, pod, action, error)
     elif isinstance(action, PatchPod):
-        pod.said = None  # What was not written is written when the core says it again.
+        pod.said = None  # A reason that was not written is written when the core sends it again.
     elif isinstance(action, DeletePod):
         placeholders.dropped(state, pod, error)
     elif isinstance(action, ReleasePod):

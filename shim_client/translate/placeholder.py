@@ -96,7 +96,10 @@ def _labels(origin: Origin) -> dict[str, str]:
 
 
 def _annotations(origin: Origin, gang: Gang, group: TaskGroup) -> dict[str, str]:
-    """Return the annotations that the shim reads back; queue and application are among them, since a label may not hold them."""
+    """Return the annotations that the shim reads back.
+
+    Queue and application are among them, since a label may not be able to hold them.
+    """
     member = origin.membership
     found = {
         labels.PLACEHOLDER: "true",

@@ -182,7 +182,10 @@ def _requests(entry: Fields, path: str) -> dict[str, str]:
 
 
 def _spec(entry: Fields, path: str) -> dict[str, Any]:
-    """Return the fields for a pod's spec, after reading each once as the placeholder's will be read. Raises BadObjectError."""
+    """Return the fields of a task group for a pod's spec. Raises BadObjectError.
+
+    Each field is read once here, as that of the placeholder will be read, so that mistakes are found now.
+    """
     found = {key: entry[key] for key in SPEC_FIELDS if entry.get(key) is not None}
     try:
         node_constraints(found)
