@@ -17,7 +17,7 @@ from evenhand_cli.faults import Fault
 
 TIMEOUT_S = 0.5
 NAMES_MAX = 5_000
-"""Most names of one kind that are requested: one page."""
+"""Maximum number of names of one kind that are requested: one page."""
 POD_NAME = "kubernetes.io/meta/podName"
 POD_NAMESPACE = "kubernetes.io/meta/namespace"
 

@@ -37,11 +37,11 @@ from shim_client.cluster import (
 )
 
 IN_FLIGHT_MAX = 40
-"""Most requests to the cluster at the same time."""
+"""Maximum number of requests to the cluster at the same time."""
 EVENTS_IN_FLIGHT_MAX = 2
-"""Most requests at the same time that record events."""
+"""Maximum number of requests at the same time that record events."""
 EVENTS_WAITING_MAX = 10_000
-"""Most events that wait; further ones are dropped and counted."""
+"""Maximum number of events that wait; further ones are dropped and counted."""
 BIND_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
 """Seconds between the attempts of a binding (specification 1.8)."""
 POD_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)

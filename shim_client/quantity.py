@@ -21,7 +21,7 @@ AMOUNT_MAX = 2**62 - 1
 """Largest amount of one type (design 6.13: a running total stays under 2**62)."""
 
 DIGITS_MAX = 19
-"""Most digits of a count; no bound in this package has more."""
+"""Maximum number of digits of a count; no bound in this package has more."""
 
 _EXPONENT_LIMIT = 100
 """Largest exponent that is computed.

@@ -29,11 +29,11 @@ from shim_client.mirror.machine import Beat, Input, Link, Mirror, Outcome, Tally
 from shim_client.reflect import follow
 
 INBOX_MAX = 10_000
-"""Most inputs that wait; beyond it cluster and core are slowed down."""
+"""Maximum number of inputs that wait; beyond it cluster and core are slowed down."""
 BEAT_SECONDS = 1.0
 """Seconds between ticks, at which waiting pods are checked again (the published `service.schedulingInterval`)."""
 BATCH_MAX = 2_000
-"""Most inputs that are processed before their outputs are sent."""
+"""Maximum number of inputs that are processed before their outputs are sent."""
 
 
 @dataclass(frozen=True, slots=True)

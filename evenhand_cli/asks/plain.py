@@ -29,7 +29,7 @@ APPLICATION = "simulated"
 UNSAID = "the ask names none: write `priority`, or pass --priority N"
 PRIORITY_MIN, PRIORITY_MAX = -(2**31), 2**31 - 1
 SHOWN_MAX = 5
-"""Most mistakes of one ask that are named."""
+"""Maximum number of mistakes of one ask that are named."""
 _TRIGGERS = {None: JobTrigger.UNSPECIFIED, True: JobTrigger.YES, False: JobTrigger.NO}
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from evenhand.v1 import simulate_pb2
 
 ASKS_MAX = 1_000
-"""Most asks in one simulation; the core accepts no more."""
+"""Maximum number of asks in one simulation; the core accepts no more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ LIMIT_S = 600.0
 STOP_MS = 500
 """Milliseconds that a deleted pod takes to end, at most its grace period, so that people can see it leaving."""
 QUEUES_MAX = 60
-"""Most queues on the last screen where its height has no limit."""
+"""Maximum number of queues on the last screen where its height has no limit."""
 
 
 def demo(

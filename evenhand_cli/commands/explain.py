@@ -29,7 +29,7 @@ UNKNOWN = (explain_pb2.SUBJECT_KIND_UNKNOWN, explain_pb2.SUBJECT_KIND_UNSPECIFIE
 
 WITH_NODE = (inspect_pb2.ALLOCATION_STATE_ALLOCATED, inspect_pb2.ALLOCATION_STATE_RELEASING)
 MEMBERS_EXPLAINED_MAX = 32
-"""Most running pods of a workload that are explained one by one."""
+"""Maximum number of running pods of a workload that are explained one by one."""
 
 NUMBERS = re.compile(r"[0-9]+")
 LIST_ADVICE = "list all keys with `evenhand allocations --asks`, `evenhand apps`, `evenhand nodes`, `evenhand queues`"

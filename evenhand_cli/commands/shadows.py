@@ -19,9 +19,9 @@ from evenhand_cli.render.listing import Listing
 from evenhand_cli.render.tables import footer
 
 ALIKE_LISTED_MAX: Final = 10
-"""Most asks with equal decisions on both sides that are listed; beyond it only asks whose decisions differ."""
+"""Maximum number of asks with equal decisions on both sides that are listed; beyond it only asks whose decisions differ."""
 LISTED_MAX: Final = 8
-"""Most asks with a line each; beyond it equal ones share a line."""
+"""Maximum number of asks with a line each; beyond it equal ones share a line."""
 NONE = (
     "no partition has a shadow: write the settings that you think of under `preemption.shadow`, "
     "and both are shown here"

@@ -27,7 +27,7 @@ QueuesFile = Annotated[
     ),
 ]
 NOTES_MAX = 5
-"""Most asks whose notes are printed."""
+"""Maximum number of asks whose notes are printed."""
 SIMULATION_S = 120.0
 """Seconds for the simulation of a configuration where no `--timeout` is given."""
 

@@ -19,7 +19,7 @@ UNDONE = (
 )
 """States of decisions that gave capacity to no ask."""
 NAMED_MAX = 2
-"""Most victims of the example that are named."""
+"""Maximum number of victims of the example that are named."""
 
 
 @dataclass(frozen=True, slots=True)

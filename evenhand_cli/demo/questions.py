@@ -20,7 +20,7 @@ from evenhand_cli.demo.reasons import WaitingGroup
 INTERVAL_MS = 100
 PAGE_SIZE = 1000
 EXPLAINED_MAX = 20
-"""Most reasons of which the example is explained."""
+"""Maximum number of reasons of which the example is explained."""
 
 
 @dataclass(frozen=True, slots=True)

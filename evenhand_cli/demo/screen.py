@@ -15,7 +15,7 @@ from evenhand_cli.render.tables import lined_up
 from evenhand_cli.render.words import plural, reasons
 
 TYPES_MAX = 3
-"""Most resource types with a column of their own."""
+"""Maximum number of resource types with a column of their own."""
 LINES_AROUND = 9
 """Lines of the screen that are not for queues."""
 BAR_WIDTH = 20

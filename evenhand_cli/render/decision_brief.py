@@ -22,9 +22,9 @@ from evenhand_cli.render.words import instant, plural, some
 Row = TypeVar("Row")
 
 ROWS_MAX = 8
-"""Most victims with a line each; more of them are folded."""
+"""Maximum number of victims with a line each; more of them are folded."""
 QUEUES_NAMED_MAX = 2
-"""Most queues that are named for one rule that protects candidates; the others are counted."""
+"""Maximum number of queues that are named for one rule that protects candidates; the others are counted."""
 
 
 class Detail(NamedTuple):

@@ -22,13 +22,13 @@ ELSEWHERE = "another queue"
 SHARES = "shares below"
 """Words instead of a preemptor for a trim: queues below the named one give back what exceeds their shares."""
 VICTIMS_SHOWN_MAX = 50
-"""Most victims in a table; the others are counted below it, and are in the JSON."""
+"""Maximum number of victims in a table; the others are counted below it, and are in the JSON."""
 REASONS_SHOWN_MAX = 10
 STATE_WIDTH = len("fulfilled")
 SPARED_SHOWN_MAX = 8
-"""Most groups of protected candidates with a line each."""
+"""Maximum number of groups of protected candidates with a line each."""
 EXAMPLES_MAX = 3
-"""Most protected candidates that are named in one line."""
+"""Maximum number of protected candidates that are named in one line."""
 
 
 def decisions(now: int) -> Sequence[Field[pb.Decision]]:

@@ -27,9 +27,9 @@ from evenhand_cli.render.words import instant, plural, state
 SHORT = "short-"
 """Beginning of the codes for a resource type that nodes lack."""
 REASONS_SHOWN_MAX = 4
-"""Most reasons that keep nodes off, in a table; `--output wide` has all."""
+"""Maximum number of reasons that keep nodes off, in a table; `--output wide` has all."""
 EXAMPLES_MAX = 3
-"""Most nodes that are named for each reason."""
+"""Maximum number of nodes that are named for each reason."""
 EXAMPLES_LEAST = 24
 """Width to which the names of examples are folded."""
 PLAIN = "reservation"

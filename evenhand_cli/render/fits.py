@@ -12,9 +12,9 @@ from evenhand_cli.render.columns import Column, titled
 from evenhand_cli.render.words import plural
 
 NODES_SHOWN_MAX = 3
-"""Most nodes in a table; JSON has more of them."""
+"""Maximum number of nodes in a table; JSON has more of them."""
 LIMITS_SHOWN_MAX = 1
-"""Most limits among the facts of a group."""
+"""Maximum number of limits among the facts of a group."""
 
 
 def next_steps(steps: Iterable[str]) -> Table:

@@ -17,17 +17,17 @@ from evenhand_cli.render.simulations import queues_over
 from evenhand_cli.render.words import instant, plural
 
 ROWS_MAX = 4
-"""Most decisions with a row each; when there are more, equal ones share a row."""
+"""Maximum number of decisions with a row each; when there are more, equal ones share a row."""
 EVICTS_LEAST = 24
 """Width to which the names of victims are folded."""
 NAMED_MAX = 2
-"""Most victims of one decision that its row names; when there are more, those of each queue are counted."""
+"""Maximum number of victims of one decision that its row names; when there are more, those of each queue are counted."""
 LISTED_MAX = 8
-"""Most victims named below the table whose rows only count them; `--all` has all of them."""
+"""Maximum number of victims that are named below the table because rows only count them; `--all` has all of them."""
 RULES_MAX = 2
-"""Most rules for choosing victims that are shown in full; `--all` has all."""
+"""Maximum number of rules for choosing victims that are shown in full; `--all` has all."""
 QUEUES_NAMED_MAX = 2
-"""Most queues that a sentence names; further ones are counted."""
+"""Maximum number of queues that a sentence names; further ones are counted."""
 
 
 class Detail(NamedTuple):

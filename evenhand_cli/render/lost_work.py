@@ -15,7 +15,7 @@ from evenhand_cli.render.words import instant, plural
 MILLION = 1_000_000
 HOUR = 3_600
 ROWS_MAX = 4
-"""Most rows of each view, unless all of them are requested."""
+"""Maximum number of rows of each view, unless all of them are requested."""
 NAME_LEAST = 18
 """Width to which the name of a row may be folded."""
 UNNAMED = "unknown"

@@ -14,9 +14,9 @@ from server.record.replay import Summary
 from server.record.verify import Remark, Verified
 
 REMARKS_MAX = 20
-"""Most remarks on a log that are shown; the JSON output has all."""
+"""Maximum number of remarks on a log that are shown; the JSON output has all."""
 PARTS_MAX = 5
-"""Most places within one line that are shown."""
+"""Maximum number of places within one line that are shown."""
 VALUE_CHARACTERS_MAX = 200
 
 

@@ -12,9 +12,9 @@ from evenhand_cli.render.screen import first_that_fits
 from evenhand_cli.render.words import plural
 
 UNMET_ROWS_MAX = 8
-"""Most queues and types below their guarantee that are listed; `--all` has all."""
+"""Maximum number of queues and types below their guarantee that are listed; `--all` has all."""
 CASES_MAX = 3
-"""Most kinds of asks below an unmet guarantee that are shown; `--all` has all."""
+"""Maximum number of kinds of asks below an unmet guarantee that are shown; `--all` has all."""
 
 
 def unmet(

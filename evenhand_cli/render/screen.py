@@ -9,7 +9,7 @@ from evenhand_cli.escaping import EscapingConsole
 from evenhand_cli.terminal import THEME
 
 LINES_MAX = 30
-"""Most lines of an answer without `--all`, including its title."""
+"""Maximum number of lines of an answer without `--all`, including its title."""
 
 
 def first_that_fits(forms: Iterable[RenderableType], width: int) -> RenderableType:

@@ -26,15 +26,15 @@ from evenhand_cli.render.verdicts import brief, verdict
 from evenhand_cli.render.words import enum_state, plural
 
 DETAILED_MAX = 2
-"""Most groups and asks without a place that are shown in detail among several; `--output wide` has all."""
+"""Maximum number of groups and asks without a place that are shown in detail among several; `--output wide` has all."""
 VICTIMS_NAMED_MAX = 2
-"""Most victims that one cell names; further ones are counted."""
+"""Maximum number of victims that one cell names; further ones are counted."""
 RULES_MAX = 2
-"""Most rules for choosing victims that are shown below the table of asks."""
+"""Maximum number of rules for choosing victims that are shown below the table of asks."""
 NODES_NAMED_MAX = 3
-"""Most nodes that one cell names; further ones are counted."""
+"""Maximum number of nodes that one cell names; further ones are counted."""
 LISTED_MAX = 12
-"""Most rows of the table of asks; JSON has all."""
+"""Maximum number of rows of the table of asks; JSON has all."""
 
 Answer = simulate_pb2.SimulateAsksResponse
 

@@ -14,7 +14,7 @@ from evenhand_cli.render.amounts import phrase
 from evenhand_cli.render.words import plural
 
 NAMED_MAX: Final = 30
-"""Most pods of one kind that are named; `--output wide` names all."""
+"""Maximum number of pods of one kind that are named; `--output wide` names all."""
 
 
 def summary(found: Sequence[inspect_pb2.Allocation], *, full: bool = False) -> RenderableType:

@@ -17,7 +17,7 @@ from evenhand_cli.render.words import plural, some
 
 NODES_NAMED_MAX = 4
 SENTENCES_MAX = 5
-"""Most different sentences about the pods, those about only some of the pods first; `--all` shows every one."""
+"""Maximum number of different sentences about the pods, those about only some of the pods first; `--all` shows every one."""
 PODS_NAMED_MAX = 3
 _OF_FACTS = ("It has run on", "It uses ")
 """Beginnings of sentences whose content the facts have already."""

@@ -31,7 +31,7 @@ NAMESPACED = frozenset(
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 GRACE_SECONDS_DEFAULT = 30
 OBJECT_BYTES_MAX = 1_572_864
-"""Most bytes of an object as JSON; the etcd of an API server accepts no more."""
+"""Maximum number of bytes of an object as JSON; the etcd of an API server accepts no more."""
 GRACE_SECONDS_MAX = 10**9
 NAME_LENGTH_MAX = 253
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")

@@ -37,7 +37,7 @@ Clock = Callable[[], int]
 """A function that returns the present instant in Unix milliseconds."""
 
 STEPS_MAX = 1_000
-"""Most rounds of controllers and nodes in one `step`; the rest follows in the next."""
+"""Maximum number of rounds of controllers and nodes in one `step`; the rest follows in the next."""
 
 
 class EmbeddedCluster:

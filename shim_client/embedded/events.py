@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from shim_client.cluster import ObjectRef, RecordEvent
 
 EVENTS_MAX = 50_000
-"""Most different events that are kept."""
+"""Maximum number of different events that are kept."""
 
 
 @dataclass(slots=True)

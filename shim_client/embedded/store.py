@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from shim_client.cluster import Change, GoneError, KubeObject, Listing, WatchEvent
 
 HISTORY_MAX = 20_000
-"""Most changes of one kind from which a watch can continue; for older versions the answer is 410."""
+"""Maximum number of changes of one kind from which a watch can continue; for older versions the answer is 410."""
 
 Key = tuple[str, str]
 """Namespace ("" for kinds without) and name."""

@@ -16,7 +16,7 @@ from shim_client.embedded.matching import DAEMON_TAINTS
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 REPLICAS_MAX = 100_000
-"""Most pods that one workload may want."""
+"""Maximum number of pods that one workload may want."""
 
 
 class BadWorkloadError(ValueError):

@@ -18,7 +18,7 @@ from lightkube.core.exceptions import ConfigError
 from shim_client.kubernetes.slots import Slots
 
 CONNECTIONS_MAX = 64
-"""Most connections through a proxy; more than requests in flight and watches together."""
+"""Maximum number of connections through a proxy; more than requests in flight and watches together."""
 CONNECTION_IDLE_SECONDS = 60.0
 CONNECT_SECONDS_MAX = 5.0
 ANSWER_SECONDS_MAX = 30.0

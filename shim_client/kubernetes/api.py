@@ -22,7 +22,7 @@ from shim_client.cluster import (
 REQUEST_SECONDS_MAX = 60.0
 """Longest time for one request with its answer; watches are exempt."""
 MESSAGE_LENGTH_MAX = 500
-"""Most characters of an answer other than a Status that go into an error."""
+"""Maximum number of characters of an answer other than a Status that go into an error."""
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"

@@ -16,9 +16,9 @@ from shim_client.kubernetes.api import STRATEGIC, Api
 from shim_client.kubernetes.kinds import CORE, EVENTS, PLACES
 
 REMEMBERED_MAX = 4096
-"""Most events that are remembered for counting."""
+"""Maximum number of events that are remembered for counting."""
 SIMILAR_MAX = 10
-"""Most different messages with one reason on one object that get separate events."""
+"""Maximum number of different messages with one reason on one object that get separate events."""
 COMPONENT = "evenhand"
 _COMBINED = "(combined from similar events): "
 _HOME = "default"

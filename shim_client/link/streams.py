@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Call = StreamStreamCall[Any, Any]
 
 OUTBOX_MAX = 500_000
-"""Most reports that may wait for one stream; beyond it the core is not reading, and the session starts again."""
+"""Maximum number of reports that may wait for one stream; beyond it the core is not reading, and the session starts again."""
 
 GREETING_SECONDS = 1.0
 """Seconds without a report after which a stream begins with an empty message."""

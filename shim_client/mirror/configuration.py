@@ -17,7 +17,7 @@ from shim_client.translate.config_map import CONFIG_MAPS, merged, name_of
 from shim_client.translate.fields import mapping
 
 PROBLEMS_SHOWN = 5
-"""Most lines of one answer that go into an event."""
+"""Maximum number of lines of one answer that go into an event."""
 
 
 def observe(state: State, item: KubeObject) -> None:

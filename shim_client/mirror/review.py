@@ -10,7 +10,7 @@ from shim_client.mirror import pods, suitability
 from shim_client.mirror.state import State
 
 REVIEWED_MAX = 500
-"""Most asks that are reviewed in one second."""
+"""Maximum number of asks that are reviewed in one second."""
 
 
 def review(state: State) -> None:

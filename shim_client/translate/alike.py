@@ -17,9 +17,9 @@ Found = TypeVar("Found")
 SPELLING_BYTES_MAX = 16 * 1024
 """Longest spelling that is kept; pods that people write are seldom that long."""
 KEPT_MAX = 4096
-"""Most spellings that are kept of one reading; beyond it all of them are forgotten."""
+"""Maximum number of spellings that are kept of one reading; beyond it all of them are forgotten."""
 KEPT_BYTES_MAX = 4 * 1024 * 1024
-"""Most bytes of spellings that are kept, likewise: pods that are not alike may be gone long since."""
+"""Maximum number of bytes of spellings that are kept, likewise: pods that are not alike may be gone long since."""
 _FORMAT = 2
 """The last format of `marshal` whose bytes depend on the value alone: later ones refer back to equal objects."""
 

@@ -19,12 +19,12 @@ Fields = Mapping[str, Any]
 _EMPTY: Fields = {}
 
 ENTRIES_MAX = 1000
-"""Most labels, annotations or selectors of one object that are read."""
+"""Maximum number of labels, annotations or selectors of one object that are read."""
 TEXTS_LENGTH_MAX = 256 * 1024
-"""Most characters of labels, annotations or selectors in all (the API server's own limit on annotations)."""
+"""Maximum number of characters of labels, annotations or selectors in all (the API server's own limit on annotations)."""
 
 LABEL_LENGTH_MAX = 63
-"""Most characters of a label's value, as in the API server."""
+"""Maximum number of characters of a label's value, as in the API server."""
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", re.ASCII)
 
 

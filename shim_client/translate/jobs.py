@@ -12,7 +12,7 @@ from shim_client.translate import labels
 from shim_client.translate.fields import BadObjectError, Fields, items, mapping, text, whole
 
 MEMBERS_MAX = 100_000
-"""Most members that a job may need; the core has the same limit."""
+"""Maximum number of members that a job may need; the core has the same limit."""
 SIZED = {"Job": "batch/", "ReplicaSet": "apps/", "StatefulSet": "apps/"}
 """Kinds of owners that say how many pods they want, with the group of their API."""
 _COUNTS = (0, 2**31 - 1)

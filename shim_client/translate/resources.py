@@ -13,9 +13,9 @@ from shim_client.translate.fields import BadObjectError, Fields, items, mapping,
 Resource = Mapping[str, int]
 
 RESOURCE_TYPES_MAX = 64
-"""Most resource types that one object may name."""
+"""Maximum number of resource types that one object may name."""
 CONTAINERS_MAX = 1000
-"""Most containers of one kind that a pod may have."""
+"""Maximum number of containers of one kind that a pod may have."""
 
 
 def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:

@@ -32,7 +32,7 @@ SOFT = "Soft"
 HARD = "Hard"
 GROUPS_MAX = 1_000
 MEMBERS_MAX = 10_000
-"""Most placeholders of one application."""
+"""Maximum number of placeholders of one application."""
 TIMEOUT_SECONDS_MAX = 10**7
 _TIMEOUT = "placeholderTimeoutInSeconds"
 _STYLE = "gangSchedulingStyle"

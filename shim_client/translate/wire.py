@@ -45,7 +45,7 @@ _WAITING = {
 PARTITION_OWNED = "partition-owned"
 """The code of a node that is refused because its partition belongs to another resource manager."""
 ALIKE_MAX = 1024
-"""Most different kinds of pods whose common part of the message is kept."""
+"""Maximum number of different kinds of pods whose common part of the message is kept."""
 _alike: dict[tuple[int, int, int], tuple[PodReport, si_pb2.Allocation]] = {}
 
 
