@@ -96,7 +96,6 @@ def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -
         application, ask_class = applications.get(application_id), classes.get(spec)
         if (
             application is None
-            or ask_class is None
             or application.rm_id != rm_id
             or (application.state is not _RUNNING and application.state is not _ACCEPTED)
             or application.reserve is not None
@@ -106,6 +105,10 @@ def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -
             or not key
         ):
             break
+        if ask_class is None:
+            if not _learned(partition, spec):
+                break
+            ask_class = classes[spec]
         arrival += 1
         created = now if created_ms is None or created_ms > now else created_ms
         ask = Ask(rm_id, key, application, spec, ask_class, arrival, created, tags, generation)
