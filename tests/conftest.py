@@ -35,6 +35,6 @@ def _first_line(report: pytest.TestReport) -> str:
 
 @pytest.fixture(autouse=True)
 def unconfigured_log() -> Iterator[None]:
-    """A command that ran in this process set the log to its own error stream, which is closed by now."""
+    """Reset the log after each test: a command run in this process leaves it set to a closed error stream."""
     yield
     structlog.reset_defaults()

@@ -38,7 +38,7 @@ class Plan:
     patience: float = PATIENCE_S
 
     def is_enough(self, samples: Sequence[Sample], seconds: float) -> bool:
-        """Need the case not be run again?"""
+        """Return whether the case has been run often enough."""
         if len(samples) < self.runs:
             return False
         quiet = sum(map(self.quiet.is_quiet, samples)) >= self.runs
@@ -46,7 +46,7 @@ class Plan:
 
 
 def measure(case: Case, plan: Plan) -> list[Row]:
-    """A case several times, the calibration loop before and after each run; a line for each of its metrics.
+    """Run a case several times, each between two calibration loops, and return a row for each of its metrics.
 
     The runs that neighbours of our core disturbed least count.
     """

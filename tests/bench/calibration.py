@@ -17,7 +17,7 @@ def calibrate() -> float:
 
 
 def _loop() -> float:
-    """Dictionary, tuple and heap-like work."""
+    """Run a fixed amount of dictionary, tuple and heap work."""
     started = cpu_seconds_here()
     table: dict[int, tuple[int, int]] = {}
     total = 0

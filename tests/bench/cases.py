@@ -233,7 +233,7 @@ def _beside(workload: Workload, readers: beside.Readers | None, target_ms: float
 
 
 def _hostile() -> Iterator[Case]:
-    """Loads that shall delay no other tenant."""
+    """Yield the cases of loads that must delay no other tenant."""
     for nodes in (1_000, 10_000):
         workload = Workload(nodes, nodes, 10)
         for keys, target in LABEL_KEYS:
@@ -325,7 +325,7 @@ def _wire_preempt(
 
 
 def _shim(bound: int, watched: int) -> Iterator[Case]:
-    """What so many pods cost it that come and are bound, and so many that it only watches."""
+    """Yield the cases of what pods cost the shim: those that it binds, and those that it only watches."""
     cpu = (Metric("CPU a pod", "µs"),)
     yield Case(f"shim: {bound:,} pods until they run", cpu, partial(_bound, bound))
     memory = ("waiting, a pod", "running, a pod", "resident, a pod")

@@ -65,7 +65,7 @@ class Player:
         return self._calls[method]
 
     def _send(self, call: Call, messages: list[bytes]) -> None:
-        """Sends beside what is read: the core may answer while we send."""
+        """Send in a task of its own, because the core may answer before all messages are sent."""
 
         async def send() -> None:
             async with self._turn:

@@ -59,7 +59,7 @@ class Cluster:
 
 
 def queues_yaml(cluster: Cluster, most: int | None = None) -> str:
-    """The configuration, with a maximum of memory over all low leaves when there is one."""
+    """Return the configuration as YAML; `most` limits the memory of all low leaves together."""
     claims = max(cluster.claims, 1)
     least = max(1, cluster.running // 10 // cluster.leaves)
     limit = f"max: {{memory: {most * MEMORY}}}" if most is not None else ""
@@ -86,14 +86,14 @@ def queues_yaml(cluster: Cluster, most: int | None = None) -> str:
 
 
 def configuration(cluster: Cluster, most: int | None = None) -> Configuration:
-    """The same, checked."""
+    """Return the configuration, loaded and checked."""
     found, problems = load(queues_yaml(cluster, most), "bench")
     assert found is not None, problems
     return found
 
 
 def size(cluster: Cluster, at: int) -> int:
-    """What the allocation has of an average one, in percent; those of a node sum up to what the node has."""
+    """Return the size of an allocation in percent of the average; the sizes on a node add up to its capacity."""
     spread = 60 * (at // 2 % (cluster.shapes // 2)) // (cluster.shapes // 2)
     return 100 + spread if at % 2 else 100 - spread
 
@@ -111,7 +111,7 @@ def quantities(percent: int) -> dict[str, int]:
 
 
 def spec(found: tuple[int, int, bool]) -> AskSpec:
-    """What allocations of one shape are made from."""
+    """Return the specification that all allocations of one shape share."""
     percent, priority, opted = found
     return AskSpec(resource(quantities(percent)), priority, allow_preempt_self=not opted)
 
@@ -123,7 +123,7 @@ def application(cluster: Cluster, at: int) -> tuple[str, str]:
 
 
 def asking() -> AskSpec:
-    """What an ask wants."""
+    """Return the specification of a preemptor's ask."""
     return AskSpec(resource(quantities(100)), priority=100)
 
 
@@ -145,7 +145,7 @@ def _events(cluster: Cluster) -> Iterator[Event]:
 
 
 def build(cluster: Cluster) -> Core:
-    """A core that knows the cluster and has ticked once."""
+    """Return a core that knows the cluster and has ticked once."""
     core = Core(configuration(cluster))
     for event in _events(cluster):
         core.handle(event, NOW)

@@ -63,7 +63,7 @@ def _drawable(found: Mapping[str, Mapping[int, Row]]) -> dict[str, Curve]:
 
 
 def svg(rows: Sequence[Row]) -> str:
-    """The picture."""
+    """Return the curves as an SVG picture."""
     by_nodes, by_leaves = curves(rows)
     with _style():
         figure = Figure(figsize=(10, 4), layout="constrained")
@@ -112,5 +112,5 @@ def _draw(axes: Axes, found: Mapping[str, Curve], what: str) -> None:
 
 
 def draw(rows: Sequence[Row], path: Path = PICTURE) -> None:
-    """Writes the picture."""
+    """Write the picture to a file."""
     path.write_text(svg(rows), "utf-8")

@@ -107,7 +107,7 @@ class Row:
 
 
 def row(case: Case, metric: Metric, samples: Sequence[Sample], tried: Sequence[Sample]) -> Row:
-    """The line of one metric: of the samples that count, among all that were tried."""
+    """Return the row of one metric, computed from the samples that count among all that were taken."""
     values = [one.run.values[metric.name] for one in samples]
     median = statistics.median(values)
     cpu_s = statistics.median(one.run.cpu_s for one in samples)

@@ -12,7 +12,7 @@ COST = "cost of a placement"
 
 
 def grown(small: Workload, large: Workload, before: Sequence[str] = ()) -> Run:
-    """The small one, the large one, and the small one again; a profiler looks at the large one."""
+    """Run the small, the large, and again the small workload; a profiler samples the large one alone."""
     first = apart.run("place", small)
     found = apart.run("place", large, before)
     last = apart.run("place", small)
@@ -20,7 +20,10 @@ def grown(small: Workload, large: Workload, before: Sequence[str] = ()) -> Run:
 
 
 def compared(large: Run, small: Sequence[Run]) -> Run:
-    """The large one against the mean of the small ones: as busy as the busiest moment of all, as large as the large one."""
+    """Return the run of the large workload, with its cost as a multiple of the mean cost of the small ones.
+
+    The pace is that of the most disturbed of all runs.
+    """
     times = _cost(large) / statistics.mean(map(_cost, small))
     return replace(large, values={COST: times}, pace=max(one.pace for one in (large, *small)))
 

@@ -20,7 +20,7 @@ class Watch(Stopwatch):
     """Of placements."""
 
     def stop(self, placed: int, one: Shell) -> Run:
-        """The figures of what was done in the meantime."""
+        """Return the figures of what was done since the start."""
         wall, cpu = self.taken()
         values = {
             "placements": placed / wall,
@@ -32,7 +32,7 @@ class Watch(Stopwatch):
 
 
 def _standing(workload: Workload) -> Shell:
-    """A core that knows the cluster, and rests."""
+    """Return the shell of a core that knows the cluster and has no idle work left."""
     made = shell(Core(configuration(workload)))
     made.take(list(set_up(workload)))
     made.rest()
@@ -41,7 +41,7 @@ def _standing(workload: Workload) -> Shell:
 
 
 def _filled(workload: Workload, running: Sequence[AskAdded]) -> Shell:
-    """The same, and all of these run."""
+    """Return the shell of a core on whose cluster all of these asks run."""
     made = _standing(workload)
     _all_placed(made, running)
     made.rest()
@@ -59,7 +59,7 @@ def place(workload: Workload) -> Run:
 
 
 def churn(workload: Workload) -> Run:
-    """A cluster that is full; then pods end and others come, slice after slice, each when the former is done."""
+    """Measure a full cluster on which pods end and others arrive, each batch after the one before is placed."""
     standing = asks(workload)
     one = _filled(workload, standing)
     many = min(CHURNED, workload.asks)

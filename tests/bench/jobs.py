@@ -61,7 +61,7 @@ def _decide(one: Shell, number: int, spec: AskSpec) -> Figure:
 
 
 def refused(cluster: Cluster) -> list[Figure]:
-    """A gang of which one member is larger than every node: all others are seated first, in vain."""
+    """Measure a gang with one member larger than every node: all other members are assigned first, in vain."""
     one = standing(cluster)
     one.turn([_configured(cluster)])
     figures: list[Figure] = []

@@ -70,7 +70,7 @@ class Server:
             self.account = kube.account("evenhand-shim", "evenhand", folder)
 
     async def fill(self, api: Api, namespace: str, nodes: int, pods: Iterable[Any]) -> None:
-        """Makes a namespace with its nodes and pods."""
+        """Create a namespace with its nodes and pods."""
         await api.post("/api/v1/namespaces", objects.namespace(namespace))
         await _all(api.post("/api/v1/nodes", one) for one in objects.nodes(nodes, namespace))
         path = f"/api/v1/namespaces/{namespace}/pods"
@@ -79,7 +79,7 @@ class Server:
 
 @asynccontextmanager
 async def fresh() -> AsyncIterator[tuple[Server, Api]]:
-    """An API server for one measurement: what was there before would slow it down."""
+    """Hold a new API server for one measurement: objects of earlier measurements would slow it down."""
     with tempfile.TemporaryDirectory() as folder:
         server = Server(Path(folder))
         config = access_config(server.cluster.kubeconfig(), None)
@@ -92,7 +92,7 @@ async def fresh() -> AsyncIterator[tuple[Server, Api]]:
 
 
 async def _all(calls: Iterable[Any]) -> None:
-    """Does all, so many at a time as the shim does."""
+    """Await all calls, as many at a time as the shim does."""
     waiting = iter(calls)
 
     async def some() -> None:
@@ -133,7 +133,7 @@ class Counter:
             rest = text[1 - len(ADDED) :]
 
     async def rate(self, count: int) -> float:
-        """Waits for so many; gives how many came a second after the first."""
+        """Wait for `count` pods and return how many came per second after the first."""
         async with asyncio.timeout(SECONDS_MAX):
             while len(self.times) < count:  # noqa: ASYNC110 -- the watch goes on beside.
                 await asyncio.sleep(LOOK_S)
@@ -184,7 +184,7 @@ class Watched:
         self.close = self.stack.stop
 
     def start_shim(self) -> None:
-        """Starts a shim that is not held back."""
+        """Start a shim whose requests are not rate-limited."""
         self.stack.start_shim("--qps=100000", "--burst=100000")
 
     async def seconds_until_ready(self) -> float:
@@ -263,7 +263,7 @@ async def shim_cost(nodes: int, count: int) -> tuple[float, float]:
 
 
 async def _all_bound(api: Api, path: str) -> None:
-    """Waits until no pod is without a node; no watch: one beside so many requests is too slow for the API server."""
+    """Wait until every pod has a node, by polling: a watch beside so many requests is too slow."""
     async with asyncio.timeout(SECONDS_MAX):
         # The API server is asked, for nobody tells.
         while (await api.get(f"{path}?fieldSelector=spec.nodeName%3D&limit=1"))["items"]:  # noqa: ASYNC110

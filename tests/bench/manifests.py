@@ -15,7 +15,7 @@ STARTED = "2026-11-20T10:00:03Z"
 
 
 def node(at: int) -> dict[str, Any]:
-    """A node of a large cloud machine, with room for 110 pods."""
+    """Return a node of a large cloud machine, with room for 110 pods."""
     name = f"node-{at:05}"
     offered = {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "200Gi", "pods": "110"}
     labels = {
@@ -34,7 +34,7 @@ def node(at: int) -> dict[str, Any]:
 
 
 def pod(at: int, on: str = "") -> dict[str, Any]:
-    """The pod of this number, waiting, or running on a node."""
+    """Return the pod of this number, running on the node `on` or waiting."""
     owner = at // OF_ONE_OWNER
     spec = _spec(owner)
     if on:
@@ -49,7 +49,7 @@ def pod(at: int, on: str = "") -> dict[str, Any]:
 
 
 def pod_bytes(at: int, on: str = "") -> bytes:
-    """The same as the bytes of an answer; what is read of them shares nothing with other pods."""
+    """Return a pod as the bytes of an answer; objects read from them share nothing with other pods."""
     return json.dumps(pod(at, on)).encode()
 
 

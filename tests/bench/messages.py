@@ -30,7 +30,7 @@ def as_resource(quantities: Mapping[str, int]) -> si.Resource:
 
 
 def registered(yaml: str, *, explicit_sync: bool = False) -> Step:
-    """The resource manager introduces itself, with its queues."""
+    """Return the step in which the resource manager registers with its queues."""
     request = si.RegisterResourceManagerRequest(
         rmID=RM, version="1", config=yaml, explicitSync=explicit_sync
     )
@@ -74,7 +74,7 @@ def settled(allocations: Sequence[si.Allocation]) -> Step:
 
 
 def _short(text: str) -> bytes:
-    """A string on the wire, behind its tag; shorter than 128 bytes."""
+    """Return a string of at most 127 bytes as the wire has it behind its tag."""
     return bytes([len(text)]) + text.encode()
 
 
@@ -137,7 +137,7 @@ def _ask(workload: Workload, at: int, node_id: str = "") -> si.Allocation:
 
 
 def standing(workload: Workload, more: Labels = lambda _: {}) -> list[Step]:
-    """What is there before the clock starts, and that it is all, as a shim tells it."""
+    """Return the steps before the clock starts: a shim registers, sends nodes and applications, and ends its sync."""
     return [
         registered(queues_yaml(workload), explicit_sync=True),
         nodes_told([_node(workload, at, more) for at in range(workload.nodes)]),
@@ -147,7 +147,7 @@ def standing(workload: Workload, more: Labels = lambda _: {}) -> list[Step]:
 
 
 def synced(workload: Workload, allocations: int = 0, asks: int = 0) -> Step:
-    """The end of a sync; nobody answers it."""
+    """Return the step that ends a sync, to which the core sends no answer."""
     counts = si.SyncComplete(
         nodes=workload.nodes,
         applications=workload.applications,
@@ -181,7 +181,10 @@ def ping(workload: Workload) -> Script:
 
 
 def churn(workload: Workload, batch: int, rounds: int) -> Script:
-    """A cluster that is full; then so many pods end and as many come with each message, each when the former is done."""
+    """Return the script of a full cluster on which pods end and as many arrive with each message.
+
+    Each message is sent when the pods of the one before are placed.
+    """
     before = [*standing(workload), placed(_all(workload), workload.asks)]
     starts = range(0, rounds * batch, batch)
     messages = [_turnover(workload, range(at, at + batch)) for at in starts]
@@ -189,7 +192,7 @@ def churn(workload: Workload, batch: int, rounds: int) -> Script:
 
 
 def _turnover(workload: Workload, ended: range) -> bytes:
-    """These asks' pods have ended; for each comes another one."""
+    """Return the message that ends the pods of these asks and brings another ask for each."""
     gone = [
         si.AllocationRelease(
             partitionName="default",
@@ -205,7 +208,7 @@ def _turnover(workload: Workload, ended: range) -> bytes:
 
 
 def resync(workload: Workload) -> Script:
-    """A core that was started again hears of everything that runs, until it places the one ask that waits."""
+    """Return the script of a restarted core: a shim sends all running pods, and the one waiting ask is placed."""
     running = workload.asks - 1
     allocations = [
         _ask(workload, at, node_id)
@@ -223,7 +226,7 @@ def resync(workload: Workload) -> Script:
 
 
 def seats(workload: Workload) -> Iterator[str]:
-    """A node with room for each ask in turn, going round the nodes; of a workload without constraints."""
+    """Yield a node with room for each ask in turn, going round the nodes; of a workload without constraints."""
     nodes = [node(workload, at) for at in range(workload.nodes)]
     free = [dict(one.capacity) for one in nodes]
     turn = cycle(range(workload.nodes))
@@ -236,5 +239,5 @@ def seats(workload: Workload) -> Iterator[str]:
 
 
 def manager() -> bytes:
-    """The field that names the resource manager, for messages that a client makes."""
+    """Return the field that names the resource manager, for messages that a client makes."""
     return si.AllocationRequest(rmID=RM).SerializeToString()

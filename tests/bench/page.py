@@ -24,12 +24,12 @@ HOMES = 8
 
 
 def part(case: str) -> str:
-    """The table that a case stands in."""
+    """Return the name of the table that has the case."""
     return next(name for name, starts in PARTS.items() if case.startswith(starts))
 
 
 def written(text: str, held: Record) -> str:
-    """The page with everything between `<!-- NAME -->` and `<!-- /NAME -->` made from the record."""
+    """Return the page with everything between `<!-- NAME -->` and `<!-- /NAME -->` made from the record."""
     found = {name: _table([one for one in held.rows if part(one.case) == name]) for name in PARTS}
     found["machine"] = _machine(held)
     found["profiles"] = _profiles(held.profiles)
@@ -86,7 +86,7 @@ def _profiles(found: Mapping[str, Any]) -> str:
 
 
 def renew() -> None:
-    """Writes figures and curves from the record."""
+    """Write the figures and curves of the page from the record."""
     held = record.load()
     assert held is not None, f"{record.RECORD} holds no figures: make bench ARGS=--record"
     PAGE.write_text(written(PAGE.read_text("utf-8"), held), "utf-8")

@@ -28,7 +28,7 @@ PYTHON = Player("Python", (sys.executable, "-m", "tests.bench.client"))
 
 @functools.cache
 def player() -> Player:
-    """The client in Go if it can be built; else that in Python, and on standard error why."""
+    """Return the client in Go if it can be built, else the one in Python; standard error says why."""
     go = find_go()
     if go is None:
         return PYTHON
@@ -50,5 +50,5 @@ def player() -> Player:
 
 
 def surroundings() -> dict[str, str]:
-    """The environment of processes that run this checkout's Python."""
+    """Return the environment of processes that run this checkout's Python."""
     return os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "gen")])}

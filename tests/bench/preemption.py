@@ -55,20 +55,20 @@ class Watch(Stopwatch):
     """Of claims or victims, in milliseconds."""
 
     def stop(self, count: int, cold_ms: float = 0.0) -> Figure:
-        """The figure of what was done in the meantime."""
+        """Return the figure of what was done since the start."""
         wall, cpu = self.taken()
         return Figure(1_000 * cpu, 1_000 * wall, count, cold_ms)
 
 
 def standing(cluster: Cluster) -> Shell:
-    """A core that is full, with all that a server puts round it, and rests."""
+    """Return the shell of a core whose cluster is full and that has no idle work left."""
     one = shell(build(cluster))
     one.rest()
     return one
 
 
 def confirmed(decisions: Sequence[Decision]) -> list[Event]:
-    """The releases that these decisions order, as their shim confirms them."""
+    """Return the releases that these decisions order, as their shim confirms them."""
     return [
         ReleaseRequested(RM, one.application_id, one.key, termination=one.termination)
         for one in decisions
@@ -157,7 +157,10 @@ def _placements(decisions: Sequence[Decision]) -> int:
 
 
 def shares(cluster: Cluster) -> list[Figure]:
-    """What all queues deserve, from the books as they are, nothing known beforehand (W1): that alone. The first is cold."""
+    """Measure computing the deserved share of all queues from the state alone (W1).
+
+    Nothing is cached beforehand, and the first figure is cold.
+    """
     core = build(cluster)
     for at in range(cluster.claims):
         core.handle(AskAdded(RM, f"claim-{at}", "claimant", asking(), created_ms=NOW), NOW)
@@ -177,7 +180,7 @@ def shares(cluster: Cluster) -> list[Figure]:
 
 
 def quota(cluster: Cluster) -> list[Figure]:
-    """The maximum is lowered to a tenth: from the configuration to the encoded messages of all victims.
+    """Measure lowering a maximum to a tenth: from the configuration to the encoded messages of all victims.
 
     A View was taken before, as by any claim; ``cold_ms`` is what that took.
     """
@@ -208,7 +211,7 @@ def quota(cluster: Cluster) -> list[Figure]:
 
 
 def _first_view(one: Shell) -> float:
-    """An ask that finds no victim makes the core fill its columns; milliseconds of CPU."""
+    """Have an ask without victims make the core fill its columns, and return the milliseconds of CPU it took."""
     begun = cpu_seconds_here()
     huge = AskSpec(resource({"memory": 1 << 40}), priority=-1)
     one.now = NOW + 1

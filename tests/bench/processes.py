@@ -34,12 +34,12 @@ def resident_bytes(pid: int) -> int:
 
 
 def own_peak_mib() -> int:
-    """The most of this process; not `getrusage`, which counts what stood in memory before `exec`, too."""
+    """Return the peak memory of this process; `getrusage` would count the memory from before `exec`, too."""
     return peak_mib(os.getpid())
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that a process has started and that have not ended, whichever of its threads did; none of a process that has ended."""
+    """Return the running children of a process, started by any of its threads; none of a process that has ended."""
     found: list[int] = []
     for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
@@ -50,6 +50,6 @@ def children_of(pid: int) -> list[int]:
 
 
 def child_of(pid: int) -> int:
-    """The only process that another one has started."""
+    """Return the only child of a process."""
     (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return int(child)

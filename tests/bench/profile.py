@@ -46,7 +46,7 @@ class Profile:
 
 
 def looking(form: str, output: Path, *, served: bool) -> tuple[str, ...]:
-    """What stands before the command of the core's process.
+    """Return the profiler's command, which goes before the command of the core's process.
 
     For a look the process stops, so that the frames fit together. Behind gRPC it runs on, with a few odd looks: a flood
     of messages would come in smaller pieces, at another cost.
@@ -57,7 +57,7 @@ def looking(form: str, output: Path, *, served: bool) -> tuple[str, ...]:
 
 
 def check() -> None:
-    """Raises SystemExit with py-spy's own words where it may not look at its children."""
+    """Check that py-spy may sample its children. Raises SystemExit with py-spy's own words where it may not."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             *looking("raw", Path(folder) / "stacks", served=False),
@@ -71,7 +71,7 @@ def check() -> None:
 
 
 def profile(case: Case) -> Profile:
-    """Runs it, for the shares, until it was looked at often enough."""
+    """Run a case under the profiler until there are enough samples, and return the share of each part."""
     stacks, found = "", Profile(0, {})
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "stacks"

@@ -45,21 +45,21 @@ class Probe:
         self._first = 0
 
     def start(self) -> None:
-        """Looks from now on, by the process's profiling timer."""
+        """Start taking looks by the process's profiling timer."""
         self._next = way()
         signal.signal(signal.SIGPROF, self._look)
         signal.setitimer(signal.ITIMER_PROF, EVERY_S, EVERY_S)
 
     def stop(self) -> None:
-        """Does not look any more."""
+        """Stop taking looks."""
         signal.setitimer(signal.ITIMER_PROF, 0)
 
     def begin(self) -> None:
-        """What is measured begins."""
+        """Count the looks from now on as those of the measurement."""
         self._first = len(self.looks)
 
     def end(self) -> None:
-        """What is measured is over, for now."""
+        """End or interrupt the measurement, and keep its looks."""
         self._measured += [took for _, took in self.looks[self._first :]]
 
     @property

@@ -40,7 +40,7 @@ class Record:
 
 
 def load(path: Path = RECORD) -> Record | None:
-    """The record, if there is one."""
+    """Return the record, if there is one."""
     if not path.exists():
         return None
     held = json.loads(path.read_text("utf-8"))
@@ -49,26 +49,26 @@ def load(path: Path = RECORD) -> Record | None:
 
 
 def taken(rows: Sequence[Row]) -> Record:
-    """These lines, today, of this code, on this machine."""
+    """Return a record of these rows with today's date, this code's digest and this machine."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     measured = code()
     return Record(today, machine(), [replace(one, day=today, code=measured) for one in rows])
 
 
 def save(path: Path, held: Record) -> None:
-    """Writes a record."""
+    """Write a record to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(asdict(held), indent=1) + "\n", "utf-8")
 
 
 def least_pace(held: Record | None) -> float:
-    """The pace of the quietest case on this machine; without bound where nothing was recorded on it."""
+    """Return the pace of the quietest case on this machine, infinite where nothing was recorded on it."""
     paces = [one.pace for one in held.rows if one.pace] if held else []
     return min(paces) if paces and held and held.machine == machine() else math.inf
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were taken with."""
+    """Return the machine and the versions that the figures were taken with."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -81,7 +81,7 @@ def machine() -> dict[str, Any]:
 
 
 def code(root: Path = ROOT) -> str:
-    """A digest of the sources of what is measured and of what measures it."""
+    """Return a digest of the sources of what is measured and of what measures it."""
     found = (one for folder in MEASURED for one in (root / folder).rglob("*"))
     sources = (one for one in found if one.suffix in SOURCES and not one.name.startswith("test_"))
     said = hashlib.sha256()
@@ -93,7 +93,7 @@ def code(root: Path = ROOT) -> str:
 
 
 def _processor() -> str:
-    """The first one's name; with its generation, which a virtual machine's name leaves out."""
+    """Return the first processor's name with its generation, which a virtual machine's name leaves out."""
     first = Path("/proc/cpuinfo").read_text("utf-8").partition("\n\n")[0]
     lines = (line.partition(":") for line in first.splitlines())
     said = {key.strip(): value.strip() for key, _, value in lines}
@@ -104,7 +104,7 @@ def _processor() -> str:
 
 
 def merged(new: Record, before: Record | None, order: Sequence[str]) -> Record:
-    """What is to be recorded: these lines, and those of cases that were not run this time, in the report's order.
+    """Return the record to write: the new rows, and those of cases that were not run this time, in the report's order.
 
     Of a case that was measured before, with the same code, those stand that neighbours disturbed less; the figures
     have no say in it. What was measured on another machine, or with other versions, is not kept.
@@ -129,7 +129,7 @@ def _gives_way(held: Row, anew: Row | None) -> bool:
 
 
 def profiled(before: Record, case: str, looks: int, shares: Mapping[str, float]) -> Record:
-    """The record with where the time of one more case goes; what takes less than a hundredth is left out."""
+    """Return the record with the profile of one more case; parts below a hundredth are left out."""
     told = {home: round(share, 3) for home, share in shares.items() if share >= LEAST}
     return replace(before, profiles={**before.profiles, case: {"looks": looks, "shares": told}})
 

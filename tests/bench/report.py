@@ -40,14 +40,17 @@ def verdict(row: Row) -> str:
 
 
 def target(row: Row) -> str:
-    """The bound in words."""
+    """Return the bound of a row in words."""
     if not row.target:
         return ""
     return f"{'from' if row.more else 'to'} {number(row.target)}"
 
 
 def table(rows: Sequence[Row], before: Record | None) -> Table:
-    """A line each; `cost / record` says how many times the recorded cost it costs now, noise of the machine taken out."""
+    """Return the table of the report, a line for each row.
+
+    `cost / record` is the cost now as a multiple of the recorded cost, corrected for the noise of the machine.
+    """
     found = Table(title="medians and bests of the quietest runs; `of all`: the median of all runs")
     for name in COLUMNS:
         justify: JustifyMethod = "left" if name in LEFT else "right"
@@ -60,7 +63,7 @@ def table(rows: Sequence[Row], before: Record | None) -> Table:
 
 
 def figures(row: Row) -> tuple[str, ...]:
-    """What the table and the page say alike, but for the note: `COLUMNS` from the second on, without the last three."""
+    """Return the cells that table and page share: `COLUMNS` from the second on, without the last three."""
     return (
         f"{row.metric}, {row.unit}" if row.unit != "/s" else f"{row.metric}/s",
         number(row.median),

@@ -44,7 +44,7 @@ class Step:
 
     @property
     def unary(self) -> bool:
-        """Is each message a call of its own?"""
+        """Return whether each message is a call of its own."""
         return not self.counted
 
 
@@ -56,7 +56,7 @@ class Script:
     measured: int
 
     def as_json(self, pid: int) -> bytes:
-        """The order to a client; ``pid`` is the process of the core, whose CPU time the client reads."""
+        """Return the script as JSON for a client, which reads the CPU time of the core's process ``pid``."""
         steps = [_as_mapping(one) for one in self.steps]
         return json.dumps({"pid": pid, "measured": self.measured, "steps": steps}).encode()
 

@@ -45,7 +45,7 @@ class Shell:
     now: int = NOW
 
     def take(self, events: Sequence[Event]) -> int:
-        """Takes events in slices and goes on until nothing more can be decided; gives how many were placed."""
+        """Take events in batches, go on until nothing more can be decided, and return how many asks were placed."""
         placed, at, more = 0, 0, True
         while more or at < len(events):
             part = events[at : at + SLICE_EVENTS_MAX]
@@ -85,7 +85,7 @@ class Shell:
         self._over(begun)
 
     def forget(self) -> None:
-        """What was longest so far does not count."""
+        """Reset the longest times so far."""
         self.longest = self.longest_cpu = 0.0
 
     def _over(self, begun: tuple[float, float]) -> None:
@@ -106,7 +106,7 @@ class _Never:
 
 
 def shell(core: Core) -> Shell:
-    """What `evenhand serve` puts round a core; its log lines go nowhere."""
+    """Return the shell that `evenhand serve` puts round a core; its log lines are discarded."""
     logs.configure(open(os.devnull, "w"))  # noqa: SIM115 - as long as the process lives
     garbage = Garbage(lambda _seconds, _then: _Never())
     observers: list[Observer] = [

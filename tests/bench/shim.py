@@ -147,7 +147,7 @@ async def _alone(pods: int) -> float:
 
 
 async def _with_core(pods: int) -> tuple[float, float]:
-    """The same beside a core in a process of its own."""
+    """Measure the shim beside a core in a process of its own."""
     port = free_port()
     core = await core_process(port)
     try:

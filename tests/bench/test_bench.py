@@ -35,7 +35,7 @@ def measured(
     workload: Workload | None = None,
     loop_s: float = 0.1,
 ) -> Row:
-    """The line of two equal runs while the calibration loop took so long."""
+    """Return the line of two equal runs while the calibration loop took so long."""
     subject = workload or Workload(1_000, 10_000, 10)
     run = Run({metric.name: value, "placed": 10_000}, cpu_s, 80)
     case = Case(f"in process: {subject.name}", (metric,), lambda _before: run, subject)

@@ -56,7 +56,7 @@ class Server:
 
 @contextmanager
 def kept(*, client: bool) -> Iterator[None]:
-    """What is started meanwhile keeps to the first processor, or to the others; where there is one only, to that."""
+    """Hold processes started meanwhile on the first processor, or those of a client on the others, if any."""
     every = os.sched_getaffinity(0)
     first = min(every)
     os.sched_setaffinity(0, (every - {first} or every) if client else {first})
@@ -74,7 +74,7 @@ def _free(pid: int) -> None:
 
 @contextmanager
 def server(before: Sequence[str] = ()) -> Iterator[Server]:
-    """A core on a free loopback port, ended at the end; with a profiler's command before it, without a probe."""
+    """Hold a core on a free loopback port until the block ends; one behind a profiler's command has no probe."""
     evenhand = str(Path(sys.executable).with_name("evenhand"))
     command = [*before, evenhand] if before else [sys.executable, "-m", "tests.bench.served"]
     with kept(client=False):

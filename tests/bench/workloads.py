@@ -69,7 +69,7 @@ class Workload:
 
     @property
     def is_hard(self) -> bool:
-        """Is it as `hard` makes it?"""
+        """Return whether the workload is one that `hard` makes."""
         return self.levels > 1 and self.gpus and self.constrained
 
     @property
@@ -83,12 +83,12 @@ def _shapes(count: int) -> str:
 
 
 def peers(nodes: int, asks: int, leaves: int) -> Workload:
-    """The nearest peer's own: one pod shape, one node size, leaves directly below root, five applications each."""
+    """Return the nearest peer's own workload: one pod shape and node size, flat leaves of five applications each."""
     return Workload(nodes, asks, leaves, shapes=1, sizes=1)
 
 
 def hard(nodes: int, asks: int, leaves: int) -> Workload:
-    """What clusters are: queues in three levels, GPU nodes, and constraints on a third of the pods."""
+    """Return a workload like real clusters: three queue levels, GPU nodes, constraints on a third of the pods."""
     return Workload(nodes, asks, leaves, levels=3, gpus=True, constrained=True)
 
 
@@ -96,7 +96,7 @@ def hard(nodes: int, asks: int, leaves: int) -> Workload:
 
 
 def queue(workload: Workload, leaf: int) -> str:
-    """The path of a leaf."""
+    """Return the path of a leaf."""
     return ".".join(("root", *_above(workload, leaf), f"leaf{leaf}"))
 
 
@@ -111,7 +111,7 @@ def _above(workload: Workload, leaf: int) -> tuple[str, ...]:
 
 
 def queues_yaml(workload: Workload) -> str:
-    """The configuration, without limits, as a registration carries it."""
+    """Return the configuration, without limits, as a registration carries it."""
     share = "proportional" if workload.by_weight else "guaranteed"
     lines = [
         "partitions:",
@@ -147,7 +147,7 @@ def _leaf(workload: Workload, leaf: int) -> str:
 
 
 def configuration(workload: Workload) -> Configuration:
-    """The same, checked."""
+    """Return the configuration, loaded and checked."""
     found, problems = load(queues_yaml(workload), "bench")
     assert found is not None, problems
     return found
@@ -224,21 +224,21 @@ def _wish(workload: Workload, ask: int) -> Constraints:
 
 
 def spec(workload: Workload, ask: int) -> AskSpec:
-    """What an ask wants; equal asks share it, as the codec would have it."""
+    """Return the specification of an ask; equal asks share the object, as they do behind the codec."""
     shape = ask % workload.shapes
     return _spec(workload, shape, _wish(workload, ask), gpu=_wants_gpu(workload, ask))
 
 
 @functools.cache
 def _spec(workload: Workload, shape: int, wish: Constraints, *, gpu: bool) -> AskSpec:
-    """A thousand millicores and MiB on average."""
+    """Return a specification of a thousand millicores and MiB on average."""
     size = 1000 if workload.shapes == 1 else 500 + 1000 * shape // workload.shapes
     wanted = {"vcore": size, "memory": size << 20, "pods": 1} | ({GPU: 1} if gpu else {})
     return AskSpec(resource(wanted), constraints=wish)
 
 
 def ask_key(ask: int) -> str:
-    """The key of an ask."""
+    """Return the key of the ask with this number."""
     return f"ask-{ask:06}"
 
 
@@ -252,7 +252,7 @@ def asks(workload: Workload, first: int = 0, count: int | None = None) -> list[A
 
 
 def set_up(workload: Workload) -> Iterator[Event]:
-    """The events before the clock starts: manager, nodes, applications, and the end of the sync, as a shim tells it."""
+    """Yield a shim's events before the clock starts: manager, nodes, applications, and the end of the sync."""
     yield ManagerRegistered(RM, explicit_sync=True)
     for at in range(workload.nodes):
         yield node(workload, at)

@@ -56,7 +56,7 @@ def write_known(folder: Path) -> Path:
 
 
 def write(folder: Path, objects: list[dict[str, Any]], queues: str = QUEUES) -> Path:
-    """A cluster directory of these objects."""
+    """Write a cluster directory of these objects and return its path."""
     folder.mkdir(exist_ok=True)
     (folder / "objects.json").write_text("\n".join(json.dumps(one) for one in objects))
     (folder / "queues.yaml").write_text(queues)

@@ -112,7 +112,7 @@ def trim() -> pb.Decision:
 
 
 def tenants_side() -> pb.Decision:
-    """What the owner of one victim is told of a claim."""
+    """Return a claim's decision as the owner of one victim may see it."""
     return pb.Decision(
         decision_id="g-19aa1b2c3d6-19",
         policy="guaranteed",

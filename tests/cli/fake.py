@@ -141,7 +141,7 @@ METHODS = methods()
 
 @contextmanager
 def running(core: FakeCore) -> Iterator[FakeCore]:
-    """The fake on a free port of the loopback."""
+    """Hold the fake core on a free port of the loopback."""
     server = grpc.server(ThreadPoolExecutor(max_workers=4))
     server.add_generic_rpc_handlers((core,))
     core.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -22,7 +22,7 @@ def finished(
     columns: int = COLUMNS,
     folder: Path = ROOT,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command in a folder to its end, in a terminal of so many columns."""
+    """Run a command in a folder to its end, in a terminal of so many columns."""
     command = [sys.executable, "-m", "evenhand_cli", *arguments]
     return subprocess.run(
         command,
@@ -36,7 +36,7 @@ def finished(
 
 
 def environment(columns: int = COLUMNS) -> dict[str, str]:
-    """The environment with the sources on the path, as the tests have them."""
+    """Return the environment with the sources on the path, as the tests have them."""
     paths = [str(ROOT), str(ROOT / "gen")]
     given = {name: value for name, value in os.environ.items() if not name.startswith("EVENHAND_")}
     return (
@@ -57,7 +57,7 @@ def until(condition: Callable[[], bool], seconds: float = SECONDS_MAX) -> None:
 
 @contextmanager
 def running(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[str]]:
-    """Runs a command beside the test; it ends by SIGTERM, in order."""
+    """Hold a command that runs beside the test; SIGTERM ends it when the block ends."""
     command = [sys.executable, "-m", "evenhand_cli", *arguments]
     with log.open("w") as errors:
         process = subprocess.Popen(
@@ -71,7 +71,7 @@ def running(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[st
 
 
 def address_of(process: subprocess.Popen[str], log: Path) -> str:
-    """The address that a core says it listens on."""
+    """Return the address that a core says it listens on."""
     assert process.stdout is not None
     ready, _, _ = select.select([process.stdout], [], [], SECONDS_MAX)
     line = process.stdout.readline() if ready else ""

@@ -17,18 +17,18 @@ class Ended:
         self.err = err
 
     def value(self) -> Any:
-        """The output as JSON."""
+        """Return the output as JSON."""
         return json.loads(self.out)
 
     def words(self, line_with: str) -> list[str]:
-        """The words of the first line of the output that holds something."""
+        """Return the words of the first line of the output that holds something."""
         return next(line for line in self.out.splitlines() if line_with in line).split()
 
 
 def evenhand(
     *arguments: str, width: int = 140, given: str | None = None, **environment: str
 ) -> Ended:
-    """Runs `evenhand` with these arguments and standard input; a defect raises instead of ending."""
+    """Run `evenhand` with these arguments and standard input; a defect raises instead of ending."""
     own = {
         "EVENHAND_CORE": None,
         "EVENHAND_CONTEXT": None,

@@ -19,7 +19,7 @@ GIB = 1 << 30
 
 
 def told(world: World, *arguments: str) -> Ended:
-    """What a command prints of the world's core."""
+    """Return the output of a command that asks the world's core."""
 
     async def ask() -> Ended:
         async with serving(core=world.core) as served:
@@ -31,7 +31,7 @@ def told(world: World, *arguments: str) -> Ended:
 
 
 def lines(ended: Ended, most: int) -> str:
-    """The output in one line, once it is short and narrow enough."""
+    """Return the output in one line, once it is short and narrow enough."""
     shown = ended.out.splitlines()
     assert len(shown) <= most, ended.out
     assert all(len(line) <= WIDTH for line in shown)
@@ -92,7 +92,10 @@ def test_a_gang_is_explained_by_its_name() -> None:
 
 
 def namesakes() -> World:
-    """A gang of twelve and an application, both of the name `tuning`; the gang `train` of the application `train` runs."""
+    """Return a world with a gang of twelve and an application, both named `tuning`.
+
+    The gang `train` of the application `train` runs.
+    """
     world = cluster()
     for number in range(12):
         world.ask(f"more-{number}", "train", vcore=CORE, job_key="tuning", min_members=12)

@@ -31,7 +31,7 @@ def core() -> Iterator[FakeCore]:
 
 
 def completed(line: str, shell: str = "bash", **variables: str) -> tuple[list[str], str]:
-    """What a shell gets for a line, and what is said on the error stream; the line ends where it is completed."""
+    """Return the completions that a shell gets at the end of a line, and the text on the error stream."""
     words = line.split(" ")
     asked = {"_EVENHAND_COMPLETE": f"complete_{shell}"}
     if shell == "bash":

@@ -131,7 +131,7 @@ def test_simulate_config_reads_a_config_map_from_standard_input() -> None:
 
 
 def started_text(file: Path) -> str:
-    """What `serve --config` reads of a ConfigMap."""
+    """Return the text that `serve --config` reads from a ConfigMap."""
     file.write_text(config_map())
     return check_config(file)
 

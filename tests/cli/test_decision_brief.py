@@ -18,7 +18,7 @@ PATH = "root.a-division-with-a-name.a-department-with-a-name.a-team-with-a-name"
 
 
 def crowded(kinds: int) -> pb.Decision:
-    """A claim with very much to tell: many kinds of asks, victims, rules and queues, all with long names."""
+    """Return a claim with very much to tell: many kinds of asks, victims, rules and queues, all with long names."""
     found = decided.claim()
     del found.beneficiaries[:], found.victims[:], found.spared[:], found.levels[:]
     for kind in range(kinds):

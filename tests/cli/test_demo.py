@@ -144,7 +144,7 @@ def test_watching_ends_by_a_signal_in_order(tmp_path: Path) -> None:
 
 
 def _await_line(process: subprocess.Popen[str], log: Path, words: str) -> None:
-    """Polls the error stream, with a limit on the number of looks."""
+    """Poll the error stream for the words, with a limit on the number of looks."""
     for _ in range(600):
         if words in log.read_text():
             return

@@ -17,7 +17,7 @@ LOOKS_MAX = 300
 
 @pytest.fixture(scope="module")
 def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a core with a settled cluster."""
+    """Yield the address of a core with a settled cluster."""
     folder = tmp_path_factory.mktemp("end-to-end")
     cluster = write_known(folder / "cluster")
     serve = ["serve", "--listen", "127.0.0.1:0"]
@@ -31,7 +31,7 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def await_counts(address: str, **wanted: int) -> None:
-    """Polls until the core has these counts, with a limit on the number of looks."""
+    """Poll until the core has these counts, with a limit on the number of looks."""
     for _ in range(LOOKS_MAX):
         found = evenhand("partitions", "--core", address, "-o", "json").value()["partitions"]
         counts = found[0]["counts"] if found else {}

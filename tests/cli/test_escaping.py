@@ -28,7 +28,7 @@ SHAPED = {"decision_id", "policy", "law", "code", "partition"}
 
 
 def poisoned(message: Any) -> Any:
-    """The message with hostile characters at the end of every name and text in it."""
+    """Return the message with hostile characters at the end of every name and text in it."""
     for field, value in message.ListFields():
         if field.message_type is None:
             if field.type == field.TYPE_STRING and field.name not in SHAPED:

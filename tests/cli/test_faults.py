@@ -14,7 +14,7 @@ from tests.cli.run import Ended, evenhand
 
 
 def fault(ended: Ended) -> dict[str, str]:
-    """The parts of a fault by their words; the output has to be empty."""
+    """Return the parts of a fault by their words, after a check that the output is empty."""
     assert ended.out == ""
     assert "Traceback" not in ended.err
     parts: dict[str, str] = {}

@@ -312,7 +312,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def prepared(*, ends: bool) -> FakeCore:
-    """A core with an answer to everything; one that `ends` gives each answer once."""
+    """Return a core with an answer to everything; one that `ends` gives each answer once."""
     events = [watch_pb2.EventRecord(number=n, kind="placed", object=f"p{n}") for n in (1, 2)]
     problem = config_pb2.ConfigProblem(
         severity=config_pb2.PROBLEM_SEVERITY_WARNING, message="careful", code=WARNED

@@ -35,11 +35,11 @@ class Live:
     following: subprocess.Popen[str]
 
     def value(self, *arguments: str) -> Any:
-        """What a command says, as JSON."""
+        """Return the JSON output of a command."""
         return evenhand(*arguments, "--core", self.address, "-o", "json").value()
 
     def decisions(self, *arguments: str) -> list[Any]:
-        """The decisions as JSON."""
+        """Return the decisions as JSON."""
         found = self.value("decisions", *arguments)["decisions"]
         assert isinstance(found, list)
         return found
@@ -63,7 +63,7 @@ def live(folder: Path, cluster: Path, *shim: str, states: dict[str, int]) -> Ite
 
 
 def await_states(core: Live, wanted: dict[str, int]) -> None:
-    """Polls until so many decisions are in these states, with a limit on the number of looks."""
+    """Poll until so many decisions are in these states, with a limit on the number of looks."""
     found: Counter[str] = Counter()
     for _ in range(LOOKS_MAX):
         found = Counter(one["state"] for one in core.decisions())
@@ -289,7 +289,7 @@ def test_a_raised_guarantee_evicts_what_its_simulation_names(claimed: Live, tmp_
 
 
 def lowered(delay: str = "60s") -> str:
-    """The queues with a max of six cores for the night's work, which is enforced."""
+    """Return the queues with an enforced max of six cores for `batch`."""
     switched = QUEUES.replace(
         "  - name: default\n", "  - name: default\n    preemption: {quotapreemptionenabled: true}\n"
     )

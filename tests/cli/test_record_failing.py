@@ -51,7 +51,7 @@ def test_the_doctor_says_that_a_trace_is_not_written(tmp_path: Path) -> None:
 
 
 def _finding(address: str) -> Any:
-    """Polls until the doctor finds it and all is placed, with a limit on the number of looks."""
+    """Poll until all is placed and the doctor has the finding, with a limit on the number of looks; return it."""
     for _ in range(LOOKS_MAX):
         value = evenhand("doctor", "--core", address, "-o", "json").value()
         failing = [one for one in value["findings"] if one["code"] == "record-failing"]
@@ -71,5 +71,5 @@ def test_a_start_that_fails_says_why_and_nothing_else(tmp_path: Path, options: l
 
 
 def problems(said: str) -> list[str]:
-    """The lines that are no records of the server's own log."""
+    """Return the lines that are no records of the server's own log."""
     return [line for line in said.splitlines() if not line.startswith("{")]

@@ -20,7 +20,7 @@ data: {service.clusterId: second}
 
 
 def logged(log: Path, event: str) -> dict[str, Any]:
-    """The first line of a log with this event, awaited with a limit on the number of looks."""
+    """Return the first line of a log with this event, awaited with a limit on the number of looks."""
     for _ in range(LOOKS_MAX):
         lines = [line for line in log.read_text().splitlines() if line.startswith("{")]
         found = [one for one in map(json.loads, lines) if one["event"] == event]

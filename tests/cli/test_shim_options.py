@@ -16,7 +16,7 @@ Joined = list[tuple[Place, CoreAddress]]
 
 @pytest.fixture
 def joined(monkeypatch: pytest.MonkeyPatch) -> Joined:
-    """The clusters that `evenhand shim --kubernetes` joins, in place of joining one."""
+    """Provide the list of clusters that `evenhand shim --kubernetes` would join; none is joined."""
     found: Joined = []
 
     async def join(place: Place, core: CoreAddress) -> None:

@@ -23,7 +23,7 @@ GIB = 1 << 30
 
 @pytest.fixture(scope="module")
 def core() -> Iterator[FakeCore]:
-    """A core that places whatever it is asked about."""
+    """Yield a core that places whatever it is asked about."""
     answer = simulate_pb2.AskSimulation(
         allocation_key="lab/train-1", outcome=PLACED, queue="root.research", node_id="node-a"
     )
@@ -56,7 +56,7 @@ def written(folder: Path, *documents: Any) -> str:
 
 
 def sent(core: FakeCore, file: str, *arguments: str) -> simulate_pb2.SimulateAsksRequest:
-    """What reaches the core of a file."""
+    """Return the request that reaches the core when a file is simulated."""
     ended = evenhand("simulate", "ask", file, *arguments, "--core", core.address)
     assert ended.code == 0, ended.err
     request = core.requests[-1]
@@ -65,7 +65,7 @@ def sent(core: FakeCore, file: str, *arguments: str) -> simulate_pb2.SimulateAsk
 
 
 def refused(core: FakeCore, file: str, *arguments: str) -> str:
-    """What a person is told of a file that cannot be used."""
+    """Return the error text for a file that cannot be used."""
     before = len(core.requests)
     ended = evenhand("simulate", "ask", file, *arguments, "--core", core.address)
     assert (ended.code, ended.out, len(core.requests)) == (1, "", before)

@@ -22,7 +22,7 @@ LOOK_S = 0.2
 
 @pytest.fixture(scope="session")
 def docker() -> Iterator[Docker]:
-    """An engine that answers."""
+    """Provide a Docker engine that answers."""
     try:
         engine = borrowed()
         found = engine.__enter__()
@@ -37,7 +37,7 @@ def docker() -> Iterator[Docker]:
 
 @pytest.fixture(scope="session")
 def image(docker: Docker) -> str:
-    """The image, built from this checkout."""
+    """Provide the name of the image, built from this checkout."""
     if compose.command() is None:
         absent("docker compose is not here (`make real` provides it)")
     if base_image.environment(docker.engine) and not base_image.is_loaded(docker.engine):
@@ -50,7 +50,7 @@ def image(docker: Docker) -> str:
 
 @pytest.fixture(scope="module")
 def stack(docker: Docker, image: str) -> Iterator[Stack]:
-    """The local stack, up and healthy."""
+    """Start the local stack and provide it once it is healthy."""
     assert image
     stack = Stack(docker, f"evenhand-test-{os.urandom(3).hex()}")
     try:
@@ -62,7 +62,7 @@ def stack(docker: Docker, image: str) -> Iterator[Stack]:
 
 
 def awaited(question: Callable[[], bool]) -> None:
-    """Looks until the answer is yes, with a limit on the number of looks."""
+    """Poll until the answer is yes, with a limit on the number of looks."""
     for _ in range(LOOKS_MAX):
         if question():
             return

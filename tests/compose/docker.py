@@ -25,20 +25,20 @@ class Docker:
     environment: Mapping[str, str]
 
     def run(self, *words: str, seconds: float = SECONDS_MAX) -> subprocess.CompletedProcess[str]:
-        """Runs a client to its end."""
+        """Run a client to its end."""
         return subprocess.run(
             words, cwd=ROOT, env=dict(self.environment), capture_output=True, text=True,
             timeout=seconds, check=False,
         )  # fmt: skip
 
     def said(self, *words: str, seconds: float = SECONDS_MAX) -> str:
-        """What a client says that ends well."""
+        """Return the output of a client, after a check that it ended with 0."""
         done = self.run(*words, seconds=seconds)
         assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
         return done.stdout
 
     def inspect(self, name: str) -> Any:
-        """What the engine knows of a container or an image."""
+        """Return the engine's data on a container or an image."""
         (found,) = json.loads(self.said("docker", "inspect", name))
         return found
 
@@ -51,22 +51,22 @@ class Stack:
     project: str
 
     def run(self, *words: str, seconds: float = SECONDS_MAX) -> subprocess.CompletedProcess[str]:
-        """Runs compose to its end."""
+        """Run compose to its end."""
         return self.docker.run(*self._compose(), *words, seconds=seconds)
 
     def said(self, *words: str, seconds: float = SECONDS_MAX) -> str:
-        """What compose says when it ends well."""
+        """Return the output of compose, after a check that it ended with 0."""
         return self.docker.said(*self._compose(), *words, seconds=seconds)
 
     def container(self, service: str) -> str:
-        """The id of a service's container, running or not."""
+        """Return the id of a service's container, running or not."""
         labels = {"project": self.project, "service": service}
         wanted = [f"label=com.docker.compose.{name}={value}" for name, value in labels.items()]
         filters = [word for one in wanted for word in ("--filter", one)]
         return self.docker.said("docker", "ps", "--all", "--quiet", *filters).strip()
 
     def inspect(self, service: str) -> Any:
-        """What the engine knows of a service's container."""
+        """Return the engine's data on a service's container."""
         return self.docker.inspect(self.container(service))
 
     def is_healthy(self, service: str) -> bool:
@@ -74,11 +74,11 @@ class Stack:
         return bool(self.inspect(service)["State"]["Health"]["Status"] == "healthy")
 
     def try_evenhand(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Runs the command line inside the core's container."""
+        """Run the command line inside the core's container."""
         return self.docker.run("docker", "exec", self.container("core"), "evenhand", *words)
 
     def evenhand(self, *words: str) -> Any:
-        """What the command line says inside the core's container, as JSON."""
+        """Return the JSON output of the command line inside the core's container."""
         done = self.try_evenhand(*words, "--output", "json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -90,7 +90,7 @@ class Stack:
 
 
 def environment(engine: Engine) -> dict[str, str]:
-    """The environment of every client: this engine, this image, any free port."""
+    """Return the environment of every client: this engine, this image, any free port."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("COMPOSE_")}
     own = {"EVENHAND_IMAGE": IMAGE, "CORE_PORT": "0"}
     return plain | engine.environment() | base_image.environment(engine) | compose.builder() | own

@@ -35,7 +35,7 @@ partitions:
 
 @pytest.fixture(scope="module")
 def rights(docker: Docker) -> Iterator[dict[str, object]]:
-    """What a container may; before that, what testcontainers has to know of the engine."""
+    """Provide the rights of a container, once testcontainers has the settings of the engine."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in docker.engine.environment().items():
             patch.setenv(name, value)
@@ -51,7 +51,7 @@ def rights(docker: Docker) -> Iterator[dict[str, object]]:
 
 @pytest.fixture
 def core(image: str, rights: dict[str, object]) -> Iterator[DockerContainer]:
-    """The core alone, open to this machine."""
+    """Start the core alone, open to this machine."""
     words = ["serve", "--listen", f"0.0.0.0:{PORT}", "--insecure"]
     container = DockerContainer(image).with_command(words).with_exposed_ports(PORT)
     with container.with_kwargs(**rights) as started:
@@ -60,7 +60,7 @@ def core(image: str, rights: dict[str, object]) -> Iterator[DockerContainer]:
 
 @pytest.fixture
 async def channel(core: DockerContainer) -> AsyncIterator[grpc.aio.Channel]:
-    """A connection to the published port, once the core serves."""
+    """Provide a connection to the published port, once the core serves."""
     target = f"{core.get_container_host_ip()}:{core.get_exposed_port(PORT)}"
     async with grpc.aio.insecure_channel(target) as channel:
         health: Any = health_pb2_grpc.HealthStub(channel)
@@ -86,7 +86,7 @@ class Client:
         await self._stub.RegisterResourceManager(request, timeout=PATIENCE_S)
 
     async def told(self, part: str) -> list[Any]:
-        """What has come of one part of the answers: `new`, `released`, `schedulingStates`."""
+        """Return and forget the items of one part of the answers: `new`, `released`, `schedulingStates`."""
         while not self._heard[part]:
             answer = await _read(self.allocations)
             for name, heard in self._heard.items():
@@ -118,7 +118,7 @@ def release(key: str) -> si.AllocationRequest:
 
 @pytest.fixture
 async def client(channel: grpc.aio.Channel) -> Client:
-    """A registered client with a node of eight cores and an application."""
+    """Provide a registered client with a node of eight cores and an application."""
     client = Client(channel)
     await client.register()
     node = si.NodeInfo(nodeID="n1", action=si.NodeInfo.CREATE, schedulableResource=cores(8000))
@@ -133,14 +133,14 @@ async def client(channel: grpc.aio.Channel) -> Client:
 
 
 def evenhand(core: DockerContainer, *words: str) -> Any:
-    """What the command line says inside the container, as JSON."""
+    """Return the JSON output of the command line inside the container."""
     done = core.exec(["evenhand", *words, "--output", "json"])
     assert done.exit_code == 0, done.output
     return json.loads(done.output)
 
 
 def queue_a(core: DockerContainer) -> Any:
-    """The queue `root.a`, as `evenhand queues` shows it inside the container."""
+    """Return the queue `root.a`, as `evenhand queues` shows it inside the container."""
     return evenhand(core, "queues", "root.a")["root"]
 
 

@@ -14,7 +14,7 @@ NOT_THERE = ("gcc", "cc", "c++", "ld", "make", "protoc")
 
 @pytest.fixture(scope="module")
 def bare(image: str) -> tuple[str, ...]:
-    """The words before a command in a container without rights."""
+    """Provide the words before a command in a container without rights."""
     return ("docker", "run", "--rm", *NO_RIGHTS, image)
 
 

@@ -15,7 +15,7 @@ SERVICES = ("core", "shim")
 
 
 def counts(stack: Stack) -> Any:
-    """What the core counts in the only partition; empty while it has none."""
+    """Return the core's counts of the only partition, empty while there is none."""
     found = stack.evenhand("partitions")["partitions"]
     return found[0]["counts"] if found else {}
 

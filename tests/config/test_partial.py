@@ -8,7 +8,7 @@ from tests.config.texts import below, cases, partition, problems, tops
 
 
 def found(text: str) -> list[tuple[str, str]]:
-    """The end of each path with the message, in the order in which they are told."""
+    """Return the end of each problem's path with its message, after a check that they come by line."""
     told = problems(text)
     assert [one.line for one in told] == sorted(one.line for one in told)
     return [(one.path.rpartition("queues")[2], one.message) for one in told]

@@ -277,7 +277,7 @@ PASSED_OVER = [
 
 
 def cases(table: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """The rows of a table, each named by its first column."""
+    """Return the rows of a table, each named by its first column."""
     return [pytest.param(*row, id=title) for title, *row in table]
 
 

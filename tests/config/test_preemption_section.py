@@ -179,7 +179,7 @@ BAD = cases(
 
 
 def section(text: str) -> str:
-    """A partition with this text as its preemption section."""
+    """Return a text of one partition with this preemption section, its last line marked."""
     if text.startswith("{"):
         return partition(f"queues: []\npreemption: {text}  # <-")
     return partition(f"queues: []\npreemption:\n{textwrap.indent(text, '  ')}  # <-")

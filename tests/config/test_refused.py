@@ -305,7 +305,7 @@ ACCESS = cases(
 
 
 def limits(text: str, queue: str = "") -> str:
-    """A queue `a` with these limits."""
+    """Return a text with a queue `a` that has these limits."""
     entries = "\n".join(f"    {line}" for line in text.strip("\n").splitlines())
     return below(f"- name: a\n{queue}  limits:\n{entries}")
 
@@ -385,7 +385,7 @@ LIMITS = cases(
 
 
 def nested(upper: str, lower: str) -> str:
-    """A limit of queue `a` and one of queue `b` below it."""
+    """Return a text with a limit of queue `a` and one of queue `c`, two levels below it."""
     return below(
         f"- name: a\n  limits: [{upper}]\n  queues:\n  - name: b\n    queues:\n"
         f"    - name: c\n      limits: [{lower}]  # <-"

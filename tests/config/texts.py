@@ -12,30 +12,30 @@ MARK = "# <-"
 
 
 def partition(text: str) -> str:
-    """The text as the keys of one partition."""
+    """Return the text as the keys of one partition."""
     return "partitions:\n  - name: default\n" + textwrap.indent(
         textwrap.dedent(text).strip("\n"), "    "
     )
 
 
 def tops(text: str) -> str:
-    """The text as the list of top queues of one partition."""
+    """Return the text as the list of top queues of one partition."""
     return partition("queues:\n" + textwrap.indent(textwrap.dedent(text).strip("\n"), "  "))
 
 
 def below(text: str) -> str:
-    """The text as queues below a root that everybody may use."""
+    """Return the text as queues below a root that everybody may use."""
     inner = textwrap.indent(textwrap.dedent(text).strip("\n"), "    ")
     return tops("- name: root\n  submitacl: '*'\n  queues:\n" + inner)
 
 
 def marked_line(text: str) -> int:
-    """The line with the mark, counted from 1."""
+    """Return the line with the mark, counted from 1."""
     return next(number for number, line in enumerate(text.splitlines(), 1) if MARK in line)
 
 
 def problems(text: str) -> list[Problem]:
-    """What `load` says; a text with an error gives no configuration, one without gives one."""
+    """Return the problems that `load` finds, after a check that only a text without errors gives a configuration."""
     configuration, found = load(text, "queues.yaml")
     failed = any(problem.severity == "error" for problem in found)
     assert (configuration is None) == failed, found
@@ -43,7 +43,7 @@ def problems(text: str) -> list[Problem]:
 
 
 def accepted(text: str) -> Configuration:
-    """The configuration of a text without errors."""
+    """Return the configuration of a text without errors."""
     configuration, found = load(text)
     assert configuration is not None, "\n".join(str(problem) for problem in found)
     return configuration
@@ -55,7 +55,7 @@ def only_partition(text: str) -> PartitionSpec:
 
 
 def queue(text: str, path: str = "root.a") -> QueueSpec:
-    """The queue at a path in the only partition."""
+    """Return the queue at a path in the only partition."""
     spec = only_partition(text).root
     for name in path.split(".")[1:]:
         spec = next(child for child in spec.children if child.name == name)
@@ -63,7 +63,7 @@ def queue(text: str, path: str = "root.a") -> QueueSpec:
 
 
 def cases(*table: tuple[Any, ...]) -> list[Any]:
-    """The rows of a table, each named by its first column."""
+    """Return the rows of a table, each named by its first column."""
     return [pytest.param(*row, id=title) for title, *row in table]
 
 

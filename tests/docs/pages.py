@@ -91,7 +91,7 @@ def _heading(text: str, block: Block) -> str:
 
 
 def configured(text: str) -> tuple[Configuration, list[str]]:
-    """A configuration as it would be applied, and the paths of its warnings."""
+    """Return a configuration as it would be applied, and the paths of its warnings."""
     configuration, problems = load(text, "example")
     assert configuration is not None, [str(problem) for problem in problems]
     return configuration, [problem.path for problem in problems]
@@ -114,7 +114,7 @@ def printed(example: Example, folder: Path) -> Iterator[tuple[Block, str]]:
 
 
 def shows(block: Block, said: str) -> bool:
-    """Does the page show what was printed, but for the lines that it leaves out?"""
+    """Return whether the page shows the output, but for the lines that it leaves out."""
     parts = [re.escape(part) for part in re.split(r"^\.\.\.\n", block.text, flags=re.MULTILINE)]
     return re.fullmatch(r"(?:.*\n)*?".join(parts), said) is not None
 
@@ -136,7 +136,7 @@ def _begin(text: str) -> Telling:
 
 
 def _as_step(text: str) -> dict[str, Any]:
-    """What a step of a story says of a configuration: the queues below a root that lets everybody submit."""
+    """Return a configuration as a step of a story has it: the queues below a root open to all users."""
     configured(text)
     (partition,) = yaml.safe_load(text)["partitions"]
     (root,) = partition["queues"]
@@ -146,7 +146,7 @@ def _as_step(text: str) -> dict[str, Any]:
 
 
 async def _commands(telling: Telling, text: str) -> str:
-    """The block as it is printed now, by a server that answers from the story's core."""
+    """Return the commands of a block with their output now, from a server over the story's core."""
     async with serving(core=telling.core) as served:
         served.clock.ms = telling.now
         address = ("--core", f"127.0.0.1:{served.port}")

@@ -33,7 +33,7 @@ EXAMPLES = [example for page in sorted(DOCS.glob("*.md")) for example in example
 
 @pytest.fixture
 def in_utc() -> Iterator[None]:
-    """The clocks of the pages: commands show local time."""
+    """Set the time zone of the pages, UTC, because commands show local time."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("TZ", "UTC")
         time.tzset()

@@ -55,7 +55,7 @@ EFFECTS: Final[dict[str, Effect]] = {
 
 
 def has_struck(kind: str, seen: Mapping[str, int]) -> bool:
-    """Did a fault take effect, by what was counted in its window?"""
+    """Return whether a fault took effect, by the counts of its window."""
     effect = EFFECTS[kind]
     return seen.get(effect.shown_by, 0) >= effect.least
 

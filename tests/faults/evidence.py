@@ -46,7 +46,7 @@ class Decided(NamedTuple):
     beneficiaries: frozenset[str]
 
     def is_part_of(self, other: "Decided") -> bool:
-        """Does it say nothing that the other one does not?"""
+        """Return whether all victims and beneficiaries are among those of the other one."""
         return self.victims <= other.victims and self.beneficiaries <= other.beneficiaries
 
 

@@ -30,7 +30,7 @@ EXPECTED: Final = {
 
 
 def placed_twice(evidence: Evidence) -> Iterator[str]:
-    """A pod runs where it was placed first, for as long as it lives."""
+    """Yield the pods that were placed a second time: a pod stays where it was placed first."""
     for journal in (evidence.journal, evidence.second_journal):
         nodes: dict[str, str] = {}
         for line in journal:
@@ -81,14 +81,14 @@ def over_capacity(evidence: Evidence) -> Iterator[str]:
 
 
 def refused(evidence: Evidence) -> Iterator[str]:
-    """The core refuses nothing that an honest shim tells."""
+    """Yield what the core refused: it has to accept all that an honest shim sends."""
     for line in (*evidence.journal, *evidence.second_journal):
         if line["kind"] == "refused":
             yield f"{line['key']} was refused: {line['why']}"
 
 
 def stalled(evidence: Evidence) -> Iterator[str]:
-    """A probe fits at all times: it does not wait longer than the bound outside faults."""
+    """Yield the probes that waited longer than the bound outside faults, although a probe fits at all times."""
     asked: dict[str, int] = {}
     last = max((line["at"] for line in evidence.journal), default=0)
     placed = {line["key"]: line["at"] for line in evidence.journal if line["kind"] == "placed"}
@@ -118,7 +118,7 @@ def unsettled(evidence: Evidence) -> Iterator[str]:
 
 
 def second_disturbed(evidence: Evidence) -> Iterator[str]:
-    """A fault of the first shim and of its way neither delays the second manager nor ends its session."""
+    """Yield what a fault of the first shim or its network did to the second manager: delays, ended sessions."""
     placed = {
         line["key"]: line["at"] for line in evidence.second_journal if line["kind"] == "placed"
     }
@@ -140,7 +140,7 @@ def second_disturbed(evidence: Evidence) -> Iterator[str]:
 
 
 def concerns_first_alone(fault: Window) -> bool:
-    """Is it a fault of the first shim, or of its way, without an end of the core in its midst?"""
+    """Return whether a fault concerns the first shim or its network alone, without an end of the core."""
     return fault.kind.startswith(("net-", "shim-")) and "killed -9" not in fault.seen
 
 
@@ -192,7 +192,7 @@ def log_repeats(evidence: Evidence) -> Iterator[str]:
 
 
 def log_untrue(evidence: Evidence) -> Iterator[str]:
-    """A decision in the log of a run evicts what was evicted, for the same ask."""
+    """Yield the evictions that differ in victim or ask from their decision in the log of the run."""
     parts = evidence.log if _is_split(evidence) else []
     decided = [{one.decision: one for one in reversed(part.decided)} for part in parts]
     for line, run in _evictions(evidence, len(parts)):
@@ -231,7 +231,7 @@ def _evictions(evidence: Evidence, runs: int) -> Iterator[tuple[Line, int]]:
 
 
 def configuration_lost(evidence: Evidence) -> Iterator[str]:
-    """A core that was started again runs with the last configuration whose apply was answered, or a later one."""
+    """Yield the configurations in force after a restart that are older than the last answered apply."""
     for one in evidence.in_force:
         kept = [each for each in evidence.applied if each.kept and each.at_ms <= one.at_ms]
         last = max(kept, default=None)
@@ -242,7 +242,7 @@ def configuration_lost(evidence: Evidence) -> Iterator[str]:
 
 
 def replay_differs(evidence: Evidence) -> Iterator[str]:
-    """The trace of each run replays to the same decisions, byte for byte."""
+    """Yield the runs whose trace does not replay to the recorded decisions, byte for byte."""
     for one in evidence.replays:
         if one.code:
             yield f"the replay of {one.trace} ended with {one.code}: {one.said}"
@@ -256,7 +256,7 @@ def wrong_exit(evidence: Evidence) -> Iterator[str]:
 
 
 def doctor_complains(evidence: Evidence) -> Iterator[str]:
-    """The doctor finds no error in the end."""
+    """Yield the errors that the doctor finds in the end."""
     code, said = evidence.doctor
     if code:
         yield f"the doctor ended with {code}: {said}"

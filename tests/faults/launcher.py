@@ -32,7 +32,7 @@ class Control:
         self._now: dict[str, int] = {}
 
     def __getitem__(self, name: str) -> int:
-        """The strength of a fault, 0 when there is none."""
+        """Return the strength of a fault, 0 when there is none."""
         now = self._monotonic()
         if now - self._read_at > LOOK_S:
             self._read_at = now

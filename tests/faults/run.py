@@ -353,7 +353,7 @@ class Run:
 
     @contextmanager
     def hostile(self, fault: Fault) -> Iterator[None]:
-        """A hostile client beside the shim."""
+        """Hold a hostile client beside the shim."""
         kind = fault.kind.removeprefix("hostile-")
         seed = self.seed + len(self.windows)
         arguments = (kind, self.core.port, seed, self.files.codes, self.files.counts)
@@ -365,7 +365,7 @@ class Run:
 
     @contextmanager
     def selectors(self, _fault: Fault) -> Iterator[None]:
-        """A tenant's pods of as many selectors as pods."""
+        """Hold the mode in which each of a tenant's pods has a selector of its own."""
         self.files.mode.write_text("selectors")
         yield
 

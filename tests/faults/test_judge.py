@@ -45,13 +45,13 @@ EVICTED = [*PLACED, evict("a"), line("gone", "a")]
 
 
 def window(kind: str, from_ms: int = 0, to_ms: int = 9, **seen: int) -> Window:
-    """A fault; counters with `_` for each space in their names."""
+    """Return the window of a fault; the names of its counters have `_` for each space."""
     counts = Counter({name.replace("_", " "): number for name, number in seen.items()})
     return Window(kind, from_ms, to_ms, counts)
 
 
 def right(**other: Any) -> Evidence:
-    """A run in which a pod was placed and evicted, and everything was right."""
+    """Return the evidence of a run without errors, in which a pod was placed and evicted."""
     facts: dict[str, Any] = {
         "journal": EVICTED,
         "log": [logged(D1)],

@@ -53,7 +53,7 @@ AT_ONCE = Window("net-cut", 0, 0, Counter({"connections cut": 1}))
 
 
 def right(*journal: Line, windows: tuple[Window, ...] = (), **other: Any) -> ClusterEvidence:
-    """A run in which a pod was bound and evicted, and two wait for what they say."""
+    """Return the evidence of a run without errors, in which a pod was bound and evicted and two wait."""
     run = Evidence(
         journal=[*CHANGED, *(journal or EVICTED)],
         windows=list(windows or [AT_ONCE]),

@@ -24,7 +24,7 @@ def lines(cells: st.SearchStrategy[int], width: int = WIDTH) -> st.SearchStrateg
 
 
 def table(rows: list[list[int]]) -> Array:
-    """A line a column."""
+    """Return the rows as an array with a line for each column."""
     return np.ascontiguousarray(np.array(rows, dtype=np.int64).reshape(len(rows), WIDTH).T)
 
 

@@ -29,7 +29,7 @@ def random_family(random_: random.Random, scale: int) -> list[Sibling]:
 
 
 def random_amount(random_: random.Random, siblings: Sequence[Sibling], scale: int) -> int:
-    """An amount, often just about what somebody needs."""
+    """Return a random amount, often close to what the siblings need."""
     least = sum(one.floor for one in siblings)
     most = sum(scale if one.cap is None else one.cap for one in siblings)
     around = random_.choice((least, most, random_.randint(0, scale), random_.randint(0, most)))
@@ -37,7 +37,10 @@ def random_amount(random_: random.Random, siblings: Sequence[Sibling], scale: in
 
 
 def divided(families: Sequence[Sequence[Sibling]], amounts: Sequence[int]) -> list[list[int]]:
-    """What the kernel gives to the families, each a column; they are filled up with siblings that may have nothing."""
+    """Return what the kernel divides among the families, each of them a column.
+
+    Smaller families are filled up with siblings that may have nothing.
+    """
     most = max(map(len, families))
     nobody = Sibling(1, 0, 0)
     lines = [[*family, *[nobody] * (most - len(family))] for family in families]

@@ -34,7 +34,7 @@ def line(values: list[int]) -> Array:
 
 
 def per(drawn: list[Any], at: int) -> dict[int, list[int]]:
-    """What goes by node (0) or leaf (1)."""
+    """Return the sums of the drawn rows that count, by node (`at` is 0) or leaf (1)."""
     found: dict[int, list[int]] = {}
     for one in drawn:
         if one[-1]:

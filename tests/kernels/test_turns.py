@@ -69,7 +69,7 @@ def level(some: list[Child]) -> Children:
 
 
 def one_by_one(asks: list[list[int]], applications: list[Child], leaves: list[Child]) -> list[int]:
-    """The least leaf that has something, in it the least application, of it the first ask; and again."""
+    """Return the order of the asks: of the least waiting leaf, its least application's first ask, repeatedly."""
     order = []
     while waiting := [one for one in applications if one.asks]:
         leaf = min({one.above for one in waiting}, key=lambda at: leaves[at].key)

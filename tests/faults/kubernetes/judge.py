@@ -31,7 +31,7 @@ def bound_twice(evidence: ClusterEvidence) -> Iterator[str]:
 
 
 def ended_twice(evidence: ClusterEvidence) -> Iterator[str]:
-    """The shim ends no pod a second time."""
+    """Yield the pods that the shim ended more than once."""
     ended = Counter(
         (line["name"], line["key"])
         for line in evidence.run.journal
@@ -43,7 +43,7 @@ def ended_twice(evidence: ClusterEvidence) -> Iterator[str]:
 
 
 def ended_too_late(evidence: ClusterEvidence) -> Iterator[str]:
-    """The shim ends no pod that has ended or is leaving for a while."""
+    """Yield the pods that the shim ended although they had ended or had been leaving for a while."""
     since: dict[str, int] = {}
     for line in evidence.run.journal:
         key = line.get("key", "")
