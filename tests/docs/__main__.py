@@ -20,6 +20,6 @@ def renew(page: Path) -> None:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        for each in sorted(DOCS.glob("*.md")):
+        for each in sorted(DOCS.glob("**/*.md")):
             renew(each)
     performance.renew()

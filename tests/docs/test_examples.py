@@ -28,7 +28,7 @@ BEHAVIOURS = (
     "unmet-guarantees",
     "gang-placeholders",
 )
-EXAMPLES = [example for page in sorted(DOCS.glob("*.md")) for example in examples(page)]
+EXAMPLES = [example for page in sorted(DOCS.glob("**/*.md")) for example in examples(page)]
 
 
 @pytest.fixture
