@@ -110,7 +110,7 @@ class World:
         self.check()
 
     def gang(self) -> None:
-        """An application with placeholders of one or two task groups, together or one by one."""
+        """Add an application with placeholders of one or two task groups, together or one by one."""
         self.serial += 1
         name = f"app{self.serial}"
         groups = [
@@ -132,7 +132,7 @@ class World:
                 self.ask(name, size, group, placeholder=True, **job)
 
     def real(self) -> None:
-        """A real pod: mostly of a task group, and mostly as large as its placeholders."""
+        """Add a real pod: mostly of a task group, and mostly as large as its placeholders."""
         if not self.applications:
             return
         name = self.chance.choice(list(self.applications))
@@ -162,7 +162,7 @@ class World:
         self.say(AskAdded("rm", pod.key, pod.application, pod.spec, created_ms=pod.created_ms))
 
     def confirm(self) -> None:
-        """A pod that was ordered to go is gone."""
+        """Report that a pod that was ordered to end is gone."""
         going = [pod for pod in self.pods.values() if pod.mark is not None]
         if going:
             pod = self.chance.choice(going)
@@ -170,7 +170,7 @@ class World:
             self.gone(pod, pod.mark.termination)
 
     def end(self) -> None:
-        """A pod ends by itself, whatever it is doing."""
+        """End a pod without an order, whatever its state."""
         if self.pods:
             self.gone(self.chance.choice(list(self.pods.values())), Termination.STOPPED_BY_RM)
 
@@ -179,7 +179,7 @@ class World:
         self.say(ReleaseRequested("rm", pod.application, pod.key, termination=why))
 
     def veto(self) -> None:
-        """A pod that should go could not be deleted."""
+        """Report that a pod that was ordered to end could not be deleted."""
         going = [pod for pod in self.pods.values() if pod.mark is not None and pod.mark.decision_id]
         if going:
             pod = self.chance.choice(going)
@@ -197,7 +197,7 @@ class World:
             self.say(NodeDrained("rm", name))
 
     def lose_node(self) -> None:
-        """A node is lost with its pods, and another one comes."""
+        """Remove a node with its pods, and add another one."""
         name = self.chance.choice(list(self.nodes))
         del self.nodes[name]
         self.cordoned.discard(name)
@@ -211,7 +211,7 @@ class World:
         self.now += self.chance.choice((1, 100, 2_000, 20_000))
 
     def restart(self) -> None:
-        """The core goes away, and is told by the shim what there is (1.7)."""
+        """Restart the core, to which the shim then reports what there is (1.7)."""
         self.core = Core(_configuration())
         self.replaced.clear()
         self.say(ManagerRegistered("rm", explicit_sync=True))
@@ -231,7 +231,7 @@ class World:
         self.say(SyncCompleted("rm"))
 
     def _again(self, name: str, event: ApplicationAdded) -> ApplicationAdded:
-        """A shim declares what is left of the placeholders, and nothing when a real pod runs."""
+        """Return the event as a shim repeats it: with the placeholders left, with none once a real pod runs."""
         own = [pod for pod in self.pods.values() if pod.application == name]
         begun = any(pod.node and not pod.spec.placeholder for pod in own)
         left = sum(pod.size for pod in own if pod.spec.placeholder and pod.mark is None)
@@ -299,7 +299,7 @@ class World:
     # What must hold ---------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """The books are sound, and what they say is what runs."""
+        """Assert that the books are sound, and that they hold what runs."""
         self.core.validate()
         on_node: Counter[str] = Counter()
         in_queue: Counter[str] = Counter()

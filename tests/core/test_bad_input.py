@@ -149,7 +149,7 @@ NOT_REJECTED: list[tuple[str, Event]] = [
 
 @pytest.fixture
 def core() -> Core:
-    """A core where `runs` has its node, `waits` waits, and `foreign` is another scheduler's."""
+    """Provide a core where `runs` has its node, `waits` waits, and `foreign` is another scheduler's."""
     root = QueueSpec(
         name="root",
         parent=True,

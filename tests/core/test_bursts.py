@@ -59,7 +59,7 @@ def asks(count: int = MANY, first: int = 0, spec: AskSpec = SPEC) -> list[AskAdd
 
 @pytest.fixture
 def waited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The keys of those that the backlog has seen."""
+    """Provide the keys of the asks that the backlog has seen."""
     seen: list[str] = []
     enqueue = backlog.enqueue
 

@@ -79,7 +79,7 @@ def blocked_before(pair: Pair) -> None:
 
 
 def a_job_that_is_held_back(pair: Pair) -> None:
-    """It is tried when somebody else of its queue is placed."""
+    """Hold a gang back until another ask of its queue is placed."""
     pair.asks(("b0", "a2", BIG))
     pair.asks(("m0", "a1", MEMBER), ("m1", "a1", MEMBER), ("s1", "a2", SMALL))
     pair.hear([])

@@ -66,7 +66,7 @@ def settle(core: Core, now: int) -> None:
 
 
 def foreseen(core: Core, text: str) -> Forecast:
-    """The forecast, which changes nothing."""
+    """Return the forecast of a configuration; the core does not change."""
     before = core.digest()
     found = forecast(core, configuration(text), NOW)
     assert core.digest() == before

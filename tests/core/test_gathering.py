@@ -40,7 +40,7 @@ MEMBER = AskSpec((("memory", 10),), job_key="j")
 
 
 def begun(nodes: int, size: int = 40) -> Core:
-    """A core with nodes and one application in each queue."""
+    """Return a core with nodes and one application in each queue."""
     configuration, _ = load(QUEUES, "test")
     core = Core(configuration)
     core.handle(ManagerRegistered(RM), START)
@@ -188,7 +188,7 @@ class World:
         self.core.handle(AskAdded(RM, key, application, spec), self.now)
 
     def change(self) -> None:
-        """A waiting ask says something new about itself."""
+        """Update a waiting ask."""
         books = self.core.state.partitions["default"]
         waiting = [key for key in self.asks if books.asks[key].node is None]
         if waiting:

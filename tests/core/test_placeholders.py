@@ -47,7 +47,7 @@ def test_the_same_events_give_the_same_decisions() -> None:
 
 
 def gang(members: int) -> Core:
-    """An application whose placeholders and real asks are all there."""
+    """Return a core with an application whose placeholders and real asks are all there."""
     core = Core()
     core.handle(ManagerRegistered("rm"), START)
     core.handle(NodeAdded("rm", "n1", (("memory", 10 * members),)), START)

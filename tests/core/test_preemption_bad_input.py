@@ -95,7 +95,7 @@ class Stage:
     def running(
         self, key: str, node: str = "", mark: ReleaseMark | None = None, **more: Any
     ) -> AllocationAdded:
-        """A pod of 10 in queue b: y1 and y2 are on n1, the others on n2; the later the younger."""
+        """Return a pod of 10 in queue b: y1 and y2 are on n1, the others on n2; the later the younger."""
         found = node or ("n1" if key in {"y1", "y2"} else "n2")
         created = LONG_AGO + int(key.removeprefix("y")) if key != "new" else LONG_AGO
         return AllocationAdded(
@@ -103,11 +103,11 @@ class Stage:
         )
 
     def asks(self, key: str = "x1", **more: Any) -> AskAdded:
-        """An ask of queue a that waits for an hour."""
+        """Return an ask of queue a that waits for an hour."""
         return AskAdded("rm", key, "x", spec(**more), created_ms=LONG_AGO)
 
     def do(self, *events: Event) -> list[Decision]:
-        """What happens now, without a tick."""
+        """Handle events and return what is decided at once, without a tick."""
         found = [one for event in events for one in self.core.handle(event, self.now)]
         self.core.validate()
         self.said += found
@@ -127,17 +127,17 @@ class Stage:
         return found
 
     def confirm(self, key: str, application: str = "y") -> list[Decision]:
-        """The pod is gone, says its manager."""
+        """Report that the pod is gone."""
         return self.do(ReleaseRequested("rm", application, key, termination=GONE))
 
     def claim(self) -> str:
-        """An ask claims, and one pod of n1 has to go for it: the decision's id."""
+        """Add an ask that claims, for which one pod of n1 is evicted, and return the decision's id."""
         self.do(self.asks())
         assert goes(self.tick()) == ["y2"]
         return self.open()[0]
 
     def open(self) -> list[str]:
-        """The ids of all open decisions."""
+        """Return the ids of all open decisions."""
         return [one.decision_id for one in decisions(self.core, open_only=True)]
 
     def state(self, decision_id: str) -> DecisionState:
@@ -147,7 +147,7 @@ class Stage:
         return found.state
 
     def restarted(self, *allocations: AllocationAdded, asks: Iterable[AskAdded] = ()) -> None:
-        """The manager registers anew and tells everything again; y1 to y4 run unless told otherwise."""
+        """Register the manager once more and report everything; y1 to y4 run unless told otherwise."""
         marked = {one.key for one in allocations}
         self.do(ManagerRegistered("rm", explicit_sync=True))
         self.do(
@@ -173,7 +173,7 @@ def noted(found: Iterable[Decision]) -> list[Code]:
 
 
 def ends(found: Iterable[Decision]) -> list[DecisionState]:
-    """What became of decisions, in order."""
+    """Return the final states of decisions, in order."""
     return [one.state for one in found if isinstance(one, DecisionMoved) and not one.key]
 
 
@@ -431,7 +431,7 @@ def test_a_decision_that_expired_is_no_more_what_anybody_says_of_it(
 
 
 def daemon(stage: Stage) -> str:
-    """A pod that belongs to n1 makes one go there."""
+    """Add a pod that belongs to n1, for which one pod of n1 is evicted, and return the decision's id."""
     stage.do(stage.asks("d1", constraints=Constraints(required_node="n1")))
     assert goes(stage.tick()) == ["y2"]
     return stage.open()[0]

@@ -43,7 +43,7 @@ SWAP = ("existing p1 z n1 memory=10 placeholder group=g", "ask z1 z memory=10 gr
 
 
 def named(mark: str, *beside: str) -> list[str]:
-    """The open decisions: one that a mark tells of, and one that is made in the tick in which that is rebuilt."""
+    """Return the open decisions: one rebuilt from a mark, and one made in the tick that rebuilds it."""
     life = Replicas([OWED, {"name": "b"}])
     life.say("node n1 memory=20", "app x root.a", "app y root.b", "app z root.b")
     life.say(f"existing y1 y n1 memory=10 mark={mark}/x1/n1", "ask x1 x memory=10 created=-5000")

@@ -35,7 +35,7 @@ HAPPENS = (
 
 
 def marked() -> tuple[Core, Known]:
-    """A job for whose members as many victims are marked."""
+    """Return a core with a gang for whose members as many victims are marked."""
     configuration, _ = load(SOFTLY, "test")
     assert configuration is not None
     core, known = Core(configuration), Known()

@@ -22,7 +22,7 @@ class Damage:
 
 
 def expect_found(books: Any, damage: Damage) -> None:
-    """The books hold before and not after, and the message names what was done."""
+    """Assert that the books are valid before the damage and not after, and that the message names the damage."""
     validate(books)
     damage.does(books)
     with pytest.raises(AssertionError, match=damage.names):
@@ -41,10 +41,10 @@ def bump(amounts: list[int], by: int = 1) -> None:
 
 
 def group_of(books: Any, key: str) -> Any:
-    """The group or job in which an ask waits."""
+    """Return the group or job in which an ask waits."""
     return books.asks[key].group
 
 
 def class_of(books: Any, key: str) -> Any:
-    """The class of an ask."""
+    """Return the equivalence class of an ask."""
     return books.asks[key].ask_class

@@ -28,7 +28,7 @@ def put_retired(world: World) -> None:
 
 
 def start(world: World) -> None:
-    """The shim says that a pod runs now."""
+    """Report that a pod runs now."""
     node = world.partition.asks["run-2"].node.node_id
     world.allocation("run-2", node, vcore=2, priority=2, started_ms=world.now)
 

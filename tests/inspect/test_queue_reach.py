@@ -26,7 +26,7 @@ CORES = resource({"vcore": 4000})
 
 
 def fence_tree() -> World:
-    """The tree of the rules: a system queue, and two tenants behind fences, one with a fence inside."""
+    """Return the tree of the rules: a system queue, and two tenants behind fences, one with a fence inside."""
     return World(
         leaf("system", guaranteed=CORES),
         parent(
@@ -134,7 +134,7 @@ def specs(spec: QueueSpec, path: str) -> dict[str, QueueSpec]:
 
 
 def prefixes(path: str) -> list[str]:
-    """The queues of a path, the deepest first."""
+    """Return the queues of a path, the deepest first."""
     parts = path.split(".")
     return [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
 

@@ -18,7 +18,7 @@ ENFORCED = PreemptionSettings(quota_enabled=True)
 
 
 def queue(name: str, most: int | None, delay: int = DELAY, **more: Any) -> Any:
-    """A queue that is brought down to a maximum of cores, with queues below it where ``children`` has some."""
+    """Return a queue that is brought down to a maximum of cores, with queues below it where ``children`` has some."""
     children = more.pop("children", ())
     properties = QueueProperties(quota_delay_ms=delay, **more.pop("properties", {}))
     made = parent if children else leaf

@@ -40,7 +40,7 @@ def put_last(capacity: list[int]) -> None:
 
 
 def shadow(books: Any) -> None:
-    """A foreign pod takes the key of an allocation."""
+    """Give a foreign pod the key of an allocation."""
     books.foreign["run-1"] = books.foreign.pop("alien-1")
 
 

@@ -32,7 +32,7 @@ def node(books: Any, name: str = "n1") -> Any:
 
 
 def bustle(**rest: Any) -> World:
-    """The crowd with news that no tick has seen: entries in heaps up to the root."""
+    """Return the crowd with changes that no tick has seen: entries in heaps up to the root."""
     world = crowd(**rest)
     world.application("fresh", "root.p.b")
     world.application("fresher", "root.p.b")
@@ -46,12 +46,12 @@ def bustle(**rest: Any) -> World:
 
 
 def stranger(books: Any) -> None:
-    """A group that no application knows is to be told something."""
+    """Mark a group that no application knows as waiting to be reported."""
     books.untold[Group(0, books.applications["app"], class_of(books, "run-1"), 7)] = None
 
 
 def revive(books: Any) -> None:
-    """A class is no longer dead, but its groups still wait for that."""
+    """Mark a class as no longer dead while its groups still wait for that."""
     ask_class = class_of(books, "huge-1")
     ask_class.dead = False
     del books.dead[ask_class]
@@ -59,14 +59,14 @@ def revive(books: Any) -> None:
 
 
 def astray(books: Any) -> None:
-    """A group waits in the list of another class."""
+    """Put a group into the waiting list of another class."""
     group = group_of(books, "huge-1")
     class_of(books, "huge-1").waiting.remove(group)
     class_of(books, "port-4").waiting.append(group)
 
 
 def unlisted(books: Any) -> None:
-    """A gang is ranked, and a tick that does not come to it would not hear of it."""
+    """Rank a gang without listing it, so that a tick that does not reach it would not know of it."""
     job = group_of(books, "gang-1")
     job.parked = False
     books.parked_jobs.remove(job)
@@ -74,14 +74,14 @@ def unlisted(books: Any) -> None:
 
 
 def block(books: Any) -> None:
-    """A class is recorded as blocked where it has room."""
+    """Record a class as blocked where it has headroom."""
     limiter, ask_class = queue(books, "root.p").limiter, class_of(books, "new-1")
     limiter.blocked[ask_class] = []
     limiter.queue.blocked_asks += limiter.queue.pending[ask_class]
 
 
 def twice_freed(books: Any) -> None:
-    """A node is listed twice as freed."""
+    """List a node twice as freed."""
     books.index.mark_freed(node(books))
     books.index.freed.append(node(books))
 
@@ -311,7 +311,7 @@ def test_ranks_are_not_looked_at_while_they_are_stale() -> None:
 
 
 def packed() -> World:
-    """A node for everything, and a class with a heap of its own that has one ask waiting."""
+    """Return a binpacking world with one placed ask, and a class that has its own heap and one waiting ask."""
     world = World(leaf("a"), node_sort=NodeSort.BINPACKING)
     world.node("n1", vcore=10)
     world.node("n2", vcore=10)
@@ -342,7 +342,7 @@ PACKED = [
 
 
 def spoil(books: Any) -> None:
-    """The class has read the whole log and its entries are worse than the present ones."""
+    """Pretend that the class has read the whole log, with entries worse than the present ones."""
     ask_class, index = class_of(books, "two"), books.index
     ask_class.cursor = index.log_read = len(index.log)
     ask_class.heap[:] = [entry + (1 << NUMBER_BITS) for entry in ask_class.heap]

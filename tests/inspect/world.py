@@ -37,12 +37,12 @@ OPEN = Acl(everyone=True)
 
 
 def leaf(name: str, **rest: Any) -> QueueSpec:
-    """A leaf queue."""
+    """Return a leaf queue."""
     return QueueSpec(name=name, **rest)
 
 
 def parent(name: str, *children: QueueSpec, **rest: Any) -> QueueSpec:
-    """A queue with queues below it."""
+    """Return a queue with queues below it."""
     return QueueSpec(name=name, parent=True, children=children, **rest)
 
 
@@ -75,25 +75,25 @@ class World:
         self.now += milliseconds
 
     def node(self, name: str, vcore: int = 10, memory: int = 100, **rest: Any) -> None:
-        """A node; further types by ``extra``."""
+        """Add a node; ``extra`` gives further types."""
         extra = rest.pop("extra", {})
         capacity = resource({"vcore": vcore, "memory": memory, **extra})
         self.say(NodeAdded(MANAGER, name, capacity, **rest))
 
     def application(self, name: str, queue: str = "root.a", **rest: Any) -> list[Decision]:
-        """An application in a queue."""
+        """Add an application to a queue."""
         return self.say(ApplicationAdded(MANAGER, name, queue, **rest))
 
     def ask(
         self, key: str, application: str = "app", vcore: int = 1, **rest: Any
     ) -> list[Decision]:
-        """An ask, or an update of one; ``extra`` gives further types, the rest goes into its spec."""
+        """Add or update an ask; ``extra`` gives further types, the rest is part of its spec."""
         return self.say(AskAdded(MANAGER, key, application, spec(vcore, **rest)))
 
     def allocation(
         self, key: str, node: str, application: str = "app", vcore: int = 1, **rest: Any
     ) -> list[Decision]:
-        """An existing allocation."""
+        """Report an existing allocation."""
         started = rest.pop("started_ms", None)
         event = AllocationAdded(
             MANAGER, key, application, node, spec(vcore, **rest), started_ms=started
@@ -101,7 +101,7 @@ class World:
         return self.say(event)
 
     def foreign(self, key: str, node: str, vcore: int = 1) -> list[Decision]:
-        """A pod of another scheduler."""
+        """Report a pod of another scheduler."""
         return self.say(ForeignAdded(MANAGER, key, node, resource({"vcore": vcore})))
 
     def release(
@@ -110,7 +110,7 @@ class World:
         application: str = "app",
         termination: Termination = Termination.STOPPED_BY_RM,
     ) -> list[Decision]:
-        """The shim releases an ask or allocation."""
+        """Release an ask or allocation, as the shim would."""
         return self.say(ReleaseRequested(MANAGER, application, key, termination=termination))
 
     def tick(self) -> dict[str, str]:
@@ -124,7 +124,7 @@ class World:
 
 
 def spec(vcore: int = 1, **rest: Any) -> AskSpec:
-    """The part of an ask that pods of one template share."""
+    """Return the part of an ask that pods of one template share."""
     extra = rest.pop("extra", {})
     return AskSpec(resource({"vcore": vcore, **extra}), **rest)
 

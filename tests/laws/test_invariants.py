@@ -93,7 +93,7 @@ class AnythingGoes(RuleBasedStateMachine):
         return {item.key for item in self._items() if item.node_id}
 
     def _note(self, decisions: list[Decision], before: set[str]) -> None:
-        """What ends stood before, and ends once."""
+        """Assert that what is released ran before, and is released once."""
         released = [each.key for each in decisions if isinstance(each, Released)]
         assert len(set(released)) == len(released), "released twice for one decision"
         assert set(released) <= before, "released, though it did not stand"

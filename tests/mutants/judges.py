@@ -26,12 +26,12 @@ class Example(NamedTuple):
 
 
 def examples(defect: Defect) -> Iterator[Example]:
-    """What the defect's judge looks at, in order."""
+    """Return what the defect's judge looks at, in order."""
     return _JUDGES[defect.judge](defect)
 
 
 def example(defect: Defect, name: str) -> Example:
-    """The one of this name."""
+    """Return the example of this name."""
     return next(one for one in examples(defect) if one.name == name)
 
 
@@ -158,7 +158,7 @@ def _everything(defect: Defect) -> Iterator[Example]:
 
 
 def _patched(test: Callable[..., object]) -> None:
-    """A test that may want to change the core for a while."""
+    """Run a test that may change the core for as long as it runs."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         wanted = inspect.signature(test).parameters
         test(**({"monkeypatch": monkeypatch} if wanted else {}))

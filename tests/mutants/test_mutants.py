@@ -33,7 +33,7 @@ Runs = dict[int, Future[subprocess.CompletedProcess[str]]]
 
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
-    """A process for each defect whose test was selected, as many at a time as there are processors."""
+    """Start a process for each defect whose test was selected, as many at a time as there are processors."""
     items = [one for one in request.session.items if isinstance(one, pytest.Function)]
     mine = [one for one in items if one.originalname == test_defect_is_caught.__name__]
     params = [one.callspec.params["number"] for one in mine]

@@ -106,11 +106,11 @@ class Partition:
     """What queues deserve by type and path as the round under way sees it; empty where nothing is shared by weight."""
 
     def on(self, node: str) -> Iterator[Pod]:
-        """The pods of a node."""
+        """Return the pods of a node."""
         return (pod for pod in self.pods.values() if pod.node == node)
 
     def used(self, node: str) -> Amounts:
-        """What runs on a node, foreign pods included."""
+        """Return what runs on a node, foreign pods included."""
         total: Amounts = Counter()
         for pod in self.on(node):
             total.update(dict(pod.spec.resource))
@@ -119,7 +119,7 @@ class Partition:
         return total
 
     def usage(self, path: str, *, dying: bool) -> Amounts:
-        """What runs below a queue, with or without what is dying."""
+        """Return what runs below a queue, with or without terminating pods."""
         total: Amounts = Counter()
         for pod in self.pods.values():
             if pod.node and (dying or pod.dying is None) and self.is_below(pod, path):
@@ -127,7 +127,7 @@ class Partition:
         return total
 
     def gainers(self) -> set[str]:
-        """The asks that open decisions give room to."""
+        """Return the asks for which open decisions keep capacity."""
         return {one.key for known in self.open.values() for one in known.record.beneficiaries}
 
     def owners(self, node: str) -> list[str]:
@@ -143,7 +143,7 @@ class Partition:
         ]
 
     def is_below(self, pod: Pod, path: str) -> bool:
-        """Does the pod's queue stand below a queue, or is it the queue itself?"""
+        """Return whether the pod's queue is a queue or stands below it."""
         return f"{self.applications[pod.application][0]}.".startswith(f"{path}.")
 
 
@@ -169,7 +169,7 @@ class Account:
         self.specs = {one.name: one for one in configuration.partitions}
 
     def queues(self, partition: str) -> dict[str, QueueSpec]:
-        """The configured queues of a partition by path."""
+        """Return the configured queues of a partition by path."""
         found = {"root": self.specs[partition].root}
         for path, spec in [("root", self.specs[partition].root)]:
             found |= dict(_walk(path, spec))
@@ -178,7 +178,7 @@ class Account:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def happened(self, event: Event, decisions: Iterable[Decision]) -> None:
-        """An event was answered: what was not rejected is so."""
+        """Record an event that the core answered: unless it was rejected, it took effect."""
         decisions = list(decisions)
         if not any(isinstance(one, (AskRejected, NodeRejected)) for one in decisions):
             self._take(event)
@@ -384,7 +384,7 @@ class Account:
         self.seen["ordered"] += 1
 
     def _ordered_again(self, pod: Pod, released: Released) -> None:
-        """It is dying by this very order, and the decision that waited for its room has just expired."""
+        """Assert that the pod terminates by this very order, and that the decision waiting for it just expired."""
         by = released.decision_id
         assert by, f"{pod.key} shall go again, and no decision says why"
         assert pod.dying == by, f"{pod.key} shall go again by {by} and dies by {pod.dying}"
@@ -397,7 +397,7 @@ class Account:
         self.seen["ordered again"] += 1
 
     def assert_may_go(self, pod: Pod, record: DecisionRecord) -> None:
-        """May the decision have this pod go?"""
+        """Assert that the decision may evict the pod."""
         assert not pod.required, f"{pod.key} belongs to its node and shall go"
         assert pod.spec.protection is not Protection.UNTOUCHABLE, f"{pod.key} is untouchable"
         for one in record.beneficiaries:
@@ -480,7 +480,7 @@ class Account:
     # -- shares by weight ---------------------------------------------------------------------------------------------
 
     def bound(self, partition: str, path: str, spec: QueueSpec, kind: str) -> int:
-        """The most that a queue may use: its maximum, and in a leaf its plain share (W2)."""
+        """Return the most that a queue may use: its maximum, and in a leaf its plain share (W2)."""
         most = dict(spec.max or ()).get(kind, 1 << 60)
         self._share_out(partition)
         shares = self.partitions[partition].shares
@@ -548,7 +548,7 @@ KINDS: Final = ("memory", "vcore")
 
 
 def _there_is(books: Partition, kind: str) -> int:
-    """What open nodes have, less what pods of others occupy there (W2)."""
+    """Return what open nodes have, less what pods of others occupy there (W2)."""
     names = [name for name, node in books.nodes.items() if node.open]
     taken = sum(size.get(kind, 0) for node, size in books.foreign.values() if node in names)
     return sum(books.nodes[name].capacity.get(kind, 0) for name in names) - taken

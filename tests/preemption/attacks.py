@@ -84,14 +84,14 @@ class Attack:
         return Account(self.configuration, self.managers)
 
     def leaves(self, partition: str) -> tuple[str, ...]:
-        """The queues of a partition in which something may run."""
+        """Return the queues of a partition in which something may run."""
         del partition
         return QUEUES
 
     # -- the two doors ------------------------------------------------------------------------------------------------
 
     def tell(self, event: Event) -> None:
-        """An event reaches the core, and the account."""
+        """Send an event to the core and record it in the account."""
         self.moments.append((self.now, event))
         decisions = self.core.take([event], self.now)
         self.said.append(decisions)
@@ -213,7 +213,7 @@ class Attack:
     # -- what is drawn from -------------------------------------------------------------------------------------------
 
     def name(self, word: str) -> str:
-        """A fresh name, or now and then that of something that is gone (static pods, replaced nodes)."""
+        """Return an unused name, or now and then that of something that is gone (static pods, replaced nodes)."""
         known = {
             key
             for books in self.account.partitions.values()
@@ -227,12 +227,12 @@ class Attack:
         return self.given[-1]
 
     def place(self) -> tuple[str, Partition, str]:
-        """A partition with its books and manager."""
+        """Return a partition with its name, books and manager."""
         name = self.dice.choice(list(self.managers))
         return name, self.account.partitions[name], self.managers[name]
 
     def pods(self, books: Partition, *, running: bool) -> list[Pod]:
-        """The pods that run, or that wait."""
+        """Return the pods that run, or that wait."""
         return [pod for pod in books.pods.values() if bool(pod.node) is running]
 
     def dying(self, books: Partition) -> list[Pod]:
@@ -240,7 +240,7 @@ class Attack:
         return [pod for pod in books.pods.values() if pod.dying is not None]
 
     def spec(self, books: Partition, *, job: str = "") -> AskSpec:
-        """What a pod asks for."""
+        """Return a random specification of a pod."""
         dice = self.dice
         nodes = list(books.nodes)
         constraints = Constraints(
@@ -268,7 +268,7 @@ class Attack:
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def live(self) -> None:
-        """The whole life: founding, attacks, and the quiet after them."""
+        """Run the whole scenario: the founding, the attacks, and the quiet after them."""
         self.found()
         actions = [action for action, _ in self._attacks()]
         weights = [weight for _, weight in self._attacks()]
@@ -329,14 +329,14 @@ class Attack:
             self.now += self.dice.choice((1, 500, 1_000, 2_000, 6_000, 20_000, 70_000))
 
     def add_node(self) -> None:
-        """A node comes."""
+        """Add a node."""
         partition, _, manager = self.place()
         capacity = resource({kind: self.dice.choice((4, 6, 8, 10)) for kind in self.kinds})
         is_open = self.dice.random() < 0.9
         self.tell(NodeAdded(manager, self.name("n"), capacity, is_open, partition))
 
     def add_application(self) -> None:
-        """An application in some leaf, of one of two users."""
+        """Add an application in some leaf, of one of two users."""
         partition, books, manager = self.place()
         used = {queue for queue, _ in books.applications.values()}
         leaves = self.leaves(partition)
@@ -346,7 +346,7 @@ class Attack:
         self.tell(ApplicationAdded(manager, self.name("app"), queue, partition, user))
 
     def add_ask(self) -> None:
-        """A few equal asks, as of a replica set."""
+        """Add a few equal asks, as a replica set would."""
         partition, books, manager = self.place()
         if not books.applications:
             return
@@ -367,7 +367,7 @@ class Attack:
             self.tell(AskAdded(manager, self.name("p"), application, spec, partition, self.now))
 
     def confirm(self) -> None:
-        """A victim is gone; often it comes back at once under another name."""
+        """Confirm that victims are gone; often a victim comes back at once under another name."""
         partition, books, manager = self.place()
         dying = self.dying(books)
         for pod in self.dice.sample(dying, min(len(dying), self.dice.choice((1, 1, 2, 9)))):
@@ -377,7 +377,7 @@ class Attack:
                 self.tell(AskAdded(manager, key, application, pod.spec, partition, self.now))
 
     def confirm_oddly(self) -> None:
-        """A confirmation for somebody who is not going, or is not there."""
+        """Confirm the end of a pod that is not terminating, or does not exist."""
         partition, books, manager = self.place()
         key = self.dice.choice(["ghost", *books.pods])
         pod = books.pods.get(key)
@@ -393,7 +393,7 @@ class Attack:
             self._veto(books, manager, pod, pod.dying or "")
 
     def veto_oddly(self) -> None:
-        """A veto that is late, doubled, or of a decision that nobody knows."""
+        """Send a veto that is late, doubled, or of an unknown decision."""
         _, books, manager = self.place()
         ids = ["", "g-0-0", *books.open, *books.ended]
         keys = ["ghost", *books.pods]
@@ -421,7 +421,7 @@ class Attack:
         )
 
     def end_pod(self) -> None:
-        """A pod ends by itself, dying or not."""
+        """End a pod, terminating or not, without an order."""
         partition, books, manager = self.place()
         running = self.pods(books, running=True)
         if running:
@@ -429,7 +429,7 @@ class Attack:
             self.tell(_release(manager, partition, pod, Termination.STOPPED_BY_RM))
 
     def resize_pod(self) -> None:
-        """A running pod is resized in place, perhaps while it dies."""
+        """Resize a running pod in place, perhaps while it terminates."""
         partition, books, manager = self.place()
         running = self.dying(books) if self.dice.random() < 0.5 else self.pods(books, running=True)
         if running:
@@ -442,7 +442,7 @@ class Attack:
             self.tell(event)
 
     def change_ask(self) -> None:
-        """A waiting ask changes, beneficiary or not."""
+        """Change a waiting ask, preemptor or not."""
         partition, books, manager = self.place()
         waiting = self.pods(books, running=False)
         if waiting:
@@ -456,7 +456,7 @@ class Attack:
             self.tell(AskAdded(manager, pod.key, pod.application, spec, partition))
 
     def drop_ask(self) -> None:
-        """A waiting ask vanishes, beneficiary or not."""
+        """Remove a waiting ask, preemptor or not."""
         partition, books, manager = self.place()
         waiting = self.pods(books, running=False)
         if waiting:
@@ -464,7 +464,7 @@ class Attack:
             self.tell(_release(manager, partition, pod, Termination.STOPPED_BY_RM))
 
     def fail_to_bind(self) -> None:
-        """The shim cannot bind what was placed, a victim perhaps."""
+        """Report that the shim cannot bind a placed pod, perhaps a victim."""
         partition, books, manager = self.place()
         running = self.pods(books, running=True)
         if running:
@@ -472,7 +472,7 @@ class Attack:
             self.tell(_release(manager, partition, pod, Termination.SCHEDULING_FAILED_ON_RM))
 
     def mark_again(self) -> None:
-        """A dying pod is told again with the mark that the shim left on it."""
+        """Report a terminating pod once more, with the mark that the shim left on it."""
         partition, books, manager = self.place()
         dying = self.dying(books)
         if dying:
@@ -504,7 +504,7 @@ class Attack:
         )
 
     def mark(self, books: Partition, pod: Pod) -> ReleaseMark | None:
-        """What the shim finds on a pod after a restart (1.7)."""
+        """Return the mark that the shim finds on a pod after a restart (1.7)."""
         if pod.dying is None:
             return None
         return ReleaseMark(3, pod.dying, *self._beneficiary(books, pod.dying))
@@ -518,7 +518,7 @@ class Attack:
         return record.beneficiaries[0].key, record.beneficiaries[0].node_id
 
     def resize_node(self) -> None:
-        """A node's capacity changes."""
+        """Change a node's capacity."""
         partition, books, manager = self.place()
         if books.nodes:
             node = self.dice.choice(list(books.nodes))
@@ -526,7 +526,7 @@ class Attack:
             self.tell(NodeUpdated(manager, node, capacity, partition))
 
     def cordon(self) -> None:
-        """A node is cordoned, or taken back into use."""
+        """Cordon a node, or take it back into use."""
         partition, books, manager = self.place()
         if books.nodes:
             node = self.dice.choice(list(books.nodes))
@@ -534,13 +534,13 @@ class Attack:
             self.tell(event(manager, node, partition))
 
     def remove_node(self) -> None:
-        """A node is lost."""
+        """Remove a node."""
         partition, books, manager = self.place()
         if len(books.nodes) > 1:
             self.tell(NodeRemoved(manager, self.dice.choice(list(books.nodes)), partition))
 
     def add_foreign(self) -> None:
-        """A pod of another scheduler comes, is resized, or goes."""
+        """Add, resize or remove a pod of another scheduler."""
         partition, books, manager = self.place()
         if books.foreign and self.dice.random() < 0.5:
             key = self.dice.choice(list(books.foreign))
@@ -552,7 +552,7 @@ class Attack:
             self.tell(ForeignAdded(manager, key, node, size, partition))
 
     def add_existing(self) -> None:
-        """A pod turns up that runs already, a waiting ask perhaps."""
+        """Report a pod that runs already, perhaps one that waits as an ask."""
         partition, books, manager = self.place()
         waiting = self.pods(books, running=False)
         if not books.nodes or not books.applications:
@@ -573,7 +573,7 @@ class Attack:
         self.tell(AllocationAdded(manager, key, application, node, spec, partition, self.now))
 
     def end_application(self) -> None:
-        """An application ends with all that it has."""
+        """End an application with all that it has."""
         partition, books, manager = self.place()
         if len(books.applications) > 2:
             application = self.dice.choice(list(books.applications))
@@ -585,18 +585,18 @@ class Attack:
         self.tell(ConfigurationApplied(self.configuration, "attack"))
 
     def allow_disruptions(self) -> None:
-        """What disruption budgets allow changes."""
+        """Change what disruption budgets allow."""
         _, _, manager = self.place()
         allowed = self.dice.choice((0, 0, 1, 2, None))
         self.tell(DisruptionsAllowed(manager, self.dice.choice(GROUPS), allowed))
 
     def restart(self) -> None:
-        """A manager registers again and brings all that it knows, in the order of specification 1.7."""
+        """Register a manager once more, which reports all that it knows in the order of specification 1.7."""
         manager = self.dice.choice(list(self.managers.values()))
         self.again(manager)
 
     def again(self, manager: str) -> None:
-        """The manager registers and tells everything."""
+        """Register the manager once more and report everything."""
         names = [name for name, one in self.managers.items() if one == manager]
         before = {name: self.account.partitions[name] for name in names}
         told = {name: self._told(manager, name, before[name]) for name in names}
@@ -734,7 +734,7 @@ class Attack:
         return True
 
     def assert_same_again(self) -> None:
-        """The same trace gives the same decisions, event by event, too."""
+        """Assert that the same trace gives the same decisions, event by event too."""
         core = Core(self.first)
         for (now, what), said in zip(self.moments, self.said, strict=True):
             again = (

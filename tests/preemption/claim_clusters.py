@@ -93,20 +93,20 @@ class Dice:
         return seldom if not self.plain and self.random.random() < 0.1 else usual
 
     def seldom(self, chance: float = 0.15) -> bool:
-        """True now and then, in clusters with oddities."""
+        """Return True now and then, in clusters with oddities."""
         return not self.plain and self.random.random() < chance
 
     # -- queues ----------------------------------------------------------------------------------------------------
 
     def queues(self) -> list[Queue]:
-        """A tree with leaves at depths of one to three below root."""
+        """Return a tree with leaves at depths of one to three below root."""
         tree = [Queue("root", leaf=False)]
         for number in range(self.random.randint(2, 4)):
             tree += self.below(f"root.q{number}", self.random.choice((0, 0, 1, 2)))
         return tree
 
     def below(self, path: str, depth: int) -> list[Queue]:
-        """A queue and what is below it."""
+        """Return a queue with the queues below it."""
         queue = Queue(path, leaf=depth == 0)
         if self.seldom():
             queue.policy = self.random.choice(("fence", "fence", "disabled", "default"))
@@ -131,12 +131,12 @@ class Dice:
                 queue.max = self.near(used, -1, 5)
 
     def used(self, path: str, pods: list[Pod]) -> Amounts:
-        """What runs below a queue."""
+        """Return what runs below a queue."""
         below = [pod for pod in pods if is_below(pod.queue, path)]
         return {kind: sum(pod.size.get(kind, 0) for pod in below) for kind in self.kinds}
 
     def near(self, used: Amounts, least: int, most: int) -> Amounts:
-        """Some types, each near its usage."""
+        """Return some types, each near its usage."""
         return {
             kind: max(0, amount + self.random.randint(least, most))
             for kind, amount in used.items()
@@ -146,7 +146,7 @@ class Dice:
     # -- nodes and pods --------------------------------------------------------------------------------------------
 
     def node(self, name: str, pods: list[Pod]) -> Node:
-        """A node that is full, or nearly."""
+        """Return a node that is full, or nearly."""
         here = [pod for pod in pods if pod.node == name]
         room = self.random.choice((0, 0, 0, 1, 2, 4))
         capacity = {
@@ -155,7 +155,7 @@ class Dice:
         return Node(name, capacity, schedulable=not self.seldom(0.05))
 
     def pods(self, node: str, leaves: list[str]) -> Iterator[Pod]:
-        """What runs on a node."""
+        """Yield the pods that run on a node."""
         for number in range(self.random.randint(0, self.pods_most)):
             yield Pod(
                 f"{node}-{number}",
@@ -184,7 +184,7 @@ class Dice:
         )
 
     def leaf(self, leaves: list[str], poor: float) -> str:
-        """The poor leaf with this chance, else any."""
+        """Return the poor leaf with this chance, else any leaf."""
         return self.poor if self.random.random() < poor else self.random.choice(leaves)
 
     def size(self, most: int) -> Amounts:
@@ -205,7 +205,7 @@ class LayeredDice(Dice):
         self.kinds = KINDS[: self.random.choice((2, 3, 3))]
 
     def queues(self) -> list[Queue]:
-        """A tree with leaves at depths of two to four, the root counted."""
+        """Return a tree with leaves at depths of two to four, the root counted."""
         tree = [Queue("root", leaf=False)]
         for number in range(self.random.randint(1, 3)):
             tree += self.below(f"root.q{number}", self.random.choice((0, 1, 1, 2)))
@@ -342,7 +342,7 @@ def placed_of(decisions: Iterable[Decision]) -> list[tuple[str, str]]:
 
 
 def tell(cluster: Cluster) -> Told:
-    """The cluster through a core, and one tick with all that belongs to it."""
+    """Return the decisions of a core that knows the cluster, from one tick with all that belongs to it."""
     core = Core(configuration(cluster))
     for event in events(cluster):
         core.handle(event, START)
@@ -355,7 +355,7 @@ def tick(core: Core, now: int, budget: int = 20_000) -> list[Decision]:
 
 
 def slices(core: Core, now: int, budget: int = 20_000) -> list[list[Decision]]:
-    """The same, tick by tick: each places first, and then plans on one snapshot."""
+    """Return the decisions slice by slice: each slice places first, and then plans on one snapshot."""
     found: list[list[Decision]] = []
     more = True
     while more:
@@ -373,7 +373,7 @@ def look_again(core: Core, cluster: Cluster, now: int) -> None:
 
 
 def configuration(cluster: Cluster, settings: PreemptionSettings | None = None) -> Configuration:
-    """The queues as the core's configuration; properties that are handed down are resolved."""
+    """Return the queues as the core's configuration; properties that are handed down are resolved."""
     chosen = replace(
         settings
         or PreemptionSettings(policies=cluster.policies, deadzone_permyriad=cluster.dead_zone),
@@ -430,7 +430,7 @@ def _properties(cluster: Cluster, queue: Queue) -> QueueProperties:
 
 
 def events(cluster: Cluster) -> Iterator[Event]:
-    """What a shim would say of the cluster."""
+    """Yield the events by which a shim would report the cluster."""
     yield ManagerRegistered(MANAGER)
     yield from (DisruptionsAllowed(MANAGER, *group) for group in cluster.allowed.items())
     for node in cluster.nodes:
@@ -450,7 +450,7 @@ def events(cluster: Cluster) -> Iterator[Event]:
 
 
 def running(pod: Pod, mark: ReleaseMark | None = None) -> AllocationAdded:
-    """A pod that runs already; one that is dying for nobody we know of has an empty mark."""
+    """Return a pod that runs already; a pod that terminates for no known preemptor has an empty mark."""
     if pod.dying and mark is None:
         mark = ReleaseMark(Termination.UNKNOWN, "", "", "")
     return AllocationAdded(
@@ -470,7 +470,7 @@ def running(pod: Pod, mark: ReleaseMark | None = None) -> AllocationAdded:
 
 
 def waiting(ask: Ask, created: int | None = None) -> AskAdded:
-    """An ask that waits for as long as it says, or since another instant."""
+    """Return an ask that waits for as long as it says, or since another instant."""
     created = START - ask.waited if created is None else created
     spec = replace(_ask_spec(ask, ask.required_node), allow_preempt_other=ask.may_preempt)
     return AskAdded(MANAGER, ask.key, ask.owner, spec, created_ms=created)

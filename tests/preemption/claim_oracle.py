@@ -103,7 +103,7 @@ class Ask:
         return self.application or f"app-{self.queue}"
 
     def placed(self, node: str, now: int = 0) -> "Pod":
-        """The pod that it becomes."""
+        """Return the pod that the ask becomes on this node."""
         return Pod(
             self.key,
             self.queue,
@@ -130,7 +130,7 @@ class Promise:
 
     @property
     def is_exclusive(self) -> bool:
-        """Does nobody else get anything of the node?"""
+        """Return whether no other ask gets anything of the node."""
         return bool(self.ask.required_node)
 
 
@@ -161,21 +161,21 @@ class Cluster:
 
     @property
     def by_weight(self) -> bool:
-        """Is the partition shared in proportion to weights (7.1)?"""
+        """Return whether the partition is shared in proportion to weights (7.1)."""
         return self.entitlement == "proportional"
 
     @property
     def knows_classes(self) -> bool:
-        """Are jobs planned for, so that pods are firm or lendable (J4)?"""
+        """Return whether gangs are planned for, so that pods are firm or lendable (J4)."""
         return "job" in self.policies
 
     @property
     def is_plain(self) -> bool:
-        """Are the shares those of seed 004, whatever the demand (W2)?"""
+        """Return whether the shares are those of seed 004, whatever the demand (W2)."""
         return self.by_weight and not self.demand_cap
 
     def queue(self, path: str) -> Queue:
-        """The queue of this path."""
+        """Return the queue of this path."""
         return queue_of(self.queues, path)
 
 
@@ -188,7 +188,7 @@ class Claim:
 
 
 def best(cluster: Cluster, ask: Ask) -> Claim | None:
-    """The claim that the laws prefer; None when they allow none."""
+    """Return the claim that the rules prefer; None when they allow none."""
     if refused(cluster, ask):
         return None
     found = [
@@ -210,7 +210,7 @@ def is_open(cluster: Cluster, node: Node) -> bool:
 
 
 def fits_now(cluster: Cluster, ask: Ask) -> bool:
-    """Does the ask fit without any preemption: is there room on a node and under every maximum?"""
+    """Return whether the ask fits without any preemption: on a node and under every maximum."""
     running = cluster.pods
     head_room = all(
         _within(ask.size, less(limit, use_of(path, running), promised_to(cluster, path)))
@@ -227,7 +227,7 @@ def fits_now(cluster: Cluster, ask: Ask) -> bool:
 
 
 def fits_on(cluster: Cluster, ask: Ask, name: str) -> bool:
-    """Is there room on this node and under every maximum by now, for one that was promised it?"""
+    """Return whether an ask that was promised this node fits there and under every maximum by now."""
     node = next(each for each in cluster.nodes if each.name == name)
     return _has_room(ask.size, free_on(cluster, node, cluster.pods)) and all(
         _within(ask.size, less(limit, use_of(path, cluster.pods)))
@@ -236,7 +236,7 @@ def fits_on(cluster: Cluster, ask: Ask, name: str) -> bool:
 
 
 def refused(cluster: Cluster, ask: Ask) -> str:
-    """The law by which the ask may not claim at all; "" when it may (G1, G2, G3, G9)."""
+    """Return the rule by which the ask may not claim at all; "" when it may (G1, G2, G3, G9)."""
     if not ask.may_preempt or ask.required_node:
         return "G1"
     if is_disabled(cluster, ask.queue):
@@ -274,7 +274,7 @@ def is_firm(cluster: Cluster, one: Pod | Ask) -> bool:
 
 
 def firm_held(cluster: Cluster, path: str, pods: list[Pod]) -> Amounts:
-    """What firm ones have below a queue or were promised, if these pods run."""
+    """Return what firm pods have below a queue, or firm asks were promised there, if these pods run."""
     holders: list[Pod | Ask] = [*pods, *(one.ask for one in cluster.promises)]
     firm = [one for one in holders if is_firm(cluster, one)]
     return _sum(one.size for one in firm if is_below(one.queue, path))
@@ -305,7 +305,7 @@ def kept(cluster: Cluster, path: str, kind: str, pods: list[Pod]) -> int:
 
 
 def maxima(cluster: Cluster, ask: Ask) -> Iterator[tuple[str, Amounts]]:
-    """The queues from the ask's leaf up that have a maximum, with it."""
+    """Yield the queues from the ask's leaf up that have a maximum, with it."""
     for path in path_up(ask.queue):
         limit = cluster.queue(path).max
         if limit is not None:
@@ -313,7 +313,7 @@ def maxima(cluster: Cluster, ask: Ask) -> Iterator[tuple[str, Amounts]]:
 
 
 def limits(cluster: Cluster, ask: Ask, pods: list[Pod]) -> Iterator[tuple[str, Amounts]]:
-    """What the queues may hold with the ask, if these pods run: a lendable one leaves firm ones what is kept (J4)."""
+    """Yield what the queues may hold with the ask, if these pods run; a lendable ask leaves firm ones theirs (J4)."""
     lends = cluster.knows_classes and not is_firm(cluster, ask)
     for path, limit in maxima(cluster, ask):
         yield (
@@ -326,7 +326,7 @@ def limits(cluster: Cluster, ask: Ask, pods: list[Pod]) -> Iterator[tuple[str, A
 
 
 def bounds(cluster: Cluster, ask: Ask, pods: list[Pod]) -> Iterator[tuple[str, Amounts]]:
-    """The same for an ask that takes nothing from other queues: plain shares that are not used stay idle (W2)."""
+    """Yield the queues and maxima of an ask that takes nothing from others: plain shares not used stay idle (W2)."""
     yield from limits(cluster, ask, pods)
     if cluster.is_plain:
         lends = cluster.knows_classes and not is_firm(cluster, ask)
@@ -344,13 +344,13 @@ def bounds(cluster: Cluster, ask: Ask, pods: list[Pod]) -> Iterator[tuple[str, A
 
 
 def is_disabled(cluster: Cluster, leaf: str) -> bool:
-    """The nearest queue that says anything says `disabled`; root has no say (G3)."""
+    """Return whether the nearest queue that sets preemption says `disabled`; the root is not asked (G3)."""
     said = [cluster.queue(path).policy for path in path_up(leaf)[:-1] if cluster.queue(path).policy]
     return said[:1] == ["disabled"]
 
 
 def scope_root(cluster: Cluster, leaf: str) -> str:
-    """The nearest fence from the leaf upwards, else root (G3)."""
+    """Return the nearest fence from the leaf upwards, else root (G3)."""
     fences = [path for path in path_up(leaf)[:-1] if cluster.queue(path).policy == "fence"]
     return fences[0] if fences else "root"
 
@@ -367,7 +367,7 @@ def deciding_queues(cluster: Cluster, ask: Ask) -> dict[str, str]:
 
 
 def _decides(cluster: Cluster, path: str, kind: str) -> bool:
-    """Is some of the type guaranteed to it? By weight: is its level contended, or what it holds below its floor?"""
+    """Return whether the type is guaranteed to the queue; by weight, whether it is contended or below its floor."""
     if not cluster.by_weight:
         return cluster.queue(path).guaranteed.get(kind, 0) > 0
     share = cluster.shares[kind][path]
@@ -375,7 +375,7 @@ def _decides(cluster: Cluster, path: str, kind: str) -> bool:
 
 
 def open_types(cluster: Cluster, ask: Ask) -> dict[str, str]:
-    """The types whose deciding queue is below what it is entitled to, with that queue (G2)."""
+    """Return the types whose deciding queue is below what it is entitled to, with that queue (G2)."""
     return {
         kind: path
         for kind, path in deciding_queues(cluster, ask).items()
@@ -390,7 +390,7 @@ def _has_less(cluster: Cluster, path: str, kind: str, wanted: int) -> bool:
 
 
 def closed_types(cluster: Cluster, ask: Ask) -> set[str]:
-    """The types of which the deciding queue has what it is entitled to (G2)."""
+    """Return the types of which the deciding queue has what it is entitled to (G2)."""
     return set(deciding_queues(cluster, ask)) - set(open_types(cluster, ask))
 
 
@@ -400,10 +400,10 @@ def is_viable(cluster: Cluster, ask: Ask, node: Node) -> bool:
 
 
 def is_outside(cluster: Cluster, ask: Ask, kind: str, leaf: str) -> bool:
-    """G2, W6: may what runs in this leaf be taken for the type, if the ask lacks it?
+    """Return whether what runs in this leaf may be taken for the type, if the ask lacks it (G2, W6).
 
     For an open type it runs outside the queue that decides; for one that no queue decides outside the lowest queue that
-    decides for an open one. For a closed type nobody is taken.
+    decides for an open one. For a closed type no pod is taken.
     """
     open_, decided = open_types(cluster, ask), deciding_queues(cluster, ask)
     if kind in open_:
@@ -438,7 +438,7 @@ def kinds(cluster: Cluster) -> list[str]:
 
 
 def total(cluster: Cluster, kind: str) -> int:
-    """What the root shares: nodes that take pods (W2)."""
+    """Return what the root shares: the capacity of nodes that take pods (W2)."""
     return sum(each.capacity.get(kind, 0) for each in cluster.nodes if each.schedulable)
 
 
@@ -469,7 +469,7 @@ def entitled(cluster: Cluster, path: str, kind: str) -> int:
 
 
 def may_go(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
-    """Do the laws that look at a candidate alone let it go?"""
+    """Return whether the rules that look at a candidate alone let it be evicted."""
     return (
         pod.queue != ask.queue
         and is_below(pod.queue, scope_root(cluster, ask.queue))
@@ -506,7 +506,7 @@ def _is_kin(one: Pod, other: Pod) -> bool:
 
 
 def taken_for(cluster: Cluster, ask: Ask, pod: Pod) -> set[str]:
-    """The types that it holds and may be taken for, wherever the ask lacks them (G2, G6, W6)."""
+    """Return the types that the pod holds and may be taken for, wherever the ask lacks them (G2, G6, W6)."""
     return {
         kind
         for kind in ask.size
@@ -531,7 +531,7 @@ def goes_for_something(
 
 
 def _is_clearly_over(cluster: Cluster, queues: list[str], kind: str) -> bool:
-    """P9: have all of these more than what they are entitled to and the dead zone?"""
+    """Return whether all of these queues have more than their entitlement and the dead zone (P9)."""
     standing = staying(cluster)
     return not cluster.dead_zone or all(
         use_of(path, standing).get(kind, 0) * 10_000
@@ -541,7 +541,7 @@ def _is_clearly_over(cluster: Cluster, queues: list[str], kind: str) -> bool:
 
 
 def lacks(cluster: Cluster, ask: Ask, node: Node, pod: Pod) -> set[str]:
-    """The types that the ask lacks where the pod is: on the node, or below a maximum (G9)."""
+    """Return the types that the ask lacks where the pod is: on the node, or below a maximum (G9)."""
     left = staying(cluster)
     free = free_on(cluster, node, left)
     found = {
@@ -602,7 +602,7 @@ Key = tuple[int, int, int, int, Fraction, tuple[int, ...]]
 
 
 def _best_on(cluster: Cluster, ask: Ask, node: Node) -> Iterator[tuple[Key, tuple[Pod, ...]]]:
-    """The best legal covering set of one node, if there is any. The last part of its key is no part of the node's."""
+    """Yield the best legal covering set of one node, if there is any. The last part of its key is no part of the node's."""
     if not is_viable(cluster, ask, node):
         return
     here = [
@@ -633,7 +633,7 @@ def _best_on(cluster: Cluster, ask: Ask, node: Node) -> Iterator[tuple[Key, tupl
 
 
 def _wanted(cluster: Cluster, ask: Ask, node: Node) -> set[str]:
-    """The types that the ask lacks, on the node or under a maximum."""
+    """Return the types that the ask lacks, on the node or under a maximum."""
     left = staying(cluster)
     free = free_on(cluster, node, left)
     lacking = {kind for kind, amount in ask.size.items() if free.get(kind, 0) < amount}
@@ -652,7 +652,7 @@ def is_beyond_dead_zone(cluster: Cluster, ask: Ask, pod: Pod, wanted: set[str]) 
 
 
 def covers(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> bool:
-    """Does the ask fit once they and all that die already are gone: on the node and under every maximum? (G8, G9).
+    """Return whether the ask fits on the node and under every maximum without victims and what terminates (G8, G9).
 
     A victim counts for all types that it frees (G2, W6).
     """
@@ -717,7 +717,7 @@ def _keeps_guarantee(cluster: Cluster, ask: Ask, path: str, victims: list[Pod]) 
 def cost(
     cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]
 ) -> tuple[int, int, int, int, Fraction]:
-    """What a set costs: opt-outs, originators, highest priority, number, excess (G8)."""
+    """Return what a set costs: opt-outs, originators, highest priority, number, excess (G8)."""
     return (
         sum(_is_opted_out(cluster, pod) for pod in victims),
         sum(pod.originator for pod in victims),
@@ -728,7 +728,7 @@ def cost(
 
 
 def excess(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> Fraction:
-    """What they free beyond what the ask lacks on the node, as the dominant share of the partition (G8)."""
+    """Return what victims free beyond what the ask lacks on the node, as the dominant share of the partition (G8)."""
     free = free_on(cluster, node, staying(cluster))
     shares = [Fraction(0)]
     for kind in {kind for pod in victims for kind in pod.size}:
@@ -743,7 +743,7 @@ def excess(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> 
 
 
 def staying(cluster: Cluster, victims: tuple[Pod, ...] = ()) -> list[Pod]:
-    """What runs once they and all that die already are gone."""
+    """Return the pods that run once the victims and all that terminates are gone."""
     gone = {pod.key for pod in victims}
     return [pod for pod in cluster.pods if not pod.dying and pod.key not in gone]
 
@@ -757,12 +757,12 @@ def _sum(sizes: Iterator[Amounts]) -> Amounts:
 
 
 def use_of(path: str, pods: list[Pod]) -> Amounts:
-    """What of these pods is below a queue."""
+    """Return what those of these pods that are below a queue use."""
     return _sum(pod.size for pod in pods if is_below(pod.queue, path))
 
 
 def promised_to(cluster: Cluster, path: str) -> Amounts:
-    """What earlier decisions hold for asks below a queue."""
+    """Return what earlier decisions hold for asks below a queue."""
     return _sum(one.ask.size for one in cluster.promises if is_below(one.ask.queue, path))
 
 
@@ -772,24 +772,24 @@ def _held(cluster: Cluster, path: str) -> Amounts:
 
 
 def free_on(cluster: Cluster, node: Node, pods: list[Pod]) -> Amounts:
-    """What a node has beside these pods and what is promised of it."""
+    """Return what a node has beside these pods and what is promised of it."""
     used = _sum(pod.size for pod in pods if pod.node == node.name)
     promised = _sum(one.ask.size for one in cluster.promises if one.node == node.name)
     return less(node.capacity, used, promised)
 
 
 def less(amounts: Amounts, *taken: Amounts) -> Amounts:
-    """What is left of the types named first; types named only later are not among them."""
+    """Return what is left of the types named first; types named only later are not among them."""
     return {
         kind: amount - sum(each.get(kind, 0) for each in taken) for kind, amount in amounts.items()
     }
 
 
 def _has_room(size: Amounts, free: Amounts) -> bool:
-    """Does a node have room in every type that is asked for? A type that it does not name it does not have."""
+    """Return whether a node has every type that is asked for; a type that the node does not name counts as zero."""
     return all(amount <= free.get(kind, 0) for kind, amount in size.items())
 
 
 def _within(size: Amounts, room: Amounts) -> bool:
-    """Is there room in every type that is asked for and limited?"""
+    """Return whether what is asked for is within every type that is limited."""
     return all(amount <= room.get(kind, amount) for kind, amount in size.items())

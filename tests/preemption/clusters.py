@@ -39,7 +39,7 @@ MANAGER: Final = "rm"
 
 
 def leaf(name: str, **most: int) -> QueueSpec:
-    """A leaf queue with these maxima."""
+    """Return a leaf queue with these maxima."""
     return QueueSpec(name=name, max=limit(most) if most else None)
 
 
@@ -101,19 +101,19 @@ class Cluster:
             self.say(NodeAdded(MANAGER, name, resource(capacity)))
 
     def resize(self, name: str, **capacity: int) -> None:
-        """A node changes its size."""
+        """Change a node's size."""
         self.say(NodeUpdated(MANAGER, name, resource(capacity)))
 
     def relabel(self, name: str, **labels: str) -> None:
-        """A node changes its labels."""
+        """Change a node's labels."""
         self.say(NodeUpdated(MANAGER, name, labels=tuple(labels.items())))
 
     def drain(self, name: str) -> None:
-        """A node takes no more placements."""
+        """Cordon a node: it takes no more placements."""
         self.say(NodeDrained(MANAGER, name))
 
     def application(self, name: str, queue: str = "root.a", user: str = "") -> None:
-        """An application joins its queue."""
+        """Add an application to its queue."""
         self.say(ApplicationAdded(MANAGER, name, queue, user=user))
 
     def ask(
@@ -125,24 +125,24 @@ class Cluster:
             self.say(AskAdded(MANAGER, key, application, shared))
 
     def existing(self, key: str, node: str, application: str = "x", **wanted: int) -> None:
-        """An allocation that runs already."""
+        """Report an allocation that runs already."""
         spec = AskSpec(resource=resource(wanted))
         self.say(AllocationAdded(MANAGER, key, application, node, spec))
 
     def foreign(self, key: str, node: str, **wanted: int) -> None:
-        """A pod of another scheduler."""
+        """Report a pod of another scheduler."""
         self.say(ForeignAdded(MANAGER, key, node, resource(wanted)))
 
     def release(
         self, key: str, application: str = "x", why: Termination = Termination.STOPPED_BY_RM
     ) -> None:
-        """An ask or allocation ends."""
+        """Release an ask or allocation."""
         self.say(ReleaseRequested(MANAGER, application, key, termination=why))
 
     # -- what stands -------------------------------------------------------------------------------
 
     def view(self, *keys: str) -> View:
-        """A View with these waiting asks, or with all."""
+        """Return a View with these waiting asks, or with all."""
         asks = self.partition.asks.values()
         waiting = [one for one in asks if one.node is None and (not keys or one.key in keys)]
         return snapshot.take(self.partition, self.now, waiting)

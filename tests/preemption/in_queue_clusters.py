@@ -46,7 +46,7 @@ class OwnDice(WeightedDice):
         return cluster
 
     def own_ask(self, number: int, chance: random.Random) -> Ask:
-        """What waits in the queue, as a rule for long enough."""
+        """Return an ask that waits in the queue, as a rule for long enough."""
         ask = self.ask(number, [self.poor])
         ask.queue, ask.priority = self.poor, chance.choice((0, 1, 1, 2, 2))
         ask.application = chance.choice((self.application("x"), self.application("y")))
@@ -61,7 +61,7 @@ class OwnDice(WeightedDice):
             pod.priority = chance.choice((0, 0, 0, 1, 1, 2))
 
     def application(self, name: str) -> str:
-        """An application of the queue."""
+        """Return an application of the queue."""
         return f"{name}-{self.poor}"
 
     def bound(self, queue: Queue, cluster: Cluster, chance: random.Random) -> None:

@@ -34,7 +34,7 @@ NAME = "in-queue"
 
 
 def best(cluster: Cluster, ask: Ask) -> Claim | None:
-    """The replacement that the laws prefer; None when they allow none."""
+    """Return the replacement that the rules prefer; None when they allow none."""
     if refused(cluster, ask):
         return None
     found = [
@@ -51,7 +51,7 @@ def best(cluster: Cluster, ask: Ask) -> Claim | None:
 
 
 def refused(cluster: Cluster, ask: Ask) -> str:
-    """The law by which nobody goes for the ask, whoever that were; "" when somebody may."""
+    """Return the rule by which no pod at all may be evicted for the ask; "" when one may."""
     if NAME not in cluster.policies:
         return "I1"
     if not ask.may_preempt or ask.required_node:
@@ -77,7 +77,7 @@ def may_go(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
 
 
 def _best_on(cluster: Cluster, ask: Ask, node: Node) -> tuple[Pod, ...] | None:
-    """The best legal set of one node that makes room (G8); among equals the first in claim order."""
+    """Return the best legal set of one node that frees enough (G8); among equals the first in claim order."""
     here = [pod for pod in cluster.pods if pod.node == node.name and may_go(cluster, ask, pod)]
     ordered = claim_order(cluster, here)
     sets = [
@@ -115,7 +115,7 @@ def _keeps_floor(
 
 
 def covers(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> bool:
-    """Is there room on the node, and does no queue hold more than it may with the ask in it (I4, J4)?"""
+    """Return whether the ask fits on the node and no queue then holds more than it may (I4, J4)."""
     left = staying(cluster, victims)
     room = free_on(cluster, node, left)
     return all(much <= room.get(kind, 0) for kind, much in ask.size.items()) and all(
@@ -131,7 +131,7 @@ def _room(cluster: Cluster, path: str, limit: Amounts, left: list[Pod]) -> Amoun
 
 
 def is_minimal(cluster: Cluster, ask: Ask, claim: Claim) -> bool:
-    """Can nobody be given back (invariant 11)?"""
+    """Return whether no victim can be given back (invariant 11)."""
     node = next(one for one in cluster.nodes if one.name == claim.node)
     victims = tuple(pod for pod in cluster.pods if pod.key in claim.victims)
     return not any(

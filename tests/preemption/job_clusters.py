@@ -168,7 +168,7 @@ def core_of(
     pods: Iterable[tuple[str, str, str, Amounts]] | Iterable[Pod],
     settings: PreemptionSettings | None = None,
 ) -> Core:
-    """A core that knows all of it and has ticked once."""
+    """Return a core that knows all of it and has ticked once."""
     settings = settings or PreemptionSettings(policies=("required-node", "guaranteed", "job"))
     partition = PartitionSpec(
         "default", _tree(queues), (PlacementRule("provided"),), preemption=settings
@@ -200,7 +200,7 @@ def core_of(
 
 
 def tell(world: World) -> Core:
-    """The world behind a core, with the job's members told but nothing decided for them."""
+    """Return a core that knows the world and was told of the job's members, but has decided nothing for them."""
     core = core_of(world.queues, world.nodes, world.pods, world.settings)
     for group, most in world.allowed.items():
         core.handle(DisruptionsAllowed(RM, group, most), START)
@@ -222,7 +222,7 @@ def tell(world: World) -> Core:
 
 
 def decided(decisions: Iterable[Decision]) -> DecisionRecord | None:
-    """The decision for the job, if there is one."""
+    """Return the decision for the job, if there is one."""
     found = (one.record for one in decisions if isinstance(one, Decided))
     return next((one for one in found if one.policy == "job"), None)
 

@@ -49,11 +49,11 @@ class Oracle:
     # Facts ----------------------------------------------------------------------------------------
 
     def queue(self, path: str) -> Queue:
-        """The queue; the root says nothing."""
+        """Return the queue of this path; a root that is not configured has no bounds."""
         return self.known.get(path, Queue(path))
 
     def used(self, path: str, gone: Iterable[Pod] = (), *, firm: bool = False) -> Amounts:
-        """What a queue uses without some pods, of firm ones alone where asked."""
+        """Return what a queue uses without some pods, of firm pods alone if asked."""
         keys = {one.key for one in gone}
         return total(
             one.size
@@ -67,7 +67,7 @@ class Oracle:
         return {kind: shares(self.tree("root", kind), whole[kind]) for kind in sorted(whole)}
 
     def tree(self, path: str, kind: str) -> Node:
-        """A queue in one type, with what is below it."""
+        """Return a queue in one type, with the queues below it."""
         queue, asks = self.queue(path), [(one.queue, one.size) for one in self.world.waiting]
         asks += [(self.world.queue, one.size) for one in self.world.members]
         paths = {each for one in self.known for each in path_up(one)}
@@ -93,7 +93,7 @@ class Oracle:
         return 0 if self.shares and path == "root" else self.entitled(path, kind)
 
     def decides(self, path: str, kind: str) -> bool:
-        """Is some of it guaranteed (G2)? By weight: is its level contended, or is it below its floor (W6)?"""
+        """Return whether some of the type is guaranteed (G2); by weight, whether contended or below its floor (W6)."""
         if not self.shares:
             return self.queue(path).guaranteed.get(kind, 0) > 0
         share = self.shares[kind][path]
@@ -120,7 +120,7 @@ class Oracle:
     # Admission (J4, J6) ---------------------------------------------------------------------------
 
     def most(self, path: str, kind: str) -> int | None:
-        """What a queue may use of a type with the job in it."""
+        """Return what a queue may use of a type with the job in it."""
         limit = (self.queue(path).max or {}).get(kind)
         if limit is None or self.world.firm:
             return limit
@@ -132,7 +132,7 @@ class Oracle:
         return limit - (max(held, min(least, held + waits)) - held)
 
     def within_min(self) -> bool:
-        """A firm job's firm use with it is within what is guaranteed, wherever that is."""
+        """Return whether the job is not firm, or its queues' firm use with it is within each guarantee."""
         return not self.world.firm or all(
             self.used(path, firm=True).get(kind, 0) + much <= least
             for path in path_up(self.world.queue)
@@ -142,7 +142,7 @@ class Oracle:
         )
 
     def full(self, gone: Iterable[Pod]) -> list[tuple[str, str]]:
-        """The queues and types whose maximum has no headroom for the whole job."""
+        """Return the queues and types whose maximum has no headroom for the whole job."""
         gone = list(gone)
         return [
             (path, kind)
@@ -164,7 +164,7 @@ class Oracle:
     # Victims (J7) ---------------------------------------------------------------------------------
 
     def may_go(self, pod: Pod, *, willing: bool) -> bool:
-        """May it go for the job, looked at alone?"""
+        """Return whether the pod, looked at alone, may be evicted for the job."""
         if self.is_protected(pod, willing=willing):
             return False
         if not any(kind in self.want for kind in pod.size):
@@ -174,7 +174,7 @@ class Oracle:
         return self.may_give(pod) and self.keeps_floors([pod]) and bool(self.takes_for(pod))
 
     def outside(self, pod: Pod) -> set[str]:
-        """The types that it holds, that a queue on the job's path decides, and outside whose deciding queue it runs (J7)."""
+        """Return the types of the pod that a queue on the job's path decides, and outside which it runs (J7)."""
         return {
             kind
             for kind, path in self.deciding().items()
@@ -192,11 +192,11 @@ class Oracle:
         return pod.firm or young or bound or (willing and self.would_rather_stay(pod))
 
     def is_spent(self, pod: Pod) -> bool:
-        """Has its disruption budget nothing left?"""
+        """Return whether the pod's disruption budget has nothing left."""
         return bool(pod.group) and self.world.allowed[pod.group] == 0
 
     def would_rather_stay(self, pod: Pod) -> bool:
-        """Did it opt out, or does it count as if (7.6)?"""
+        """Return whether the pod opted out, or counts as opted out (7.6)."""
         return pod.opted_out or (self.world.budgets == "prefer" and self.is_spent(pod))
 
     def keeps_budgets(self, gone: list[Pod]) -> bool:
@@ -207,7 +207,7 @@ class Oracle:
         )
 
     def is_important(self, pod: Pod) -> bool:
-        """Is it more important than the job, seen from where their queues meet (G5)?"""
+        """Return whether the pod is more important than the job, seen from where their queues meet (G5)."""
         if self.world.equal_priority == "ignore":
             return False
         meeting = next(path for path in path_up(pod.queue) if is_below(self.world.queue, path))
@@ -255,7 +255,7 @@ class Oracle:
         return True
 
     def within_share(self, seats: list[tuple[Member, str]], gone: list[Pod]) -> bool:
-        """What free room and its own queue's victims do not cover is no more than its queue is still owed."""
+        """Return whether what free capacity and own victims do not cover is within what the queue may still claim."""
         own = [one for one in gone if one.queue == self.world.queue]
         if len(own) == len(gone):
             return True
@@ -296,7 +296,7 @@ class Oracle:
     def is_taken_for_a_type(
         self, unit: list[Pod], seats: list[tuple[Member, str]], gone: list[Pod]
     ) -> bool:
-        """Does a pod of another queue free a type for which it may be taken and that its node still lacks?"""
+        """Return whether a pod of another queue frees a type that it may be taken for and that its node still lacks."""
         return any(
             self.takes_for(one) & self.lacks(one.node, seats, gone)
             for one in unit
@@ -324,7 +324,7 @@ class Oracle:
         ]
 
     def may_join(self, pod: Pod, *, willing: bool) -> bool:
-        """May a member of a gang go with the others, whether or not it helps?"""
+        """Return whether a member of a gang may be evicted with the others, whether or not it helps."""
         if self.is_protected(pod, willing=willing):
             return False
         if pod.queue == self.world.queue:
@@ -332,12 +332,12 @@ class Oracle:
         return self.may_give(pod) and not self.is_at_rest(pod)
 
     def is_at_rest(self, pod: Pod) -> bool:
-        """P9: are its queues in the dead zone, in all that it holds of what the job asks for?"""
+        """Return whether the pod's queues are in the dead zone, in all that it holds of what the job asks for (P9)."""
         held = self.outside(pod)
         return bool(self.world.dead_zone and held) and not self.is_over(pod, held)
 
     def broken(self, gone: list[Pod]) -> bool:
-        """Would a gang be left with fewer than it needs, and not go whole?"""
+        """Return whether a gang would be left with fewer members than it needs, and not be evicted whole."""
         for pod in gone:
             gang = self.gang(pod)
             left = [one for one in gang if one not in gone]
@@ -348,12 +348,12 @@ class Oracle:
     # Nodes ----------------------------------------------------------------------------------------
 
     def free(self, node: str) -> Amounts:
-        """What nobody has of a node."""
+        """Return what no pod uses of a node."""
         taken = total(one.size for one in self.world.pods if one.node == node)
         return {kind: much - taken.get(kind, 0) for kind, much in self.world.nodes[node].items()}
 
     def lacks(self, node: str, seats: list[tuple[Member, str]], gone: list[Pod]) -> set[str]:
-        """The types in which the members of a node do not fit."""
+        """Return the types in which the members of a node do not fit."""
         here = total(one.size for one, at in seats if at == node)
         freed = total(one.size for one in gone if one.node == node)
         free = self.free(node)
@@ -362,13 +362,13 @@ class Oracle:
     # The plan (J8, J9) ----------------------------------------------------------------------------
 
     def plan(self) -> Found | None:
-        """The plan, without those who would rather stay if there is one; None: there is none."""
+        """Return the plan, without pods that opted out if there is one; None when there is no plan."""
         if self.queue(self.world.queue).disabled or not self.within_min() or not self.gate():
             return None
         return self.justified_attempt(willing=True) or self.justified_attempt(willing=False)
 
     def justified_attempt(self, *, willing: bool) -> Found | None:
-        """An attempt whose plan justifies every victim; else one with its own queue's victims first (J7, J8)."""
+        """Return an attempt whose plan justifies every victim; else one with its own queue's victims first (J7, J8)."""
         found = self.attempt(willing=willing)
         if found is None or self.is_justified(found):
             return found
@@ -376,7 +376,7 @@ class Oracle:
         return found if found is not None and self.is_justified(found) else None
 
     def is_justified(self, found: Found) -> bool:
-        """Does the finished plan justify each victim?"""
+        """Return whether the finished plan justifies each victim."""
         members = {one.key: one for one in self.world.members}
         return self.justified([(members[key], node) for key, node in found.seats], found.victims)
 
@@ -507,7 +507,7 @@ class Oracle:
         return found
 
     def holds(self, seats: list[tuple[Member, str]], gone: list[Pod]) -> bool:
-        """Does a plan hold: room, maxima, gangs, floors and share?"""
+        """Return whether a plan keeps every rule: node capacity, maxima, gangs, floors and share."""
         return (
             not any(self.lacks(node, seats, gone) for _, node in seats)
             and not self.full(gone)

@@ -28,23 +28,23 @@ Q = TypeVar("Q", bound=Named)
 
 
 def queue_of(queues: Iterable[Q], path: str) -> Q:
-    """The queue of this path."""
+    """Return the queue of this path."""
     return next(one for one in queues if one.path == path)
 
 
 def path_up(path: str) -> list[str]:
-    """A queue and its parents, root last."""
+    """Return a queue and its parents, root last."""
     names = path.split(".")
     return [".".join(names[:count]) for count in range(len(names), 0, -1)]
 
 
 def is_below(path: str, parent: str) -> bool:
-    """Is it this queue, or one below it?"""
+    """Return whether a queue is this parent, or below it."""
     return parent in path_up(path)
 
 
 def seen_from(meeting: str, leaf: str, priority: int, queue: Callable[[str], Offset]) -> int:
-    """A priority with the offsets of the queues strictly below the meeting; a fence shows its offset alone (G5)."""
+    """Return a priority with the offsets of queues strictly below the meeting; a fence shows its offset alone (G5)."""
     for path in path_up(leaf):
         if path == meeting:
             break

@@ -31,7 +31,7 @@ def by_remainder(parts: Sequence[Fraction]) -> list[int]:
 
 
 def poured(amount: int, siblings: Sequence[Sibling]) -> list[int]:
-    """What each of the siblings gets."""
+    """Return what each of the siblings gets."""
     caps = [one.cap for one in siblings if one.cap is not None]
     if len(caps) == len(siblings) and sum(caps) <= amount:
         return caps
@@ -114,14 +114,14 @@ def _share(nodes: Sequence[Node], amount: int, demand_cap: bool, found: dict[str
 
 
 def demand_of(node: Node) -> int:
-    """What it and all below it want, as far as their maxima let them."""
+    """Return what a queue and all below it want, as far as their maxima let them."""
     if not node.children:
         return node.held + node.pending
     return sum(at_most(demand_of(child), child.max) for child in node.children)
 
 
 def cap_of(node: Node, demand_cap: bool) -> int | None:  # noqa: FBT001
-    """The most it may deserve."""
+    """Return the most that the queue may deserve."""
     if demand_cap:
         return at_most(demand_of(node), node.max)
     if not node.children:
@@ -138,12 +138,12 @@ def least_of(node: Node, demand_cap: bool) -> int:  # noqa: FBT001
 
 
 def at_most(amount: int, most: int | None) -> int:
-    """The amount, or the most there may be."""
+    """Return the amount, or the limit if that is less."""
     return amount if most is None else min(amount, most)
 
 
 def preempting(deserved: Mapping[str, int], used: Mapping[str, int]) -> dict[str, int]:
-    """What siblings have of what others deserve (W5)."""
+    """Return what siblings have of what others deserve (W5)."""
     paths = sorted(deserved)
     gaps = {path: max(0, deserved[path] - used[path]) for path in paths}
     over = sum(max(0, used[path] - deserved[path]) for path in paths)

@@ -71,7 +71,7 @@ class QuotaRun:
     # What has to go, and who could ---------------------------------------------------------------
 
     def eff(self, path: str) -> Amounts:
-        """What a queue uses less what goes already."""
+        """Return what a queue uses, less what is being evicted already."""
         sums: Amounts = {}
         for pod in self.pods:
             if path in self.tree.path_up(pod.leaf) and pod.bar != "already-releasing":
@@ -116,7 +116,7 @@ class QuotaRun:
             self._search()
 
     def rest(self) -> Amounts:
-        """What is still to free, below zero where more was freed."""
+        """Return what is still to free, below zero where more was freed."""
         freed = {kind: sum(pod.size.get(kind, 0) for pod in self.taken) for kind in self.target}
         return {kind: amount - freed[kind] for kind, amount in self.target.items()}
 
@@ -194,7 +194,7 @@ class QuotaRun:
         return ""
 
     def floored(self, pod: Pod) -> str:
-        """The lowest queue that would be below its guarantee without the pod, in a type that the pod uses."""
+        """Return the lowest queue that would be below its guarantee without the pod, in a type that the pod uses."""
         for path in self.tree.path_up(pod.leaf):
             used, least = self.eff(path), self.tree.guaranteed[path]
             for kind, amount in pod.size.items():

@@ -36,7 +36,7 @@ class World:
     allowed: dict[str, int] = field(default_factory=dict)
 
     def oracle(self) -> QuotaRun:
-        """The specification's answer."""
+        """Return the plain quota run of the specification."""
         maxima = {"root": None, **self.maxima}
         guaranteed = {path: self.guaranteed.get(path, {}) for path in maxima}
         tree = Tree(guaranteed, maxima, self.busy)
@@ -45,11 +45,11 @@ class World:
         )
 
     def trial(self) -> Trial:
-        """The same in the books."""
+        """Return the books as a Trial."""
         return trial_of(self.cluster())
 
     def cluster(self) -> Cluster:
-        """A core in which all of this stands."""
+        """Return a cluster with these queues and pods in the books."""
         children = [self._spec(path) for path in self.maxima if path.count(".") == 1]
         cluster = Cluster(*children)
         partition = cluster.partition
@@ -106,7 +106,7 @@ PROTECTIONS: Final[Mapping[str, Protection]] = {
 
 
 def spec_of(pod: Pod) -> AskSpec:
-    """What the pod asked for."""
+    """Return what the pod asked for."""
     return AskSpec(
         resource=resource(pod.size),
         priority=pod.priority,
@@ -119,12 +119,12 @@ def spec_of(pod: Pod) -> AskSpec:
 
 
 def trial_of(cluster: Cluster) -> Trial:
-    """The books as they are now, for planning."""
+    """Return the books as they are now, for planning."""
     return Trial(snapshot.take(cluster.partition, cluster.now))
 
 
 def planned(world: World) -> Plan | Refusal:
-    """The planner's answer."""
+    """Return the planner's answer."""
     return quota_enforcement.plan(world.trial(), ShrinkIntent("quota", world.queue))
 
 
@@ -144,7 +144,7 @@ KINDS: Final = ("memory", "vcore", "gpu")
 
 
 def random_world(dice: random.Random) -> World:
-    """A small tree with anything in it: inconsistent guarantees, odd sizes, all protections."""
+    """Return a small tree with anything in it: inconsistent guarantees, odd sizes, all protections."""
     maxima: dict[str, dict[str, int] | None] = {}
     top = "root.p"
     maxima[top] = None

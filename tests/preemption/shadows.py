@@ -14,7 +14,7 @@ BUDGET: Final = 500
 
 
 def with_shadow(configuration: Configuration, shadow: dict[str, Any], **live: Any) -> Configuration:
-    """The same configuration with other settings, and this shadow in every partition."""
+    """Return the configuration with other settings, and this shadow in every partition."""
 
     def settings(known: PreemptionSettings) -> PreemptionSettings:
         return replace(known, **live, shadow=shadow)
@@ -39,7 +39,7 @@ class Shadowed:
         self.woken = 0
 
     def take(self, events: Sequence[Event], now: int) -> list[Decision]:
-        """Some events."""
+        """Handle some events and return their decisions."""
         return [one for event in events for one in self.handle(event, now)]
 
     def handle(self, event: Event, now: int) -> list[Decision]:
@@ -51,7 +51,7 @@ class Shadowed:
         return [*found, *self._heard(self.core.handle(event, now), now)]
 
     def _catch_up(self, now: int) -> list[Decision]:
-        """The ticks for which the core asked since the last one, as a pump would have given them."""
+        """Return the ticks for which the core asked since the last one, as a pump would have given them."""
         found: list[Decision] = []
         while (due := self.core.next_due()) is not None and due < now:
             self.woken += 1

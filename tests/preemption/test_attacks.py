@@ -34,7 +34,7 @@ def daemons(cluster: Cluster, *nodes: str, **wanted: int) -> None:
 
 
 def told_until_quiet(cluster: Cluster, budget: int) -> list[Decision]:
-    """What the ticks of one instant decide, until none asks for more."""
+    """Return what the ticks of one instant decide, until no tick asks for more."""
     told: list[Decision] = []
     for _ in range(TICKS_MOST):
         tick = cluster.core.tick(cluster.now, budget)

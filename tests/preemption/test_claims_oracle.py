@@ -104,7 +104,7 @@ def _take_over(seed: int, cluster: Cluster, decisions: list[Decision]) -> None:
 
 
 def _was_promised(seed: int, cluster: Cluster, key: str, node: str) -> bool:
-    """Does an ask only get what was promised to it? What is kept for firm asks was looked at by its decision (J4)."""
+    """Return whether the ask had a promise, which it must get; what is kept for firm asks is not checked (J4)."""
     promise = next((one for one in cluster.promises if one.ask.key == key), None)
     if promise is None:
         return False

@@ -26,7 +26,7 @@ def small_cluster() -> Cluster:
 
 
 def free_memory(view: View) -> dict[str, int]:
-    """What is free on each node."""
+    """Return what is free on each node."""
     at = view.types.index("memory")
     ids, free = view.nodes.ids, view.nodes.free
     return {name: int(free[row, at]) for row, name in enumerate(ids) if name}

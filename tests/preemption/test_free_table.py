@@ -17,7 +17,7 @@ def plain(index: NodeIndex, demand: Demand) -> list[str]:
 
 
 def demands(dice: random.Random, partition: Partition) -> list[Demand]:
-    """Some that fit nowhere, some that fit on the emptiest nodes, and one that wants nothing."""
+    """Return demands that fit nowhere, some that fit on the emptiest nodes, and one that wants nothing."""
     width = len(partition.types)
     kinds = [dice.sample(range(width), dice.randint(0, min(3, width))) for _ in range(4)]
     return [tuple((kind, dice.choice([0, 1, 2, 4, 8, 1 << 40])) for kind in one) for one in kinds]

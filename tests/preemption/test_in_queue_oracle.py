@@ -45,7 +45,7 @@ def check(seed: int) -> str:
 
 
 def _wait(core: Core, cluster: Cluster) -> list[list[Decision]]:
-    """What is decided when the back-off is over."""
+    """Return what is decided when the back-off is over."""
     cluster.now += BACK_OFF_MS
     for ask in cluster.asks:
         ask.waited += BACK_OFF_MS
@@ -64,7 +64,7 @@ def _assert_none_missed(seed: int, cluster: Cluster) -> None:
 
 
 def _follow(seed: int, cluster: Cluster, decisions: list[Decision]) -> list[str]:
-    """What was placed and planned in one slice is done to the cluster, too, when the laws agree with it."""
+    """Apply to the cluster what was placed and planned in one slice, when the rules agree with it."""
     noted = [one for one in decisions if isinstance(one, Noted)]
     broken = [one.message for one in noted if one.code is Code.LAW_BROKEN]
     assert not broken, f"seed {seed}: {broken} in {cluster}"
@@ -97,7 +97,7 @@ def _place(cluster: Cluster, key: str, node: str) -> None:
 
 
 def _judge(seed: int, cluster: Cluster, ask: Ask, policy: str, found: Claim) -> None:
-    """A plan is that of the laws; one of a later policy comes where no earlier one has any (7.3)."""
+    """Assert that a plan is that of the rules, and that no earlier policy has one (7.3)."""
     where = f"seed {seed}: {policy}, {found} for {ask} in {cluster}"
     if policy != "guaranteed" and "guaranteed" in cluster.policies:
         claim = claim_oracle.best(cluster, ask)

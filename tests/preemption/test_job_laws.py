@@ -29,12 +29,12 @@ def world(*pods: Pod, queues: list[Queue] | None = None, firm: bool = False) -> 
 
 
 def pod(key: str, queue: str, node: str, size: int = 4, **more: object) -> Pod:
-    """What runs, in an application of its own where it says so."""
+    """Return a pod that runs, with further fields where they are given."""
     return replace(Pod(key, queue, node, {"vcore": size}), **more)  # type: ignore[arg-type]
 
 
 def on(wanted: World) -> Trial:
-    """The world with its job, for planning."""
+    """Return the world with its job, for planning."""
     core = tell(wanted)
     partition = core.state.partitions["default"]
     (application,) = [one for one in partition.applications.values() if one.jobs and one.asks]
@@ -43,7 +43,7 @@ def on(wanted: World) -> Trial:
 
 
 def planned(trial: Trial) -> Plan:
-    """The core's own plan for the job, which passes the gate."""
+    """Return the core's own plan for the job, which passes the gate."""
     (one,) = trial.view.jobs
     found = job.plan(trial, Intent(job.NAME, one.members[0], one))
     assert isinstance(found, Plan), found
@@ -52,7 +52,7 @@ def planned(trial: Trial) -> Plan:
 
 
 def also(trial: Trial, plan: Plan, *keys: str) -> Plan:
-    """The plan with further victims."""
+    """Return the plan with further victims."""
     columns, paths = trial.view.allocations, trial.view.leaf_paths
     rows = [columns.keys.index(key) for key in keys]
     more = (Release(row, columns.keys[row], paths[int(columns.leaves[row])], "") for row in rows)
@@ -60,7 +60,7 @@ def also(trial: Trial, plan: Plan, *keys: str) -> Plan:
 
 
 def only(trial: Trial, plan: Plan, *keys: str) -> Plan:
-    """The plan with other victims in place of its own."""
+    """Return the plan with other victims in place of its own."""
     return also(trial, replace(plan, releases=()), *keys)
 
 
@@ -87,7 +87,7 @@ def _as_claim(trial: Trial, plan: Plan) -> Plan:
 
 
 def _elsewhere(trial: Trial, plan: Plan) -> Plan:
-    """The first member on another node, whose pod goes in place of the first victim."""
+    """Return the plan with its first member on another node, and a pod of that node in place of the first victim."""
     first, *others = plan.pledges
     row = trial.view.row_of("n3")
     moved = replace(plan, pledges=(Pledge(first.ask, row, "n3"), *others))
@@ -214,19 +214,19 @@ CASES: Final = (
 
 
 def _moved(trial: Trial, plan: Plan, node: str = "n1") -> Plan:
-    """The first member on another node."""
+    """Return the plan with its first member on another node."""
     first, *others = plan.pledges
     return replace(plan, pledges=(Pledge(first.ask, trial.view.row_of(node), node), *others))
 
 
 def _second_on(trial: Trial, plan: Plan, node: str) -> Plan:
-    """The second member on another node."""
+    """Return the plan with its second member on another node."""
     first, second = plan.pledges
     return replace(plan, pledges=(first, Pledge(second.ask, trial.view.row_of(node), node)))
 
 
 def law_of(name: str) -> Callable[[Trial, Plan], Refusal | None]:
-    """The law of this name."""
+    """Return the rule of this name."""
     return next(one for one in job_laws.PLAN_LAWS if one.__name__ == name)
 
 

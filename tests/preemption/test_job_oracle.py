@@ -71,7 +71,7 @@ def _check_legal(
 
 
 def _without(world: World) -> dict[str, World]:
-    """The same world without what one law looks at, by law."""
+    """Return the world, by rule, without what that rule looks at."""
     queues = world.queues
     return {
         "budgets": replace(world, budgets="ignore"),

@@ -131,7 +131,7 @@ def barred(**more: Any) -> Cluster:
 
 
 def daemon(cluster: Cluster, node: str = "n1") -> Cluster:
-    """The same, but the ask belongs to a node."""
+    """Return the cluster with an ask that belongs to a node."""
     return replace(cluster, asks=[Ask("x1", "root.a", {"memory": 10}, required_node=node)])
 
 
@@ -621,7 +621,7 @@ ALL: Final = (*CASES, *NEEDS)
 
 
 def core_of(cluster: Cluster, settings: PreemptionSettings = JOBS) -> Core:
-    """The cluster behind a core that has not ticked yet."""
+    """Return the cluster behind a core that has not ticked yet."""
     core = Core(configuration(cluster, settings))
     for event in events(cluster):
         core.handle(event, START)
@@ -631,7 +631,7 @@ def core_of(cluster: Cluster, settings: PreemptionSettings = JOBS) -> Core:
 def trial_of(
     cluster: Cluster, settings: PreemptionSettings = JOBS, change: Change | None = None
 ) -> Trial:
-    """The same for planning: every ask waits for everything."""
+    """Return the cluster for planning: every ask waits for everything."""
     core = core_of(cluster, settings)
     partition = core.state.partitions["default"]
     partition.disruptions = core.state.disruptions(partition)
@@ -641,7 +641,7 @@ def trial_of(
 
 
 def said(trial: Trial, word: Word) -> Plan:
-    """The plan in the rows of a Trial."""
+    """Return the plan in the rows of a Trial."""
     view = trial.view
     waiting = {ask.key: ask for ask in (*view.waiting, *view.claims, *view.daemons)}
     pledges = [Pledge(waiting[key], view.row_of(node), node) for key, node in word.pledges]
@@ -655,7 +655,7 @@ def said(trial: Trial, word: Word) -> Plan:
 
 
 def standing(trial: Trial, word: Word) -> Plan:
-    """The plan, after those before it were applied."""
+    """Return the plan, after the plans before it were applied."""
     for each in word.before:
         earlier = said(trial, each)
         assert laws.gate(trial, earlier) is None
@@ -904,13 +904,13 @@ def broken_laws(decisions: Iterable[Decision]) -> list[str]:
 
 
 def decided_of(core: Core) -> list[str]:
-    """The policies of all open commitments; reservations take nothing from anybody."""
+    """Return the policies of all open commitments; reservations are left out, since they evict no pod."""
     held = core.state.partitions["default"].commitments.values()
     return [one.policy for one in held if one.policy != reservation.NAME]
 
 
 def counted(core: Core, decisions: list[Decision]) -> float:
-    """What a Prometheus server reads of it."""
+    """Return the count of broken rules that a Prometheus server would read."""
     observed = Observed()
     observed.core, observed.metrics = core, Metrics(core)
     observed.metrics.decided(Decisions(decisions), START)

@@ -26,7 +26,7 @@ def waiting_view(nodes: int = 30, **most: int) -> View:
 
 
 def pledge(view: View, ask: int, row: int, policy: str = reservation.NAME) -> Plan:
-    """A plan of one pledge."""
+    """Return a plan of one pledge."""
     return Plan(policy, (Pledge(view.waiting[ask], row, view.nodes.ids[row]),))
 
 

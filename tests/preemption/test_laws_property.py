@@ -61,7 +61,7 @@ CHUNK: Final = 1_000
 
 
 def cluster_of(seed: int, by: type[Dice] = Dice) -> Cluster:
-    """A random cluster; in some of them pods belong to nodes and wait for these."""
+    """Return a random cluster; in some of them pods belong to nodes and wait for these."""
     dice = by(seed, pods_most=6)
     cluster = dice.cluster()
     leaves = [queue.path for queue in cluster.queues if queue.leaf]
@@ -83,7 +83,7 @@ def strain(cluster: Cluster, chance: random.Random) -> None:
 
 
 def trial(cluster: Cluster) -> Trial:
-    """The cluster for planning: every ask is due, and closed nodes are cordoned: who requires them may start there."""
+    """Return the cluster for planning: every ask is due; only an ask that requires a closed node may start there."""
     core = Core(configuration(cluster))
     cordoned = (NodeDrained(MANAGER, node.name) for node in cluster.nodes if not node.schedulable)
     for event in (*events(cluster), *cordoned):
@@ -119,7 +119,7 @@ def plans_on(seed: int, by: type[Dice] = Dice) -> Counter[str]:
 
 
 def quota_plan(seed: int) -> Counter[str]:
-    """A quota run in one world passes the gate, and goes only for what is beyond the maximum."""
+    """Assert that a quota run passes the gate and evicts only for what is beyond the maximum; return counts."""
     world = random_world(random.Random(seed))
     on = world.trial()
     plan = quota_enforcement.plan(on, ShrinkIntent(quota_enforcement.NAME, world.queue))
@@ -148,7 +148,7 @@ def check_run(world: World, plan: Plan, where: str) -> None:
 
 
 def eff(world: World, path: str) -> Counter[str]:
-    """What a queue uses, what leaves already not counted."""
+    """Return what a queue uses, without what terminates already."""
     found: Counter[str] = Counter()
     for pod in world.pods:
         if is_below(pod.leaf, path) and pod.bar != "already-releasing":
@@ -157,7 +157,7 @@ def eff(world: World, path: str) -> Counter[str]:
 
 
 def taken(victims: list[quota_oracle.Pod], kind: str) -> int:
-    """What victims hold of one type together."""
+    """Return what victims hold of one type together."""
     return sum(pod.size.get(kind, 0) for pod in victims)
 
 
@@ -204,7 +204,7 @@ class Draft:
 
     @property
     def claims(self) -> bool:
-        """Is it a claim under a guarantee?"""
+        """Return whether the draft is a claim under a guarantee."""
         return self.policy == "guaranteed"
 
     @property
@@ -215,7 +215,7 @@ class Draft:
         )
 
     def said(self, on: Trial) -> Plan:
-        """The same in rows of a Trial."""
+        """Return the draft in rows of a Trial."""
         view = on.view
         waiting = {ask.key: ask for ask in (*view.claims, *view.daemons)}
         columns = view.allocations
@@ -401,7 +401,7 @@ INVARIANTS: Final[dict[str, Invariant]] = {
 
 
 def judge(seed: int, by: type[Dice] = Dice) -> Counter[str]:
-    """Some random plans on one view, law by law and as a whole; which laws were broken."""
+    """Judge some random plans on one view, rule by rule and as a whole; return which rules were broken."""
     cluster = cluster_of(seed, by)
     if not cluster.asks or not cluster.nodes:
         return Counter()
@@ -413,7 +413,7 @@ def judge(seed: int, by: type[Dice] = Dice) -> Counter[str]:
 
 
 def compare(draft: Draft, on: Trial, where: str) -> Counter[str]:
-    """The verdicts of the gate and of plain words on one plan."""
+    """Return the verdicts of the gate and of the plain rules on one plan."""
     plan = draft.said(on)
     broken: Counter[str] = Counter()
     for law in laws.PLAN_LAWS:
@@ -484,7 +484,7 @@ def judge_quota(seed: int) -> Counter[str]:
 def compare_run(
     world: World, victims: list[quota_oracle.Pod], on: Trial, where: str
 ) -> Counter[str]:
-    """The verdicts of the gate and of plain words on one run: of one that names a victim twice not what it frees."""
+    """Return the verdicts of gate and plain rules on one run; what a victim named twice frees is not compared."""
     once = len({pod.key for pod in victims}) == len(victims)
     sound = once and not any(pod.bar == "already-releasing" for pod in victims)
     holds = {
@@ -510,7 +510,7 @@ def compare_run(
 
 
 def target_of(world: World) -> dict[str, int]:
-    """What the shrinking queue uses beyond its maximum (Q9)."""
+    """Return what the shrinking queue uses beyond its maximum (Q9)."""
     used, most = eff(world, world.queue), world.maxima[world.queue] or {}
     over = {kind: used.get(kind, 0) - bound for kind, bound in most.items()}
     return {kind: amount for kind, amount in over.items() if amount > 0}

@@ -74,7 +74,7 @@ def test_the_sums_are_those_of_a_plain_account() -> None:
 
 
 def claimed(*lines: str, **options: Any) -> Replicas:
-    """A pod of b goes for one of a; nothing is confirmed."""
+    """Return a scenario in which a pod is evicted for x1, and nothing is confirmed."""
     life = Replicas(TWO, **options)
     life.confirming = False
     life.say("node n1 memory=10 vcore=10", "app x root.a", "app y root.b", *lines)
@@ -87,7 +87,7 @@ FULL = "existing y1..y5 y n1 memory=2 vcore=2 started=-60000"
 
 
 def gone(life: Replicas, key: str, why: Termination = Termination.PREEMPTED_BY_SCHEDULER) -> None:
-    """The victim's pod is gone."""
+    """Report that the victim's pod is gone."""
     life.core.handle(ReleaseRequested(MANAGER, "y", key, termination=why), life.now)
 
 

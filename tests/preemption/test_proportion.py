@@ -30,7 +30,7 @@ class Queue(NamedTuple):
 
 
 def facts(queues: tuple[Queue, ...]) -> dict[str, QueueFacts]:
-    """The queues with all above them, which use what those below them use."""
+    """Return the queues with all above them, whose usage is that of the queues below."""
     known = {one.path: one for one in queues}
     paths = {"root"} | {
         ".".join(one.path.split(".")[: depth + 1])
@@ -71,7 +71,7 @@ def facts(queues: tuple[Queue, ...]) -> dict[str, QueueFacts]:
 
 
 def shared(total: Amounts, *queues: Queue, demand_cap: bool = True) -> Proportion:
-    """What the queues deserve of a total."""
+    """Return what the queues deserve of a total."""
     pending = {one.path: one.pending for one in queues}
     return proportion(facts(queues), pending, total, demand_cap=demand_cap)
 

@@ -27,7 +27,7 @@ class World(NamedTuple):
 
 
 def random_world(seed: int) -> World:
-    """A tree of one to four levels, of which much is scarce; guarantees and maxima need not make sense."""
+    """Return a tree of one to four levels, much of it scarce; guarantees and maxima need not make sense."""
     random_ = random.Random(seed)
     scale = random_.choice(SCALES)
     parents: dict[str, str] = {"root": ""}
@@ -89,7 +89,7 @@ def random_queue(
 
 
 def node(queues: dict[str, tuple[QueueFacts, tuple[int, ...]]], path: str, at: int) -> Node:
-    """The queue in one type as the model wants it."""
+    """Return the queue in one type in the form that the model takes."""
     facts, pending = queues[path]
     return Node(
         path,

@@ -23,7 +23,7 @@ def queue(
     children: tuple[QueueSpec, ...] = (),
     **more: Any,
 ) -> QueueSpec:
-    """A queue with a maximum and a quota delay."""
+    """Return a queue with a maximum and a quota delay."""
     properties = QueueProperties(quota_delay_ms=delay, **more)
     most_of = None if most is None else limit(most)
     return QueueSpec(
@@ -70,7 +70,7 @@ class Clock:
         return quota_timers.on_configuration(partition, before, now)
 
     def begin(self, path: str = "root.a") -> Commitment:
-        """A run of the queue goes on."""
+        """Begin a quota run of the queue."""
         run = Commitment("q-1", "quota", START, queue=path)
         self.cluster.partition.commitments[run.commitment_id] = run
         return run

@@ -23,7 +23,7 @@ def classes_of(partition: Partition) -> list[AskClass]:
 
 
 def picked(index: NodeIndex, ask_class: AskClass) -> str:
-    """What the heaps say."""
+    """Return the node that the heaps pick."""
     node = pick_node(index, ask_class)
     return node.node_id if node else ""
 

@@ -125,7 +125,7 @@ def test_fields_without_effect_make_no_shadow() -> None:
 
 
 def starving(asks: int, pods: int) -> Core:
-    """A queue that is owed everything, beside one that has it; only the shadow would take anything back."""
+    """Return a queue that is guaranteed everything, beside one that has it; only the shadow would evict."""
     known = with_shadow(configuration(40), {"policies": ("guaranteed",)}, policies=())
     core = Core(known)
     small, owed = AskSpec((("vcore", 100),)), AskSpec((("vcore", 100),), priority=9)
@@ -222,7 +222,7 @@ def test_an_equal_configuration_goes_on_with_the_shadow_and_another_one_does_not
 
 
 def renamed(known: Configuration) -> Configuration:
-    """The same for a partition of another name."""
+    """Return the configuration for a partition of another name."""
     return replace(known, partitions=(replace(known.partitions[0], name="other"),))
 
 

@@ -47,7 +47,7 @@ def swapping() -> Replicas:
 
 
 def small() -> Replicas:
-    """A queue that is guaranteed one pod, beside one that has all twenty."""
+    """Return a queue that is guaranteed one pod, beside one that has all twenty."""
     found = Replicas([{"name": "a", "resources": {"guaranteed": {"memory": 2}}}, {"name": "b"}])
     found.say("node n1 memory=40", "app x root.a", "app y root.b", "existing y1..y20 y n1 memory=2")
     return found
@@ -73,13 +73,13 @@ def no_outside_rule(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def eff_for_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is promised to a queue does not count as held."""
+    """Leave what is promised to a queue out of what it holds."""
     monkeypatch.setattr(Shortage, "lacking", lambda *_: 1_000)
     monkeypatch.setattr(Trial, "held", Trial.eff)
 
 
 def no_trigger_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A queue that has its guarantee claims all the same (rule 4 broken)."""
+    """Let a queue that has its guarantee claim all the same (rule 4 broken)."""
     monkeypatch.setattr(Shortage, "lacking", lambda *_: 1_000)
     monkeypatch.setattr(entitlement, "_is_open", lambda *_: True)
     monkeypatch.setattr(laws, "PLAN_LAWS", ())
@@ -166,7 +166,7 @@ def test_a_queue_whose_pods_end_claims_again_and_is_never_stopped() -> None:
 
 
 def stormy(monkeypatch: pytest.MonkeyPatch) -> Replicas:
-    """A cluster in which a pair was stopped."""
+    """Return a cluster in which a pair of queues was stopped."""
     no_trigger_rule(monkeypatch)
     life = small()
     asking(life, 8)

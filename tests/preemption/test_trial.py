@@ -20,7 +20,7 @@ SEEDS = range(400, 460)
 
 
 def everything(trial: Trial) -> list[object]:
-    """What a Trial answers to all that can be asked."""
+    """Return what a Trial answers to all that can be asked."""
     view = trial.view
     rows, keys = range(len(view.nodes.ids)), range(len(view.allocations.keys))
     asks = view.waiting
@@ -66,7 +66,7 @@ def _pledge(view: View, ask: WaitingAsk, row: int) -> Pledge:
 
 
 def all_views(seeds: range) -> Iterator[tuple[str, View]]:
-    """Views of random partitions with all their waiting asks that hold nothing."""
+    """Yield views of random partitions with all their waiting asks that hold nothing."""
     for where, partition, now in partitions_after_each_tick(seeds):
         free = [one for one in partition.asks.values() if one.node is None and not one.pledge]
         yield where, snapshot.take(partition, now, free)

@@ -69,7 +69,7 @@ def place(cluster: Cluster, decisions: list[Decision]) -> None:
 
 
 def too_much(cluster: Cluster, gone: tuple[Pod, ...] = ()) -> Amounts:
-    """What is used beyond what all nodes have, drained ones too, without those who go."""
+    """Return what is used beyond what all nodes have, drained ones included, without the victims."""
     over = {}
     for kind in kinds(cluster):
         there = sum(node.capacity.get(kind, 0) for node in cluster.nodes)
@@ -78,7 +78,7 @@ def too_much(cluster: Cluster, gone: tuple[Pod, ...] = ()) -> Amounts:
 
 
 def uses(cluster: Cluster, path: str, kind: str, gone: tuple[Pod, ...] = ()) -> int:
-    """What a queue uses that nobody ordered to go, and these do not leave with."""
+    """Return what a queue uses, without pods that terminate and without the victims."""
     keys = {pod.key for pod in gone}
     stay = [pod for pod in cluster.pods if not pod.dying and pod.key not in keys]
     return sum(pod.size.get(kind, 0) for pod in stay if is_below(pod.queue, path))
@@ -108,7 +108,7 @@ def walk(cluster: Cluster) -> tuple[Pod, ...]:
 
 
 def is_overfull(cluster: Cluster, name: str, kind: str, gone: tuple[Pod, ...]) -> bool:
-    """Is more of a type used on a node than it has, without those who go?"""
+    """Return whether more of a type is used on a node than it has, without the victims."""
     keys = {pod.key for pod in gone}
     here = [pod for pod in cluster.pods if pod.node == name and not pod.dying]
     used = sum(pod.size.get(kind, 0) for pod in here if pod.key not in keys)
@@ -128,7 +128,7 @@ def candidates(cluster: Cluster) -> list[Pod]:
 
 
 def is_spent(cluster: Cluster, pod: Pod) -> bool:
-    """Has its disruption group nothing left?"""
+    """Return whether the pod's disruption group has nothing left."""
     return bool(pod.group) and not cluster.allowed.get(pod.group, 0)
 
 

@@ -18,7 +18,7 @@ ASK = "ask x1 x memory=2 created=-60000"
 
 
 def queue(name: str, guaranteed: int = 0, most: int = 0, **properties: Any) -> dict[str, Any]:
-    """A queue of one type; 0 says nothing."""
+    """Return a queue of one type; 0 means that nothing is set."""
     resources: dict[str, Any] = {}
     if guaranteed:
         resources["guaranteed"] = {"memory": guaranteed}
@@ -32,7 +32,7 @@ def queue(name: str, guaranteed: int = 0, most: int = 0, **properties: Any) -> d
 
 
 def parent(name: str, *queues: dict[str, Any], **rest: Any) -> dict[str, Any]:
-    """A queue with others below it."""
+    """Return a queue with others below it."""
     return {**queue(name, **rest), "parent": True, "queues": list(queues)}
 
 
@@ -367,7 +367,7 @@ CASES = [
 
 
 def told(case: Case) -> UnmetReport:
-    """The report of a case, before anything is decided."""
+    """Return the report of a case, before anything is decided."""
     life = Replicas(case.queues, **case.partition)
     life.say(*case.lines)
     before = life.core.digest()
@@ -377,14 +377,14 @@ def told(case: Case) -> UnmetReport:
 
 
 def asks_of(found: UnmetReport) -> UnmetAsks:
-    """The asks of the report's only queue."""
+    """Return the asks of the report's only queue."""
     (one,) = found.queues
     (asks,) = one.asks
     return asks
 
 
 def assert_told(case: Case) -> None:
-    """What binds and what cures, as the case has it."""
+    """Assert that what binds and what cures are as the case has it."""
     asks = asks_of(told(case))
     assert asks.binding == case.binding, asks
     assert (asks.cure.text if asks.cure else "") == case.cure, asks

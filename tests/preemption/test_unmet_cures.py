@@ -236,7 +236,7 @@ def _assert_not_yet(life: Life, asks: UnmetAsks, where: str) -> None:
 
 
 def _is_of(ask: Any, asks: UnmetAsks) -> bool:
-    """Is it the first of the entry, or of the same job?"""
+    """Return whether the ask is the first of the entry, or of the same job."""
     return ask.key == asks.key or bool(asks.job and ask.spec.job_key == asks.job)
 
 

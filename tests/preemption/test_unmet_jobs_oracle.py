@@ -55,7 +55,7 @@ def _end(asks: UnmetAsks) -> str:
 
 
 def told(seed: int, world: World) -> list[UnmetAsks]:
-    """What the report says of the job, once; [] where no queue above it lacks what it wants."""
+    """Return what the report says of the job, once; [] where no queue above it lacks what it wants."""
     core = tell(world)
     before = core.digest()
     found = report(core, "default", START)
@@ -90,7 +90,7 @@ def _check(seed: int, world: World, asks: UnmetAsks) -> None:
 
 
 def helped(world: World) -> bool:
-    """Have the laws a plan for it, or does placement take it?"""
+    """Return whether the rules have a plan for the job, or placement takes it."""
     return Oracle(world).plan() is not None or placed(world)
 
 
@@ -99,7 +99,7 @@ def placed(world: World) -> bool:
 
 
 def changed(world: World, cure: Cure) -> World:
-    """The world with the change in it, done by hand."""
+    """Return the world with the change applied by hand."""
     after = deepcopy(world)
     match cure.change:
         case Change.RAISE_MAX:
@@ -132,7 +132,7 @@ def _sum(before: Amounts, cure: Cure, sign: int) -> Amounts:
 
 
 def _one_less(world: World, cure: Cure) -> list[Cure]:
-    """The same change with one unit less of one type, a lower priority, or a member less that gets the node."""
+    """Return the change with one unit less of one type, a lower priority, or a member less that gets the node."""
     if cure.change is Change.RAISE_PRIORITY:
         less = cure.amounts["priority"] - 1
         return [Cure(cure.change, cure.subject, "", {"priority": less})] if less else []
@@ -151,7 +151,7 @@ def _one_less(world: World, cure: Cure) -> list[Cure]:
 
 
 def _may_be(world: World, cure: Cure, kind: str, less: int) -> bool:
-    """Would `config apply` take a guarantee that is lowered by less: is it what the queues below are guaranteed?"""
+    """Return whether `config apply` takes a guarantee lowered by less, given the guarantees of the queues below."""
     if cure.change is not Change.LOWER_GUARANTEE:
         return True
     below = [one for one in world.queues if one.path.startswith(f"{cure.subject}.")]

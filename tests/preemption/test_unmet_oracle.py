@@ -69,7 +69,7 @@ def _helped(cluster: Cluster, ask: Ask) -> bool:
 
 
 def _changed(cluster: Cluster, ask: Ask, cure: Cure) -> tuple[Cluster, Ask]:
-    """The cluster with the change in it, done by hand."""
+    """Return the cluster with the change applied by hand."""
     after, asking = deepcopy(cluster), deepcopy(ask)
     if not (_of_queue(after, cure) or _of_setting(after, cure) or _of_node(after, cure)):
         _of_ask(asking, cure)
@@ -128,7 +128,7 @@ def _sum(before: Amounts, change: object, sign: int) -> Amounts:
 
 
 def _one_less(cluster: Cluster, cure: Cure) -> list[Cure]:
-    """The same change with one unit less of one type."""
+    """Return the change with one unit less of one type."""
     of_amounts = {
         Change.RAISE_MAX,
         Change.RAISE_GUARANTEE,
@@ -145,7 +145,7 @@ def _one_less(cluster: Cluster, cure: Cure) -> list[Cure]:
 
 
 def _may_be(cluster: Cluster, cure: Cure, kind: str, less: int) -> bool:
-    """Would `config apply` take a guarantee that is lowered by less: is it what the queues below are guaranteed?"""
+    """Return whether `config apply` takes a guarantee lowered by less, given the guarantees of the queues below."""
     if cure.change is not Change.LOWER_GUARANTEE:
         return True
     return cluster.queue(cure.subject).guaranteed[kind] - less >= _parts(
@@ -154,7 +154,7 @@ def _may_be(cluster: Cluster, cure: Cure, kind: str, less: int) -> bool:
 
 
 def _parts(cluster: Cluster, path: str, kind: str) -> int:
-    """What the queues below a queue are guaranteed together, each by its own amount or by those below it."""
+    """Return what the queues below a queue are guaranteed together, each by its own amount or by those below it."""
     below = [one for one in cluster.queues if one.path.rpartition(".")[0] == path]
     return sum(one.guaranteed.get(kind, 0) or _parts(cluster, one.path, kind) for one in below)
 

@@ -111,7 +111,7 @@ def configuration_text(
     queues: list[dict[str, Any]] | None = None,
     partition: dict[str, Any] | None = None,
 ) -> str:
-    """The `queues.yaml` of a story: its queues below a root that lets everybody submit."""
+    """Return the `queues.yaml` of a story: its queues below a root to which every user may submit."""
     if story.config is not None:
         return yaml.safe_dump(story.config, sort_keys=False)
     root = {"name": "root", "submitacl": "*", "queues": story.queues if queues is None else queues}

@@ -123,7 +123,7 @@ class Telling:
             assert [_level_line(one) for one in levels] == lines
 
     def _decided_for(self, key: str) -> list[DecisionRecord]:
-        """The open decisions for an ask, or those of the quota runs of a queue."""
+        """Return the open decisions for an ask, or those of the quota runs of a queue."""
         return [
             record
             for record in decided.decisions(self.core, open_only=True)
@@ -151,7 +151,7 @@ def _level_line(one: Level) -> str:
 
 
 def _verdict_line(found: Verdict | None, *, nearest: bool) -> str:
-    """The law, and where a story asks for it the nearest node and what is missing there."""
+    """Return the rule, and where a story asks for it the nearest node and what is missing there."""
     if found is None:
         return "none"
     missing = [f"{kind}={amount}" for kind, amount in sorted(found.missing.items())]

@@ -62,12 +62,12 @@ def told(
 
 
 def released(decisions: Iterable[Decision]) -> list[Released]:
-    """The releases among decisions that belong to a decision of preemption."""
+    """Return the releases among decisions that belong to a decision of preemption."""
     return [one for one in decisions if isinstance(one, Released) and one.decision_id]
 
 
 def beside(decisions: Iterable[Decision]) -> list[tuple[str, str]]:
-    """What a shadow says: each line, and the reason behind it."""
+    """Return what a shadow decided: each line, and the reason behind it."""
     return [_beside(one) for one in decisions if isinstance(one, ShadowDecided)]
 
 
@@ -131,7 +131,7 @@ def _of_preemption(decision: Decided | DecisionMoved, names: Mapping[str, str]) 
 
 
 def _released(decision: Released) -> str:
-    """A victim of preemption names its beneficiary and node; a quota run's has no beneficiary."""
+    """Return the line of a release: a victim with its preemptor and node; a quota run has no preemptor."""
     if decision.termination is Termination.PLACEHOLDER_REPLACED:
         return (
             f"{decision.key} makes place for {decision.beneficiary} on {'|'.join(decision.nodes)}"

@@ -100,7 +100,7 @@ class Words:
         return words
 
     def next(self, default: str | None = None) -> str:
-        """The next plain word."""
+        """Return the next plain word."""
         if self.plain:
             return self.plain.pop(0)
         if default is None:
@@ -115,16 +115,16 @@ class Words:
         return False
 
     def option(self, name: str, default: str = "") -> str:
-        """The value of ``name=value``."""
+        """Return the value of ``name=value``."""
         self.used.add(name)
         return self.options.get(name, default)
 
     def number(self, name: str, default: int = 0) -> int:
-        """The value of ``name=number``."""
+        """Return the value of ``name=number``."""
         return int(self.option(name, str(default)))
 
     def many(self, name: str) -> tuple[str, ...]:
-        """The values of ``name=one|two``."""
+        """Return the values of ``name=one|two``."""
         return tuple(self.option(name).split("|")) if name in self.options else ()
 
     def prefixed(self, prefix: str) -> tuple[tuple[str, str], ...]:
@@ -153,7 +153,7 @@ class Known:
 
 
 def events(line: str, known: Known) -> Iterator[Event]:
-    """The events of a line."""
+    """Yield the events of a line."""
     verb, *rest = line.split()
     if verb not in VERBS:
         raise UnknownWordError(f"unknown verb {verb!r} in {line!r}")
