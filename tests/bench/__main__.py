@@ -65,7 +65,7 @@ def measure(case: Case, plan: Plan) -> list[Row]:
 def measure_all(
     wanted: Sequence[Case], plan: Plan, console: Console
 ) -> tuple[list[Row], list[str]]:
-    """All cases, and the names of those that failed; says on the console how far it is."""
+    """Measure all cases, and return their rows and the names of those that failed; the console shows progress."""
     parts = (MofNCompleteColumn(), BarColumn(), TimeElapsedColumn())
     rows: list[Row] = []
     failed: list[str] = []

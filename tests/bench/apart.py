@@ -38,7 +38,7 @@ PREEMPTING: Mapping[str, Callable[[Cluster], list[Figure]]] = {
 
 
 def run(measure: str, subject: Workload | Cluster, before: Sequence[str] = ()) -> Run:
-    """One run in a process of its own, with a profiler's command before it."""
+    """Run once in a process of its own, with a profiler's command before it."""
     done = subprocess.run(
         [*before, sys.executable, "-m", "tests.bench.apart"],
         input=json.dumps({"measure": measure, "subject": asdict(subject)}).encode(),

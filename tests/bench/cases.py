@@ -72,7 +72,7 @@ CHURN_BATCH = 500
 
 
 def everything() -> list[Case]:
-    """All cases in the order of the report."""
+    """Return all cases in the order of the report."""
     return [
         *_placing(),
         *_growing(),
@@ -87,7 +87,7 @@ def everything() -> list[Case]:
 
 
 def quick() -> list[Case]:
-    """One small case of each kind, for a look whether all works."""
+    """Return one small case of each kind, for a test that all of them work."""
     small, few = Workload(20, 200, 10), Cluster(20, 2, claims=10)
     return [
         _place(peers(20, 200, 10)),
@@ -216,7 +216,7 @@ def _resync(workload: Workload) -> Case:
 
 
 def _beside_readers(workload: Workload) -> Iterator[Case]:
-    """Placements alone, and beside each kind of reader."""
+    """Yield the cases of placements alone and beside each kind of reader."""
     yield _beside(workload, None, ALONE_MS)
     for readers in beside.everybody(workload):
         yield _beside(workload, readers, BESIDE_READERS_MS)
@@ -269,7 +269,7 @@ def _pinned(workload: Workload, how: str, pin: hostile.Pin) -> Case:
 
 
 def _play(make: Callable[[], Script], placed: int, before: Sequence[str]) -> Run:
-    """Plays a script that places so many, to a server with a profiler's command before it."""
+    """Play a script that places so many asks to a server, with a profiler's command before it."""
     found = wire.run(make(), before=before)
     played = found.played
     values = {

@@ -31,7 +31,7 @@ class Player:
         self.waits_ms: list[float] = []
 
     async def play(self, step: dict[str, Any]) -> None:
-        """One step, to its end."""
+        """Play one step to its end."""
         messages = [base64.b64decode(one) for one in step["messages"]]
         if step["unary"]:
             method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
@@ -51,7 +51,7 @@ class Player:
         await asyncio.gather(*self._senders)
 
     async def end(self) -> None:
-        """Nothing more is sent."""
+        """Wait until all is sent, and close the sending side of every stream."""
         await self.sent()
         for call in self._calls.values():
             await call.done_writing()
@@ -119,7 +119,7 @@ def _objects(message: Any, number: int) -> Any:
 
 
 async def main(address: str, script: dict[str, Any]) -> dict[str, object]:
-    """Plays all steps; figures of those that are measured."""
+    """Play all steps, and return the figures of those that are measured."""
     options = (("grpc.max_receive_message_length", MESSAGE_MAX),)
     begun, since, own, server = 0.0, 0.0, 0.0, 0.0
     async with grpc.aio.insecure_channel(address, options=options) as channel:

@@ -45,7 +45,7 @@ class Cluster:
 
     @property
     def running(self) -> int:
-        """Allocations at the start."""
+        """Return the number of allocations at the start."""
         return self.nodes * PER_NODE
 
     @property
@@ -106,7 +106,7 @@ def shape(cluster: Cluster, at: int) -> tuple[int, int, bool]:
 
 
 def quantities(percent: int) -> dict[str, int]:
-    """So much of what an ask wants."""
+    """Return so many percent of the quantities of an average ask."""
     return {"memory": MEMORY * percent // 100, "vcore": VCORE * percent // 100}
 
 

@@ -29,7 +29,7 @@ class Metric:
     basis: Basis = Basis.CPU
 
     def reached(self, value: float) -> bool | None:
-        """Is the target reached? None where there is none."""
+        """Return whether the value reaches the target, None where there is no target."""
         if not self.target:
             return None
         return value >= self.target if self.more else value <= self.target
@@ -49,7 +49,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Something to measure. The name begins with how: in process, or gRPC."""
+    """A case to measure. The name begins with the way: in process, or gRPC."""
 
     name: str
     metrics: tuple[Metric, ...]
@@ -60,7 +60,7 @@ class Case:
 
     @property
     def is_served(self) -> bool:
-        """Whether it goes through gRPC."""
+        """Return whether the case goes through gRPC."""
         return self.name.startswith("gRPC")
 
 

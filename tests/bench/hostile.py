@@ -21,7 +21,7 @@ Pin = Callable[[str], si.NodeConstraints]
 
 
 def label_keys(workload: Workload, keys: int) -> Script:
-    """One message of so many asks, each with another label key that no node has; then the ask of another tenant."""
+    """Return a script: one message of asks, each with another unknown label key, then another tenant's ask."""
     asks = [_ask(workload, TENANT, f"tenant-{at:05}") for at in range(keys)]
     for at, ask in enumerate(asks):
         ask.constraints.nodeSelector[f"key-{at}"] = "value"
@@ -29,7 +29,7 @@ def label_keys(workload: Workload, keys: int) -> Script:
 
 
 def sizes(workload: Workload, many: int) -> Script:
-    """One message of so many asks, each of another size that fits on no node; then the ask of another tenant."""
+    """Return a script: one message of asks, each of another size that fits no node, then another tenant's ask."""
     asks = [_ask(workload, TENANT, f"tenant-{at:05}") for at in range(many)]
     for at, ask in enumerate(asks):
         ask.resourcePerAlloc.CopyFrom(messages.as_resource({"vcore": 10**9 + at}))
@@ -37,7 +37,7 @@ def sizes(workload: Workload, many: int) -> Script:
 
 
 def pinned(workload: Workload, pin: Pin) -> Script:
-    """Asks that each name their own host, going round the nodes; until the last placement."""
+    """Return a script of asks that each name their own host, round the nodes, until the last placement."""
     asks = [_ask(workload, at, ask_key(at)) for at in range(workload.asks)]
     for at, ask in enumerate(asks):
         ask.constraints.CopyFrom(pin(node(workload, at % workload.nodes).node_id))

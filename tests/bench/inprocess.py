@@ -49,7 +49,7 @@ def _filled(workload: Workload, running: Sequence[AskAdded]) -> Shell:
 
 
 def place(workload: Workload) -> Run:
-    """All asks at once: from the first ask to the last placement."""
+    """Measure all asks at once, from the first ask to the last placement."""
     one = _standing(workload)
     events = asks(workload)
     one.rest()  # what the benchmark itself made is not collected in the middle of the core's work
@@ -79,7 +79,7 @@ def churn(workload: Workload) -> Run:
 
 
 def _look_at_everything(one: Shell) -> float:
-    """Milliseconds of the longest collection, which a server leaves for a moment in which nothing comes."""
+    """Return the milliseconds of a full collection, which a server leaves for an idle moment."""
     begun = time.perf_counter()
     one.garbage.look_at_everything()
     return 1_000 * (time.perf_counter() - begun)

@@ -35,7 +35,7 @@ def _gang(spec: AskSpec, number: int, members: int) -> Iterator[AskAdded]:
 
 
 def planned(cluster: Cluster) -> list[Figure]:
-    """Gangs one at a time, each of which gets room."""
+    """Measure gangs one at a time, each of which is placed."""
     one = standing(cluster)
     one.turn([_configured(cluster)])
     figures: list[Figure] = []

@@ -141,7 +141,7 @@ class Counter:
 
 
 async def bare_rate(nodes: int, count: int) -> float:
-    """Binds a second of a bare loop."""
+    """Measure the bindings per second of a bare loop."""
     name = "bare"
     async with fresh() as (server, api):
         pods = objects.pods(count, name, schedulerName="nobody")
@@ -161,7 +161,7 @@ async def _bind(api: Api, namespace: str, number: int, nodes: int) -> None:
 
 
 async def shim_rate(nodes: int, count: int) -> float:
-    """Binds a second through core and shim."""
+    """Measure the bindings per second through core and shim."""
     name = "through"
     async with fresh() as (server, api):
         await server.fill(api, name, nodes, objects.pods(count, name))
@@ -188,11 +188,11 @@ class Watched:
         self.stack.start_shim("--qps=100000", "--burst=100000")
 
     async def seconds_until_ready(self) -> float:
-        """Seconds from now until the core knows everything."""
+        """Measure the seconds from now until the core knows everything."""
         return await self._seconds(wanted=True)
 
     async def seconds_until_away(self) -> float:
-        """Seconds from now until the shim has seen that the core is gone."""
+        """Measure the seconds from now until the shim has seen that the core is gone."""
         return await self._seconds(wanted=False)
 
     def shim_usage(self) -> tuple[float, int]:
@@ -210,7 +210,7 @@ class Watched:
 
 
 async def first_look(nodes: int, count: int) -> float:
-    """Seconds from the start of a shim until the core knows nodes and waiting pods."""
+    """Measure the seconds from the start of a shim until the core knows nodes and waiting pods."""
     name = "look"
     async with fresh() as (server, api):
         await server.fill(api, name, nodes, objects.pods(count, name))
@@ -222,7 +222,7 @@ async def first_look(nodes: int, count: int) -> float:
 
 
 async def resyncs(nodes: int, count: int) -> tuple[float, float]:
-    """Seconds until a new core, then a new shim, know nodes and pods that run."""
+    """Measure the seconds until a new core, then a new shim, know nodes and running pods."""
     name = "again"
     async with fresh() as (server, api):
         placed = (
@@ -271,7 +271,7 @@ async def _all_bound(api: Api, path: str) -> None:
 
 
 async def measure(nodes: int, binds: int, pods: int, runs: int) -> list[Figure]:
-    """All figures, the best of some runs for rates."""
+    """Measure all figures; a rate is the best of some runs."""
     _say(f"binding {binds:,} pods on {nodes:,} nodes, bare and through, {runs} times ...")
     pairs = [(await bare_rate(nodes, binds), await shim_rate(nodes, binds)) for _ in range(runs)]
     bare, through = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)

@@ -23,7 +23,7 @@ BATCH = 500
 
 
 def as_resource(quantities: Mapping[str, int]) -> si.Resource:
-    """Quantities as the wire has them."""
+    """Return quantities as the wire has them."""
     return si.Resource(
         resources={name: si.Quantity(value=value) for name, value in quantities.items()}
     )
@@ -38,7 +38,7 @@ def registered(yaml: str, *, explicit_sync: bool = False) -> Step:
 
 
 def nodes_told(nodes: Sequence[si.NodeInfo]) -> Step:
-    """All nodes, until each is accepted."""
+    """Return the step that sends all nodes and waits until each is accepted."""
     messages = [
         si.NodeRequest(rmID=RM, nodes=nodes[at : at + BATCH]).SerializeToString()
         for at in range(0, len(nodes), BATCH)
@@ -47,7 +47,7 @@ def nodes_told(nodes: Sequence[si.NodeInfo]) -> Step:
 
 
 def applications_told(names: Mapping[str, str]) -> Step:
-    """All applications with their queues, until each is accepted."""
+    """Return the step that sends all applications with their queues and waits until each is accepted."""
     new = [
         si.AddApplicationRequest(applicationID=name, queueName=queue, partitionName="default")
         for name, queue in names.items()
@@ -57,7 +57,7 @@ def applications_told(names: Mapping[str, str]) -> Step:
 
 
 def packed(allocations: Sequence[si.Allocation], batch: int = BATCH) -> list[bytes]:
-    """Asks or allocations, so many a message."""
+    """Return the messages of asks or allocations, at most `batch` in each."""
     return [
         si.AllocationRequest(rmID=RM, allocations=allocations[at : at + batch]).SerializeToString()
         for at in range(0, len(allocations), batch)
@@ -65,7 +65,7 @@ def packed(allocations: Sequence[si.Allocation], batch: int = BATCH) -> list[byt
 
 
 def settled(allocations: Sequence[si.Allocation]) -> Step:
-    """Allocations that run, until the core has taken all of them: it answers what stands behind them."""
+    """Return the step that sends running allocations and waits until the core refuses the barrier behind them."""
     barrier = si.Allocation(allocationKey=BARRIER, applicationID=BARRIER)
     messages = packed([*allocations, barrier])
     return Step(
@@ -159,7 +159,7 @@ def synced(workload: Workload, allocations: int = 0, asks: int = 0) -> Step:
 
 
 def placed(messages: Sequence[bytes], asks: int, after: Sequence[int] | None = None) -> Step:
-    """Asks, until so many were placed."""
+    """Return the step that sends asks and waits until so many are placed."""
     return Step("UpdateAllocation", messages, "new", asks, "rejectedAllocations", after)
 
 
@@ -168,13 +168,13 @@ def _all(workload: Workload, batch: int = BATCH) -> list[bytes]:
 
 
 def flood(workload: Workload, batch: int) -> Script:
-    """All asks as fast as the stream takes them, so many a message; until the last placement."""
+    """Return the script that sends all asks as fast as the stream takes them, until the last placement."""
     before = standing(workload)
     return Script([*before, placed(_all(workload, batch), workload.asks)], len(before))
 
 
 def ping(workload: Workload) -> Script:
-    """One ask at a time, each when the former has its node."""
+    """Return the script that sends one ask at a time, each when the one before has its node."""
     before = standing(workload)
     paced = placed(_all(workload, 1), workload.asks, range(workload.asks))
     return Script([*before, paced], len(before))

@@ -80,7 +80,7 @@ def confirmed(decisions: Sequence[Decision]) -> list[Event]:
 
 
 def claims(cluster: Cluster) -> list[Figure]:
-    """All asks at once, every release confirmed at once: from the first ask to the last placement."""
+    """Measure all asks at once, every release confirmed at once: from the first ask to the last placement."""
     one = standing(cluster)
     wanted = asking()
     events: list[Event] = [
@@ -99,7 +99,7 @@ def claims(cluster: Cluster) -> list[Figure]:
 
 
 def one_claim(cluster: Cluster) -> list[Figure]:
-    """Claims one at a time: from the ask until its victims are ordered to go. The first fills the columns."""
+    """Measure claims one at a time, from the ask to the eviction order. The first fills the columns."""
     one = standing(cluster)
     wanted = asking()
     figures: list[Figure] = []
@@ -119,7 +119,7 @@ def one_claim(cluster: Cluster) -> list[Figure]:
 
 
 def one_round(cluster: Cluster) -> list[Figure]:
-    """Claims that starve together: one round plans for all, until every victim is ordered to go.
+    """Measure claims that wait together: one round plans for all, until every victim is ordered to be evicted.
 
     Placement has tried them before, while they waited for their delay. A View was taken before, as by any claim;
     ``cold_ms`` is what that took.

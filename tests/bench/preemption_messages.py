@@ -80,7 +80,7 @@ def _standing(cluster: Cluster, most: int | None = None) -> list[Step]:
 
 
 def claims(cluster: Cluster) -> Script:
-    """All asks at once, each release confirmed as soon as it is read; until the last placement."""
+    """Return the script of all asks at once, each release confirmed when it is read, until the last placement."""
     standing = _standing(cluster)
     claimed = Step(
         "UpdateAllocation",

@@ -85,7 +85,7 @@ def profile(case: Case) -> Profile:
 
 
 def read(stacks: str) -> Profile:
-    """Of lines `frame;frame;frame count`, outermost first: each counts for its innermost frame that has a home.
+    """Return the profile of lines `frame;frame;frame count`: each counts for its innermost frame with a home.
 
     A home is a module of `server` or a library; what Python's own modules do counts for who called them. Importing
     does not count, and in process setting up does not.
@@ -101,7 +101,7 @@ def read(stacks: str) -> Profile:
 
 
 def _home(frame: str) -> str:
-    """`server/core/core.py` of `handle (/somewhere/server/core/core.py:12)`, or the name of a library."""
+    """Return `server/core/core.py` of `handle (/somewhere/server/core/core.py:12)`, or the name of a library."""
     path = frame.rpartition(" (")[2].rpartition(":")[0]
     if path.startswith(f"{ROOT}/"):
         inner = path.removeprefix(f"{ROOT}/")

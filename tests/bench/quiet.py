@@ -64,7 +64,7 @@ class Probe:
 
     @property
     def pace(self) -> float:
-        """That of all that was measured in this process."""
+        """Return the pace of all that was measured in this process."""
         return pace(self._measured)
 
     def _look(self, _number: int, _frame: object) -> None:
@@ -88,7 +88,7 @@ def _loop(steps: int) -> None:
 
 
 def way() -> "array[int]":
-    """Where to go from each place: a way through all of them, in no order that a processor could foresee."""
+    """Return the place after each place: a way through all of them that a processor cannot foresee."""
     places = [_LINE * at for at in range(PLACES)]
     Random(1).shuffle(places)
     found = array("l", bytes(_LINE * PLACES * array("l").itemsize))
@@ -109,34 +109,34 @@ class Stopwatch:
         self._wall, self._cpu = time.perf_counter(), cpu_seconds_here()
 
     def taken(self) -> tuple[float, float]:
-        """Seconds of wall, and of CPU; what is measured is over."""
+        """End the measurement, and return its seconds of wall and of CPU."""
         wall, cpu = time.perf_counter() - self._wall, cpu_seconds_here() - self._cpu
         PROBE.end()
         return wall, cpu
 
 
 def pace(seconds: Sequence[float]) -> float:
-    """Seconds of a look, in the mean over a run; 0 where nobody looked."""
+    """Return the mean seconds of a look, the slowest left out; 0 without looks."""
     found = sorted(seconds)[: -(-len(seconds) * _OF_TEN // 10)]
     return statistics.mean(found) if found else 0.0
 
 
 class Quiet:
-    """Knows the least pace so far, of whatever was run, and which runs come near it."""
+    """The least pace so far of any run, and the test of which runs come near it."""
 
     def __init__(self, least: float = math.inf) -> None:
         self._least = least
 
     def hear(self, sample: Sample) -> None:
-        """One more run."""
+        """Take one more run into account."""
         if sample.run.pace:
             self._least = min(self._least, sample.run.pace)
 
     def is_quiet(self, sample: Sample) -> bool:
-        """Did neighbours hardly disturb it? Where nobody looked, nobody knows better."""
+        """Return whether neighbours hardly disturbed the run; a run without looks counts as quiet."""
         return sample.run.pace <= QUIET * self._least
 
 
 def quietest(samples: Sequence[Sample], runs: int) -> list[Sample]:
-    """So many runs during which neighbours were least busy, whatever the runs' own figures are."""
+    """Return the runs during which neighbours were least busy, whatever the runs' own figures are."""
     return sorted(samples, key=lambda one: one.run.pace)[:runs]

@@ -135,6 +135,6 @@ def profiled(before: Record, case: str, looks: int, shares: Mapping[str, float])
 
 
 def change(row: Row, before: Record | None) -> float | None:
-    """How many times the recorded cost it costs now; None where nothing was recorded."""
+    """Return the cost now as a multiple of the recorded cost, None where nothing was recorded."""
     held = before.by_name.get((row.case, row.metric)) if before else None
     return row.cost / held.cost if held and held.cost else None

@@ -35,7 +35,7 @@ def number(value: float) -> str:
 
 
 def verdict(row: Row) -> str:
-    """Yes, NO, or nothing where there is no target."""
+    """Return yes, NO, or an empty text where there is no target."""
     return "" if row.reached is None else "yes" if row.reached else "NO"
 
 

@@ -55,7 +55,7 @@ class Shell:
         return placed
 
     def turn(self, events: Sequence[Event] = ()) -> tuple[list[Decision], bool]:
-        """One slice, with all who hear of it: what was decided, and whether more can be at once."""
+        """Run one batch and notify the observers; return the decisions, and whether more can be decided at once."""
         begun = _instant()
         decisions, more = self._slice(events)
         self._told(decisions, len(events), begun)
@@ -67,7 +67,7 @@ class Shell:
         return decisions + tick.decisions, tick.more
 
     def _told(self, decisions: list[Decision], events: int, begun: tuple[float, float]) -> None:
-        """Observers hear of a slice, which then is over."""
+        """Send the decisions of a batch, notify the observers, and end the batch."""
         if decisions:
             told = Decisions(decisions)
             self.send(told)

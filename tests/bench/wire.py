@@ -37,7 +37,7 @@ class WireFigure:
 
     @property
     def client_share(self) -> float:
-        """Of a CPU's time, what the client took: the nearer to 1, the more it is the client that is measured."""
+        """Return the client's share of a CPU: the nearer to 1, the more the client itself is measured."""
         return self.played.client_cpu / self.played.seconds
 
 
@@ -50,7 +50,7 @@ class Server:
     looks: Sequence[tuple[float, float]] = ()
 
     def pace(self, begun: float, seconds: float) -> float:
-        """How busy its neighbours were so many seconds long."""
+        """Return how busy the server's neighbours were for so many seconds."""
         return pace([took for at, took in self.looks if begun <= at <= begun + seconds])
 
 
@@ -67,7 +67,10 @@ def kept(*, client: bool) -> Iterator[None]:
 
 
 def _free(pid: int) -> None:
-    """All of a process may run everywhere: a profiler that waits for the core's processor sees it mostly when it rests."""
+    """Let all threads of a process run on every processor.
+
+    A profiler that waits for the core's processor would see the core mostly when it rests.
+    """
     for thread in Path(f"/proc/{pid}/task").iterdir():
         os.sched_setaffinity(int(thread.name), os.sched_getaffinity(0))
 
@@ -110,7 +113,7 @@ def _address(process: subprocess.Popen[bytes]) -> str:
 
 
 def run(script: Script, who: Player | None = None, before: Sequence[str] = ()) -> WireFigure:
-    """Plays a script to a core of its own, with a profiler's command before it."""
+    """Play a script to a core of its own, with a profiler's command before it."""
     client = who or player()
     with server(before) as core, kept(client=True):
         done = subprocess.run(

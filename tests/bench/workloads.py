@@ -50,13 +50,13 @@ class Workload:
     sizes: int = 3
     levels: int = 1
     gpus: bool = False
-    """Is each tenth node one with GPUs, and each tenth ask one for a GPU?"""
+    """Whether each tenth node has GPUs, and each tenth ask wants one."""
     constrained: bool = False
-    """Does each third of the other asks say which nodes it wants?"""
+    """Whether each third of the other asks has constraints on its nodes."""
     node_sort: NodeSort = NodeSort.FAIR
     sort_policy: SortPolicy = SortPolicy.FAIR
     by_weight: bool = False
-    """Is it shared in proportion to weights?"""
+    """Whether entitlements are in proportion to weights."""
 
     @property
     def name(self) -> str:
@@ -74,7 +74,7 @@ class Workload:
 
     @property
     def applications(self) -> int:
-        """How many there are."""
+        """Return the number of applications."""
         return self.leaves * self.applications_per_leaf
 
 
@@ -161,7 +161,7 @@ def application(workload: Workload, ask: int) -> tuple[str, str]:
 
 
 def applications(workload: Workload) -> dict[str, str]:
-    """All applications with their queues."""
+    """Return all applications with their queues."""
     return dict(application(workload, at) for at in range(workload.applications))
 
 
@@ -173,7 +173,7 @@ def _has_gpus(workload: Workload, node: int) -> bool:
 
 
 def node(workload: Workload, at: int) -> NodeAdded:
-    """One node: its size, its labels, and the taint of those with GPUs."""
+    """Return one node: its size, its labels, and the taint of nodes with GPUs."""
     spots = workload.asks // workload.nodes + 1
     sizes = PARTS[workload.sizes]
     part = sizes[at % len(sizes)] + (SPARE if workload.constrained else 0)
@@ -211,7 +211,7 @@ _ON_GPU_NODES = Constraints(tolerations=(Toleration(GPU, "Exists"),))
 
 
 def _wants_gpu(workload: Workload, ask: int) -> bool:
-    """Each tenth ask, another one of each ten in turn, so that all shapes and leaves have some."""
+    """Return whether an ask wants a GPU: each tenth, at a shifting place, so that all shapes and leaves have some."""
     return workload.gpus and (ask + ask // 10) % 10 == 9
 
 
@@ -243,7 +243,7 @@ def ask_key(ask: int) -> str:
 
 
 def asks(workload: Workload, first: int = 0, count: int | None = None) -> list[AskAdded]:
-    """So many asks from the first one on; all of the workload's where nothing is said. There is no last one."""
+    """Return `count` asks from `first` on, by default all of the workload's; the numbers have no end."""
     until = first + (workload.asks if count is None else count)
     return [
         AskAdded(RM, ask_key(at), application(workload, at)[0], spec(workload, at))

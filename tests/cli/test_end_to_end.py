@@ -17,7 +17,7 @@ LOOKS_MAX = 300
 
 @pytest.fixture(scope="module")
 def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Yield the address of a core with a settled cluster."""
+    """Provide the address of a core with a settled cluster."""
     folder = tmp_path_factory.mktemp("end-to-end")
     cluster = write_known(folder / "cluster")
     serve = ["serve", "--listen", "127.0.0.1:0"]

@@ -36,7 +36,7 @@ LISTINGS = (
 
 @pytest.fixture(scope="module")
 def abandoned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Yield the address of a core whose only shim was killed, as soon as the core says so."""
+    """Provide the address of a core whose only shim was killed, as soon as the core says so."""
     folder = tmp_path_factory.mktemp("abandoned")
     cluster = write_known(folder / "cluster")
     with running(["serve", "--listen", "127.0.0.1:0"], folder / "serve.log") as process:

@@ -298,7 +298,7 @@ def texts(file: str, name: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files for those commands that read one."""
+    """Provide a folder of files for the commands that read one."""
     made = tmp_path_factory.mktemp("files")
     wanted = pod()
     del wanted["metadata"]["namespace"]

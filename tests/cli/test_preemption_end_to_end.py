@@ -83,7 +83,7 @@ def claimed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture(scope="module")
 def leaving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Everybody who has to go has been told, and nobody is gone yet."""
+    """Provide a core that has ordered all evictions, of which none is finished."""
     folder = tmp_path_factory.mktemp("leaving")
     cluster = folder / "cluster"
     shutil.copytree(CLAIM, cluster)

@@ -23,7 +23,7 @@ GIB = 1 << 30
 
 @pytest.fixture(scope="module")
 def core() -> Iterator[FakeCore]:
-    """Yield a core that places whatever it is asked about."""
+    """Provide a core that places whatever it is asked about."""
     answer = simulate_pb2.AskSimulation(
         allocation_key="lab/train-1", outcome=PLACED, queue="root.research", node_id="node-a"
     )

@@ -70,7 +70,7 @@ class Stack:
         return self.docker.inspect(self.container(service))
 
     def is_healthy(self, service: str) -> bool:
-        """Whether its health check says so."""
+        """Return whether the service's health check succeeds."""
         return bool(self.inspect(service)["State"]["Health"]["Status"] == "healthy")
 
     def try_evenhand(self, *words: str) -> subprocess.CompletedProcess[str]:

@@ -81,7 +81,7 @@ class Client:
         self._heard: dict[str, list[Any]] = {"new": [], "released": [], "schedulingStates": []}
 
     async def register(self) -> None:
-        """Says who it is and how its cluster is shared."""
+        """Register the manager with the queues of its cluster."""
         request = si.RegisterResourceManagerRequest(rmID=RM, version="1", config=QUEUES)
         await self._stub.RegisterResourceManager(request, timeout=PATIENCE_S)
 

@@ -22,7 +22,7 @@ def counts(stack: Stack) -> Any:
 
 @pytest.fixture(scope="module")
 def settled(stack: Stack, image: str) -> Any:
-    """How the example ends: the demonstration's own account of the same cluster."""
+    """Provide the pod counts in which the demonstration of the same cluster ends."""
     said = stack.docker.said("docker", "run", "--rm", image, "demo", "--output", "json")
     return json.loads(said)["pods"]
 
@@ -82,7 +82,7 @@ def test_one_that_is_killed_comes_back_and_nothing_is_lost(
 
 
 def _well(stack: Stack, allocations: int) -> bool:
-    """Whether the core answers, knows the shim, and has so many allocations."""
+    """Return whether the core answers, knows the shim, and has so many allocations."""
     asked = stack.try_evenhand("health", "--manager", "evenhand")
     return asked.returncode == 0 and counts(stack).get("allocations") == allocations
 

@@ -39,7 +39,7 @@ FOLDED = {
 
 
 def documented(title: str) -> set[str]:
-    """Return the keys in the table under a heading, without the sections that they stand in."""
+    """Return the keys in the table under a heading, without the names of their sections."""
     table = PAGE.split(f"### {title}", 1)[1].split("\n###", 1)[0].split("\n## ", 1)[0]
     names = [
         name

@@ -18,7 +18,7 @@ LEAF = f"{HEAD}    - name: a\n"
 
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """For each search for a near match the number of names that it compares."""
+    """Provide the number of names that each search for a near match compares."""
     found: list[int] = []
 
     def counted(

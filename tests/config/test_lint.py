@@ -8,7 +8,7 @@ QUOTA_ON = "preemption: {quotapreemptionenabled: true}\n"
 
 
 def quota(text: str, *, on: bool = True) -> str:
-    """Queues of a partition that enforces lowered quotas."""
+    """Return a text of queues in a partition that enforces lowered quotas."""
     lines = "\n".join(f"    {line}" for line in text.strip("\n").splitlines())
     switch = QUOTA_ON if on else ""
     return partition(f"{switch}queues:\n- name: root\n  submitacl: '*'\n  queues:\n{lines}")

@@ -538,7 +538,7 @@ RULES = cases(
 
 
 def with_rules(text: str) -> str:
-    """Queues `a`, a leaf, and `p`, a parent, under these placement rules."""
+    """Return a text of queues `a`, a leaf, and `p`, a parent, under these placement rules."""
     return partition(f"queues: [{{name: a}}, {{name: p, parent: true}}]\nplacementrules:\n{text}")
 
 

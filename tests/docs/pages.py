@@ -66,7 +66,7 @@ class Example:
 
 
 def examples(page: Path) -> list[Example]:
-    """All examples of a page, in order."""
+    """Return all examples of a page, in order."""
     text, found = page.read_text("utf-8"), list[list[Block]]()
     for match in _BLOCK.finditer(text):
         block = _block(match)
@@ -98,7 +98,7 @@ def configured(text: str) -> tuple[Configuration, list[str]]:
 
 
 def printed(example: Example, folder: Path) -> Iterator[tuple[Block, str]]:
-    """Lives through an example, which checks its steps; gives each block of commands with what they print."""
+    """Run an example, which checks its steps, and yield each block of commands with its output."""
     telling, applied = _begin(example.blocks[0].text), dict[str, Any]()
     for block in example.blocks[1:]:
         if block.kind == APPLIED:

@@ -10,7 +10,7 @@ from tests.real.needs import absent
 
 @pytest.fixture(scope="session")
 def namespaces() -> None:
-    """Namespaces of mounts and processes for each run."""
+    """Require namespaces of mounts and processes for each run."""
     said = subprocess.run([*namespace(), "true"], capture_output=True, text=True, check=False)
     if said.returncode:
         absent(f"a mount namespace cannot be made: {said.stderr.strip()}")

@@ -160,7 +160,7 @@ def log_unfit(evidence: Evidence) -> Iterator[str]:
 
 
 def log_dishonest(evidence: Evidence) -> Iterator[str]:
-    """Each decision that was carried out is in the decision log, or its run has a gap for it; never in a durable log."""
+    """Yield the runs whose carried-out decisions are missing in the log without a gap; a durable log has no gaps."""
     absent: dict[int, set[str]] = {}
     parts = _parts(evidence)
     for line, run in _evictions(evidence, len(parts)):
@@ -204,7 +204,7 @@ def log_untrue(evidence: Evidence) -> Iterator[str]:
 
 
 def _is_split(evidence: Evidence) -> bool:
-    """Is it known which part of the log is that of which run? Not when the first line of a run was lost."""
+    """Return whether each part of the log has a known run; not so when the first line of a run was lost."""
     return len(evidence.log) == len(evidence.begun_ms)
 
 
@@ -249,7 +249,7 @@ def replay_differs(evidence: Evidence) -> Iterator[str]:
 
 
 def wrong_exit(evidence: Evidence) -> Iterator[str]:
-    """Each run ends as it was ended, none by itself."""
+    """Yield the runs that did not end as they were ended; none ends by itself."""
     for how, code in evidence.exits:
         if code not in EXPECTED.get(how, set()):
             yield f"a core that was to end as `{how}` ended with {code}"
@@ -263,7 +263,7 @@ def doctor_complains(evidence: Evidence) -> Iterator[str]:
 
 
 def without_effect(evidence: Evidence) -> Iterator[str]:
-    """Each fault took effect, unless it is known why it could not."""
+    """Yield the faults without effect, unless there is a known excuse."""
     for one in evidence.windows:
         if not has_struck(one.kind, one.seen) and not excuse(one.kind, one.seen):
             effect = EFFECTS[one.kind]
@@ -271,7 +271,7 @@ def without_effect(evidence: Evidence) -> Iterator[str]:
 
 
 def crashed(evidence: Evidence) -> Iterator[str]:
-    """No process raises what it does not catch."""
+    """Yield the tracebacks in the output of processes: none may raise what it does not catch."""
     for whose, said in (("core", evidence.core_said), ("others", evidence.others_said)):
         at = said.find("Traceback")
         if at >= 0:
@@ -279,7 +279,7 @@ def crashed(evidence: Evidence) -> Iterator[str]:
 
 
 def internal(evidence: Evidence) -> Iterator[str]:
-    """No answer has the code of a defect."""
+    """Yield the answers with the code of a defect."""
     ended = [
         f"{line['code']} {line['why']}" for line in evidence.journal if line["kind"] == "ended"
     ]

@@ -82,7 +82,7 @@ class Proxy:
             end.transport.abort()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass one direction on until it ends."""
+        """Pass one direction on until the direction ends."""
         try:
             while piece := await reader.read(PIECE if self._faults else 1 << 16):
                 self._counts.add("pieces delayed", self._of("delay_ms") > 0)

@@ -252,7 +252,7 @@ class Run:
 
     @contextmanager
     def governed(self, **faults: int) -> Iterator[None]:
-        """Faults of the core's disk and clock."""
+        """Hold faults of the core's disk and clock."""
         control(self.files.disk_control, faults)
         yield
         control(self.files.disk_control, {})
@@ -344,7 +344,7 @@ class Run:
 
     @contextmanager
     def net(self, **faults: int) -> Iterator[None]:
-        """Faults of the way between shim and core; `cut` and `half` count up."""
+        """Hold faults of the network between shim and core; `cut` and `half` are counters that only rise."""
         counted = {name: self._net.get(name, 0) + faults.get(name, 0) for name in ("cut", "half")}
         self._net = counted
         control(self.files.net_control, {**faults, **counted})

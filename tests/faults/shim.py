@@ -267,7 +267,7 @@ class Shim:
             self._session.outbox.put_nowait(request)
 
     def _end_some(self, *, settling: bool) -> None:
-        """Victims end soon, others after a while; asks that fit nowhere are taken back."""
+        """End some pods, victims soon and others after a while, and withdraw some asks that fit nowhere."""
         for pod in list(self.truth.pods.values()):
             if self._dice.random() < _chance(pod, settling=settling):
                 self._write("gone", key=pod.key)

@@ -17,7 +17,7 @@ WEIGHTS = (1, 3, 10, WEIGHT_MAX)
 
 
 def random_family(random_: random.Random, scale: int) -> list[Sibling]:
-    """Siblings of weights and bounds that meet often."""
+    """Return random siblings whose weights and bounds are often equal."""
     heaviest = random_.choice(WEIGHTS)
     found = []
     for _ in range(random_.randint(1, random_.choice((2, 4, 12)))):

@@ -43,7 +43,7 @@ class Child:
 
 @st.composite
 def children(draw: st.DrawFn, count: int, above: int) -> list[Child]:
-    """Each with something above it; what decides between two is never the same."""
+    """Draw children, each with a parent and a tie-breaker of its own."""
     return [
         Child(
             draw(st.integers(0, above - 1)),

@@ -81,22 +81,22 @@ class Witness:
 
 
 def node_of(pod: Object) -> str:
-    """The node that a pod is bound to, empty without."""
+    """Return the node that a pod is bound to, empty without."""
     return str(pod["spec"].get("nodeName", ""))
 
 
 def running(pods: list[Object]) -> list[Object]:
-    """The pods that take room on a node."""
+    """Return the pods that use capacity of a node."""
     return [pod for pod in pods if node_of(pod) and pod["status"]["phase"] not in ENDED]
 
 
 def waiting(pods: list[Object]) -> list[Object]:
-    """The pods without a node."""
+    """Return the pods that have no node and have not ended."""
     return [pod for pod in pods if not node_of(pod) and pod["status"]["phase"] not in ENDED]
 
 
 def millicores(pod: Object) -> int:
-    """What a pod of these tests asks for."""
+    """Return the CPU that a pod of these tests requests, in millicores."""
     return sum(
         milli_units(container["resources"]["requests"]["cpu"])
         for container in pod["spec"]["containers"]
@@ -118,5 +118,5 @@ def true_of_cluster(kube: Kube, namespace: str) -> dict[str, str]:
 
 
 def is_healthy(stack: Stack) -> bool:
-    """Whether the core's books agree with themselves."""
+    """Return whether the core's state is consistent."""
     return stack.evenhand("doctor").returncode == 0

@@ -28,7 +28,7 @@ NAMESPACE_LENGTH = 40
 
 @pytest.fixture(scope="session")
 def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
-    """The API server, with the shim's account and role as deploy/ has them."""
+    """Provide the API server, with the shim's account and role as deploy/ has them."""
     given = os.environ.get("REAL_KUBECONFIG") or os.environ.get("KUBECONFIG", "")
     own = None if given else _own_cluster(tmp_path_factory.mktemp("cluster"))
     try:
@@ -53,13 +53,13 @@ def _own_cluster(folder: Path) -> Cluster:
 
 @pytest.fixture(scope="session")
 def shim_kubeconfig(kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With this the shim comes as its service account: it may do what deploy/ lets it, no more."""
+    """Provide the kubeconfig of the shim's service account, which has exactly the rights that deploy/ gives."""
     return kube.account("evenhand-shim", "evenhand", tmp_path_factory.mktemp("account"))
 
 
 @pytest.fixture
 def namespace(kube: Kube, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace of this test, in which the shim may read ConfigMaps as in its own.
+    """Provide a namespace of this test, in which the shim may read ConfigMaps as in its own.
 
     Afterwards its pods and nodes go, and it stays, empty: nobody removes namespaces here.
     """
@@ -87,7 +87,7 @@ def stack(namespace: str, shim_kubeconfig: Path, tmp_path: Path) -> Iterator[Sta
 
 @pytest.fixture(scope="session")
 def manifests(kube: Kube) -> list[Object]:
-    """What `kubectl apply -k deploy` would send."""
+    """Provide the objects that `kubectl apply -k deploy` would send."""
     said = kube.kubectl("kustomize", str(DEPLOY))
     assert said.returncode == 0, said.stderr
     return list(yaml.safe_load_all(said.stdout))
@@ -95,7 +95,7 @@ def manifests(kube: Kube) -> list[Object]:
 
 @pytest.fixture(scope="session")
 def certificates(kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The secrets as deploy/certificates.sh puts them into the cluster; the folder of the authority."""
+    """Create the secrets with deploy/certificates.sh and provide the folder of the authority."""
     folder = tmp_path_factory.mktemp("certificates")
     path = f"{provision.folder()}{os.pathsep}{os.environ['PATH']}"
     for _ in range(2):  # The second time renews.
@@ -111,13 +111,13 @@ def certificates(kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _name(test: str) -> str:
-    """A name that no other run has."""
+    """Return a name that no other run has."""
     plain = re.sub(r"[^a-z0-9]+", "-", test.lower().removeprefix("test_"))[:NAMESPACE_LENGTH]
     return f"{plain.strip('-')}-{os.urandom(3).hex()}"
 
 
 def _as_own_namespace(namespace: str) -> Iterator[objects.Object]:
-    """What deploy/ lets the shim do in its own namespace, for this one."""
+    """Yield the Roles and RoleBindings that deploy/ has for the shim's own namespace, for this namespace."""
     for item in yaml.safe_load_all((DEPLOY / "rbac.yaml").read_text()):
         if item["kind"] in {"Role", "RoleBinding"}:
             item["metadata"]["namespace"] = namespace

@@ -38,18 +38,18 @@ class Deployed:
             ports |= {"0.0.0.0:50051": core, "evenhand-core:50051": core, "localhost:50051": core}
 
     def _arguments(self, name: str) -> list[str]:
-        """The arguments of a container."""
+        """Return the arguments of a container."""
         [container] = pod_of(self._manifests, name)["spec"]["containers"]
         return [self._here(name, argument) for argument in container["args"]]
 
     def _environment(self, name: str) -> dict[str, str]:
-        """The variables of a container that have a value of their own."""
+        """Return the variables of a container that have a value of their own."""
         [container] = pod_of(self._manifests, name)["spec"]["containers"]
         given = (variable for variable in container["env"] if "value" in variable)
         return {variable["name"]: self._here(name, variable["value"]) for variable in given}
 
     def _mount(self, name: str) -> None:
-        """Writes what its pod mounts."""
+        """Write the files that a pod mounts."""
         spec = pod_of(self._manifests, name)["spec"]
         paths = {it["name"]: it["mountPath"] for it in spec["containers"][0]["volumeMounts"]}
         for volume in spec["volumes"]:
@@ -77,7 +77,7 @@ class Deployed:
 
     @contextmanager
     def running(self, name: str, *extra: str) -> Iterator[Process]:
-        """Runs a container until the block ends; its log is said then, which a failed test shows."""
+        """Hold a running container until the block ends, then print its log, which a failed test shows."""
         self._mount(name)
         log = self._folder / f"{name}.log"
         process = Process([*self._arguments(name), *extra], log)
@@ -88,11 +88,11 @@ class Deployed:
             sys.stdout.write(log.read_text())
 
     def is_ready(self, name: str) -> bool:
-        """What the readiness probe would find."""
+        """Return whether the readiness probe would succeed."""
         [container] = pod_of(self._manifests, name)["spec"]["containers"]
         health = self._ports[name]["0.0.0.0:50052"]
         return serves(f"127.0.0.1:{health}", container["readinessProbe"]["grpc"]["service"])
 
     def command(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
-        """One command of `evenhand` in a container."""
+        """Run one command of `evenhand` in a container."""
         return run(*words, **self._environment(name))

@@ -45,7 +45,7 @@ Handler = Callable[[Asked], Answer | str | Awaitable[Answer]]
 
 
 def status(code: int, message: str, **more: Any) -> Answer:
-    """A refusal as the API server writes it."""
+    """Return a refusal as the API server writes it."""
     body = {"kind": "Status", "status": "Failure", "code": code, "message": message, **more}
     return Answer(code, body)
 
@@ -162,7 +162,7 @@ class World:
 
 @asynccontextmanager
 async def world(folder: Path, handle: Handler, rate: Rate | None = None) -> AsyncIterator[World]:
-    """The two, connected; the account's token is `secret`."""
+    """Hold a fake API server and a cluster client connected to it; the account's token is `secret`."""
     fake = FakeApi(handle)
     server = await asyncio.start_server(fake.serve, "127.0.0.1", 0)
     fake.port = server.sockets[0].getsockname()[1]
@@ -180,7 +180,7 @@ async def world(folder: Path, handle: Handler, rate: Rate | None = None) -> Asyn
 
 
 def write_kubeconfig(file: Path, port: int) -> Path:
-    """A kubeconfig for a server on the loopback."""
+    """Write a kubeconfig for a server on the loopback and return its path."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -11,7 +11,7 @@ SOFT = "scheduling.koordinator.sh/soft-eviction"
 
 
 def gang(count: int, of: str, queue: str, **given: Any) -> list[Object]:
-    """Pods of one core that run together, `gang-0` and on; the label says how many they are."""
+    """Return the pods of a gang, one core each, `gang-0` and on; a label gives their number."""
     labels = {
         "applicationId": f"{of}-gang",
         "queue": f"root.{queue}",
@@ -23,7 +23,7 @@ def gang(count: int, of: str, queue: str, **given: Any) -> list[Object]:
 
 
 def create_replica_set(kube: Kube, count: int, of: str, queue: str) -> None:
-    """A ReplicaSet whose pods are a gang; no label says how many, the ReplicaSet does.
+    """Create a ReplicaSet whose pods are a gang; the ReplicaSet alone gives their number, no label does.
 
     Where the tests have their own cluster nobody makes its pods, so that they do it themselves.
     """

@@ -37,7 +37,7 @@ Object = dict[str, Any]
 
 
 def until(condition: Callable[[], bool], seconds: float = SECONDS_MAX) -> None:
-    """Waits for what happens in other processes; errors: TimeoutError."""
+    """Wait until other processes make the condition true. Raises TimeoutError."""
     latest = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > latest:
@@ -58,18 +58,18 @@ class Kube:
         self.client: Any = Client(self.config, trust_env=False)
 
     def close(self) -> None:
-        """Closes its connections."""
+        """Close the client's connections."""
         self.client.close()
 
     def create(self, *objects: Mapping[str, Any]) -> list[Object]:
-        """Makes objects, many at a time; gives them as they stand then. Errors: ApiError."""
+        """Create objects, many at a time, and return them as the API server stores them. Raises ApiError."""
         # Here and not in the threads: the client's classes are not made for their first use in two.
         models = [from_dict(dict(item)) for item in objects]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return [made.to_dict() for made in pool.map(self.client.create, models)]
 
     def ensure(self, item: Mapping[str, Any]) -> None:
-        """Makes an object unless it is there."""
+        """Create an object unless it exists."""
         try:
             self.create(item)
         except ApiError as error:
@@ -77,7 +77,7 @@ class Kube:
                 raise
 
     def find(self, kind: str, name: str, namespace: str = "") -> Object | None:
-        """One object, None when there is no such."""
+        """Return one object, None when there is no such object."""
         try:
             found: Object = self.client.get(resource(kind), name, **_within(namespace)).to_dict()
         except ApiError as error:
@@ -89,19 +89,19 @@ class Kube:
     def all(
         self, kind: str, namespace: str = "*", labels: Mapping[str, str] | None = None
     ) -> list[Object]:
-        """All objects of a kind, of every namespace unless one is named."""
+        """Return all objects of a kind, of every namespace unless one is named."""
         found = self.client.list(resource(kind), labels=labels, **_within(namespace))
         return [item.to_dict() for item in found]
 
     def patch(self, kind: str, name: str, change: Object, namespace: str = "") -> Object:
-        """Merges a change into an object."""
+        """Merge a change into an object and return the result."""
         patched: Object = self.client.patch(
             resource(kind), name, change, patch_type=PatchType.MERGE, **_within(namespace)
         ).to_dict()
         return patched
 
     def delete(self, kind: str, name: str, namespace: str = "", grace_s: int | None = None) -> None:
-        """Deletes an object, if it is there."""
+        """Delete an object if it exists."""
         try:
             self.client.delete(resource(kind), name, grace_period=grace_s, **_within(namespace))
         except ApiError as error:
@@ -109,22 +109,22 @@ class Kube:
                 raise
 
     def delete_all(self, kind: str, namespace: str) -> None:
-        """Deletes all objects of a kind in a namespace, at once."""
+        """Delete all objects of a kind in a namespace, without a grace period."""
         self.client.deletecollection(resource(kind), namespace=namespace, grace_period=0)
 
     def version(self) -> int:
-        """The resource version that the cluster is at."""
+        """Return the resource version that the cluster is at."""
         said = self.kubectl("get", "--raw", "/api/v1/namespaces?limit=1")
         return int(json.loads(said.stdout)["metadata"]["resourceVersion"])
 
     def is_too_old(self, version: int) -> bool:
-        """Whether the API server refuses to watch pods from a resource version (410)."""
+        """Return whether the API server refuses to watch pods from a resource version (410)."""
         query = f"watch=1&timeoutSeconds=1&resourceVersion={version}"
         said = self.kubectl("get", "--raw", f"/api/v1/pods?{query}")
         return '"code":410' in said.stdout or "too old resource version" in said.stderr
 
     def kubectl(self, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Runs kubectl to its end."""
+        """Run kubectl to its end."""
         program = provision.program("kubectl") or shutil.which("kubectl")
         assert program is not None, "there is no kubectl"
         return subprocess.run(
@@ -137,7 +137,7 @@ class Kube:
         )
 
     def account(self, name: str, namespace: str, folder: Path) -> Path:
-        """A kubeconfig in `folder` with which a service account comes, as it does from its pod."""
+        """Write a kubeconfig with a service account's token, as its pod has one, and return its path."""
         said = self.kubectl("create", "token", name, f"--namespace={namespace}", "--duration=24h")
         assert said.returncode == 0, said.stderr
         config = yaml.safe_load(self.kubectl("config", "view", "--raw", "--minify").stdout)
@@ -149,7 +149,7 @@ class Kube:
 
 
 def resource(kind: str) -> Any:
-    """The client's class of a kind."""
+    """Return the client's class for a kind."""
     return resource_registry.load(VERSIONS.get(kind, "v1"), kind)
 
 

@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 
 def node(name: str, of: str, **amounts: str) -> Object:
-    """A node that is ready; `amounts` beside 8 processors, 32 GiB and 110 pods, or instead."""
+    """Return a node that is ready; `amounts` add to or replace 8 processors, 32 GiB and 110 pods."""
     offered = {"cpu": "8", "memory": "32Gi", "pods": "110"} | amounts
     return {
         "apiVersion": "v1",
@@ -28,12 +28,12 @@ def node(name: str, of: str, **amounts: str) -> Object:
 
 
 def nodes(count: int, of: str, **amounts: str) -> list[Object]:
-    """Nodes like that, `NAMESPACE-0` and on."""
+    """Return nodes as `node` makes them, `NAMESPACE-0` and on."""
     return [node(f"{of}-{number}", of, **amounts) for number in range(count)]
 
 
 def pod(name: str, of: str, **given: Any) -> Object:
-    """A pod of 100 millicores and 64 MiB that waits for our scheduler.
+    """Return a pod of 100 millicores and 64 MiB that waits for our scheduler.
 
     `given`: `labels`, `annotations` (mappings), `requests` (a mapping), all else is of the spec.
     """
@@ -56,31 +56,31 @@ def pod(name: str, of: str, **given: Any) -> Object:
 
 
 def pods(count: int, of: str, prefix: str = "pod", **given: Any) -> list[Object]:
-    """Pods like that, `PREFIX-0` and on."""
+    """Return pods as `pod` makes them, `PREFIX-0` and on."""
     return [pod(f"{prefix}-{number}", of, **given) for number in range(count)]
 
 
 def priority_class(name: str, value: int, **given: Any) -> Object:
-    """A PriorityClass; `given`: `annotations`, all else is of the object itself."""
+    """Return a PriorityClass; `given`: `annotations`, all else is of the object itself."""
     metadata = {"name": name, "annotations": dict(given.pop("annotations", {}))}
     head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
     return head | {"metadata": metadata, "value": value} | given
 
 
 def config_map(of: str, data: Mapping[str, str], name: str = "yunikorn-configs") -> Object:
-    """The shim's settings in a namespace."""
+    """Return the shim's settings in a namespace."""
     metadata = {"name": name, "namespace": of}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
 
 
 def namespace(name: str, annotations: Mapping[str, str] | None = None) -> Object:
-    """A namespace."""
+    """Return a namespace with annotations."""
     metadata = {"name": name, "annotations": dict(annotations or {})}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
 def service_account(name: str, of: str) -> Object:
-    """A service account whose token goes into no pod by itself."""
+    """Return a service account whose token is not mounted automatically."""
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",

@@ -45,7 +45,7 @@ class Proxy:
             thread.join()
 
     def cut(self) -> int:
-        """Breaks every connection there is; new ones are let through. Gives how many there were."""
+        """Break every open connection and return their number; new connections are let through."""
         with self._lock:
             open_now = list(self._open)
         for one in open_now:
@@ -54,7 +54,7 @@ class Proxy:
         return len(open_now) // 2
 
     def kubeconfig(self, cluster: Cluster, given: Path, folder: Path) -> Path:
-        """The kubeconfig, through this proxy."""
+        """Write the given kubeconfig with this proxy as its server and return its path."""
         file = folder / "proxied.kubeconfig"
         text = given.read_text().replace(cluster.server, f"https://127.0.0.1:{self.port}")
         assert yaml.safe_load(text)["clusters"][0]["cluster"]["server"].endswith(str(self.port))
@@ -75,7 +75,7 @@ class Proxy:
             self._join(near, far)
 
     def _join(self, near: socket.socket, far: socket.socket) -> None:
-        """A thread for each direction; the second that ends closes both."""
+        """Start a thread for each direction; the second that ends closes both sockets."""
         with self._lock:
             self._open |= {near, far}
         ends = threading.Barrier(2)

@@ -4,7 +4,7 @@ from tests.kubernetes.kube import Kube, Object
 
 
 def placed(kube: Kube, namespace: str) -> dict[str, str]:
-    """The nodes of the pods that have one."""
+    """Return the node of each pod that has one, by the pod's name."""
     pods = kube.all("Pod", namespace)
     return {
         pod["metadata"]["name"]: pod["spec"]["nodeName"]
@@ -18,14 +18,14 @@ def running(kube: Kube, namespace: str) -> int:
 
 
 def condition(kube: Kube, namespace: str, name: str, kind: str = "PodScheduled") -> Object:
-    """A pod's condition, empty when it has none of that kind."""
+    """Return a pod's condition, empty when it has none of that kind."""
     pod = kube.find("Pod", name, namespace) or {}
     listed = pod.get("status", {}).get("conditions") or []
     return next((dict(one) for one in listed if one["type"] == kind), {})
 
 
 def reasons(kube: Kube, namespace: str, name: str, kind: str = "Pod") -> set[str]:
-    """The reasons of the events on one object."""
+    """Return the reasons of the events on one object."""
     return {
         event["reason"]
         for event in kube.all("Event", namespace)

@@ -38,13 +38,13 @@ class Process:
             )
 
     def line(self) -> str:
-        """The next line that it prints, empty when it ended or keeps silent."""
+        """Return the next line that the process prints, empty when it has ended or prints nothing in time."""
         assert self.popen.stdout is not None
         ready, _, _ = select.select([self.popen.stdout], [], [], SECONDS_MAX)
         return self.popen.stdout.readline().strip() if ready else ""
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """Ends it if it runs; gives its exit code."""
+        """End the process if it runs, and return its exit code."""
         if self.popen.poll() is None:
             self.popen.send_signal(how)
         try:
@@ -55,7 +55,7 @@ class Process:
         return self.popen.returncode
 
     def end_by_itself(self) -> int:
-        """Waits until it ends without being told to; gives its exit code."""
+        """Wait until the process ends by itself, and return its exit code."""
         until(lambda: not self.is_running())
         return self.end()
 
@@ -73,12 +73,12 @@ class Stack:
         self.shim: Process | None = None
 
     def start_core(self) -> None:
-        """Starts a core, and waits until it listens."""
+        """Start a core, and wait until it listens."""
         self.core = Process(["serve", "--listen", self.address], self._folder / "core.log")
         assert self.core.line() == f"listening on {self.address}", self.told()
 
     def start_shim(self, *options: str) -> None:
-        """Starts a shim; it may take a while to be ready."""
+        """Start a shim, without waiting until it is ready."""
         self.shim = Process(
             [
                 *("shim", "--kubernetes", f"--kubeconfig={self.kubeconfig}"),
@@ -89,39 +89,39 @@ class Stack:
         )
 
     def start(self) -> None:
-        """Starts both, and waits until the core knows the whole cluster."""
+        """Start both, and wait until the core knows the whole cluster."""
         self.start_core()
         self.start_shim()
         until(self.is_ready, SECONDS_MAX)
 
     def is_ready(self) -> bool:
-        """Whether the shim says that the core knows everything. Fails when the shim has ended."""
+        """Return whether the shim reports that the core knows everything. Fails when the shim has ended."""
         assert self.shim is not None
         assert self.shim.is_running(), self.told()
         return serves(self.health, "readiness")
 
     def kill_core(self) -> None:
-        """Ends the core at once."""
+        """Kill the core with SIGKILL."""
         assert self.core is not None
         self.core.end(signal.SIGKILL)
 
     def kill_shim(self) -> None:
-        """Ends the shim at once."""
+        """Kill the shim with SIGKILL."""
         assert self.shim is not None
         self.shim.end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Ends both in order."""
+        """End both with SIGTERM, the shim first."""
         for process in (self.shim, self.core):
             if process is not None:
                 process.end()
 
     def evenhand(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """One command of the command line, against this core."""
+        """Run one command of the command line against this core."""
         return run(*words, f"--core={self.address}")
 
     def told(self) -> str:
-        """The end of both logs."""
+        """Return the end of both logs."""
         parts: list[str] = []
         for log in (self._folder / "core.log", self._folder / "shim.log"):
             lines = log.read_text().splitlines() if log.exists() else []
@@ -130,7 +130,7 @@ class Stack:
 
 
 def serves(address: str, service: str) -> bool:
-    """Whether a health port says that the service serves, as a probe of Kubernetes asks."""
+    """Return whether a health port reports the service as serving, asked as a Kubernetes probe does."""
     question = health_pb2.HealthCheckRequest(service=service)
     with grpc.insecure_channel(address) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # Its types come without methods.
@@ -142,7 +142,7 @@ def serves(address: str, service: str) -> bool:
 
 
 def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """One command of `evenhand` to its end."""
+    """Run one command of `evenhand` to its end."""
     return subprocess.run(
         [*COMMAND, *words],
         cwd=ROOT,
@@ -155,7 +155,7 @@ def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def environment() -> dict[str, str]:
-    """The environment with the sources on the path, and no setting of the caller's own."""
+    """Return the environment with the sources on the path, and no setting of the caller's own."""
     own = ("EVENHAND_", "KUBECONFIG", "NAMESPACE")
     given = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     paths = os.pathsep.join((str(ROOT), str(ROOT / "gen")))

@@ -28,7 +28,7 @@ def test_a_class_may_change_and_go(kube: Kube, namespace: str, stack: Stack) -> 
 
 
 def preemptible(stack: Stack) -> dict[str, bool]:
-    """Of each pod that the core knows by name: whether it may be preempted, as the core sees it."""
+    """Return by name whether the core sees each pod as preemptible."""
     said = stack.evenhand("allocations", "--asks", "--output=json")
     assert said.returncode == 0, said.stderr
     return {

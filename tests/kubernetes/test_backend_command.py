@@ -98,7 +98,7 @@ def settings(**data: str) -> objects.Item:
 
 @asynccontextmanager
 async def shim(folder: Path, handle: Handler, **place: Any) -> AsyncIterator[tuple[World, Any]]:
-    """A shim at work with a core of its own, and its task."""
+    """Hold a running shim with a core of its own; yield the world and the shim's task."""
     async with world(folder, handle) as here, core_here() as core:
         run = run_on_kubernetes(Place(here.kubeconfig, **place), CoreAddress(core))
         task = asyncio.create_task(run)
@@ -110,7 +110,7 @@ async def shim(folder: Path, handle: Handler, **place: Any) -> AsyncIterator[tup
 
 
 async def health(port: int, service: str = "") -> Any:
-    """What the health service says, None when nobody answers."""
+    """Return the status of the health service, None without an answer."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         question = health_pb2.HealthCheckRequest(service=service)

@@ -40,7 +40,7 @@ POD = "/api/v1/namespaces/work/pods/a"
 
 
 def fixed(*answers: Answer | str) -> Handler:
-    """Answers in turn; the last one again and again."""
+    """Return a handler that gives the answers in turn, then repeats the last one."""
     left = list(answers)
 
     def handle(_: Asked) -> Answer | str:

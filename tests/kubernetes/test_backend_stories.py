@@ -47,7 +47,7 @@ partitions: [{name: default, queues: [{name: root, submitacl: "*", queues: [{nam
 
 
 def named(application: str, queue: str = "root.a") -> dict[str, str]:
-    """Labels that name application and queue."""
+    """Return labels that name application and queue."""
     return {"applicationId": application, "queue": queue}
 
 
@@ -57,7 +57,7 @@ def anti_affinity(labels: dict[str, str], key: str = HOST) -> Object:
 
 
 def daemon_pod(name: str, of: str, node: str, **given: Any) -> Object:
-    """A pod as the DaemonSet controller makes them: for one node, which its affinity names."""
+    """Return a pod as the DaemonSet controller creates it: for one node, which its affinity names."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}
     made = objects.pod(name, of, affinity=affinity, **given)

@@ -40,7 +40,7 @@ ERROR_500 = {"type": "ERROR", "object": {"kind": "Status", "code": 500, "message
 async def watch(
     folder: Path, answer: Answer
 ) -> tuple[list[WatchEvent], ClusterError | None, list[Asked]]:
-    """All that one watch gives, and how it ends."""
+    """Return all that one watch yields, and its end."""
     found: list[WatchEvent] = []
     error: ClusterError | None = None
     async with world(folder, lambda _: answer) as here:
@@ -166,7 +166,7 @@ def named(name: str) -> dict[str, Any]:
 
 
 def versions(here: World) -> list[str]:
-    """The versions that watches of pods began from."""
+    """Return the resource versions that watches of pods began from."""
     asked = [one for one in here.api.of("GET", "/api/v1/pods") if "watch" in one.query]
     return [one.query["resourceVersion"] for one in asked]
 

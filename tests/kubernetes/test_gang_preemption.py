@@ -48,7 +48,7 @@ def _low(kube: Kube) -> None:
 
 
 def waits(kube: Kube, namespace: str, name: str) -> bool:
-    """Whether the core has seen a pod, and said why it gets no place."""
+    """Return whether the core has seen a pod and said why it is not placed."""
     said = condition(kube, namespace, name)
     return (said.get("status"), said.get("reason")) == ("False", "Unschedulable")
 

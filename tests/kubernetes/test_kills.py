@@ -41,7 +41,7 @@ def chance() -> random.Random:
 
 @pytest.fixture
 def own(kube: Kube) -> Cluster:
-    """The cluster that the tests started; a test that stops it comes before its stack does."""
+    """Provide the cluster that the tests started, set up before the stack of a test that restarts it."""
     if kube.own is None:
         pytest.skip("the cluster is not ours to restart")
     return kube.own
@@ -60,14 +60,14 @@ def busy(kube: Kube, namespace: str, stack: Stack) -> Iterator[Stack]:
 
 
 def check_settled(kube: Kube, namespace: str, stack: Stack) -> None:
-    """All pods are placed in the end, and the core knows those that run, and no others."""
+    """Check that all pods are placed in the end, and that the core knows exactly the running ones."""
     until(lambda: stack.is_ready() and not waiting(kube.all("Pod", namespace)), SETTLE_S)
     until(lambda: known_to_core(stack, namespace) == true_of_cluster(kube, namespace))
     assert is_healthy(stack)
 
 
 def wave(chance: random.Random, of: str, name: str) -> list[objects.Object]:
-    """Some pods: most end after a while, a few small ones stay."""
+    """Return some pods: most end after a while, a few small ones run on."""
     pods = []
     for number in range(chance.randint(3, 8)):
         runs = {"evenhand.test/runs-for": f"{chance.randint(300, 4000)}ms"}
@@ -80,12 +80,12 @@ def wave(chance: random.Random, of: str, name: str) -> list[objects.Object]:
 
 
 def pause(chance: random.Random, seconds: float) -> None:
-    """The random moment that these tests are about."""
+    """Wait for a random time, so that the kill after it comes at a random moment."""
     threading.Event().wait(chance.uniform(0, seconds))
 
 
 def delete_one(kube: Kube, namespace: str, chance: random.Random) -> None:
-    """A user changes his mind, about a pod that runs or waits."""
+    """Delete a random pod, running or waiting, in three of ten calls, as a user might."""
     pods = kube.all("Pod", namespace)
     if pods and chance.random() < 0.3:
         kube.delete("Pod", chance.choice(pods)["metadata"]["name"], namespace)
@@ -106,7 +106,7 @@ def test_kills_at_random_moments(
 
 
 def kill(stack: Stack, whom: str, chance: random.Random) -> int:
-    """Kills and starts again; gives how many were killed."""
+    """Kill and restart processes, and return how many were killed."""
     assert stack.shim is not None
     assert stack.shim.is_running(), "a shim outlives its core"
     if whom != "core":

@@ -21,7 +21,7 @@ SETTINGS = {
 
 
 def member(name: str, of: str, count: int, parameters: str = "", **given: Any) -> Object:
-    """A pod of one core in a task group of so many, which look for the test's own nodes."""
+    """Return a pod of one core in a task group of `count` members, which select the test's own nodes."""
     group = {
         "name": "g",
         "minMember": count,
@@ -54,7 +54,7 @@ def placed(kube: Kube, namespace: str) -> set[str]:
 
 @pytest.fixture
 def small(kube: Kube, namespace: str, stack: Stack) -> Stack:
-    """One node of three cores."""
+    """Provide a stack with one node of three cores."""
     kube.create(objects.config_map(namespace, SETTINGS))
     kube.create(*objects.nodes(1, namespace, cpu="3"))
     stack.start()

@@ -42,14 +42,14 @@ def queues(*, most: int = 100, partition: str = "") -> dict[str, str]:
 
 
 def pods(count: int, of: str, queue: str, **given: Any) -> list[Object]:
-    """Pods of one core in a queue, `QUEUE-0` and on."""
+    """Return pods of one core in a queue, `QUEUE-0` and on."""
     labels = {"applicationId": f"{of}-{queue}", "queue": f"root.{queue}", **given.pop("labels", {})}
     prefix = given.pop("prefix", queue)
     return objects.pods(count, of, prefix, labels=labels, requests={"cpu": "1"}, **given)
 
 
 def alive(kube: Kube, namespace: str) -> set[str]:
-    """Names of the pods with a node that nobody is ending."""
+    """Return the names of the pods that have a node and are not being deleted."""
     return {
         pod["metadata"]["name"]
         for pod in kube.all("Pod", namespace)
@@ -58,18 +58,21 @@ def alive(kube: Kube, namespace: str) -> set[str]:
 
 
 def running(kube: Kube, namespace: str) -> Counter[str]:
-    """How many of them by the first part of their names."""
+    """Return the number of these pods by the first part of their names."""
     return Counter(name.split("-")[0] for name in alive(kube, namespace))
 
 
 def events(kube: Kube, namespace: str, reason: str) -> dict[str, str]:
-    """The last message of a reason by pod."""
+    """Return the last message of a reason by pod."""
     found = [one for one in kube.all("Event", namespace) if one["reason"] == reason]
     return {one["involvedObject"]["name"]: one["message"] for one in found}
 
 
 def told(kube: Kube, namespace: str, reason: str, count: int) -> dict[str, str]:
-    """The same, once it was said of so many: events wait in a lane of their own, behind what they tell of."""
+    """Return the last message of a reason by pod, once `count` pods have one.
+
+    Events are written in a lane of their own, after the changes that they report.
+    """
     until(lambda: len(events(kube, namespace, reason)) >= count)
     found = events(kube, namespace, reason)
     assert len(found) == count
@@ -77,7 +80,7 @@ def told(kube: Kube, namespace: str, reason: str, count: int) -> dict[str, str]:
 
 
 def stays(condition: Callable[[], bool]) -> None:
-    """Asserts that something holds for QUIET_S."""
+    """Assert that a condition holds for QUIET_S."""
     end = time.monotonic() + QUIET_S
     while time.monotonic() < end:
         assert condition()
@@ -132,7 +135,7 @@ def test_a_maximum_that_is_lowered_in_the_config_map_is_enforced_after_the_delay
 
 
 def daemon_pod(of: str, node: str) -> Object:
-    """A pod as the DaemonSet controller makes them: for one node, which its affinity names."""
+    """Return a pod as the DaemonSet controller creates it: for one node, which its affinity names."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}
     [made] = pods(1, of, "system", affinity=affinity)
@@ -160,7 +163,7 @@ def test_a_daemons_pod_gets_its_node(kube: Kube, namespace: str) -> None:
 def test_an_opt_out_of_the_class_is_honoured_until_the_last_resort(
     kube: Kube, namespace: str, stack: Stack
 ) -> None:
-    """One node, so that the willing and the others stand side by side."""
+    """One node, so that preemptible pods and the others run side by side."""
     spared = f"spared-{namespace}"[:60].rstrip("-")
     kube.create(objects.priority_class(spared, -5, annotations=OPT_OUT))
     kube.create(objects.config_map(namespace, queues()))

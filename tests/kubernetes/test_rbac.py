@@ -64,7 +64,7 @@ NEVER = (
 
 
 def may(kube: Kube, verb: str, group: str, resource: str, namespace: str) -> bool:
-    """What the API server says when the shim's account asks for this."""
+    """Return whether the API server allows the request to the shim's account."""
     name, _, subresource = resource.partition("/")
     asked = {"verb": verb, "group": group, "resource": name, "namespace": namespace}
     [answer] = kube.create(

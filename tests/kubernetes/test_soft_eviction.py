@@ -26,7 +26,7 @@ INVALID = 422
 
 @pytest.fixture
 def softly(kube: Kube, namespace: str, stack: Stack) -> Stack:
-    """A node of four cores that batch has filled; prod waits for one of them, and a victim is marked."""
+    """Provide a stack whose only node batch has filled; prod waits for a core, and a victim is marked."""
     kube.create(objects.config_map(namespace, queues(partition=", delivery: soft")))
     kube.create(*objects.nodes(1, namespace, cpu="4"))
     stack.start()
@@ -38,7 +38,7 @@ def softly(kube: Kube, namespace: str, stack: Stack) -> Stack:
 
 
 def marked(kube: Kube, namespace: str) -> list[Object]:
-    """Pods with the label; whoever selects by it finds them."""
+    """Return the pods with the label of soft eviction, as another operator would select them."""
     return kube.all("Pod", namespace, {SOFT: "true"})
 
 
@@ -111,7 +111,7 @@ def test_j11_an_operator_that_takes_the_label_away_keeps_its_pod(
 
 
 def unmarked(kube: Kube, namespace: str, name: str) -> bool:
-    """The pod runs on, and nothing on it says that it goes."""
+    """Return whether a running pod has no mark of an eviction left."""
     found = kube.find("Pod", name, namespace)
     assert found is not None, "it runs on"
     notes = set(found["metadata"].get("annotations") or {})

@@ -35,7 +35,7 @@ async def core() -> AsyncIterator[FakeCore]:
 
 @pytest.fixture
 async def shim(namespace: str, shim_kubeconfig: Path, core: FakeCore) -> AsyncIterator[None]:
-    """A shim in this process, with the rights that deploy/ gives it."""
+    """Start a shim in this process, with the rights that deploy/ gives it."""
     api = Api(http_client(access_config(shim_kubeconfig, None)))
     cluster = KubernetesCluster(api, namespace, wall_clock())
     settings = Settings(cluster_id=namespace, namespace=namespace)
@@ -71,7 +71,7 @@ def requests(core: FakeCore) -> list[si_pb2.AllocationRequest]:
 
 
 def told(core: FakeCore, uid: str) -> si_pb2.Allocation:
-    """What the core was told of a pod last."""
+    """Return the allocation that the core received last for a pod."""
     return core.allocations.get(uid, si_pb2.Allocation())
 
 
@@ -88,7 +88,7 @@ def ends(core: FakeCore) -> dict[str, Any]:
 
 
 def condition(kube: Kube, namespace: str, name: str) -> tuple[str, str]:
-    """Status and reason of a pod's DisruptionTarget, empty without."""
+    """Return status and reason of a pod's DisruptionTarget, empty without one."""
     pod = kube.find("Pod", name, namespace) or {}
     for one in pod.get("status", {}).get("conditions") or []:
         if one["type"] == "DisruptionTarget":
@@ -113,7 +113,7 @@ def budget(of: str) -> Object:
 
 
 def allow(kube: Kube, namespace: str, count: int) -> None:
-    """What the disruption controller would write; where there is one, it agrees."""
+    """Write the budget's status as the disruption controller would; a real controller agrees with it."""
     said = {
         "observedGeneration": 1,
         "currentHealthy": 1 + count,
@@ -130,7 +130,7 @@ def allow(kube: Kube, namespace: str, count: int) -> None:
 
 @pytest.fixture
 def running(kube: Kube, namespace: str) -> dict[str, str]:
-    """Uids of two pods that run, by name."""
+    """Provide the uids of two running pods by name."""
     kube.create(*objects.nodes(1, namespace))
     label = {"app": "web"}
     made = kube.create(

@@ -32,7 +32,7 @@ class Listening:
         return [one for one in self.exporter.get_finished_spans() if one.name == name]
 
     async def ended(self, name: str) -> list[ReadableSpan]:
-        """Those of a call, whose span ends after its answer is on its way."""
+        """Return the spans of this name once they have ended, which is after the answer was sent."""
         await until(lambda: bool(self.spans(name)))
         return self.spans(name)
 

@@ -19,7 +19,7 @@ ADDRESS = re.compile(rb"127\.0\.0\.1:\d+")
 
 @asynccontextmanager
 async def core_process() -> AsyncIterator[str]:
-    """Starts `evenhand serve` on a free port; gives its address; ends it with SIGTERM."""
+    """Hold `evenhand serve` on a free port, yield its address, and end it with SIGTERM."""
     evenhand = Path(sys.executable).with_name("evenhand")
     process = await asyncio.create_subprocess_exec(
         *(str(evenhand), "serve", "--listen", "127.0.0.1:0"),
@@ -40,7 +40,7 @@ async def core_process() -> AsyncIterator[str]:
 
 
 async def _address(output: asyncio.StreamReader) -> str:
-    """The address that the core says it listens on."""
+    """Return the address that the core says it listens on."""
     said = b""
     while line := await output.readline():
         said += line
@@ -51,18 +51,18 @@ async def _address(output: asyncio.StreamReader) -> str:
 
 @pytest.fixture
 async def core() -> AsyncIterator[str]:
-    """Address of a fresh core without a configuration."""
+    """Provide the address of a new core without a configuration."""
     async with core_process() as address:
         yield address
 
 
 @pytest.fixture(scope="session")
 def go() -> str:
-    """The go program."""
+    """Provide the path of the Go program."""
     return find_go() or absent("Go is not here")
 
 
 @pytest.fixture(scope="session")
 def grpcurl() -> Path:
-    """The program grpcurl."""
+    """Provide the path of grpcurl."""
     return program("grpcurl") or absent("grpcurl is not built (`make real` builds it)")

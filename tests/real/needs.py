@@ -7,7 +7,7 @@ import pytest
 
 
 def absent(what: str) -> NoReturn:
-    """Leaves a test out by name, or fails it where REQUIRE_REAL=1 says that nothing may be left out."""
+    """Skip a test with the reason, or fail it where REQUIRE_REAL=1 forbids to skip any."""
     if os.environ.get("REQUIRE_REAL") == "1":
         pytest.fail(f"REQUIRE_REAL=1, but {what}", pytrace=False)
     pytest.skip(what)

@@ -36,7 +36,7 @@ class Caller:
         self._core = core
 
     async def call(self, *words: str, data: object = None) -> tuple[int, str]:
-        """One call to its end: exit code, and what was said."""
+        """Make one call to its end, and return exit code and output."""
         given = () if data is None else ("-d", json.dumps(data))
         process = await asyncio.create_subprocess_exec(
             *(*self._start, *given, self._core, *words),
@@ -49,7 +49,7 @@ class Caller:
 
     @asynccontextmanager
     async def stream(self, method: str) -> AsyncIterator["Stream"]:
-        """An open stream; closed from our side at the end, which ends it on the core's too."""
+        """Hold an open stream; closing the client's side at the end ends the core's side too."""
         process = await asyncio.create_subprocess_exec(
             *(*self._start, "-d", "@", self._core, method),
             stdin=asyncio.subprocess.PIPE,
@@ -80,7 +80,7 @@ class Stream:
         await self._input.drain()
 
     async def until(self, field: str) -> list[dict[str, Any]]:
-        """What the first answer that has the field holds in it."""
+        """Return the field of the first answer that has it."""
         async with asyncio.timeout(PATIENCE_S):
             while not (found := (await self._next()).get(field)):
                 pass
@@ -153,7 +153,7 @@ async def test_the_examples_of_the_readme_work(caller: Caller) -> None:
 
 
 def examples() -> list[tuple[str, str]]:
-    """The README's calls of grpcurl: the message (or `@` and the line after it), and the method."""
+    """Return the README's calls of grpcurl: the message (or `@` and the line after it) and the method."""
     found: list[tuple[str, str]] = []
     lines = README.read_text().splitlines()
     for number, line in enumerate(lines):

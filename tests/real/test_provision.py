@@ -49,7 +49,7 @@ def test_a_stopped_build_leaves_no_process_and_no_half_of_a_file(tmp_path: Path)
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there and not only waits to be reaped by somebody."""
+    """Return whether a process exists and is not a zombie that waits to be reaped."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -100,7 +100,7 @@ class Claims:
         self.report.nodes = len(nodes)
 
     def claimants(self, seed: int) -> list[AskAdded]:
-        """Who comes when the cluster is full."""
+        """Return the asks that arrive when the cluster is full."""
         del seed
         return [one for one in openb.asks() if one.application_id == "app-LS"]
 
@@ -142,7 +142,7 @@ class Claims:
             self.report.filled += 1
 
     def claim(self) -> None:
-        """All latency-sensitive pods at once, each release confirmed as soon as it is heard of."""
+        """Submit all latency-sensitive pods at once, and confirm each release as soon as it is ordered."""
         self.report.asked = len(self.high)
         self.now += 1_000
         used = self.usage("root.be")
@@ -163,7 +163,7 @@ class Claims:
         self._take_stock()
 
     def _settle(self) -> bool:
-        """Ticks until nothing more is decided; was it quiet from the start?"""
+        """Tick until nothing more is decided, and return whether a single tick was enough."""
         quiet = True
         while True:
             before = time.process_time()
@@ -220,14 +220,14 @@ class Claims:
     # What must hold -----------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Nobody is pushed below a guarantee: all that ever goes goes for a claim (rule 2, invariant 3)."""
+        """Report when root.be is below its guarantee: only claims evict pods here (rule 2, invariant 3)."""
         usage = self.usage("root.be")
         for kind, least in self.guaranteed["root.be"].items():
             if usage.get(kind, 0) < least:
                 self.report.broken.append(f"root.be has {usage.get(kind, 0)} {kind} of {least}")
 
     def usage(self, path: str) -> Mapping[str, int]:
-        """What a queue uses, in whole units."""
+        """Return the usage of a top queue, in whole units."""
         tree = inspect.queue_tree(self.core, "default")
         return next(one.usage for one in tree.children if one.path == path)
 
@@ -239,7 +239,7 @@ class Claims:
         self.report.waiting = Counter(_shape(dict(self.specs[one.key].resource)) for one in waiting)
 
     def missed(self) -> Iterator[str]:
-        """Asks that wait although a plain look at each node finds a lawful claim.
+        """Return the waiting asks for which a plain search of each node finds a permitted claim.
 
         Their queue is below its guarantee in all that the ask wants, and best-effort pods of one node suffice without
         pushing theirs below.
@@ -275,7 +275,7 @@ def _allows(node: NodeReport, spec: AskSpec) -> bool:
 def _suffices(
     wanted: Amounts, free: Mapping[str, int], running: list[Amounts], spare: Amounts
 ) -> bool:
-    """Do some of the pods of a node make room, taken largest first, as long as the spare amounts reach?"""
+    """Return whether evicting pods of a node, largest first, frees enough within the spare amounts."""
     lacks = {kind: much - free.get(kind, 0) for kind, much in wanted.items()}
     lacks = {kind: lack for kind, lack in lacks.items() if lack > 0}
     left = dict(spare)
@@ -308,7 +308,7 @@ def _yaml(amounts: Amounts) -> str:
 
 
 def _shape(amounts: Amounts) -> str:
-    """A pod's size as people say it: by its GPUs, or by its cores where it has none."""
+    """Return a pod's size in words: by its GPUs, or by its cores where it has none."""
     gpus, cores = amounts.get("gpu", 0), amounts.get("vcore", 0) / 1_000
     if gpus:
         return f"{gpus} GPU"
@@ -316,7 +316,7 @@ def _shape(amounts: Amounts) -> str:
 
 
 def told(report: Report, capacity: Amounts) -> Table:
-    """The report as a table."""
+    """Return the report as a table."""
     table = Table(title="openb: latency-sensitive pods claim their share", show_header=False)
     table.add_column()
     table.add_column()

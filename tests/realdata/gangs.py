@@ -35,7 +35,7 @@ class Gangs(Claims):
         self.partly: list[str] = []
 
     def claimants(self, seed: int) -> list[AskAdded]:
-        """The pods of several GPUs, whatever their class, in the queue that is guaranteed what they want."""
+        """Return the asks for several GPUs, of every class, in gangs of the queue whose guarantee covers them."""
         some = [one for one in openb.asks() if _gpus(one) >= GPUS_LEAST]
         return [one._replace(application_id="app-LS") for one in _gangs(some, seed)]
 
@@ -60,7 +60,7 @@ def _gpus(ask: AskAdded) -> int:
 
 
 def _gangs(asks: Sequence[AskAdded], seed: int) -> Iterator[AskAdded]:
-    """The asks of each shape in gangs of two to MEMBERS_MOST members; what is left of a shape is a gang, too."""
+    """Yield the asks of each shape in gangs of two to MEMBERS_MOST members; the rest of a shape is a gang, too."""
     dice, shapes = random.Random(seed), defaultdict[AskSpec, list[AskAdded]](list)
     for one in asks:
         shapes[one.spec].append(one)

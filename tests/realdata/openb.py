@@ -17,7 +17,7 @@ PRIORITIES = {"LS": 100, "Guaranteed": 100, "Burstable": 50, "BE": 0}
 
 
 def directory() -> Path:
-    """Where the data lies: EVENHAND_OPENB, or beside the project; the test is skipped where there is none."""
+    """Return the folder of the data: EVENHAND_OPENB, or beside the project. Skips the test without data."""
     beside = Path(__file__).parents[2].parent / "shared" / "data" / "openb"
     found = Path(os.environ.get("EVENHAND_OPENB", beside))
     if not (found / "pods.csv").exists():
@@ -31,7 +31,7 @@ def _rows(name: str) -> Iterator[dict[str, str]]:
 
 
 def nodes() -> list[Event]:
-    """All nodes, with their GPU model as a label."""
+    """Return all nodes, with their GPU model as a label."""
     return [
         NodeAdded(
             RM,
@@ -51,7 +51,7 @@ def nodes() -> list[Event]:
 
 
 def asks(*, models: bool = True) -> list[AskAdded]:
-    """All pods as asks in file order; every third GPU pod wants one of the models that the nodes have."""
+    """Return all pods as asks in file order; every third GPU pod wants one of the models that the nodes have."""
     known = sorted({row["model"] for row in _rows("nodes.csv") if row["model"]})
     specs: dict[tuple[str, ...], AskSpec] = {}
     made = []
@@ -78,7 +78,7 @@ def _spec(row: dict[str, str], model: str) -> AskSpec:
 
 
 def set_up() -> list[Event]:
-    """The manager, the nodes and one application for each class of service."""
+    """Return the events that bring the manager, the nodes and one application for each class of service."""
     applications: list[Event] = [
         ApplicationAdded(RM, f"app-{qos}", f"root.{qos.lower()}") for qos in PRIORITIES
     ]

@@ -53,7 +53,7 @@ class Placement(NamedTuple):
 
 @pytest.fixture(scope="module")
 def placement() -> Placement:
-    """All of it through the core, the invariants checked after every tick."""
+    """Provide the whole trace run through the core, the invariants checked after every tick."""
     core = Core()
     for event in openb.set_up():
         core.handle(event, NOW)

@@ -7,7 +7,7 @@ from tests.realdata.claims import KINDS, Claims
 
 @pytest.fixture(scope="module")
 def claims() -> Claims:
-    """The whole of it, the invariants checked at the end."""
+    """Provide the finished run on the whole trace, with the invariants checked at the end."""
     found = Claims()
     found.fill()
     found.claim()

@@ -10,7 +10,7 @@ SEVERAL_GPUS = 75
 
 @pytest.fixture(scope="module")
 def gangs() -> Gangs:
-    """The whole of it, the invariants checked at the end."""
+    """Provide the finished run on the whole trace, with the invariants checked at the end."""
     found = Gangs()
     found.fill()
     found.claim()
@@ -30,5 +30,5 @@ def test_no_law_breaks(gangs: Gangs) -> None:
 
 
 def test_every_decision_is_fulfilled(gangs: Gangs) -> None:
-    """Each one that took somebody ends with a whole gang in its places."""
+    """Each decision with victims ends with a whole gang placed."""
     assert set(gangs.report.ends) == {"fulfilled"}

@@ -27,30 +27,30 @@ class Run:
         self._waiting: list[int] = []
 
     def decide(self, *numbers: int) -> None:
-        """Gives decisions away."""
+        """Allow decisions to be sent whose lines are not written yet."""
         self.log.hand(len(numbers), START + max(numbers))
         self._waiting += numbers
 
     def write(self) -> None:
-        """Writes what was given away."""
+        """Write the lines of the decisions that may be sent."""
         for number in self._waiting:
             self.log.add(entry(decided(number), START + number))
         self._waiting.clear()
         self.log.flush()
 
     def write_safely(self, number: int) -> None:
-        """Writes a line and makes it safe, as a durable log has it before its decision leaves."""
+        """Write a line and sync it to disk, as a durable log does before its decision leaves."""
         self.log.add(entry(decided(number), START + number))
         assert self.log.sync()
 
     def end(self) -> None:
-        """Ends in order."""
+        """Write all lines and the end of the run, and close the log."""
         self.write()
         self.log.note(ended(START, "the server ended"))
         self.log.close()
 
     def kill(self) -> None:
-        """Leaves the files as the kernel does when it ends the process."""
+        """Leave the files as the kernel does when it ends the process."""
         os.close(self.log._file._descriptor)
         if self.log._mark is not None:
             self.log._mark._page.close()
@@ -70,6 +70,6 @@ def killed_with_lines_unwritten(file: Path) -> None:
 
 
 def killed(live: Callable[[Disk], Run]) -> None:
-    """Lives through a run on a disk of its own and kills it."""
+    """Make a run on a disk of its own and kill it."""
     with pytest.MonkeyPatch.context() as patch:
         live(Disk(patch)).kill()

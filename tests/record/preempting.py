@@ -42,7 +42,7 @@ NODES = 8
 
 
 def configuration(mid_max: int) -> Configuration:
-    """The queues, with this many cores for `mid` at most."""
+    """Return the configuration of the queues, with a max of this many cores for `mid`."""
     found, problems = load(QUEUES.replace("MAX", str(mid_max)))
     assert found is not None, problems
     return found
@@ -60,7 +60,7 @@ class Driver:
         self.numbers = 0
 
     def live(self, steps: int) -> None:
-        """The founding, then so many instants."""
+        """Set up the cluster, then run so many instants."""
         for event in self._founding():
             self._handle(event)
         self._asks("low", 18)
@@ -117,7 +117,7 @@ class Driver:
         self._asks("high", self.dice.randint(1, 6))
 
     def _fill(self) -> None:
-        """What was evicted comes again."""
+        """Submit some asks of a random queue, as owners recreate their evicted pods."""
         self._asks(self.dice.choice(("low", "mid")), self.dice.randint(1, 4))
 
     def _daemon(self) -> None:
@@ -131,7 +131,7 @@ class Driver:
             self._gone(key, Termination.STOPPED_BY_RM)
 
     def _answer(self) -> None:
-        """Some victims are gone by now, some could not be evicted."""
+        """Confirm that some victims are gone, and veto the eviction of others."""
         for key, released in list(self.dying.items()):
             chance = self.dice.random()
             if chance < 0.6:

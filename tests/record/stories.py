@@ -19,7 +19,7 @@ class Deciding(Core):
     """A core that also decides when it is told to."""
 
     def handle(self, event: Event, now: int) -> list[Decision]:
-        """As the core, and a decision for the asking."""
+        """Handle an event as the core does; a special event yields a decision."""
         replies = super().handle(event, now)
         if isinstance(event, NodeDrained) and event.node_id.startswith(DECIDING):
             return [*replies, decided(int(event.node_id.removeprefix(DECIDING)))]
@@ -27,7 +27,7 @@ class Deciding(Core):
 
 
 def record(world: World, folder: Path, core: Core | None = None) -> None:
-    """Lives through a world, as the pump would: some ticks, a budget each, until there is no more to do."""
+    """Record a run through a world, as the pump would: ticks with a budget each, until there is no more to do."""
     core = core or Core(world.configuration)
     start = Start(world.moments[0][0], "1.2.3", world.configuration)
     recording = Recording(core, lambda: core.state.revision)
@@ -42,7 +42,7 @@ def record(world: World, folder: Path, core: Core | None = None) -> None:
 
 
 def with_decisions(world: World, numbers: Sequence[int]) -> World:
-    """The world, and decisions in the middle of it."""
+    """Add decisions in the middle of the world, and return it."""
     middle = len(world.moments) // 2
     now = world.moments[middle][0]
     added = [(now, NodeDrained("rm", f"{DECIDING}{number}")) for number in numbers]

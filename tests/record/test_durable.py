@@ -202,7 +202,7 @@ async def test_a_line_that_cannot_be_made_lets_nothing_leave(
 
 
 def durable_run(file: Path, *, leaving: bool) -> Run:
-    """A run that has written line 1 and not line 2; ``leaving``: the decision of line 1 may leave."""
+    """Return a durable run that has written line 1, not line 2; if ``leaving``, the decision of line 1 may be sent."""
     run = Run(file, durable=True)
     run.write_safely(1)
     if leaving:
@@ -275,7 +275,7 @@ def test_whatever_left_is_in_the_log(steps: list[str], power: bool) -> None:  # 
 
 
 def _live(disk: Disk, file: Path, steps: list[str]) -> int:
-    """One run; gives how many decisions left. What is not safe by its end never leaves."""
+    """Run once, and return how many decisions left. Those that are not safe by the end never leave."""
     run, left, waiting = Run(file, durable=True), 0, 0
     for step in steps:
         if step == "stop":

@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def start_again(file: Path) -> None:
-    """The next run, which ends in order."""
+    """Start the next run, and end it in order."""
     Run(file).end()
 
 
@@ -319,7 +319,7 @@ def test_never_fewer_than_are_missing(
 
 
 def _live(steps: list[str], file: Path) -> int:
-    """Lives through the steps in processes that are killed; gives how many lines were given away."""
+    """Run the steps in processes that are killed, and return how many lines were handed over."""
     runs = " ".join(steps).split("again")
     number = 0
     for run in runs:

@@ -42,7 +42,7 @@ HEALTH = health_pb2.HealthCheckResponse
 
 @pytest.fixture
 def disk() -> Iterator[Path]:
-    """A small file system of our own, which goes with the process that holds it."""
+    """Provide a small file system of our own, which disappears with the process that holds it."""
     unshare = shutil.which("unshare")
     if unshare is None:
         absent("there is no unshare here")
@@ -73,7 +73,7 @@ class Cluster:
         self._stream: Stream
 
     async def fill(self) -> None:
-        """Fills the node."""
+        """Fill the node."""
         await self._served.register()
         whole = node("n", schedulableResource=resource(vcore=PODS))
         await (await self._served.open("UpdateNode", si.NodeRequest(rmID=RM, nodes=[whole]))).next()
@@ -85,17 +85,17 @@ class Cluster:
             placed += len((await self._stream.read(si.AllocationResponse)).new)
 
     async def claim(self) -> None:
-        """Asks for all of it."""
+        """Submit asks for the whole node."""
         await self._stream.send(_asks("owed"))
 
     async def carry_out(self, count: int) -> None:
-        """Reads until so many decisions have come."""
+        """Read answers until releases of so many decisions have come."""
         while len(self.carried_out) < count:
             answer = await self._stream.read(si.AllocationResponse)
             self.carried_out += [one.decisionID for one in answer.released if one.decisionID]
 
     async def until(self, status: Any) -> None:
-        """Waits until the health of the scheduler is this."""
+        """Wait until the scheduler's health has this status."""
         watching = self.health.Watch(health_pb2.HealthCheckRequest(service="si.v1.Scheduler"))
         async with asyncio.timeout(SECONDS_MAX):
             async for answer in watching:
@@ -125,12 +125,12 @@ class Place:
         self._kept.mkdir(exist_ok=True)
 
     def fill(self) -> None:
-        """Leaves little room on the disk."""
+        """Fill the disk but for a little space."""
         self.full.write_bytes(bytes((DISK_KB - LEFT_KB) << 10))
 
     @asynccontextmanager
     async def core(self, *more: str) -> AsyncIterator[tuple[subprocess.Popen[str], Cluster]]:
-        """A core whose node is full."""
+        """Hold a core; yield its process and a cluster connected to it."""
         files = ["--config", str(self._config), "--decision-log", str(self.log)]
         files += ["--trace", str(self.trace), "--state-dir", str(self._kept)]
         with running(["serve", "--listen", "127.0.0.1:0", *files, *more], self._said) as process:
@@ -139,12 +139,12 @@ class Place:
                 yield process, Cluster(channel)
 
     async def start_again(self) -> None:
-        """A run that ends in order; the trace of the run before becomes the previous one."""
+        """Run a core and end it in order; the trace of the run before becomes the previous one."""
         async with self.core():
             pass
 
     def decided(self) -> set[str]:
-        """The decisions in the log."""
+        """Return the ids of the decisions in the log."""
         found = (one["facts"] for one in lines(self.log) if one["kind"] == "decided")
         return {one["record"]["decision_id"] for one in found}
 

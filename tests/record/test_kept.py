@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def change(path: Path, /, **facts: Any) -> None:
-    """Changes facts, and the checksum with them where that is among the facts."""
+    """Change facts of a file; the checksum changes only if it is among them."""
     held = {**json.loads(path.read_text()), **facts}
     path.write_text(json.dumps(held, sort_keys=True, separators=(",", ":")) + "\n")
 

@@ -34,7 +34,7 @@ class Disk:
         monkeypatch.setattr(os, "write", self.write)
 
     def write(self, descriptor: int, data: memoryview) -> int:
-        """As `os.write`."""
+        """Write as `os.write` does."""
         if self.room == 0:
             raise OSError(28, "No space left on device")
         written = self._write(descriptor, data[: self.room])
@@ -48,7 +48,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 def write(file: Path, *told: Told, **limits: Any) -> None:
-    """One run of a server."""
+    """Write the log of one run of a server."""
     log = DecisionLog(file, START, **limits)
     log.note(started(START, "1.2.3", "", FORMAT))
     for number, one in enumerate(told):

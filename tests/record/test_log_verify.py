@@ -12,7 +12,7 @@ from tests.record.test_ending import start_again
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """The log of a run that was killed with three of its five lines unwritten."""
+    """Provide the log of a run that was killed with three of its five lines unwritten."""
     file = tmp_path / "decisions.jsonl"
     killed_with_lines_unwritten(file)
     return file

@@ -49,7 +49,10 @@ def test_a_full_file_put_aside_is_looked_at_and_damage_is_passed_over(file: Path
 async def findings(
     options: ServeOptions, apply: str = ""
 ) -> tuple[list[inspect_pb2.Finding], inspect_pb2.ServerInfoResponse]:
-    """What the doctor says of the configuration of a server after a text is applied, and the server of itself."""
+    """Return the doctor's findings on a server's configuration, and the server's information.
+
+    A text is applied before, when one is given.
+    """
     where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
     task = asyncio.create_task(serve(options, ready=where.set_result, stop=stop))
@@ -67,7 +70,7 @@ async def findings(
 
 
 def forget(folder: Path) -> None:
-    """Moves away what is kept, as an earlier version kept nothing."""
+    """Delete the kept configuration, as an earlier version kept none."""
     (folder / "log.configuration.json").unlink()
 
 

@@ -13,7 +13,7 @@ SEEDS = range(300_100, 300_106)
 
 
 def live(world: World, *, watched: bool) -> list[list[Decision]]:
-    """What is decided at each moment of a world, with or without curious people."""
+    """Return the decisions at each moment of a world; if watched, every view is read after each moment."""
     core = Core(world.configuration)
     told = []
     for now, event in world.moments:
@@ -24,7 +24,7 @@ def live(world: World, *, watched: bool) -> list[list[Decision]]:
 
 
 def look(core: Core, now: int) -> None:
-    """Everything that services ask of a core."""
+    """Read everything that services ask of a core."""
     core.next_due()
     core.digest()
     doctor.doctor(core, now)
@@ -50,7 +50,7 @@ class Watched(Core):
     """A core at which somebody looks after every tick."""
 
     def tick(self, now: int, budget: int = BUDGET) -> Tick:
-        """As the core."""
+        """Tick as the core does."""
         tick = super().tick(now, budget)
         look(self, now)
         return tick

@@ -24,13 +24,13 @@ SEED = 300_007
 
 @pytest.fixture(autouse=True)
 def deciding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replays decide when they are told to, as the recorded core does."""
+    """Make replays decide on the same events as the recorded core does."""
     monkeypatch.setattr("server.record.replay.Core", Deciding)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A recorded run with three decisions."""
+    """Provide the folder of a recorded run with three decisions."""
     world = with_decisions(make_world(SEED), (1, 2, 3))
     record(world, tmp_path, Deciding(world.configuration))
     return tmp_path
@@ -87,7 +87,7 @@ def test_a_second_run_in_the_same_log_gives_its_own_lines(folder: Path) -> None:
 
 
 def lines_of_run(folder: Path) -> int:
-    """Lines of the first run."""
+    """Return the number of lines of the first run."""
     kinds = [one["kind"] for one in lines(folder / "log")]
     return kinds.index("started", 1)
 
@@ -101,7 +101,7 @@ def test_a_log_in_several_files(folder: Path) -> None:
 
 
 def change(file: Path, number: int, old: bytes, new: bytes) -> None:
-    """Replaces something in one line of a file."""
+    """Replace some bytes in one line of a file."""
     written = file.read_bytes().splitlines(keepends=True)
     assert old in written[number - 1]
     written[number - 1] = written[number - 1].replace(old, new)
@@ -109,7 +109,7 @@ def change(file: Path, number: int, old: bytes, new: bytes) -> None:
 
 
 def place_of(folder: Path, kind: str) -> int:
-    """The line of the first entry of a kind."""
+    """Return the line number of the first entry of a kind."""
     return 1 + [one["kind"] for one in lines(folder / "log")].index(kind)
 
 

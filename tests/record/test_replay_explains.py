@@ -20,7 +20,7 @@ SEED = 5
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[DecisionRecord]]:
-    """A trace of a full cluster in which queues claim, and the decisions that the recorded core still knows."""
+    """Provide the trace of a full cluster with claims, and the decisions that the recorded core still knows."""
     folder = tmp_path_factory.mktemp("record")
     core = Core(configuration(30))
     recording = Recording(core, lambda: core.state.revision)

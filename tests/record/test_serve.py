@@ -21,7 +21,7 @@ from tests.rpc.harness import Served, Stream, asks
 
 @asynccontextmanager
 async def recorded(folder: Path, ends: Exit) -> AsyncIterator[grpc.aio.Channel]:
-    """A server that writes both files."""
+    """Hold a server that writes decision log and trace, and yield a channel to it."""
     where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
     options = ServeOptions(

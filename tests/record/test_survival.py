@@ -56,7 +56,7 @@ class Live:
 
 @asynccontextmanager
 async def started(**options: Any) -> AsyncIterator[Live]:
-    """A core from its start to its end."""
+    """Hold a core from its start to its end."""
     where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
     served = ServeOptions("127.0.0.1:0", **options)

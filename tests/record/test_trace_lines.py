@@ -28,7 +28,7 @@ def there_and_back(*given_: Event, header: Header = HEADER) -> tuple[Header, lis
 
 
 def bare(value: Any) -> Any:
-    """Templates are equal only to themselves: by their fields, then."""
+    """Return a template as its fields, because templates compare by identity; other values stay as they are."""
     if isinstance(value, AskSpec):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return value
@@ -60,7 +60,7 @@ def test_stories_come_back_with_the_same_templates_the_same(
 
 
 def identities(told: list[Event]) -> list[int]:
-    """Which events share a template."""
+    """Return for each template the position of its first occurrence, to show which events share one."""
     specs = [one.spec for one in told if isinstance(one, AskAdded | AllocationAdded)]
     return [specs.index(spec) for spec in specs]
 

@@ -38,7 +38,7 @@ Strategies = st.SearchStrategy[Any]
 
 
 def whole(kind: type[Any], **more: Strategies) -> Strategies:
-    """Values of a type with something in every field: `builds` alone leaves defaults as they are."""
+    """Return a strategy of values with every field drawn, because `builds` alone leaves defaults as they are."""
     hints = get_type_hints(kind)
     own = {name: st.from_type(hint) for name, hint in hints.items() if name not in more}
     return st.builds(kind, **own, **more)
@@ -67,7 +67,7 @@ CONFIGURATIONS = whole(Configuration, partitions=st.lists(PARTITIONS, max_size=2
 
 
 def events(kind: type[Any]) -> Strategies:
-    """Events of one kind, with values of all sorts in every field."""
+    """Return a strategy of events of one kind, with values of all sorts in every field."""
     if kind is ManagerRegistered:
         return whole(kind, configuration=st.none() | CONFIGURATIONS)
     if kind is ConfigurationApplied:
@@ -79,7 +79,7 @@ ANY_EVENT = st.one_of(*map(events, KINDS.values()))
 
 
 def victim(number: int, because: str = "Q11: lowest priority first") -> Victim:
-    """A victim like others."""
+    """Return the victim with this number."""
     return Victim(
         f"pod-{number}",
         "app",
@@ -94,7 +94,7 @@ def victim(number: int, because: str = "Q11: lowest priority first") -> Victim:
 
 
 def record(number: int, victims: int = 2, at_ms: int = START) -> DecisionRecord:
-    """A claim that takes victims."""
+    """Return the record of a claim with so many victims."""
     return DecisionRecord(
         f"g-{at_ms:x}-{number}",
         "guaranteed",
@@ -111,7 +111,7 @@ def record(number: int, victims: int = 2, at_ms: int = START) -> DecisionRecord:
 
 
 def shrink(number: int) -> DecisionRecord:
-    """A quota run."""
+    """Return the record of a quota run."""
     ran = Shrink(
         "root.low",
         {"vcore": 900},
@@ -128,10 +128,10 @@ def shrink(number: int) -> DecisionRecord:
 
 
 def decided(number: int, victims: int = 2) -> Decided:
-    """A decision."""
+    """Return the decision to log with this number."""
     return Decided("rm", record(number, victims))
 
 
 def moved(number: int, state: DecisionState = DecisionState.CONFIRMED) -> DecisionMoved:
-    """How a decision went on."""
+    """Return the entry of a decision's next state."""
     return DecisionMoved("rm", "default", f"g-{START:x}-{number}", state, START + number)

@@ -19,7 +19,7 @@ T0 = 1_700_000_000_000
 
 
 def victim(key: str, queue: str, because: str = "over its guarantee (rule 5, G4)") -> Victim:
-    """A pod of a queue that goes."""
+    """Return a victim: a pod of a queue that is evicted."""
     return Victim(
         key,
         f"app-of-{key}",
@@ -36,7 +36,7 @@ def victim(key: str, queue: str, because: str = "over its guarantee (rule 5, G4)
 def claim(
     decision_id: str = "g-1-1", asker: str = "root.a", *victims: Victim, at_ms: int = T0
 ) -> DecisionRecord:
-    """An ask of `asker` gets room; by default a pod of root.b goes."""
+    """Return the record of a claim of queue `asker`; by default its victim is a pod of root.b."""
     gets = Beneficiary("large", "app", asker, "n1", (("vcore", 50),), 7)
     return DecisionRecord(
         decision_id,
@@ -62,7 +62,7 @@ def claim(
 
 
 def quota_run(queue: str, *victims: Victim, decision_id: str = "q-1-2") -> DecisionRecord:
-    """A queue has to free three millicores."""
+    """Return the record of a quota run that has to free three millicores and misses one of them."""
     shrink = Shrink(
         queue,
         {"vcore": 3},
@@ -86,7 +86,7 @@ def quota_run(queue: str, *victims: Victim, decision_id: str = "q-1-2") -> Decis
 
 
 def keep(served: Served, *records: DecisionRecord) -> None:
-    """The core knows these decisions, and everybody hears of them."""
+    """Add decisions to the core's state, and send them to all watchers."""
     for record in records:
         books = served.core.state.partitions[record.partition]
         books.decisions[record.decision_id] = record
@@ -94,13 +94,13 @@ def keep(served: Served, *records: DecisionRecord) -> None:
 
 
 def move(served: Served, record: DecisionRecord, **changes: object) -> DecisionRecord:
-    """The core's record changes, and nobody hears of it yet."""
+    """Change a record in the core's state without notifying watchers, and return it."""
     moved = replace(record, **changes)  # type: ignore[arg-type]
     served.core.state.partitions[record.partition].decisions[record.decision_id] = moved
     return moved
 
 
 def tell(served: Served, *decisions: Decision) -> None:
-    """What the pump says when the core has decided."""
+    """Send decisions and wake the watchers, as the pump does when the core has decided."""
     served.endpoint.pump._send(list(decisions), served.clock.now())
     served.endpoint.pump.wake_watchers()

@@ -34,7 +34,7 @@ class Clock:
     ms: int = 1_700_000_000_000
 
     def now(self) -> int:
-        """The instant."""
+        """Return the clock's instant in milliseconds."""
         return self.ms
 
 
@@ -56,12 +56,12 @@ class Served:
         return rpc.SchedulerStub(self.channel)
 
     async def register(self, rm_id: str = RM, **more: Any) -> None:
-        """Registers."""
+        """Register the resource manager."""
         request = si.RegisterResourceManagerRequest(rmID=rm_id, **more)
         await self.stub.RegisterResourceManager(request)
 
     async def open(self, method: str, first: Message | None = None) -> "Stream":
-        """Opens a stream and sends its first message."""
+        """Open a stream and send its first message, if any."""
         stream = Stream(getattr(self.stub, method)())
         self.streams.append(stream)
         if first is not None:
@@ -71,7 +71,7 @@ class Served:
     async def ready(
         self, nodes: int = 1, queue: str = "root.a", rm_id: str = RM, **more: Any
     ) -> "Stream":
-        """Registers, brings nodes and the application `app`; gives the allocation stream."""
+        """Register, create nodes and the application `app`, and return the allocation stream."""
         await self.register(rm_id, **more)
         brought = si.NodeRequest(rmID=rm_id, nodes=[node(f"n{i}") for i in range(nodes)])
         await (await self.open("UpdateNode", brought)).read(si.NodeResponse)
@@ -79,7 +79,7 @@ class Served:
         return await self.open("UpdateAllocation")
 
     async def submit(self, application_id: str, queue: str, rm_id: str = RM) -> "Stream":
-        """Brings an application."""
+        """Submit an application."""
         new = si.AddApplicationRequest(applicationID=application_id, queueName=queue)
         stream = await self.open("UpdateApplication", si.ApplicationRequest(rmID=rm_id, new=[new]))
         answer = await stream.read(si.ApplicationResponse)
@@ -94,15 +94,15 @@ class Stream:
         self.call = call
 
     async def send(self, message: Message) -> None:
-        """Sends."""
+        """Send a message on the stream."""
         await asyncio.wait_for(self.call.write(message), PATIENCE_S)
 
     async def close(self) -> None:
-        """Says that nothing more is sent."""
+        """Close the sending side of the stream."""
         await self.call.done_writing()
 
     async def next(self) -> Any:
-        """The next answer, None when the stream has ended, however it did."""
+        """Return the next answer, None when the stream has ended or failed."""
         try:
             answer = await asyncio.wait_for(self.call.read(), PATIENCE_S)
         except grpc.aio.AioRpcError:
@@ -110,27 +110,27 @@ class Stream:
         return None if answer is grpc.aio.EOF else answer
 
     async def read(self, kind: type[_Answer]) -> _Answer:
-        """The next answer; the stream must not have ended."""
+        """Return the next answer, after a check that it is of this kind."""
         answer = await self.next()
         assert isinstance(answer, kind), f"{await self.call.code()}: {await self.call.details()}"
         return answer
 
     async def all(self, kind: type[_Answer]) -> _Answer:
-        """Everything until the stream ends, as one answer."""
+        """Return everything until the stream ends, as one answer."""
         whole = kind()
         while (answer := await self.next()) is not None:
             whole.MergeFrom(answer)
         return whole
 
     async def end(self) -> tuple[grpc.StatusCode, str]:
-        """How it ends: the code and the reason in the details."""
+        """Return how the stream ends: the code, and the reason in the details."""
         while await self.next() is not None:
             pass
         return await self.call.code(), reason(await rpc_status.aio.from_call(self.call))
 
 
 def reason(status: Any) -> str:
-    """The reason in the ErrorInfo of a status, "" when it has none."""
+    """Return the reason in the ErrorInfo of a status, "" when it has none."""
     for detail in status.details if status else ():
         info = error_details_pb2.ErrorInfo()
         if detail.Unpack(info):
@@ -140,7 +140,7 @@ def reason(status: Any) -> str:
 
 
 async def refusal(call: Awaitable[Any]) -> tuple[grpc.StatusCode, str, list[str]]:
-    """How a unary call fails: code, reason, and the fields that its details name."""
+    """Return how a unary call fails: code, reason, and the fields that its details name."""
     try:
         await call
     except grpc.aio.AioRpcError as error:
@@ -160,12 +160,12 @@ def _fields(status: Any) -> list[str]:
 
 
 def resource(**quantities: int) -> si.Resource:
-    """A resource of the wire."""
+    """Return a resource message with these quantities."""
     return si.Resource(resources={name: si.Quantity(value=n) for name, n in quantities.items()})
 
 
 def node(node_id: str, **more: Any) -> si.NodeInfo:
-    """A node with room for a hundred asks."""
+    """Return a node with a capacity of a hundred asks."""
     facts: dict[str, Any] = {
         "action": si.NodeInfo.CREATE,
         "schedulableResource": resource(vcore=100),
@@ -175,7 +175,7 @@ def node(node_id: str, **more: Any) -> si.NodeInfo:
 
 
 def ask(key: str, **more: Any) -> si.Allocation:
-    """An ask for one millicore."""
+    """Return an ask for one millicore."""
     facts: dict[str, Any] = {
         "applicationID": "app",
         "resourcePerAlloc": resource(vcore=1),
@@ -185,7 +185,7 @@ def ask(key: str, **more: Any) -> si.Allocation:
 
 
 def soft_mark(decision: str, beneficiary: str, node_id: str) -> si.ReleasingMark:
-    """What a shim finds after a restart on a pod that it had marked for another operator (1.7, J11)."""
+    """Return the mark that a restarted shim finds on a pod it had marked for another operator (1.7, J11)."""
     return si.ReleasingMark(
         terminationType=si.PREEMPTED_BY_SCHEDULER,
         decisionID=decision,
@@ -196,12 +196,12 @@ def soft_mark(decision: str, beneficiary: str, node_id: str) -> si.ReleasingMark
 
 
 def asks(*keys: str, rm_id: str = RM, **more: Any) -> si.AllocationRequest:
-    """A message of asks."""
+    """Return a message of asks."""
     return si.AllocationRequest(rmID=rm_id, allocations=[ask(key, **more) for key in keys])
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Waits for something that the event loop brings about; fails when it does not come."""
+    """Wait until the event loop makes the condition true. Raises AssertionError when it does not."""
     for _ in range(int(PATIENCE_S * 1000)):
         if true():
             return
@@ -216,7 +216,7 @@ async def serving(
     core: Core | None = None,
     seconds: Callable[[], float] = lambda: 0.0,
 ) -> AsyncIterator[Served]:
-    """A core on a port of loopback; without ``seconds`` nothing takes it any time."""
+    """Hold a core on a port of loopback; without ``seconds`` the core's work takes no time."""
     clock = Clock()
     core = core or Core()
     endpoint = Endpoint(core, Sessions(), Time(clock.now, seconds), setting, observers)
@@ -234,5 +234,5 @@ async def serving(
 
 
 def with_identities(identities: Identities) -> Setting:
-    """The usual setting, for these callers."""
+    """Return the usual setting with these identities."""
     return replace(SETTING, identities=identities)

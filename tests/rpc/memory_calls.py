@@ -72,7 +72,7 @@ class Kind:
 
     @property
     def streams(self) -> bool:
-        """Does the method take a stream of messages?"""
+        """Return whether the method takes a stream of messages."""
         return self.method.startswith("/si.v1.Scheduler/Update")
 
 
@@ -184,7 +184,7 @@ class Process:
         return total / MIB
 
     def channel(self) -> grpc.aio.Channel:
-        """A connection of its own."""
+        """Return a connection of its own."""
         options = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1))
         if self._certificate is None:
             return grpc.aio.insecure_channel(self.where, options)

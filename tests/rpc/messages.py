@@ -24,7 +24,7 @@ tags = st.dictionaries(tag_names | names, tag_values, max_size=5)
 
 @st.composite
 def resources(draw: st.DrawFn) -> si.Resource:
-    """Quantities, good and bad."""
+    """Draw quantities, valid or not."""
     found = draw(
         st.dictionaries(st.sampled_from(["vcore", "memory", "pods", ""]), numbers, max_size=4)
     )
@@ -33,7 +33,7 @@ def resources(draw: st.DrawFn) -> si.Resource:
 
 @st.composite
 def requirements(draw: st.DrawFn) -> si.NodeSelectorRequirement:
-    """Requirements, good and bad."""
+    """Draw a requirement, valid or not."""
     return si.NodeSelectorRequirement(
         key=draw(st.sampled_from(["zone", "metadata.name", ""])),
         operator=draw(st.sampled_from(["In", "NotIn", "Exists", "Gt", "Lt", "in", ""])),
@@ -82,7 +82,7 @@ def _own(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def allocations(draw: st.DrawFn) -> si.Allocation:
-    """Asks, existing and foreign allocations of the newest generation."""
+    """Draw an ask, or an existing or foreign allocation, of the newest generation."""
     message = si.Allocation(
         allocationKey=draw(keys),
         allocationTags=draw(tags),
@@ -110,7 +110,7 @@ def allocations(draw: st.DrawFn) -> si.Allocation:
 
 @st.composite
 def asks(draw: st.DrawFn) -> si.AllocationAsk:
-    """Asks of the ask generation."""
+    """Draw an ask of the ask generation."""
     message = si.AllocationAsk(
         allocationKey=draw(keys),
         applicationID=draw(keys),
@@ -182,7 +182,7 @@ allocation_requests = st.builds(
 
 
 def fields(data: bytes) -> list[bytes]:
-    """The fields of a well-formed message, each with its header."""
+    """Return the fields of a well-formed message, each with its header."""
     found, at = [], 0
     while at < len(data):
         start = at
@@ -211,7 +211,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def shaken(data: bytes, chance: random.Random, depth: int = 0) -> bytes:
-    """The same message, legally rewritten: fields moved, repeated, split, unknown ones between them.
+    """Return a legal rewrite of the message: fields moved, repeated, split, unknown ones between them.
 
     Repetitions change the meaning as protobuf says (the last scalar wins, messages merge).
     """
@@ -227,7 +227,7 @@ def shaken(data: bytes, chance: random.Random, depth: int = 0) -> bytes:
 
 
 def _inside(part: bytes, chance: random.Random, depth: int) -> bytes:
-    """Shakes a sub-message too, where the bytes read as one."""
+    """Rewrite a sub-message too, where the bytes read as one."""
     tag, at = _number(part, 0)
     if tag & 7 != 2 or depth > 2 or chance.random() < 0.5:
         return part
@@ -240,7 +240,7 @@ def _inside(part: bytes, chance: random.Random, depth: int) -> bytes:
 
 
 def broken(data: bytes, chance: random.Random) -> bytes:
-    """The bytes with some damage."""
+    """Return the bytes with one to three random damages."""
     damaged = bytearray(data)
     for _ in range(chance.randrange(1, 4)):
         _DAMAGES[chance.randrange(len(_DAMAGES))](damaged, chance)
@@ -248,7 +248,7 @@ def broken(data: bytes, chance: random.Random) -> bytes:
 
 
 def bent(data: bytes, chance: random.Random) -> bytes:
-    """The bytes with one of them slightly wrong: most often still a message, with another name or number."""
+    """Return the bytes with one bit changed: usually still a message, with another name or number."""
     damaged = bytearray(data)
     if damaged:
         damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(4)

@@ -22,7 +22,7 @@ Meaning = tuple[object, ...]
 
 
 def meaning_of(batch: Batch) -> tuple[str, list[Meaning], list[Meaning]]:
-    """A batch as values that compare: manager, events, refusals."""
+    """Return a batch as values that compare: manager, events, refusals."""
     return (
         batch.rm_id,
         [_by_value(one) for one in batch.events],
@@ -31,7 +31,7 @@ def meaning_of(batch: Batch) -> tuple[str, list[Meaning], list[Meaning]]:
 
 
 def _by_value(event: Event) -> Meaning:
-    """Specs compare by identity, and tags may stand in any order."""
+    """Return an event by its values, because specs compare by identity and tags come in any order."""
     kind = type(event).__name__
     if isinstance(event, AskAdded | AllocationAdded):
         facts = event._asdict()
@@ -43,7 +43,7 @@ def _by_value(event: Event) -> Meaning:
 
 
 def read(data: bytes) -> tuple[str, list[Meaning], list[Meaning]]:
-    """The meaning of the bytes; raises DecodeError."""
+    """Return the meaning of the bytes. Raises DecodeError."""
     message = si.AllocationRequest.FromString(data)
     specs, rm_id = Specs(), message.rmID
     events: list[Meaning] = []

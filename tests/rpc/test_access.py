@@ -114,7 +114,7 @@ async def test_a_port_that_is_taken_ends_with_a_complaint() -> None:
 
 @asynccontextmanager
 async def running(options: ServeOptions) -> AsyncIterator[str]:
-    """A server in this process until the block ends; gives its address."""
+    """Hold a server in this process until the block ends, and yield its address."""
     where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(serve(options, ready=where.set_result))
     first: set[Any] = {task, where}
@@ -128,7 +128,7 @@ async def running(options: ServeOptions) -> AsyncIterator[str]:
 
 
 def files(tmp_path: Path, *, clients: bool, tokens: bool) -> tuple[Access, trustme.CA]:
-    """Certificates of a made authority, and the files of roles and tokens."""
+    """Provide certificates of a test authority, and the files of roles and tokens."""
     authority = trustme.CA()
     own = authority.issue_cert("127.0.0.1")
     own.private_key_pem.write_to_path(tmp_path / "key")
@@ -147,7 +147,7 @@ def files(tmp_path: Path, *, clients: bool, tokens: bool) -> tuple[Access, trust
 
 
 def channel(where: str, authority: trustme.CA, name: str = "") -> grpc.aio.Channel:
-    """A channel over TLS, with a client certificate for the name."""
+    """Return a channel over TLS, with a client certificate for the name."""
     own = authority.issue_cert(name) if name else None
     credentials = grpc.ssl_channel_credentials(
         authority.cert_pem.bytes(),
@@ -259,7 +259,7 @@ async def test_health_is_told_of_each_service_and_of_all() -> None:
 
 
 async def watched(stub: Any) -> Any:
-    """A watch that has answered once."""
+    """Return a watch that has answered once."""
     watch = stub.Watch(health_pb2.HealthCheckRequest())
     assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
     return watch
@@ -307,7 +307,7 @@ async def test_an_insecure_port_with_a_tokens_file_needs_a_token(tmp_path: Path)
 
 
 async def scraped(where: str, trusted: ssl.SSLContext | None, token: str = "") -> int:
-    """The HTTP status of a look at the metrics; 0 where the connection is refused."""
+    """Return the HTTP status of a request for the metrics, 0 where the connection is refused."""
     host, _, port = where.rpartition(":")
     reader, writer = await asyncio.open_connection(
         host, int(port), ssl=trusted, server_hostname=host if trusted else None
@@ -324,7 +324,7 @@ async def scraped(where: str, trusted: ssl.SSLContext | None, token: str = "") -
 
 
 def trusting(authority: trustme.CA, *names: str, common: str | None = None) -> ssl.SSLContext:
-    """What a scraper needs to trust the core, with a client certificate for these names."""
+    """Return a scraper's TLS context that trusts the core, with a client certificate for these names."""
     context = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
     if names or common:
         authority.issue_cert(*names, common_name=common).configure_cert(context)

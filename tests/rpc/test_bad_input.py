@@ -26,7 +26,7 @@ NOW = 1_700_000_000_000
 
 
 def allocation_message(chance: random.Random) -> bytes:
-    """Asks of both generations, running and foreign ones, releases, vetoes: mostly right."""
+    """Return a mostly valid message: asks of both generations, running and foreign ones, releases, vetoes."""
     keys = [f"k{chance.randrange(40)}" for _ in range(chance.randrange(1, 4))]
     message = si.AllocationRequest(rmID=RM)
     for key in keys:
@@ -58,7 +58,7 @@ def allocation_message(chance: random.Random) -> bytes:
 
 
 def node_message(chance: random.Random) -> bytes:
-    """Nodes that come, change and go."""
+    """Return a message of nodes that are created, changed and removed."""
     node_id = f"n{chance.randrange(5)}"
     found = node(node_id, action=chance.randrange(7), labels={"zone": "a"}, attributes={"x": "y"})
     message = si.NodeRequest(rmID=RM, nodes=[found])
@@ -68,7 +68,7 @@ def node_message(chance: random.Random) -> bytes:
 
 
 def application_message(chance: random.Random) -> bytes:
-    """Applications that come and go."""
+    """Return a message of applications that are added and removed."""
     name = chance.choice(["app", "side", "third"])
     message = si.ApplicationRequest(rmID=RM)
     if chance.random() < 0.8:
@@ -88,7 +88,7 @@ MAKERS: list[tuple[str, Make, float]] = [
 
 
 def damaged(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
-    """Method and bytes of so many damaged messages."""
+    """Yield method and bytes of so many damaged messages."""
     chance = random.Random(seed)
     for _ in range(count):
         method, make, _ = chance.choices(MAKERS, [weight for *_, weight in MAKERS])[0]
@@ -113,7 +113,7 @@ class Receiver:
         }
 
     def take(self, method: str, data: bytes) -> str:
-        """Reads and carries out; gives what became of it."""
+        """Decode a message, handle its events, and return the outcome."""
         try:
             batch = self._decode[method](data)
         except (MalformedError, DecodeError):
@@ -126,7 +126,7 @@ class Receiver:
 
 
 def start(receiver: Receiver) -> None:
-    """A small cluster."""
+    """Set up a small cluster."""
     register = si.RegisterResourceManagerRequest(rmID=RM)
     receiver.core.handle(registration(register, None, ""), NOW)
     chance = random.Random(SEED)
@@ -190,7 +190,7 @@ REQUESTS = (
 
 
 async def unary(served: Served, data: bytes, number: int) -> grpc.StatusCode:
-    """The code of a unary call with damaged bytes."""
+    """Return the code of a unary call with damaged bytes."""
     place = number // 3 % len(UNARY)
     damage = broken(REQUESTS[place].SerializeToString(), random.Random(number))
     raw: Any = served.channel.unary_unary(UNARY[place])
@@ -200,13 +200,13 @@ async def unary(served: Served, data: bytes, number: int) -> grpc.StatusCode:
 
 
 def raw_stream(served: Served, method: str) -> Stream:
-    """A stream of bytes."""
+    """Return a stream that sends bytes without encoding them."""
     raw: Any = served.channel.stream_stream(f"/si.v1.Scheduler/{method}")
     return Stream(raw())
 
 
 async def sent(served: Served, method: str, data: bytes) -> grpc.StatusCode:
-    """How a stream ends that carries these bytes alone."""
+    """Return how a stream ends that carries these bytes alone."""
 
     async def requests() -> AsyncIterator[bytes]:
         yield data

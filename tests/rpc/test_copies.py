@@ -348,7 +348,7 @@ async def test_every_read_is_the_same_in_a_copy() -> None:
 
 
 def _requests(method: Any) -> Iterator[Message]:
-    """An empty request, and one that names what there is."""
+    """Yield an empty request, and one that names existing objects."""
     made = GetMessageClass(method.input_type)
     yield made()
     named = {"partition": "default", "queue": "root.lent", "key": "lent-1", "decision_id": "none"}

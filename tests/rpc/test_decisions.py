@@ -196,7 +196,7 @@ def texts(value: Any) -> list[str]:
 
 
 def speaks_of(message: Message, *names: str) -> set[str]:
-    """Which of these names stand somewhere in a message."""
+    """Return which of these names occur anywhere in a message."""
     return {name for name in names for text in texts(message) if without(text, [name]) != text}
 
 

@@ -61,7 +61,7 @@ def named(key: str) -> dict[str, str]:
 async def full(
     queues: str = QUEUES, *, names: bool = False, reads: Reads | None = None
 ) -> AsyncIterator[tuple[Served, Stream]]:
-    """One node, and root.lent runs all of it."""
+    """Hold a core with one node, full of pods of root.lent."""
     setting = replace(with_identities(KNOWN), reads=reads or InPlace())
     async with serving(setting) as served:
         await served.register(config=queues)
@@ -82,7 +82,7 @@ async def full(
 
 
 async def seen(stream: Stream, *, placed: int = 0, released: int = 0) -> list[str]:
-    """The keys of the next placements or releases; other answers in between do not count."""
+    """Return the keys of the next placements or releases, ignoring other answers in between."""
     found: list[str] = []
     while len(found) < placed + released:
         answer = await stream.read(si.AllocationResponse)
@@ -105,7 +105,7 @@ async def confirm(stream: Stream, victims: Iterable[str]) -> None:
 
 
 async def claim(served: Served, stream: Stream, key: str = "claim", cores: int = 5) -> list[str]:
-    """An ask for five waits for its queue's delay; the keys of those who have to go for it."""
+    """Submit an ask, wait for its queue's delay, and return the keys of its victims."""
     wanted = ask(key, applicationID="claimant", resourcePerAlloc=resource(vcore=cores))
     await stream.send(si.AllocationRequest(rmID=RM, allocations=[wanted]))
     await until(lambda: key in served.core.state.partitions["default"].asks)

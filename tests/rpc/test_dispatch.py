@@ -64,7 +64,7 @@ decisions = st.lists(
 
 
 def plainly(found: list[Decision], manager: str) -> tuple[bytes, bytes, bytes]:
-    """What a manager reads: of allocations and their states, and of nodes; each decision is encoded for itself."""
+    """Return the bytes for a manager, each decision encoded by itself: allocations, states, nodes."""
     allocations, states, nodes = b"", dict[tuple[str, str], bytes](), b""
     for one in found:
         if one.rm_id != manager:
@@ -84,7 +84,7 @@ def plainly(found: list[Decision], manager: str) -> tuple[bytes, bytes, bytes]:
 
 
 def drained(sessions: Sessions, manager: str, kind: Kind) -> list[bytes]:
-    """All messages that wait."""
+    """Return all waiting messages."""
     outbox = sessions.outbox(manager, kind)
     assert outbox is not None
     return [*iter(outbox.take, None)]

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def process() -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server of its own, and its address."""
+    """Start a server process, and provide it with its address."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'gen'}"}
     command = [sys.executable, "-m", "server", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(

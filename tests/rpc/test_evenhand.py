@@ -78,7 +78,7 @@ async def cluster() -> AsyncIterator[tuple[Served, Stream]]:
 
 
 async def placed(stream: Stream, count: int) -> list[str]:
-    """The keys of the next placements; other answers in between do not count."""
+    """Return the keys of the next placements, ignoring other answers in between."""
     found: list[str] = []
     while len(found) < count:
         answer = await stream.read(si.AllocationResponse)

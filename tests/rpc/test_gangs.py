@@ -18,7 +18,7 @@ OLD, NEW = "ask generation", "allocation generation"
 
 
 def message(generation: str, *keys: str, **more: Any) -> si.AllocationRequest:
-    """Asks of ten millicores of the task group `g`."""
+    """Return a message of asks of ten millicores of the task group `g`."""
     facts: dict[str, Any] = {"applicationID": "gang", "taskGroupName": "g", **more}
     size = resource(vcore=10)
     if generation == OLD:
@@ -32,7 +32,7 @@ def message(generation: str, *keys: str, **more: Any) -> si.AllocationRequest:
 
 
 async def begun(served: Served, **more: Any) -> tuple[Stream, Stream]:
-    """A manager with a node of a hundred millicores and the gang's application."""
+    """Set up a node of a hundred millicores and the gang's application, and return the two streams."""
     stream = await served.ready()
     new = si.AddApplicationRequest(**{**GANG, **more})
     request = si.ApplicationRequest(rmID=RM, new=[new])
@@ -44,7 +44,7 @@ async def begun(served: Served, **more: Any) -> tuple[Stream, Stream]:
 
 
 async def collected(stream: Stream, field: str, count: int) -> si.AllocationResponse:
-    """Answers until so many of a kind have come."""
+    """Return the answers until so many of a kind have come."""
     answer = si.AllocationResponse()
     while len(getattr(answer, field)) < count:
         answer.MergeFrom(await stream.read(si.AllocationResponse))
@@ -142,7 +142,7 @@ async def test_placeholders_without_a_job_key_are_placed_together_or_not_at_all(
 
 
 def without_size(generation: str, *keys: str, **more: Any) -> si.AllocationRequest:
-    """Asks of the job `j` that do not say how many it has."""
+    """Return a message of asks of the job `j` without its size."""
     return message(generation, *keys, applicationID="app", taskGroupName="", jobKey="j", **more)
 
 

@@ -167,7 +167,10 @@ def test_after_many_calls_everything_is_looked_at_in_a_quiet_moment(
 
 @pytest.mark.parametrize("identities", [Identities(open_to_all=False), Identities()])
 async def test_a_call_that_fails_leaves_no_cycle_of_ours(identities: Identities) -> None:
-    """gRPC keeps an exception that ends a call: that would hold the request until a collection."""
+    """Check that a failed call leaves no cycle.
+
+    The exception that ends a call is kept by gRPC, and a cycle would hold the request until a collection.
+    """
     async with serving(replace(SETTING, identities=identities)) as served:
         call: Any = served.channel.unary_unary("/evenhand.v1.DecisionService/GetDecision")
         gc.collect()
@@ -281,7 +284,7 @@ def queues(*leaves: str) -> Configuration:
 
 
 def life() -> Iterator[Event]:
-    """Everything comes, is placed, and goes again, each in its way."""
+    """Yield events that create, place and remove every kind of object, in each possible way."""
     yield ManagerRegistered("rm")
     for node in "abc":
         yield NodeAdded("rm", node, resource({"vcore": 4_000}))
@@ -322,7 +325,7 @@ def test_neither_do_queues_that_come_and_go(limited: str, *, released: bool) -> 
 
 
 def come_and_go(*, released: bool) -> Iterator[Event]:
-    """Applications in queues of their own, more than their limits take; some pods are released, others just forgotten."""
+    """Yield applications in queues of their own, whose pods exceed the limits and are released or just forgotten."""
     yield ManagerRegistered("rm")
     yield NodeAdded("rm", "a", resource({"vcore": 4_000}))
     for number in range(20):
@@ -337,7 +340,7 @@ def come_and_go(*, released: bool) -> Iterator[Event]:
 
 
 def cycles(core: Core, events: Iterator[Event]) -> int:
-    """How many objects only a collection ends, after the core has lived through all this."""
+    """Return how many objects only a collection frees after a whole life of the core."""
     gc.collect()
     gc.disable()
     try:

@@ -48,7 +48,7 @@ def test_a_kind_is_found_in_order(found: list[Decision], kinds: set[type]) -> No
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A history that forgets soon."""
+    """Shorten the history, so that it forgets soon."""
     monkeypatch.setattr(history, "EVENTS_KEPT_MAX", KEPT)
 
 

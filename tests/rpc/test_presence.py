@@ -64,7 +64,7 @@ REQUESTS: dict[str, Any] = {
 
 @asynccontextmanager
 async def running() -> AsyncIterator[tuple[Served, Stream]]:
-    """One node, one pod that runs, and three open streams."""
+    """Hold a core with one node, one running pod, and three open streams."""
     async with serving(with_identities(KNOWN)) as served:
         stream = await served.ready(config=QUEUES)
         await stream.send(asks("small"))

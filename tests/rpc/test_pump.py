@@ -27,7 +27,7 @@ class ScriptedCore:
     taken: list[int] = field(default_factory=list)
 
     def take(self, events: Sequence[Event], _now: int) -> list[Decision]:
-        """Writes the events down."""
+        """Record the events, and accept them."""
         drained = [event for event in events if isinstance(event, NodeDrained)]
         assert len(drained) == len(events)
         self.taken += [len(events)] if events else []
@@ -35,14 +35,14 @@ class ScriptedCore:
         return [NodeAccepted(event.rm_id, event.node_id) for event in drained]
 
     def tick(self, now: int, _budget: int) -> Tick:
-        """Writes the tick down."""
+        """Record the tick."""
         self.seen.append(f"tick {now}")
         self.due = None
         self.more -= 1
         return Tick([], self.more > 0)
 
     def next_due(self) -> int | None:
-        """What the script says."""
+        """Return the scripted instant."""
         return self.due
 
 
@@ -53,15 +53,15 @@ class Ear:
     heard: list[object] = field(default_factory=list)
 
     def decided(self, decisions: Decisions, _now: int) -> None:
-        """Keeps them."""
+        """Record the decisions."""
         self.heard += decisions.all
 
     def sliced(self, events: int, _seconds: float, _now: int) -> None:
-        """Keeps the number of events."""
+        """Record the number of events."""
         self.heard.append(events)
 
     def idle(self) -> None:
-        """Keeps that, too."""
+        """Record that the pump was idle."""
         self.heard.append("idle")
 
 
@@ -132,7 +132,7 @@ async def test_it_wakes_when_the_core_is_due() -> None:
 
 @asynccontextmanager
 async def unread(ear: Ear) -> AsyncIterator[tuple[Pump, Sessions, Session]]:
-    """A pump that was idle once, and then decided what its client has not read yet."""
+    """Hold a pump that was idle once, and then decided something that its client has not read yet."""
     async with pumping(ScriptedCore(), ear, Clock(1)) as (pump, sessions):
         session = speaking(sessions)
         await until(lambda: ear.heard == ["idle"])
@@ -203,7 +203,7 @@ class Gate:
         self.asked = 0
 
     async def before_leaving(self) -> None:
-        """Waits until it is open."""
+        """Count the call, and wait until the gate is open."""
         self.asked += 1
         await self.open.wait()
 
@@ -427,7 +427,7 @@ async def test_nobody_who_asks_waits_for_a_flood(monkeypatch: pytest.MonkeyPatch
 
 
 async def _taken(session: Session, turns: int) -> str:
-    """What the stream gets to write, and so many turns of the event loop for the network."""
+    """Take the stream's answer, give the network so many turns of the event loop, and return the accepted node."""
     await session.filled.wait()
     session.filled.clear()
     answer = session.outbox.take()

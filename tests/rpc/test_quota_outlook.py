@@ -22,7 +22,7 @@ def lower(served: Served, where: str = DELAY) -> None:
 
 
 async def of_all(served: Served, metadata: Any = None) -> list[Any]:
-    """The outlook of each pod of root.lent."""
+    """Return the outlook of each pod of root.lent."""
     found = [await explained(served, f"lent-{number}", metadata) for number in range(10)]
     return [one.placed.quota_outlook[0] for one in found]
 

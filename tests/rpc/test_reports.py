@@ -25,7 +25,7 @@ async def lost(served: Served, metadata: Any = None, **request: Any) -> Any:
 
 
 async def protected(served: Served, stream: Stream) -> None:
-    """An ask of root.owed for more than the node has, long after its delay."""
+    """Submit an ask of root.owed for more than the node has, and wait until it is reported as unmet."""
     wanted = ask("claim", applicationID="claimant", resourcePerAlloc=resource(vcore=11))
     await stream.send(si.AllocationRequest(rmID="rm", allocations=[wanted]))
     for _ in range(500):
@@ -56,7 +56,7 @@ async def test_an_operator_is_told_everything() -> None:
 
 
 async def judged(served: Served, count: int) -> Any:
-    """What is told of so many asks, once they have come."""
+    """Return the report on so many asks, once they have come."""
     for _ in range(500):
         queues = (await unmet(served)).queues
         if queues and queues[0].asks[0].count == count:
@@ -144,7 +144,7 @@ async def test_lost_work_is_told_to_both_sides() -> None:
 
 
 async def of_owners(served: Served, line: Any) -> None:
-    """The application of victims has a name for those who see the victims' queue."""
+    """Check that the victims' application is named only to callers who may see the victims' queue."""
     for metadata, application in ((None, "borrower"), (LENT, "borrower"), (OWED, "")):
         (owner,) = (await lost(served, metadata)).owners
         assert owner.application_id == application
@@ -153,7 +153,7 @@ async def of_owners(served: Served, line: Any) -> None:
 
 
 async def narrowed(served: Served, line: Any) -> None:
-    """Each filter of the request acts."""
+    """Check that each filter of the request acts."""
     whole = [line]
     assert dict(line.resource_seconds) == {"vcore": line.millicore_ms // 1_000}
     for same in ({"queue": "root.owed"}, {"queue": "root.lent"}, {"policy": "guaranteed"}):
@@ -183,7 +183,7 @@ async def in_the_decision(served: Served, line: Any) -> None:
 
 
 async def counted(served: Served, victims: int) -> Any:
-    """The line, once all have gone."""
+    """Return the line, once it counts so many victims."""
     for _ in range(500):
         lines = (await lost(served)).lines
         if lines and lines[0].victims == victims:

@@ -34,7 +34,10 @@ NAMES = {"kubernetes.io/meta/namespace": "lab", "kubernetes.io/meta/podName": "c
 
 @asynccontextmanager
 async def reserved() -> AsyncIterator[tuple[Served, int]]:
-    """A node with 80 of 100 millicores free, reserved for `large` of root.b; `small` of root.a waits. Gives the instant."""
+    """Hold a node reserved for `large` of root.b while `small` of root.a waits, and yield the instant.
+
+    Of the node's 100 millicores 80 are free.
+    """
     async with serving(with_identities(KNOWN)) as served:
         await served.register(config=QUEUES)
         await (await served.open("UpdateNode", si.NodeRequest(rmID=RM, nodes=[node("n0")]))).read(

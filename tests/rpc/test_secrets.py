@@ -35,7 +35,7 @@ BOTH = ONLY_OPERATOR.replace("]", ", {token: leaver-0123456789abc, role: viewer}
 
 @asynccontextmanager
 async def running(options: ServeOptions) -> AsyncIterator[tuple[str, asyncio.Event]]:
-    """A server in this process until the block ends; gives its address, and what has it read its files again."""
+    """Hold a server in this process; yield its address, and the event that makes it reread its files."""
     where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     hangup, stop = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(
@@ -49,7 +49,7 @@ async def running(options: ServeOptions) -> AsyncIterator[tuple[str, asyncio.Eve
 
 
 def channel(where: str, authority: trustme.CA, own: trustme.LeafCert | None = None) -> Any:
-    """A channel over a connection of its own, trusting one authority."""
+    """Return a channel over a connection of its own, trusting one authority."""
     credentials = grpc.ssl_channel_credentials(
         authority.cert_pem.bytes(),
         own.private_key_pem.bytes() if own else None,
@@ -60,19 +60,19 @@ def channel(where: str, authority: trustme.CA, own: trustme.LeafCert | None = No
 
 
 def ask(asked: Any, metadata: Any = ()) -> Any:
-    """A call that every role may make."""
+    """Return a call that every role may make."""
     stub = inspect_pb2_grpc.InspectServiceStub(asked)
     return stub.ServerInfo(inspect_pb2.ServerInfoRequest(), metadata=metadata)
 
 
 def watch(asked: Any, metadata: Any = ()) -> Stream:
-    """A call that stays open."""
+    """Return a call that stays open."""
     stub = watch_pb2_grpc.WatchServiceStub(asked)
     return Stream(stub.WatchQueues(watch_pb2.WatchQueuesRequest(), metadata=metadata))
 
 
 def certify(folder: Path, authority: trustme.CA) -> bytes:
-    """Writes a new certificate with its key; gives its DER form."""
+    """Write a new certificate with its key, and return the certificate in DER form."""
     own = authority.issue_cert("127.0.0.1")
     own.private_key_pem.write_to_path(folder / "key")
     own.cert_chain_pems[0].write_to_path(folder / "cert")
@@ -80,7 +80,7 @@ def certify(folder: Path, authority: trustme.CA) -> bytes:
 
 
 async def seen(where: str, context: ssl.SSLContext) -> bytes:
-    """The certificate that a new connection is shown."""
+    """Return the certificate that the server shows to a new connection, in DER form."""
     host, _, port = where.rpartition(":")
     _, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname=host)
     shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
@@ -89,7 +89,7 @@ async def seen(where: str, context: ssl.SSLContext) -> bytes:
 
 
 async def eventually(true: Callable[[], Any]) -> None:
-    """Asks until the answer is yes."""
+    """Poll until the answer is yes."""
     async with asyncio.timeout(PATIENCE_S):
         done = False
         while not done:

@@ -22,7 +22,7 @@ FOREIGN = ("other", "root.b", "n1", "claims everything", "third")
 
 
 def recorded(key: str = "large", queue: str = "root.a", **more: Any) -> ShadowRecord:
-    """An ask for which only the shadow would take a pod of root.b."""
+    """Return the record of an ask for which only the shadow would evict a pod of root.b."""
     choice = Choice("guaranteed", "n1", (victim("other", "root.b")._replace(ran_ms=2_000),))
     given: dict[str, Any] = {
         "live": None,
@@ -39,7 +39,7 @@ def recorded(key: str = "large", queue: str = "root.a", **more: Any) -> ShadowRe
 
 
 def remember(served: Served, *records: ShadowRecord) -> None:
-    """The partition has a shadow that said this."""
+    """Give the partition a shadow with these records."""
     books = served.core.state.partitions["default"]
     live = replace(books.spec.preemption, shadow={"policies": ("guaranteed",), "backoff_ms": 2_000})
     books.spec = replace(books.spec, preemption=live)
@@ -144,7 +144,7 @@ async def test_it_is_an_event_and_no_shim_hears_of_it() -> None:
 
 
 async def everything_until(stream: Stream, key: str) -> dict[str, list[str]]:
-    """What a shim hears until this ask is placed, but for what it heard of `large` before: by field, whom it is about."""
+    """Return the keys that a shim receives until this ask is placed, by field, without scheduling states."""
     told = si.AllocationResponse()
     while key not in [one.allocationKey for one in told.new]:
         told.MergeFrom(await stream.read(si.AllocationResponse))

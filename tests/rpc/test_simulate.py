@@ -72,13 +72,13 @@ async def simulate(
 
 
 def answered(answers: Iterable[AskSimulation]) -> SimpleNamespace:
-    """A simulation of the core that has these answers."""
+    """Return a simulation of the core that has these answers."""
     return SimpleNamespace(answers=lambda: iter(answers), groups=[])
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[SimulatedAsk]:
-    """A core that places everything; what it is asked about."""
+    """Replace the simulation by one that places everything, and provide the asks that it receives."""
     seen: list[SimulatedAsk] = []
 
     def place(_core: object, _partition: str, asks: Sequence[SimulatedAsk], _now: int) -> Any:

@@ -24,7 +24,7 @@ HEAD = "partitions:\n- name: default\n  queues:\n  - name: root\n    queues:\n"
 
 
 def sent_bytes(error: CallError) -> int:
-    """The bytes of a status in headers."""
+    """Return how many bytes a status takes in headers."""
     details = base64.b64encode(error.status().SerializeToString())
     return len(quote(error.message, safe=PLAIN)) + len(details)
 

@@ -70,7 +70,7 @@ class Turns:
 
 @asynccontextmanager
 async def cluster(setting: Setting = SETTING) -> AsyncIterator[Served]:
-    """A core with nodes of twenty labels, and one application."""
+    """Hold a core with nodes of twenty labels, and one application."""
     async with serving(setting, seconds=time.perf_counter) as served:
         await asyncio.to_thread(_set_up, served.port)
         yield served

@@ -56,13 +56,13 @@ class SlowCore:
     budgets: list[int] = field(default_factory=list)
 
     def take(self, events: Sequence[Event], _now: int) -> list[Decision]:
-        """Takes its time."""
+        """Record the events, and take time for each of them."""
         self.pieces.append(len(events))
         self.seconds += self.event_s * len(events)
         return []
 
     def tick(self, _now: int, budget: int) -> Tick:
-        """Takes its time for the whole budget, as long as there is more to do."""
+        """Take time for the whole budget, as long as there is more to do."""
         self.budgets.append(budget)
         self.seconds += self.step_s * budget
         self.more -= 1
@@ -152,10 +152,10 @@ class Kept:
         self.decided_all += decisions.all
 
     def sliced(self, events: int, _seconds: float, _now: int) -> None:
-        """Nothing to do."""
+        """Ignore the call."""
 
     def idle(self) -> None:
-        """Nothing to do."""
+        """Ignore the call."""
 
 
 @pytest.mark.parametrize("seed", range(6))

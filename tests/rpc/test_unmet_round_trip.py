@@ -111,7 +111,7 @@ CASES = [
 
 @asynccontextmanager
 async def cluster(case: Case) -> AsyncIterator[tuple[Served, Stream]]:
-    """A node of 64 cores and 8 GPUs on which the case's pods run, and the ask that waits, older than its delay."""
+    """Hold a node of 64 cores and 8 GPUs with the case's pods, and a waiting ask older than its delay."""
     async with serving() as served:
         await served.register(config=case.queues)
         await add_node(served, "n1", {"vcore": 64 * CORE, "gpu": 8})
@@ -148,7 +148,7 @@ async def add_node(served: Served, name: str, capacity: dict[str, int]) -> None:
 
 
 async def confirm(stream: Stream) -> None:
-    """Say of each pod that it is gone, as soon as it has to go."""
+    """Confirm each release as soon as it is ordered."""
     while (answer := await stream.next()) is not None:
         gone = [
             si.AllocationRelease(
@@ -181,7 +181,7 @@ async def later(served: Served, stream: Stream) -> None:
 
 
 async def met(served: Served, stream: Stream) -> bool:
-    """Is nothing unmet any more, when some rounds have passed?"""
+    """Return whether nothing is unmet any more after some rounds."""
     for turn in range(POLLS):
         if not (await unmet(served)).queues:
             return True

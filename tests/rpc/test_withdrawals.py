@@ -18,7 +18,7 @@ NOBODY = "nobody waits for its capacity any more"
 
 
 async def withdrawn(stream: Stream, count: int) -> list[si.WithdrawnRelease]:
-    """The next withdrawals; other answers in between do not count."""
+    """Return the next withdrawals, ignoring other answers in between."""
     found: list[si.WithdrawnRelease] = []
     while len(found) < count:
         found += (await stream.read(si.AllocationResponse)).withdrawn
@@ -26,7 +26,7 @@ async def withdrawn(stream: Stream, count: int) -> list[si.WithdrawnRelease]:
 
 
 def no_more(key: str, application: str) -> si.AllocationRequest:
-    """The pod that waits is gone."""
+    """Return the message that the waiting pod is gone."""
     gone = si.AllocationRelease(
         allocationKey=key, applicationID=application, terminationType=si.STOPPED_BY_RM
     )
@@ -35,7 +35,7 @@ def no_more(key: str, application: str) -> si.AllocationRequest:
 
 
 async def kinds(served: Served, count: int) -> list[Any]:
-    """The first events of kind `allocation` that were withdrawals."""
+    """Return the first events of kind `allocation` that are withdrawals."""
     stub = watch_rpc.WatchServiceStub(served.channel)
     events = Stream(stub.WatchEvents(watch.WatchEventsRequest(kinds=["allocation"])))
     found: list[Any] = []

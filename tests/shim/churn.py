@@ -113,7 +113,7 @@ class Churn:
         self._events[event.kind] += 1
 
     async def fill_histories(self) -> None:
-        """Changes that do not matter, until every history of the cluster holds them alone, and as many as the last time."""
+        """Fill every history of the cluster with irrelevant changes alone, as many as the last time."""
         for standing in STANDING:
             kind = standing["kind"]
             for _ in range(HISTORY + -self._events[kind] % HISTORY):
@@ -123,7 +123,7 @@ class Churn:
         await until(self._is_empty)
 
     async def wave(self) -> None:
-        """Some hundred pods from their creation to their end."""
+        """Run some hundred pods from their creation to their end."""
         self.waves += 1
         await self._fill()
         await self._preempt()
@@ -133,29 +133,29 @@ class Churn:
         await self._end()
 
     async def _fill(self) -> None:
-        """Pods take all room; one more waits in vain."""
+        """Fill the cluster with pods; one more waits in vain."""
         made = [self._create("test", at) for at in range(NODES * PLACES + 1)]
         await until(lambda: self._running(made) == NODES * PLACES)
 
     async def _preempt(self) -> None:
-        """Those of a queue with a guarantee have others make room."""
+        """Submit pods of a queue with a guarantee, which preempt others."""
         made = [self._create("prod", at) for at in range(GUARANTEED)]
         await until(lambda: self._running(made) == GUARANTEED)
 
     async def _evict(self) -> None:
-        """Some pods are evicted, which their budget allows, and their places are taken."""
+        """Evict some running pods, as their budget allows, so that others take their places."""
         running = [item for item in self.cluster.pods() if item["status"]["phase"] == "Running"]
         for item in running[:EVICTED]:
             await self.cluster.evict_pod(EvictPod(read_ref(item)))
 
     async def _complete(self) -> None:
-        """Pods succeed as soon as they run."""
+        """Let pods succeed as soon as they run."""
         once = {"evenhand.io/run-seconds": "0"}
         made = [self._create("test", at, "once", annotations=once) for at in range(COMPLETING)]
         await until(lambda: self._ended(made) == COMPLETING)
 
     async def _end(self) -> None:
-        """All pods go, and with them their applications."""
+        """End all pods, and with them their applications."""
         for item in self._coming_and_going():
             self.cluster.delete("Pod", key_of(item))
         await until(self._is_empty)
@@ -188,7 +188,7 @@ class Churn:
         return sum(item is not None and item["status"]["phase"] == phase for item in found)
 
     def sample(self, *, closely: bool) -> Sample:
-        """The memory in use now."""
+        """Return the memory in use now."""
         gc.collect()
         blocks, resident = sys.getallocatedblocks(), resident_bytes(os.getpid())
         return Sample(self.pods, blocks, resident, _objects() if closely else Counter())
@@ -199,7 +199,10 @@ def _objects() -> Counter[type]:
 
 
 def growth(samples: list[Sample]) -> Growth:
-    """What the last third has more than the second, for each pod between them; medians, as memory comes in steps."""
+    """Return the growth for each pod from the middle third of the samples to the last.
+
+    The figures are medians, because memory grows in steps.
+    """
     third = len(samples) // 3
     middle, last = samples[third:-third], samples[-third:]
     pods = round(median(one.pods for one in last) - median(one.pods for one in middle))
@@ -211,13 +214,13 @@ def growth(samples: list[Sample]) -> Growth:
 
 
 def assert_flat(found: Growth) -> None:
-    """Nothing is kept of pods that are gone."""
+    """Assert that nothing is kept of pods that are gone."""
     assert found.blocks < BLOCKS_A_POD_MAX, f"memory grew: {found}"
     assert found.resident < BYTES_A_POD_MAX, f"memory grew: {found}"
 
 
 def shorten_histories(patch: pytest.MonkeyPatch) -> None:
-    """What is kept by number is full after the first waves; an application without pods ends soon."""
+    """Shorten histories so that the first waves fill them, and end applications without pods soon."""
     patch.setattr(lifecycle, "COMPLETING_MS", 20)
     patch.setattr(partition, "ENDED_KEPT_MAX", HISTORY)
     patch.setattr(orders, "KEPT_MAX", HISTORY)
@@ -239,7 +242,7 @@ Progress = Callable[[float, int], float]
 
 
 async def churned(progress: Progress) -> list[Sample]:
-    """Waves to the end, with a sample after each thirtieth of the way."""
+    """Run waves to the end, and return a sample for each thirtieth of the way."""
     cluster = EmbeddedCluster(wall_clock(), history_max=HISTORY)
     for at in range(NODES):
         cluster.create(node(f"n{at}", cpu=str(PLACES)))

@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def chance() -> random.Random:
-    """The dice of a test."""
+    """Provide a test's random generator, and print its seed."""
     seed = int(os.environ.get("EVENHAND_SEED", "") or random.randrange(2**32))
     print(f"seed {seed}")  # noqa: T201
     return random.Random(seed)

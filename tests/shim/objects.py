@@ -6,7 +6,7 @@ Item = dict[str, Any]
 
 
 def pod(name: str, *, ns: str = "work", node: str = "", cpu: str = "1", **more: Any) -> Item:
-    """A pod of ours; `more`: labels, annotations, spec, status, metadata (merged in)."""
+    """Return a pod of ours; `more`: labels, annotations, spec, status, metadata (merged in)."""
     item: Item = {
         "kind": "Pod",
         "metadata": {
@@ -31,13 +31,13 @@ def pod(name: str, *, ns: str = "work", node: str = "", cpu: str = "1", **more: 
 
 
 def foreign(name: str, node: str = "", **more: Any) -> Item:
-    """A pod of another scheduler."""
+    """Return a pod of another scheduler."""
     spec = {"schedulerName": "default-scheduler", **more.pop("spec", {})}
     return pod(name, node=node, spec=spec, **more)
 
 
 def node(name: str, *, cpu: str = "8", labels: Any = None, **spec: Any) -> Item:
-    """A node."""
+    """Return a node with 16 GiB and 110 pods of capacity."""
     return {
         "kind": "Node",
         "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels or {}},
@@ -47,13 +47,13 @@ def node(name: str, *, cpu: str = "8", labels: Any = None, **spec: Any) -> Item:
 
 
 def named(kind: str, name: str, **more: Any) -> Item:
-    """A PriorityClass or namespace with annotations and fields."""
+    """Return a PriorityClass or namespace with annotations and fields."""
     metadata = {"name": name, "annotations": more.pop("annotations", {})}
     return {"kind": kind, "metadata": metadata, **more}
 
 
 def claim(name: str, ns: str = "work", **metadata: Any) -> Item:
-    """A volume claim."""
+    """Return a PersistentVolumeClaim."""
     return {
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, "namespace": ns, **metadata},

@@ -50,7 +50,7 @@ class WatchedCluster(EmbeddedCluster):
 
 
 def over_capacity(cluster: EmbeddedCluster, name: str) -> dict[str, int]:
-    """How much more than its capacity a node's pods take, by type."""
+    """Return by how much a node's pods exceed its capacity, by type."""
     item = cluster.store.get("Node", ("", name))
     assert item is not None
     free = Counter(read_node(item).capacity)
@@ -62,7 +62,7 @@ def over_capacity(cluster: EmbeddedCluster, name: str) -> dict[str, int]:
 
 
 def own(cluster: EmbeddedCluster) -> list[Any]:
-    """The pods that name our scheduler."""
+    """Return the pods that name our scheduler."""
     return [pod for pod in cluster.pods() if pod["spec"]["schedulerName"] == "evenhand"]
 
 
@@ -72,7 +72,7 @@ def waiting(cluster: EmbeddedCluster) -> list[Any]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on right now."""
+    """Return a port that nobody listens on right now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -81,7 +81,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def core_here(port: int = 0, state_dir: Path | None = None) -> AsyncIterator[str]:
-    """A core in this process for as long as the block lasts; yields its address."""
+    """Hold a core in this process for as long as the block lasts, and yield its address."""
     address: list[str] = []
     stop = asyncio.Event()
     options = ServeOptions(listen=f"127.0.0.1:{port}", state_dir=state_dir)
@@ -97,7 +97,7 @@ async def core_here(port: int = 0, state_dir: Path | None = None) -> AsyncIterat
 
 
 async def core_process(port: int) -> asyncio.subprocess.Process:
-    """A core in a process of its own, which can be killed."""
+    """Start a core in a process of its own, which can be killed."""
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -132,7 +132,7 @@ class ShimTask:
 async def shim_at_work(
     cluster: EmbeddedCluster, address: str, settings: Settings = SETTINGS
 ) -> AsyncIterator[Shim]:
-    """A shim with its cluster, for as long as the block lasts."""
+    """Hold a running shim with its cluster for as long as the block lasts."""
     shim = make_shim(cluster, CoreAddress(address), settings)
     task = asyncio.create_task(run_shim(shim, cluster))
     try:

@@ -103,7 +103,7 @@ class Story:
         return [report for report in self.reports if isinstance(report, PodReport)][-1]
 
     def told(self) -> list[str]:
-        """What the core was told, barriers left out."""
+        """Return and clear the reports to the core, barriers left out."""
         lines = [line for report in self.reports if (line := describe(report))]
         self.reports.clear()
         self._told = 0
@@ -135,7 +135,7 @@ class Story:
 
 
 def accept(report: Report) -> Decision | None:
-    """What a core that takes everything answers."""
+    """Return the answer of a core that accepts every report; only a barrier is refused, as by any core."""
     match report:
         case NodeReport(node=name, action=NodeAction.CREATE_DRAIN):
             return NodeAnswer(name, accepted=True)
@@ -191,7 +191,7 @@ def describe_pod(report: PodReport | PodRelease | Veto) -> str:
 
 
 def describe_steps(action: Action) -> list[str]:
-    """An action as lines; a release is what is written on the pod, then its end."""
+    """Return an action as lines; a release has the lines of its patch of the pod, then the pod's end."""
     match action:
         case ReleasePod(note=note, end=end):
             written = [] if note is None else describe_patch(note)
@@ -219,7 +219,7 @@ def describe_action(action: Bind | CreatePod | DeletePod | ReadOwner | RecordEve
 
 
 def describe_patch(action: PatchPod) -> list[str]:
-    """What a patch writes, a line for each part."""
+    """Return a line for each part of a patch."""
     name, lines = action.pod.name, []
     if action.labels:
         lines.append(f"label {name} {dict(action.labels)}")
@@ -233,5 +233,5 @@ def describe_patch(action: PatchPod) -> list[str]:
 
 
 def changed(item: Item, part: str, **fields: Any) -> Item:
-    """The same object with fields of one part changed."""
+    """Return a copy of the object with fields of one part changed."""
     return {**item, part: {**item[part], **fields}}

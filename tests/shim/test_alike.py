@@ -46,7 +46,7 @@ LABELS: list[dict[str, Any]] = [
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    """Whatever other tests have read is forgotten, and what is read here."""
+    """Clear the caches of readings before and after each test."""
     for reading in READINGS:
         reading.forget()
     yield
@@ -55,7 +55,7 @@ def nothing_kept() -> Iterator[None]:
 
 
 def said(item: Item, settings: Settings) -> PodFacts | str:
-    """The facts with the problems, which are not compared among facts, or the error."""
+    """Return the facts of a pod, or the text of its error."""
     try:
         return read_pod(item, settings)
     except BadObjectError as bad:
@@ -67,7 +67,7 @@ def whole(facts: PodFacts | str) -> object:
 
 
 def drawn(chance: random.Random) -> Item:
-    """A pod of a few kinds, running or not, sometimes with junk somewhere."""
+    """Return a pod of a few kinds, running or not, sometimes with junk somewhere."""
     item: Item = copy.deepcopy(chance.choice((RICH_POD, RICH_POD, manifests.pod(7, "n1"))))
     names = item["metadata"]
     names["managedFields"] = [{"manager": "kubelet"}]

@@ -28,7 +28,7 @@ HALF = "\ud800"
 
 
 def played(*items: Item) -> Story:
-    """A story whose reports could be sent, and whose orders could be written."""
+    """Return a story, after a check that its reports and actions can be serialised."""
     story = Story().start(node("n1"), *items)
     serialise(story)
     for action in story.actions:

@@ -53,7 +53,7 @@ class Writer:
     bind = create_pod = delete_pod = evict_pod = patch_pod = record_event = _do
 
     async def pods_wanted(self, owner: ObjectRef) -> int:
-        """As many as its name has letters."""
+        """Return the number of letters in the owner's name."""
         await self._do(ReadOwner(owner, ""))
         return len(owner.name)
 

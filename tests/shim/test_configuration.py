@@ -214,7 +214,7 @@ def named(leaf: str) -> str:
 
 
 async def apply(address: str, text: str) -> None:
-    """What an operator does."""
+    """Apply a configuration as an operator does."""
     async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = ConfigurationServiceStub(channel)
         assert (await stub.Apply(config_pb2.ApplyRequest(yaml=text, source="apply q.yaml"))).applied
@@ -264,7 +264,7 @@ async def test_a_session_with_a_core_that_was_started_again_does_not_either(tmp_
 
 
 async def until_in_force(address: str, text: str) -> None:
-    """Waits until the shim has sent a text."""
+    """Wait until the text that the shim sent is in force."""
     async with asyncio.timeout(SECONDS_MAX):
         while await in_force(address) != text:  # noqa: ASYNC110 - the shim sends it when it can
             await asyncio.sleep(0)

@@ -57,7 +57,7 @@ def status_of(cluster: EmbeddedCluster, name: str) -> Item:
 
 
 async def first(cluster: EmbeddedCluster, kind: str, version: int, count: int) -> list[WatchEvent]:
-    """The first changes that a watch tells."""
+    """Return the first changes that a watch yields."""
     found: list[WatchEvent] = []
     async with asyncio.timeout(5):
         async for event in cluster.watch(kind, version):

@@ -135,7 +135,7 @@ async def half_way(cluster: WatchedCluster, wave: int, chance: random.Random) ->
 
 
 def assert_laws(cluster: WatchedCluster) -> None:
-    """Nothing bound twice, nothing over capacity, everything placed."""
+    """Assert that nothing is bound twice, nothing is over capacity, and everything is placed."""
     assert len(own(cluster)) == WAVES * WAVE
     assert waiting(cluster) == []
     assert set(cluster.bindings.values()) == {1}

@@ -14,7 +14,7 @@ SIZE = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 
 def workload(kind: str, name: str, spec: dict[str, Any], **labels: str) -> Item:
-    """A Job or ReplicaSet of pods of one core, which are one job."""
+    """Return a Job or ReplicaSet whose pods, of one core each, form one gang."""
     marks = {"applicationId": name, "queue": "root.a", JOB: name, **labels}
     template = {"metadata": {"labels": marks}, "spec": pod("x")["spec"]}
     return {
@@ -26,7 +26,7 @@ def workload(kind: str, name: str, spec: dict[str, Any], **labels: str) -> Item:
 
 
 def of(cluster: EmbeddedCluster, name: str) -> int:
-    """How many pods of an application have a node."""
+    """Return how many pods of an application have a node."""
     return sum(
         bool(item["spec"].get("nodeName"))
         for item in own(cluster)

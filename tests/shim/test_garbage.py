@@ -93,7 +93,7 @@ def workload(kind: str, **spec: Any) -> Item:
 
 
 def kept(kind: str, name: str, **more: Any) -> Item:
-    """An object of the namespace `work`."""
+    """Return an object of the namespace `work`."""
     return {"kind": kind, "metadata": {"name": name, "namespace": "work"}, **more}
 
 
@@ -150,7 +150,7 @@ def spots(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def spoiled(item: Item, chance: random.Random) -> Item:
-    """The object with junk in one or two places."""
+    """Return the object with junk in one or two places."""
     changed: Item = copy.deepcopy(item)
     for _ in range(chance.randint(1, 2)):
         path = chance.choice([path for path in spots(changed) if path != ("kind",)])
@@ -162,7 +162,7 @@ def spoiled(item: Item, chance: random.Random) -> Item:
 
 
 def serialise(story: Story) -> None:
-    """Everything that was told, as bytes."""
+    """Serialise everything that the mirror reported and ordered."""
     reports = story.reports
     pods = [one for one in reports if isinstance(one, PodReport | PodRelease)]
     applications = [
@@ -196,7 +196,7 @@ SETTINGS = Settings(generate_unique_app_id=True, namespace="work")
 
 
 def play(seedling: Item, item: Item) -> None:
-    """The junk in an embedded cluster, and before a mirror as a real API server might send it."""
+    """Put the junk into an embedded cluster, and before a mirror as a real API server might send it."""
     cluster = EmbeddedCluster(Clock())
     cluster.create(node("good"))
     cluster.create(pod("good"))

@@ -18,7 +18,7 @@ SIZE = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 
 def member(name: str, *, size: str = "", owner: str = "", **more: Any) -> Item:
-    """A pod of job j; `owner` is the name of the Job that made it."""
+    """Return a pod of job j; `owner` is the name of the Job that created it."""
     marks = {JOB: "j", **({SIZE: size} if size else {}), **more.pop("labels", {})}
     if owner:
         made_by = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": f"uid-{owner}"}
@@ -41,7 +41,7 @@ def readings(story: Story) -> list[ReadOwner]:
 
 
 def answer(story: Story, wanted: int | None, error: ClusterError | None = None) -> None:
-    """The owners that were asked say how many they want."""
+    """Answer the reads of owners with the number of pods they want, or with an error."""
     asked: list[Action] = [ReadOwner(one.owner, one.about, wanted) for one in readings(story)]
     story.actions.clear()
     for one in asked:

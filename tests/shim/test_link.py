@@ -42,7 +42,7 @@ def cluster() -> EmbeddedCluster:
 
 @asynccontextmanager
 async def running(cluster: EmbeddedCluster, core: FakeCore) -> AsyncIterator[Shim]:
-    """A shim at work for as long as the block lasts."""
+    """Hold a running shim for as long as the block lasts."""
     shim = make_shim(cluster, CoreAddress(f"127.0.0.1:{core.port}"), SETTINGS)
     task = asyncio.create_task(run_shim(shim, cluster))
     try:

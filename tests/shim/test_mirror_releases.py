@@ -28,7 +28,7 @@ def started(*items: Item) -> Story:
 
 
 def order(key: str = "uid-a", *, by: str = "d1", delivery: str = "", **more: str) -> Released:
-    """The core orders a victim away for `uid-w`."""
+    """Return the core's order to evict a victim for `uid-w`."""
     text = more.get("message", "")
     return Released(
         key, PREEMPTED, message=text, decision=by, beneficiary=more.get("to", "uid-w"),

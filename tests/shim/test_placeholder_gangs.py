@@ -27,7 +27,7 @@ GROUP = "yunikorn.apache.org/task-group-name"
 
 
 def member(name: str, count: int, *, style: str = "Soft", seconds: int = 600, **more: Any) -> Item:
-    """A pod of two cores in a task group of so many."""
+    """Return a pod of two cores in a task group of `count` members."""
     group = {"name": "g", "minMember": count, "minResource": {"cpu": "2"}}
     parameters = f"placeholderTimeoutInSeconds={seconds} gangSchedulingStyle={style}"
     notes = {

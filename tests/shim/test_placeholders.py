@@ -34,7 +34,7 @@ def notes(*groups: Any, **more: str) -> dict[str, str]:
 
 
 def gang(name: str = "first", *groups: Any, spec: Any = None, **more: str) -> Item:
-    """A pod that declares task groups and belongs to the first of them."""
+    """Return a pod that declares task groups and belongs to the first of them."""
     found = groups or (DRIVER, WORKERS)
     written = {**notes(*found), GROUP: found[0]["name"], **more}
     return pod(name, annotations=written, spec=spec or {})
@@ -49,7 +49,7 @@ def applications(story: Story) -> list[ApplicationReport]:
 
 
 def born(story: Story, order: CreatePod, **more: Any) -> Item:
-    """The pod that an order makes, as the cluster shows it."""
+    """Return the pod that an order creates, as the cluster shows it."""
     item: Item = json.loads(json.dumps(order.item))
     uid = f"uid-{order.pod.name}"
     item["metadata"] |= {"uid": uid, "creationTimestamp": "2026-01-01T00:00:01Z"}
@@ -156,7 +156,7 @@ def hosts(*names: str) -> list[Item]:
 
 
 def spread_gang(name: str) -> Item:
-    """A pod that stays away from its like, as its placeholders do."""
+    """Return a gang's pod with anti-affinity to its own label, which its placeholders have, too."""
     group = {**WORKERS, "labels": {"team": "x"}, "affinity": apart("x")}
     item = gang(name, group, spec={"affinity": apart("x")})
     item["metadata"]["labels"]["team"] = "x"
@@ -385,7 +385,7 @@ def test_1_9_an_application_that_runs_gets_no_placeholders() -> None:
 
 
 def placed(story: Story) -> list[Item]:
-    """The placeholders of a gang, each placed and bound on n1."""
+    """Create the placeholders of a gang, place and bind each on n1, and return them."""
     items = [born(story, order) for order in creations(story)]
     story.see(*items)
     story.hear(*(Placed(item["metadata"]["uid"], "n1", "app") for item in items))

@@ -51,7 +51,7 @@ def settings(text: str) -> Settings:
 
 
 def replica_set(queue: str, replicas: int, *, cpu: str = "2", **more: Any) -> Item:
-    """A ReplicaSet of a queue, of the same name."""
+    """Return a ReplicaSet of a queue, named like it."""
     labels = {"applicationId": queue, "queue": f"root.{queue}", **more.pop("labels", {})}
     template = {"metadata": {"labels": labels}, "spec": {**pod("x", cpu=cpu)["spec"], **more}}
     return {
@@ -69,7 +69,7 @@ def scale(cluster: EmbeddedCluster, queue: str, replicas: int) -> None:
 
 
 def running(cluster: EmbeddedCluster) -> Counter[str]:
-    """Pods that have a node and that nobody is ending, by application."""
+    """Return the number of pods by application that have a node and are not being deleted."""
     return Counter(
         item["metadata"]["labels"]["applicationId"]
         for item in cluster.pods()
@@ -90,7 +90,7 @@ def told(cluster: EmbeddedCluster, reason: str) -> list[KeptEvent]:
 
 
 def preempted(cluster: EmbeddedCluster) -> list[str]:
-    """Names of all victims so far."""
+    """Return the names of all victims so far."""
     return [kept.about.name for kept in told(cluster, "Preempted")]
 
 
@@ -103,7 +103,7 @@ async def stays(condition: Callable[[], bool]) -> None:
 
 
 def full(*, cpu: str = "10", prod: int = 2, test: int = 3) -> EmbeddedCluster:
-    """One node that prod and test fill, with pods of 2 cores."""
+    """Return a cluster with one node that prod and test fill with pods of 2 cores."""
     cluster = EmbeddedCluster(wall_clock())
     cluster.create(node("n1", cpu=cpu))
     cluster.create(replica_set("test", test))

@@ -58,7 +58,7 @@ class Heard:
         return [one for one in self.news if isinstance(one, Listing) and one.kind == kind]
 
     def pods(self) -> set[str]:
-        """The pods that a reader of the news believes in."""
+        """Return the names of the pods that exist according to the news."""
         known: set[str] = set()
         for news in self.news:
             if isinstance(news, Listing) and news.kind == "Pod":

@@ -36,7 +36,7 @@ PREEMPTED = TerminationType.PREEMPTED_BY_SCHEDULER
 
 
 def order(by: str = "j-1-2", *, message: str = "", nodes: tuple[str, ...] = ("n1",)) -> Released:
-    """The core wants a pod marked, for `uid-w` unless it only says so again."""
+    """Return the core's order to mark a pod: for `uid-w` with nodes, or as a repetition without them."""
     return Released(
         "uid-a",
         PREEMPTED,
@@ -49,7 +49,7 @@ def order(by: str = "j-1-2", *, message: str = "", nodes: tuple[str, ...] = ("n1
 
 
 def marked(decision: str = "j-1-2", **labels: str) -> Item:
-    """The victim as it looks once it was marked."""
+    """Return the victim as it is once marked."""
     notes = {MARK: f"{decision}/uid-w/n1", DELIVERY: "soft", SOFT: "{}"}
     return pod("a", node="n1", labels={SOFT: "true", **labels}, annotations=notes)
 
@@ -282,7 +282,7 @@ def test_1_7_the_core_hears_how_a_marked_pod_goes() -> None:
 
 @pytest.fixture
 async def softly() -> AsyncIterator[EmbeddedCluster]:
-    """A cluster on which prod has marked one pod of test."""
+    """Provide a cluster on which prod's ask has had one pod of test marked."""
     cluster = full()
     async with at_work(cluster, queues(partition=", delivery: soft")):
         scale(cluster, "prod", 3)

@@ -33,13 +33,13 @@ def started(*items: Item) -> Story:
 
 
 def near(kind: str, key: str, labels: dict[str, str], **more: Any) -> dict[str, Any]:
-    """A pod's spec with one term of affinity or anti-affinity."""
+    """Return a pod's spec with one term of affinity or anti-affinity."""
     term = {"topologyKey": key, "labelSelector": {"matchLabels": labels}, **more}
     return {"affinity": {kind: {REQUIRED: [term]}}}
 
 
 def apart(name: str, at: str = "", key: str = HOST) -> Item:
-    """A pod that keeps away from its like."""
+    """Return a pod with anti-affinity to pods like itself."""
     spec = near("podAntiAffinity", key, {"app": "db"})
     return pod(name, node=at, labels={"app": "db"}, spec=spec)
 
@@ -56,7 +56,7 @@ def spread(name: str, at: str = "", skew: int = 1, key: str = ZONE, **more: Any)
 
 
 def lists(story: Story) -> tuple[list[str], list[str]]:
-    """Allowed and excluded nodes of the pod that the core was told last."""
+    """Return the allowed and excluded nodes of the pod that the core was told of last."""
     constraints = story.last_pod().constraints
     if constraints is None:
         return [], []

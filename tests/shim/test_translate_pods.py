@@ -33,7 +33,7 @@ def the_pod(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def seen(facts: PodFacts, case: dict[str, Any]) -> dict[str, Any]:
-    """Everything that a case may speak of, as plain values."""
+    """Return everything that a case may name, as plain values."""
     report = for_core(facts, class_allows=case.get("class_allows", True), originator=False)
     wanted = report.constraints
     known: dict[str, Any] = {name: getattr(report, name) for name in report.__slots__}

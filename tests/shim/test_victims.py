@@ -105,7 +105,7 @@ def budget(**spec: Any) -> Item:
 
 
 def condition(cluster: EmbeddedCluster, name: str) -> tuple[str, str]:
-    """Status and reason of a pod's DisruptionTarget."""
+    """Return status and reason of a pod's DisruptionTarget."""
     [one] = [
         one
         for one in found(cluster, name)["status"]["conditions"]
@@ -176,7 +176,7 @@ async def test_a_shim_that_is_killed_before_the_deletion_goes_on_with_it(
 
 
 def told(core: FakeCore, key: str) -> si_pb2.Allocation:
-    """What was told of a key first."""
+    """Return the first allocation that the core received for a key."""
     return next(
         one for request in requests(core) for one in request.allocations if one.allocationKey == key
     )

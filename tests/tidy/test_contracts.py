@@ -60,7 +60,7 @@ VIOLATIONS = [
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the packages and their contracts."""
+    """Provide a copy of the packages and their contracts."""
     copy = tmp_path_factory.mktemp("tree")
     for package in PACKAGES:
         skip = shutil.ignore_patterns("__pycache__")
@@ -71,7 +71,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def lint(tree: Path, contract: str) -> str:
-    """What import-linter says about one contract of the tree."""
+    """Return the output of import-linter for one contract of the tree."""
     command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()"]
     settings = "cycles.toml" if contract == "cycles" else "pyproject.toml"
     done = subprocess.run(
@@ -113,7 +113,7 @@ def test_a_forbidden_import_breaks_its_contract(
 
 
 def _append(tree: Path, name: str, line: str) -> tuple[Path, str | None]:
-    """Adds a line at the end of a file, new or not; gives the file and what it held before."""
+    """Add a line at the end of a file, new or not; return the file and its former text."""
     path = tree / name
     if not path.parent.is_dir():
         path = path.parent.with_suffix(".py")

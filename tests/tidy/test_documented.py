@@ -100,7 +100,7 @@ def test_links_lead_to_files(page: str) -> None:
 
 
 def options(command: Any) -> set[str]:  # a command of Typer or of Click, as its version has it
-    """The long options of a command and of those below it."""
+    """Return the long options of a command and of those below it."""
     found = {word for one in command.params for word in one.opts if OPTION.fullmatch(word)}
     if not hasattr(command, "list_commands"):
         return found
@@ -114,7 +114,7 @@ def is_word(value: object) -> bool:
 
 
 def meters() -> list[str]:
-    """The names under which Prometheus sees them: gauges and sums from their tables, the others where they are made."""
+    """Return the metric names that Prometheus sees: gauges and sums from their tables, others from the code."""
     tree = ast.parse(Path(metrics.__file__).read_text(encoding="utf-8"))
     made = [
         node.args[0].value.replace(".", "_") + MAKERS[node.func.attr]
@@ -130,7 +130,7 @@ def meters() -> list[str]:
 
 
 def rows(title: str) -> list[str]:
-    """What stands in the first column of a section's tables."""
+    """Return the first column of a section's tables."""
     return ROW.findall(section(title))
 
 

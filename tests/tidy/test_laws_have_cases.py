@@ -21,7 +21,7 @@ NAMED: Final = re.compile(r"\b([GIJPQ])(\d+)(?: to [GIJPQ]?(\d+))?")
 
 
 def named(law: str) -> set[str]:
-    """The laws that a story's line names: "G4 and Q12, ancestors", "G2 to G4"."""
+    """Return the rules that a story's line names: "G4 and Q12, ancestors", "G2 to G4"."""
     return {
         f"{letter}{number}"
         for letter, first, last in NAMED.findall(law)

@@ -16,7 +16,7 @@ MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 
 
 def tracked() -> list[Path]:
-    """Files that git holds; none where there is no git."""
+    """Return the files that git tracks. Skips the test without git."""
     git = shutil.which("git")
     if git is None or not (ROOT / ".git").exists():
         pytest.skip("git is not here, or this is no checkout")

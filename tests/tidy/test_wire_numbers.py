@@ -30,7 +30,7 @@ def rows(*, enums: bool) -> list[tuple[str, str]]:
 
 
 def spelled(field: FieldDescriptor) -> tuple[int, str, bool, str]:
-    """The field as the table spells it."""
+    """Return the field as the table spells it."""
     message = field.message_type
     if message is not None and message.GetOptions().map_entry:
         value = message.fields_by_name["value"]
@@ -39,7 +39,7 @@ def spelled(field: FieldDescriptor) -> tuple[int, str, bool, str]:
 
 
 def kind(field: FieldDescriptor) -> str:
-    """Its type, as the table names it."""
+    """Return the type of a field, as the table names it."""
     if field.message_type is not None:
         return str(field.message_type.name)
     if field.enum_type is not None:

@@ -71,7 +71,7 @@ def bound_to_closed(evidence: ClusterEvidence) -> Iterator[str]:
 
 
 def over_quota(evidence: ClusterEvidence) -> Iterator[str]:
-    """With no binding does `low` hold more than its quota, which also holds after a core was killed."""
+    """Yield the bindings by which `low` held more than its quota, also after a core was killed."""
     sizes: dict[str, int] = {}
     held: dict[str, int] = {}
     quotas = _Quotas(evidence)
@@ -136,7 +136,7 @@ def disagreement(evidence: ClusterEvidence) -> Iterator[str]:
 
 
 def unexplained(evidence: ClusterEvidence) -> Iterator[str]:
-    """Each pod that waits in the end says truly why: in its condition, and when the core is asked."""
+    """Yield the pods waiting in the end whose condition, or the core's explanation, has no true cause."""
     for pod in evidence.waiting:
         for what, said in (("condition", pod.told), ("explanation", pod.explained)):
             if not TRUE_CAUSES[pod.lacks](said):
@@ -150,27 +150,27 @@ TRUE_CAUSES: Final[dict[str, Callable[[str], bool]]] = {
 
 
 def other_configuration(evidence: ClusterEvidence) -> Iterator[str]:
-    """In the end the configuration is in force that was applied last."""
+    """Yield the configuration in force in the end if it is not the last applied one."""
     if evidence.run.settled and not evidence.configuration.endswith(queues(CORES)):
         yield f"in force is {evidence.configuration!r}"
 
 
 def wrong_shim_exit(evidence: ClusterEvidence) -> Iterator[str]:
-    """Each shim ends as it was ended, none by itself."""
+    """Yield the shims that did not end as they were ended; none ends by itself."""
     for how, code in evidence.shim_exits:
         if code != SHIM_EXITS[how]:
             yield f"a shim that was to end as `{how}` ended with {code}"
 
 
 def blind(evidence: ClusterEvidence) -> Iterator[str]:
-    """Nothing of what the run does and sees beside core and shim has failed."""
+    """Yield the failures of the run's own actions and observations beside core and shim."""
     for line in evidence.run.journal:
         if line["kind"] == "blind":
             yield line["why"]
 
 
 def unchanged(evidence: ClusterEvidence) -> Iterator[str]:
-    """Nodes were lost and drained and quotas changed, some of it amid a fault."""
+    """Yield the kinds of changes that the run lacked: lost and drained nodes, changed quotas, some amid a fault."""
     changes = [line for line in evidence.run.journal if line["kind"] == "change"]
     for absent in sorted(set(CHANGES) - {line["what"] for line in changes}):
         yield f"no change was {absent}"
