@@ -1,4 +1,4 @@
-"""What every test leaves behind as it found it; a test that fails is named at once, not when a long run ends."""
+"""Global state that every test leaves as it was, and the immediate report of each failed test."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Failures:
-    """Writes the name of each test that fails, and the first line of its fault."""
+    """A reporter that writes the name of each failed test and the first line of its error."""
 
     def __init__(self, reporter: pytest.TerminalReporter) -> None:
         self._reporter = reporter

@@ -1,1 +1,1 @@
-"""Benchmarks: `make bench`. How fast anything is never passes or fails a test; only that they work is tested."""
+"""Benchmarks: `make bench`. The figures never pass or fail a test; tests only check that the benchmarks work."""

@@ -19,15 +19,15 @@ from tests.bench.quiet import Quiet, quietest
 from tests.bench.report import table
 
 WIDTH = 230
-"""Where the table goes into a file."""
+"""The width of the table in columns when the table is written to a file."""
 TRIES = 20
-"""So many times as many runs as are wanted, at most, while neighbours of our core disturb them."""
+"""The most tries of a case, as a multiple of the wanted runs, while neighbours of our core disturb them."""
 PATIENCE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How often each case is measured: until so many runs were quiet, at most ``tries`` times.
+    """The number of runs of each case: until so many were quiet, at most ``tries``.
 
     After ``patience`` seconds the runs that there are do, if they are as many as are wanted.
     """

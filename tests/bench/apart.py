@@ -1,4 +1,4 @@
-"""Measures in a process of its own, so that its peak memory is its own and nothing is left over from the run before.
+"""Measurements in a process of their own: the peak memory is that of one run, and nothing is left of the run before.
 
 Run as ``python -m tests.bench.apart`` with the order as JSON on standard input; prints one JSON line.
 """

@@ -1,4 +1,4 @@
-"""How long an ask waits for its node while others read: 50 asks a second, and readers in a process of their own."""
+"""The time an ask waits for its node while others read: 50 asks a second, and readers in a process of their own."""
 
 import asyncio
 import base64
@@ -36,7 +36,7 @@ WARM_UP = 50
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """So many callers that ask again as soon as they are answered."""
+    """A kind of reader: so many callers that repeat their call as soon as it is answered."""
 
     name: str
     method: str

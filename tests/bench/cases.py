@@ -58,13 +58,13 @@ PLANNED = (
     ("one round", "one round", Cluster(5_000, shapes=20, claims=200, kinds=5), 250),
     ("deserved shares", "shares", Cluster(1_000, 1_000), 5),
 )
-"""What, how it is measured, on which cluster, and within how many milliseconds."""
+"""The planned cases: name, measurement, cluster, and target in milliseconds."""
 ALONE_MS, BESIDE_READERS_MS = 10, 50
-"""Within how many milliseconds 99 of 100 asks are placed."""
+"""The target in milliseconds for 99 of 100 asks, without and with readers."""
 LABEL_KEYS = ((500, 250), (1_000, 250), (10_000, 1_000))
 """Label keys of one tenant in one message, and within how many milliseconds the ask of another tenant behind it is placed."""
 ASK_SIZES = (10_000, 250)
-"""Sizes of asks instead."""
+"""The number of different ask sizes in one message, and the target in milliseconds for the ask behind it."""
 PINNED = 20_000
 """Placements a second of asks that each name their own host."""
 CHURN_ROUNDS = 100

@@ -1,4 +1,4 @@
-"""Plays a script to a core, for machines without Go: a process of its own, as `tests/bench/go` is.
+"""The player of scripts for machines without Go: a process of its own, as `tests/bench/go` is.
 
 Run as ``python -m tests.bench.client ADDRESS`` with the script as JSON on standard input; prints one JSON line.
 """
@@ -21,7 +21,7 @@ Call = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
 class Player:
-    """Holds the channel, its open streams, and how long the messages of paced steps waited."""
+    """The channel to a core with its open streams, and the waits of the messages of paced steps."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel

@@ -24,7 +24,7 @@ RM = "bench"
 NOW = 1_700_000_000_000
 PER_NODE = 10
 MEMORY, VCORE = 100, 1_000
-"""What an ask wants, and an allocation has on average."""
+"""The size of an ask, and of an allocation on average."""
 LOWERED = 10
 """A lowered maximum leaves one in so many."""
 

@@ -1,4 +1,4 @@
-"""What is measured of a workload, what one run gives, and the line of the report that several runs make."""
+"""The metrics of a workload, the values of one run, and the row of the report over several runs."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Basis(StrEnum):
-    """What of a run is compared with the last record."""
+    """The value of a run that is compared with the last record."""
 
     CPU = "cpu"
     """CPU seconds of the core, in calibration loops: waiting for a busy machine does not count."""
@@ -44,7 +44,7 @@ class Run:
     mib: int
     note: str = ""
     pace: float = 0.0
-    """How busy neighbours were meanwhile, see `quiet`: seconds of a look; 0 where nobody looked."""
+    """The seconds of a look, a measure of how busy neighbours were (see `quiet`); 0 without looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Row:
     note: str = ""
     subject: dict[str, Any] = field(default_factory=dict)
     day: str = ""
-    """When it was measured."""
+    """The day of the measurement."""
     tries: int = 0
     """Runs in all, the disturbed ones among them, and their median."""
     of_all: float = 0.0

@@ -1,4 +1,4 @@
-"""How many times more a placement costs on a larger workload: both run in turn, so that they have the same neighbours."""
+"""The growth of a placement's cost on a larger workload: both run in turn, so that they have the same neighbours."""
 
 import statistics
 from collections.abc import Sequence

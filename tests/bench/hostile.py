@@ -11,7 +11,7 @@ from tests.bench.workloads import Workload, application, ask_key, node
 
 HOSTNAME = "kubernetes.io/hostname"
 LABELS = {f"label-{at}": f"value-{at}" for at in range(20)}
-"""What each node has besides its hostname."""
+"""The labels of each node besides its hostname."""
 TENANT, OTHER = 0, 1
 """The positions of asks whose applications are of two leaves."""
 UNKNOWN_KEYS = 30_000

@@ -1,4 +1,4 @@
-"""What is measured in one process: placing a whole workload, and churn on a cluster that is full of it."""
+"""Measurements in one process: placing a whole workload, and churn on a cluster that is full of it."""
 
 import time
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ ROUNDS = 100
 
 
 class Watch(Stopwatch):
-    """Of placements."""
+    """The stopwatch of placements."""
 
     def stop(self, placed: int, one: Shell) -> Run:
         """Return the figures of what was done since the start."""

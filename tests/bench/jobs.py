@@ -1,4 +1,4 @@
-"""What a job costs: a gang from its asks until its victims are ordered to go.
+"""The cost of a gang, from its asks until its victims are ordered to be evicted.
 
 The cluster is that of the claims: full, ten allocations a node, and the gang's queue is guaranteed what it asks for.
 A gang that cannot have all its places is planned as far as it goes, and refused.

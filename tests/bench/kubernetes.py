@@ -103,7 +103,7 @@ async def _all(calls: Iterable[Any]) -> None:
 
 
 class Counter:
-    """Counts the pods of a namespace that have a node, as one watch tells; lines are not read."""
+    """A counter of the pods of a namespace that have a node, by the lines of one watch, which are not parsed."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api, self._namespace = api, namespace

@@ -1,4 +1,4 @@
-"""Pods as an API server tells them: many fields, most of which are nobody's business here.
+"""Pods as an API server sends them, with many fields, of which the shim needs few.
 
 Those of one ReplicaSet differ in their names, uids, nodes and instants alone.
 """

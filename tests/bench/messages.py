@@ -82,7 +82,7 @@ def _short(text: str) -> bytes:
 
 
 Labels = Callable[[str], Mapping[str, str]]
-"""Gives labels that a node has besides those of its workload."""
+"""A function from a node's id to the labels it has besides those of its workload."""
 
 
 def _node(workload: Workload, at: int, more: Labels = lambda _: {}) -> si.NodeInfo:

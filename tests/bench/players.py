@@ -1,4 +1,4 @@
-"""Who plays a script: the client in Go, built where there is Go, else the one in Python. Either is a process of its own."""
+"""The players of a script: the client in Go where Go is installed, else the one in Python, each in its own process."""
 
 import functools
 import os

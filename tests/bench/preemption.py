@@ -1,4 +1,4 @@
-"""What preemption costs: claims from the ask to its placement, and lowered quotas from the configuration to the wire."""
+"""The cost of preemption: claims from the ask to its placement, lowered quotas from the configuration to the wire."""
 
 import gc
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ def frozen() -> Iterator[None]:
 
 
 class Watch(Stopwatch):
-    """Of claims or victims, in milliseconds."""
+    """The stopwatch of claims or victims, in milliseconds."""
 
     def stop(self, count: int, cold_ms: float = 0.0) -> Figure:
         """Return the figure of what was done since the start."""

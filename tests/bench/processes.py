@@ -1,4 +1,4 @@
-"""What the kernel accounts of a process that is not ours."""
+"""The kernel's accounting of another process."""
 
 import os
 from pathlib import Path

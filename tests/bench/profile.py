@@ -34,12 +34,12 @@ BEFORE = (
         for name in ("_standing", "_filled", "build", "standing", "_first_view")
     ),
 )
-"""What frames say before anything is measured."""
+"""The frames of the set-up, before anything is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Where the time goes: shares of the looks, by module of ours or by library."""
+    """The shares of the looks, by module of ours or by library."""
 
     looks: int
     shares: Mapping[str, float]

@@ -1,4 +1,4 @@
-"""How busy the neighbours of our core are while something is measured, and which runs they disturbed least.
+"""The load of our core's neighbours during a measurement, and the runs that they disturbed least.
 
 A virtual processor shares a core with that of another machine, and memory and the last cache with many. While they work,
 everything here takes up to twice as long, for moments of a tenth of a second or for minutes, and nothing that this
@@ -24,18 +24,18 @@ _STEPS: Final = 400
 _WARMING: Final = 40
 """Steps before, which bring the code back into the cache."""
 PLACES: Final = 1 << 15
-"""So many lines of 64 bytes, which no cache of a core's own keeps from one look to the next."""
+"""The number of lines of 64 bytes: more than a core's own cache keeps from one look to the next."""
 _LINE: Final = 8
 """Numbers in one."""
 _VISITS: Final = 32
 _OF_TEN: Final = 9
 """Looks that count: the slowest ones were interrupted."""
 QUIET: Final = 1.2
-"""How many times the least pace a quiet run has at most."""
+"""The highest pace of a quiet run, as a multiple of the least."""
 
 
 class Probe:
-    """Looks from inside the process that it is started in. A look: its instant in Unix seconds, and how many it took."""
+    """A probe inside a process. A look has its instant in Unix seconds, and how many seconds it took."""
 
     def __init__(self) -> None:
         self._next = array("l")
@@ -98,7 +98,7 @@ def way() -> "array[int]":
 
 
 PROBE: Final = Probe()
-"""This process's own; it looks only where it was started."""
+"""The probe of this process, which takes looks only after `start`."""
 
 
 class Stopwatch:

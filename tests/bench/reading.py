@@ -1,4 +1,4 @@
-"""Reads as fast as answers come: a process of its own beside the one that places.
+"""A process that reads as fast as answers come, beside the one that places.
 
 Run as ``python -m tests.bench.reading ADDRESS METHOD CALLERS`` with the request's bytes on standard input, which stays open as long
 as is read; prints one JSON line: how many answers came, and how many failures.

@@ -36,11 +36,11 @@ class Step:
     until: int = 0
     refused: str = ""
     after: Sequence[int] | None = None
-    """How many must have been counted before each message goes; None: all go at once."""
+    """The count that must be reached before each message is sent; None: all are sent at once."""
     only: bytes = b""
     confirmed: str = ""
     manager: bytes = b""
-    """What goes with a confirmation: the fields that name the resource manager."""
+    """The fields of a confirmation that name the resource manager."""
 
     @property
     def unary(self) -> bool:
@@ -63,7 +63,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a client answers: when it began (Unix seconds), seconds of wall, and of CPU on either side.
+    """The answer of a client: its start in Unix seconds, seconds of wall, and of CPU on either side.
 
     ``waits_ms`` has one for each paced message.
     """

@@ -37,7 +37,7 @@ class Shell:
     observers: Sequence[Observer]
     garbage: Garbage
     send: Callable[[Decisions], None] = _nothing
-    """Where decisions go before observers hear of them, as the dispatcher of a server."""
+    """The receiver of decisions before observers get them, as the dispatcher of a server."""
     longest: float = 0.0
     """Seconds of wall."""
     longest_cpu: float = 0.0
@@ -99,10 +99,10 @@ def _instant() -> tuple[float, float]:
 
 
 class _Never:
-    """Nothing is ever quiet here."""
+    """A timer that never runs: no moment is ever quiet here."""
 
     def cancel(self) -> None:
-        """There is nothing to cancel."""
+        """Do nothing, because no timer runs."""
 
 
 def shell(core: Core) -> Shell:

@@ -1,4 +1,4 @@
-"""What the shim costs: CPU for each pod that is bound, memory for each pod that is watched.
+"""The cost of the shim: CPU for each bound pod, memory for each watched pod.
 
 **Bound**: pods appear on the embedded cluster and end up running; the core is a process of its own. Each pod is
 seen, translated, asked for, placed, bound and seen twice more. The embedded cluster works in the shim's process;
@@ -57,7 +57,7 @@ class BoundFigure:
     pods: int
     shim_us: float
     cluster_us: float
-    """What the embedded cluster takes of the same process, which is taken off already."""
+    """The CPU of the embedded cluster in the same process, which `shim_us` excludes."""
     pods_per_second: float
     calibration: float
 
@@ -72,7 +72,7 @@ class WatchedFigure:
     running_bytes: float
     """Told, placed, bound and seen running."""
     running_resident: float
-    """Of the process's resident memory, allocator and garbage included."""
+    """The share of the process's resident memory, allocator and garbage included."""
 
 
 def bound(pods: int = 5_000) -> BoundFigure:
@@ -117,7 +117,7 @@ def _appear(cluster: EmbeddedCluster, pods: int) -> None:
 
 
 class Started:
-    """Counts the pods of a cluster that begin to run."""
+    """A counter of the pods of a cluster that begin to run."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.count = 0

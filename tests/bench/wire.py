@@ -33,7 +33,7 @@ class WireFigure:
     resident_mib: int
     language: str
     pace: float
-    """How busy the server's neighbours were while it was measured; 0 where nobody looked."""
+    """The pace of the server during the measurement, by which its neighbours disturbed it; 0 without looks."""
 
     @property
     def client_share(self) -> float:

@@ -1,4 +1,4 @@
-"""What is measured: clusters and asks in the shapes that the nearest peer's figures were taken with, and mixed ones.
+"""The measured workloads: clusters and asks in the shapes of the nearest peer's figures, and mixed ones.
 
 Everything follows from a `Workload` by arithmetic on positions, without chance: the n-th node and the n-th ask are the
 same in process, on the wire and in every repeat. All asks are placed.
@@ -33,7 +33,7 @@ from server.model.resources import resource
 RM = "bench"
 GPU = "nvidia.com/gpu"
 PARTS = {1: (11,), 3: (9, 11, 13)}
-"""How large nodes are, in tenths of what an even share of the asks takes; together a tenth more than that."""
+"""The sizes of nodes, in tenths of an even share of the asks; a tenth more in all."""
 SPARE = 3
 """Tenths more where constraints keep pods from some nodes."""
 

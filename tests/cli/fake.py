@@ -70,7 +70,7 @@ Answer = Message | Failure | Sequence[Message] | Turns
 
 
 class FakeCore(grpc.GenericRpcHandler):
-    """Answers each method with what was prepared: a message, a stream or pages, or a failure.
+    """A core that answers each method as prepared: with a message, a stream or pages, or a failure.
 
     Unprepared methods do not exist. `requests` keeps what was asked, in order.
     """

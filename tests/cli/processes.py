@@ -1,4 +1,4 @@
-"""Runs `evenhand` as processes of its own."""
+"""Processes of `evenhand` for tests."""
 
 import os
 import select

@@ -1,4 +1,4 @@
-"""Runs the command line in this process and reads what it says."""
+"""The command line run in this process, and its output."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from evenhand_cli.app import app
 
 
 class Ended:
-    """How a command ended: exit code, output, error stream."""
+    """The end of a command: exit code, output, error stream."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code = code

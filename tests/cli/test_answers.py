@@ -1,4 +1,4 @@
-"""What a person reads of things that wait, at 80 columns, from a real core: the answer, the next step, and a bound on lines."""
+"""Answers about waiting objects from a real core, at 80 columns: the answer, the next step, and a bound on lines."""
 
 import asyncio
 from pathlib import Path

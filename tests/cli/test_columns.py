@@ -1,4 +1,4 @@
-"""Which columns a table has at a width, and what becomes of long names."""
+"""The columns of a table at a width, and the shortening of long names."""
 
 import io
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How the command line is read: options before the command, versions, help, and errors without words of a library."""
+"""The parsing of the command line: options before the command, versions, help, errors without words of a library."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""What the shell completes: commands, options, and the names that a running core gives."""
+"""Completion in the shell: commands, options, and the names that a running core gives."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What the demonstration says of preemption, from decisions and pods that were prepared."""
+"""The demonstration's text on preemption, from prepared decisions and pods."""
 
 from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""What is shown of how asks fit together."""
+"""The output on how asks fit together."""
 
 from evenhand.v1 import explain_pb2
 from evenhand_cli.render.fits import most_limits

@@ -1,4 +1,4 @@
-"""What all listings share: forms of output, order, filters, columns at 80 columns, and pictures that are repeated."""
+"""The common parts of listings: forms of output, order, filters, width of 80 columns, and repeated pictures."""
 
 import json
 

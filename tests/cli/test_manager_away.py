@@ -1,4 +1,4 @@
-"""What people see of a cluster whose resource manager is away: prepared answers, and a shim that is killed."""
+"""The output on a cluster whose resource manager is away: prepared answers, and a shim that is killed."""
 
 import json
 import signal

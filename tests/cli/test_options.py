@@ -42,7 +42,7 @@ Row = tuple[str, ...]
 
 TESTS = Path(__file__).parents[1]
 FOLDER = "FOLDER"
-"""Stands for the folder of the files below."""
+"""The placeholder for the folder of the files below."""
 WARNED = "quota-not-enabled"
 CONTEXTS = {
     "current": "here",
@@ -276,7 +276,7 @@ def definitions(file: str) -> dict[str, ast.AST]:
 
 
 def texts(file: str, name: str) -> set[str]:
-    """Return the texts that stand in a test, and in what it uses of its module."""
+    """Return the texts in a test, and in the parts of its module that the test uses."""
     known = definitions(file)
     assert name in known, f"tests/{file} has no {name}"
     waiting, seen, found = [name], {name}, set[str]()

@@ -1,4 +1,4 @@
-"""What the command line says of preemption, against a real core and a real shim in processes of their own.
+"""The command line on preemption, against a real core and a real shim in processes of their own.
 
 The cluster is `examples/clusters/claim`: once with all of it done, once with victims that take ten minutes to leave.
 """
@@ -24,7 +24,7 @@ LOOKS_MAX = 600
 CLAIM = ROOT / "examples" / "clusters" / "claim"
 QUEUES = (CLAIM / "queues.yaml").read_text()
 CLAIMS = 8
-"""Pods of the shop that get what their queue is owed."""
+"""Pods of the shop that fit into the guarantee of their queue."""
 
 
 @dataclass(frozen=True, slots=True)

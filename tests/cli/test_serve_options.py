@@ -1,4 +1,4 @@
-"""What the options of `evenhand serve` do to a core that runs as a process."""
+"""The effects of the options of `evenhand serve` on a core that runs as a process."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""How `evenhand shim` meets a core that is not there, or one whose partition belongs to another shim."""
+"""The behaviour of `evenhand shim` without a core, and with a core whose partition belongs to another shim."""
 
 import json
 import time

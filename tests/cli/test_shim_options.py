@@ -1,4 +1,4 @@
-"""What the options of `evenhand shim` do: what reaches the shim, and what each kind of cluster has no use for."""
+"""The options of `evenhand shim`: the values that reach the shim, and those that a kind of cluster rejects."""
 
 from pathlib import Path
 

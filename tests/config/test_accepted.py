@@ -1,4 +1,4 @@
-"""What a correct text means: the values that the core gets."""
+"""The meaning of a correct text: the values that the core gets."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""What changed between two configurations, in words."""
+"""The changes between two configurations, in words."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Whatever the text: `load` answers, never raises, and gives a configuration exactly when there is no error."""
+"""Random texts: `load` never raises, and gives a configuration exactly when there is no error."""
 
 import json
 import random

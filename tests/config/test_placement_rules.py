@@ -1,4 +1,4 @@
-"""Which queue an application goes to: rule by rule, and what is said when no rule helps."""
+"""The queue of an application, rule by rule, and the refusal when no rule applies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Writes what the commands of the examples print now into the pages: `TZ=UTC python -m tests.docs`."""
+"""The update of the pages with the current output of their examples: `TZ=UTC python -m tests.docs`."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""What the documents tell of preemption happens: their examples run through the core, and commands print what they show."""
+"""The documents' examples of preemption, run through the core; commands print what the pages show."""
 
 import time
 from collections.abc import Iterator

@@ -28,7 +28,7 @@ MODULE: Final = "tests.faults"
 NAMESPACE: Final = "EVENHAND_FAULTS_NAMESPACE"
 """Variable that tells the run in its namespace the descriptor of the pipe to the command outside."""
 CLEAR_S: Final = 60.0
-"""How long a run that is to end early may take to end its processes in order."""
+"""The longest time in which a run that is to end early ends its processes in order."""
 UNSHARE: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 

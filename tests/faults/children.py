@@ -19,7 +19,7 @@ from tests.faults.cluster import FIRST, OPERATOR_TOKEN, QUEUES, SECOND, TOKENS
 
 ROOT: Final = Path(__file__).parents[2]
 READY_S: Final = 90.0
-"""How long a core may take to its open port, on a machine under load."""
+"""The longest time from a core's start to its open port, on a machine under load."""
 END_S: Final = 30.0
 LOOK_S: Final = 0.02
 
@@ -74,7 +74,7 @@ def is_stopped(process: subprocess.Popen[bytes]) -> bool:
 
 @dataclass
 class Files:
-    """Where everything of a run stands. What is on `disk` suffers the faults of the disk."""
+    """The files of a run. The faults of the disk concern the files on `disk`."""
 
     folder: Path
     queues: str = QUEUES
@@ -125,9 +125,9 @@ class Core:
     port: int = field(default_factory=free_port)
     runs: int = 0
     exits: list[tuple[str, int]] = field(default_factory=list)
-    """How each run was ended, and its exit code."""
+    """The way in which each run was ended, and its exit code."""
     begun_ms: list[int] = field(default_factory=list)
-    """When each run that was not refused was started; the one before it had ended by then."""
+    """The instants at which the runs were started, without refused ones; the run before has ended by then."""
     process: subprocess.Popen[bytes] | None = None
     resident: list[tuple[int, int]] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""What the runs with faults need of the machine."""
+"""The requirements of runs with faults on the machine."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""What shows that a fault took effect, by its kind, and what excuses one that did not."""
+"""The evidence that a fault took effect, by its kind, and the excuses when it did not."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 CORE_AWAY: Final = "core away"
 """Counted in a window when the core was not there as it began."""
 PAGE_BYTES: Final = 4_096
-"""What may still fit on a disk that is full: the rest of a page of the log."""
+"""The bytes that may still fit on a full disk: the rest of a page of the log."""
 AT_ONCE: Final = 8
 """Calls that a hostile client makes at once."""
 
@@ -19,7 +19,7 @@ class Effect(NamedTuple):
     occasion: str = ""
     occasion_least: int = 1
     within_s: float = 5.0
-    """For how long the driver waits for it."""
+    """The seconds for which the driver waits for the effect."""
     needs_core: bool = True
 
 

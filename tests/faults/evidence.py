@@ -1,4 +1,4 @@
-"""What is known of a run from outside: all that the judge judges by."""
+"""The evidence of a run from outside, on which the judge decides."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ class Window(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """How the replay of one run's trace ended."""
+    """The end of the replay of one run's trace."""
 
     trace: str
     code: int
@@ -52,7 +52,7 @@ class Decided(NamedTuple):
 
 @dataclass
 class LogPart:
-    """What one run of the core left in the decision log; `missing` lines are named in a gap, and `more` may be."""
+    """The part of one core run in the decision log; `missing` lines are named in a gap, and `more` may be."""
 
     decided: list[Decided] = field(default_factory=list)
     missing: int = 0
@@ -61,11 +61,11 @@ class LogPart:
 
 @dataclass
 class Evidence:
-    """All of it. `pauses_ms`: for how long the driver itself did not run when it should have."""
+    """The evidence of a whole run. `pauses_ms`: for how long the driver itself did not run when it should have."""
 
     journal: list[Line] = field(default_factory=list)
     second_journal: list[Line] = field(default_factory=list)
-    """Of the second manager, which asks for probes alone and is connected past the proxy."""
+    """The journal of the second manager, which asks for probes alone and is connected past the proxy."""
     windows: list[Window] = field(default_factory=list)
     pauses_ms: int = 0
     settled: bool = True
@@ -78,7 +78,7 @@ class Evidence:
     applied: list[Revision] = field(default_factory=list)
     """Each apply that was answered with OK."""
     in_force: list[Revision] = field(default_factory=list)
-    """What `config show` said after starts of the core."""
+    """The revisions that `config show` printed after starts of the core."""
     durable: bool = False
     replays: list[Replay] = field(default_factory=list)
     exits: list[tuple[str, int]] = field(default_factory=list)

@@ -43,7 +43,7 @@ UNANSWERED: Final = {
 
 
 class Caller:
-    """Calls without a stub, so that anything can be sent; keeps the codes of what failed."""
+    """A caller without a stub, which can send anything and keeps the codes of failed calls."""
 
     def __init__(self, channel: grpc.Channel, codes: Path, counts: Counts) -> None:
         self._channel = channel

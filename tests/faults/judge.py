@@ -11,15 +11,15 @@ from tests.faults.evidence import Decided, Evidence, LogPart, Window
 from tests.faults.journal import Line, Truth, truth_of
 
 STALL_MS: Final = 20_000
-"""How long an ask that fits may wait while no fault is in force, beside pauses of the machine."""
+"""The longest wait of a fitting ask while no fault is in force, beside pauses of the machine."""
 RESIDENT_MIB_MAX: Final = 400
 """Memory that a core of this cluster may have resident, whatever is sent to it."""
 APART_MS: Final = 1_500
-"""How long a probe of the second manager may wait amid a fault of the first one's, beside pauses of the machine."""
+"""The longest wait of the second manager's probe during a fault of the first, beside pauses of the machine."""
 AFTER_MS: Final = 2_000
-"""What a fault may still cause after it."""
+"""The time after a fault in which the fault may still have effects."""
 TRANSPORT: Final = ("RST_STREAM", "Internal error from Core")
-"""What the client's own library says of a broken connection; its core is not ours."""
+"""The errors of the client's own library on a broken connection, whose core is not ours."""
 EXPECTED: Final = {
     "killed": {-9},
     "ended": {0},

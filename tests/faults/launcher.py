@@ -18,7 +18,7 @@ from typing import Any, Final
 from tests.faults.counts import Counts
 
 LOOK_S: Final = 0.02
-"""How old what was read of the control file may be."""
+"""The highest age of the values read from the control file."""
 
 
 class Control:

@@ -13,13 +13,13 @@ from tests.faults.cluster import changed_queues
 from tests.faults.evidence import Revision
 
 ANSWER_S: Final = 20.0
-"""How long a command of the operator may take."""
+"""The longest time of an operator's command."""
 UNKNOWN: Final = 0
 """Number of a revision that a core did not tell."""
 
 
 class Operator:
-    """Keeps what was answered: what was applied, and what was in force."""
+    """The operator of a run, with the revisions that were applied and those that were in force."""
 
     def __init__(self, files: Files, port: int) -> None:
         self._files = files

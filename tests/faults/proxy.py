@@ -20,7 +20,7 @@ PIECE: Final = 1_460
 
 
 class Proxy:
-    """Passes bytes on under the faults in force."""
+    """A proxy that passes bytes on under the faults in force."""
 
     def __init__(self, core_port: int, control: Path, counts: Counts) -> None:
         self._core_port = core_port

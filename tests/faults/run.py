@@ -39,7 +39,7 @@ DISK_MIB: Final = 16
 SMALL_MIB: Final = 1_100
 """Address space of a core under a memory limit."""
 STOP_S: Final = 5.0
-"""How long a process may take to be stopped by its signal."""
+"""The longest time until a process is stopped by its signal."""
 SETTLE_S: Final = 60.0
 CLOCK_MS: Final = 7_200_000
 SLOW_MS: Final = 80
@@ -52,7 +52,7 @@ def has_placed(journal: Path) -> bool:
 
 
 class World(Protocol):
-    """What uses the core of a run: shims, and the pods that they are about."""
+    """The users of a run's core: shims, and their pods."""
 
     def begin(self, stack: ExitStack) -> None:
         """Start what is there beside the shim that suffers faults; the core runs by then."""

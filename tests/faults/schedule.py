@@ -31,11 +31,11 @@ ALONE: Final = frozenset(
 )
 """Faults that start the core again themselves."""
 DISK_MS: Final = 2_500
-"""How much longer faults of the disk last: an ask has to wait for a second before it claims anything."""
+"""The extra length of faults of the disk: an ask has to wait for a second before it claims anything."""
 KILL_AMID: Final = 0.35
-"""How often the core is killed in the midst of another fault; always after a configuration was applied."""
+"""The chance that the core is killed during another fault; always so after an apply."""
 APPLY_AMID: Final = 0.15
-"""How often an operator applies a configuration in the midst of another fault."""
+"""The chance that an operator applies a configuration during another fault."""
 
 
 @dataclass(frozen=True)

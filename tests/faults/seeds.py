@@ -9,7 +9,7 @@ from tests.cli.processes import ROOT, environment
 
 SEED = int(os.environ.get("EVENHAND_SEED", "1"))
 RUN_MINUTES = 3
-"""Of one seed in a soak: then the next one begins, with a new log."""
+"""The minutes of one seed in a soak; then the next one begins, with a new log."""
 SOAK_MINUTES = float(os.environ.get("EVENHAND_FAULTS_MINUTES", "60"))
 SOAK_SEEDS = range(SEED + 1, SEED + 1 + int(SOAK_MINUTES / RUN_MINUTES))
 

@@ -32,9 +32,9 @@ WAITING_MAX: Final = 40
 SELECTORS: Final = 200
 """Asks with a selector of their own in one message."""
 CALL_S: Final = 5.0
-"""How long a registration and its answers may take before the shim begins again."""
+"""The longest time of a registration and its answers before the shim restarts it."""
 SILENCE_S: Final = 4.0
-"""How long probes may go unanswered before the shim connects again."""
+"""The longest time without answers to probes before the shim reconnects."""
 OPTIONS: Final = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 200),

@@ -12,7 +12,7 @@ from tests.faults.children import Core, Files, control, until
 
 NEVER_MS = 3_600_000
 SLACK_S = 8.0
-"""What Python and a machine under load take to end a process."""
+"""The time that Python on a machine under load takes to end a process."""
 NEW = """\
 partitions:
   - name: default

@@ -1,4 +1,4 @@
-"""Who is next among many, beside taking the least one at a time; the kernel is wrong when they differ."""
+"""The order of turns beside taking the least one at a time; the kernel is wrong when they differ."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""What holds of a cluster at every moment, whatever was killed: nothing bound twice, nothing over capacity.
+"""Invariants of a cluster, whatever was killed: nothing bound twice, nothing over capacity.
 
 And what holds once all is quiet: the core knows exactly what runs.
 """
@@ -21,7 +21,7 @@ LOOK_S = 0.2
 
 
 class Witness:
-    """Looks at a namespace's pods again and again beside the test; `faults` is what was wrong.
+    """A thread that checks a namespace's pods repeatedly beside the test; `faults` lists the violations.
 
     Each look is one list, which is how the cluster was at one moment.
     """

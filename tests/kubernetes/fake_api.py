@@ -15,9 +15,9 @@ from shim_client.kubernetes.api import Api, Rate
 from shim_client.kubernetes.cluster import KubernetesCluster
 
 CUT = "cut"
-"""Ends a stream in the middle instead of in order."""
+"""The line that ends a stream in the middle instead of in order."""
 HANG = "hang"
-"""Keeps silent until the client goes away."""
+"""The line after which the server is silent until the client disconnects."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Answer:
-    """What is answered; `lines` make a stream of it."""
+    """An answer; with `lines` it is a stream."""
 
     code: int = 200
     body: Any = None
@@ -65,7 +65,7 @@ def event(kind: str, name: str, version: int, **more: Any) -> dict[str, Any]:
 
 
 class FakeApi:
-    """Asks `handle` for each answer."""
+    """An API server that gets each answer from `handle`."""
 
     def __init__(self, handle: Handler) -> None:
         self.handle = handle

@@ -31,7 +31,7 @@ VERSIONS = {
     "SubjectAccessReview": "authorization.k8s.io/v1",
     "StorageClass": "storage.k8s.io/v1",
 }
-"""Where a kind does not stand in v1."""
+"""The API versions of the kinds that are not in v1."""
 
 Object = dict[str, Any]
 

@@ -14,7 +14,7 @@ BYTES = 65_536
 
 
 class Proxy:
-    """Passes bytes on between its port and a server's, until it is told to cut what is open."""
+    """A proxy between its port and a server's, which can cut all open connections."""
 
     def __init__(self, port: int) -> None:
         self._server = ("127.0.0.1", port)

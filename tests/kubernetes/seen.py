@@ -1,4 +1,4 @@
-"""What an API server shows of pods: where they are, what stands on them, what was said of them."""
+"""The state of pods on an API server: nodes, conditions, events."""
 
 from tests.kubernetes.kube import Kube, Object
 

@@ -109,7 +109,7 @@ async def test_a_silent_watch_is_taken_for_dead(
 
 
 class Server:
-    """Lists and watches of pods as told; everything else is there and quiet."""
+    """A server with scripted lists and watches of pods; everything else exists and is quiet."""
 
     def __init__(self) -> None:
         self.lists: list[Answer] = []
@@ -125,7 +125,7 @@ class Server:
 
 
 class Following:
-    """What was heard from a server, and the pauses between."""
+    """The news received from a server, and the pauses between."""
 
     def __init__(self) -> None:
         self.news: list[Listing | WatchEvent] = []

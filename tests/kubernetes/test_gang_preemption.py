@@ -1,4 +1,4 @@
-"""Job-level preemption on a real API server: a gang gets all its places, or nobody goes for it (J8, J10, J11)."""
+"""Job-level preemption on a real API server: a gang gets all its places, or evicts no pod (J8, J10, J11)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Whatever is killed or cut, at whatever moment: nothing bound twice, over capacity, or forgotten.
+"""Kills and cuts at random moments: nothing is bound twice, over capacity, or forgotten.
 
 The seed of the random moments is printed; EVENHAND_SEED gives one.
 """

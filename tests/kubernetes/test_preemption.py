@@ -14,7 +14,7 @@ from tests.kubernetes.stack import Stack
 
 DELAY_S = 2
 QUIET_S = 4.0
-"""For so long nothing more may happen: more than delay and back-off of these queues together."""
+"""The time in which nothing more may happen: more than delay and back-off of these queues together."""
 KEEP = "evenhand.test/keep"
 MARK = "evenhand.io/released-for"
 OPT_OUT = {"yunikorn.apache.org/allow-preemption": "false"}

@@ -1,4 +1,4 @@
-"""What the shim's service account may do, and that it may do nothing else (`kubectl auth can-i`).
+"""The rights of the shim's service account, and no others (`kubectl auth can-i`).
 
 The table is the claim: deploy/rbac.yaml with more or with less fails here.
 """
@@ -37,7 +37,7 @@ EVERYWHERE: dict[tuple[str, str], tuple[str, ...]] = {
     ("apps", "statefulsets"): ("get",),
     ("batch", "jobs"): ("get",),
 }
-"""What it may do, in every namespace: group, resource, verbs."""
+"""The rights of the account in every namespace: group, resource, verbs."""
 
 NEVER = (
     ("", "pods/exec"),
@@ -60,7 +60,7 @@ NEVER = (
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
     ("certificates.k8s.io", "certificatesigningrequests"),
 )
-"""What it may not even look at, among much else, in a namespace that is not its own."""
+"""Resources, among many, that the account may not even read in a namespace that is not its own."""
 
 
 def may(kube: Kube, verb: str, group: str, resource: str, namespace: str) -> bool:

@@ -21,7 +21,7 @@ NOW = 1_700_000_000_000
 
 
 class Listening:
-    """Traces whose spans stay in memory."""
+    """The traces of a service, whose spans stay in memory."""
 
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()

@@ -55,7 +55,7 @@ partitions:
             parent: true
             childtemplate: {maxapplications: 5, resources: {max: {vcore: 10, memory: 64Gi}}}
 """
-"""Who shares the cluster. Lowering `max` of `root.batch` to 440 cores arms its quota timer of two minutes."""
+"""The queues that share the cluster. Lowering `max` of `root.batch` to 440 cores arms its quota timer of two minutes."""
 
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 MEMORY_TAINT = {"key": "high-memory", "value": "present", "effect": "NoSchedule"}

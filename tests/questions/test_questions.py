@@ -22,18 +22,18 @@ LINES_MAX = 30
 GANG_LINES_MAX = 25
 SETTLED_S_MAX = 600.0
 WAITING = "waiting for "
-"""Begins the line that a slow machine adds to the error stream."""
+"""The start of the line that a slow machine adds to the error stream."""
 SETTLED = {"vision": 10, "web": 47, "data": 6, "edge": 8, "notebooks": 8, "system": 49}
 """Pods that run in a queue, once every pod has its node or its reason."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person sees of one command."""
+    """The output of one command, as a person sees it."""
 
     code: int
     text: str
-    """Both streams, as they stand in a terminal."""
+    """Both streams, as a terminal shows them."""
     data: str
     """The output stream alone."""
 

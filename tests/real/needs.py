@@ -1,4 +1,4 @@
-"""What the tests against real programs need, and what its absence means."""
+"""The requirements of tests against real programs, and the consequence of their absence."""
 
 import os
 from typing import NoReturn

@@ -25,7 +25,7 @@ build)
   wait
 esac
 """
-"""As much of go as the script asks; its build has a child, as a compiler is."""
+"""A replacement of go with the commands that the script uses; its build has a child, as a compiler is."""
 
 
 def test_a_stopped_build_leaves_no_process_and_no_half_of_a_file(tmp_path: Path) -> None:

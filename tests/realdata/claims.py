@@ -1,4 +1,4 @@
-"""A real cluster full of best-effort pods, then its latency-sensitive pods under a guarantee: who goes for them.
+"""A real cluster full of best-effort pods, then its latency-sensitive pods under a guarantee, and their victims.
 
 `python -m tests.realdata.claims` prints the report. Best-effort pods are repeated, drawn by a seed, until the first no
 longer fits; one in ten of their shapes has opted out. Both queues are guaranteed something: the latency-sensitive pods
@@ -47,19 +47,19 @@ Amounts = dict[str, int]
 
 @dataclass
 class Report:
-    """What came of it. Amounts by resource type; milliseconds are CPU of this process."""
+    """The outcome of a run. Amounts by resource type; milliseconds are CPU of this process."""
 
     nodes: int = 0
     filled: int = 0
     asked: int = 0
     placed: int = 0
     claimed: set[str] = field(default_factory=set)
-    """Keys of the asks for which somebody went, or that wait for somebody who goes already."""
+    """Keys of the asks for which pods were evicted, or that wait for pods whose eviction is ordered."""
     victims: dict[str, str] = field(default_factory=dict)
     """By key of a victim its shape."""
     opted_out: int = 0
     claims: Counter[int] = field(default_factory=Counter)
-    """How many decisions had so many victims."""
+    """The number of decisions by number of victims."""
     ends: Counter[str] = field(default_factory=Counter)
     wanted: Amounts = field(default_factory=dict)
     freed: Amounts = field(default_factory=dict)

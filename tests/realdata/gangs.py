@@ -1,4 +1,4 @@
-"""The same real cluster, with all its pods of several GPUs as gangs: all of a gang get their places, or none.
+"""The real cluster of `claims`, with all its pods of several GPUs as gangs, each placed whole or not at all.
 
 `python -m tests.realdata.gangs` prints the report. Gangs are drawn by a seed among pods of one shape.
 """

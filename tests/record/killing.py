@@ -1,4 +1,4 @@
-"""Runs of a server that are killed: nothing is ended and nothing that waits is written, only what the files hold stays.
+"""Killed runs of a server: nothing is ended, waiting lines are lost, only the content of the files stays.
 
 The process of the tests itself cannot be forked for it: gRPC, which other tests use, does not outlive that.
 """

@@ -49,7 +49,7 @@ def configuration(mid_max: int) -> Configuration:
 
 
 class Driver:
-    """Lives through a story; the same seed and the same core give the same story."""
+    """The driver of a random story; an equal seed and an equal core give an equal story."""
 
     def __init__(self, seed: int, core: Scheduler) -> None:
         self.dice = random.Random(seed)

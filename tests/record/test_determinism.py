@@ -1,4 +1,4 @@
-"""The same input trace gives the same decision log, byte for byte, in whatever process (invariant 16)."""
+"""Determinism: equal input traces give equal decision logs, byte for byte, in any process (invariant 16)."""
 
 import os
 import subprocess

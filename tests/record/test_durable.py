@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Path:
 
 
 class Syncs:
-    """Counts syncs; the next ones fail while there are ``failures`` left. So many bytes of the file are ``safe``."""
+    """A counter of syncs, which fail while there are ``failures`` left. So many bytes of the file are ``safe``."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0

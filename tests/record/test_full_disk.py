@@ -25,7 +25,7 @@ from tests.rpc.harness import RM, Served, Stream, ask, node, resource
 DISK_KB = 256
 """The disk of the log."""
 LEFT_KB = 48
-"""What is left of it."""
+"""The space that `fill` leaves on the disk."""
 PODS = 60
 QUEUES = f"""\
 partitions:

@@ -1,4 +1,4 @@
-"""What a restarted core knows of the configuration in force before, from its decision log."""
+"""A restarted core's knowledge of the former configuration, from its decision log."""
 
 import asyncio
 from pathlib import Path

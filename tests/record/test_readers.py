@@ -1,4 +1,4 @@
-"""Whoever looks changes nothing: a trace does not say who asked what, and the replay decides the same."""
+"""Reads change nothing: a trace has no reads, and the replay decides the same."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_a_core_that_is_watched_decides_the_same(seed: int) -> None:
 
 
 class Watched(Core):
-    """A core at which somebody looks after every tick."""
+    """A core that is read after every tick."""
 
     def tick(self, now: int, budget: int = BUDGET) -> Tick:
         """Tick as the core does."""

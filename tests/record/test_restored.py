@@ -1,4 +1,4 @@
-"""Which configuration is in force at a start: the table of every source."""
+"""The configuration in force at a start: the table of every source."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What was applied survives the end of a core, and what a changed file or ConfigMap says overrides it (D10)."""
+"""An applied configuration survives the end of a core; a changed file or ConfigMap overrides it (D10)."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -68,7 +68,7 @@ class Kind:
     also: grpc.StatusCode | None = None
     watch_s: float = 0.0
     costly: int = 1
-    """How many times longer one takes than a plain refusal: the short test makes so many times fewer."""
+    """The cost of a call as a multiple of a plain refusal; the short test makes that many times fewer calls."""
 
     @property
     def streams(self) -> bool:

@@ -1,4 +1,4 @@
-"""What an AllocationRequest means, read field by field from the generated classes: the codec's oracle.
+"""The meaning of an AllocationRequest, read field by field from the generated classes: the codec's oracle.
 
 Only the translation of a template is shared with the code under test; it has cases of its own.
 """

@@ -99,7 +99,7 @@ def damaged(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
 
 
 class Receiver:
-    """What stands behind a stream, without the stream."""
+    """The receiver behind a stream, without the stream."""
 
     def __init__(self) -> None:
         reader = Reader()

@@ -1,4 +1,4 @@
-"""How a server ends: drained on SIGTERM, and by a defect in the core."""
+"""The end of a server: drained on SIGTERM, and by a defect in the core."""
 
 import asyncio
 import os

@@ -42,7 +42,7 @@ from tests.rpc.harness import PATIENCE_S, SETTING, serving
 
 
 class Knot:
-    """Holds itself."""
+    """An object that refers to itself."""
 
     def __init__(self) -> None:
         self.held = self
@@ -75,7 +75,10 @@ def quiet() -> Quiet:
 
 @pytest.fixture
 def collector(quiet: Quiet, monkeypatch: pytest.MonkeyPatch) -> Iterator[Garbage]:
-    """Drives the collector as long as the test lasts; has been idle before. However much the tests hold, it is not too large."""
+    """Provide a driver of the collector that has been idle before, for as long as the test lasts.
+
+    The limit of a full collection is lifted, because the tests themselves may hold much.
+    """
     monkeypatch.setattr(garbage, "EVERYTHING_MAX", sys.maxsize)
     driven = Garbage(quiet.later)
     driven.idle()
@@ -84,7 +87,7 @@ def collector(quiet: Quiet, monkeypatch: pytest.MonkeyPatch) -> Iterator[Garbage
 
 
 def knot() -> "weakref.ref[Knot]":
-    """Garbage that only a collection ends."""
+    """Return a weak reference to garbage that only a collection frees."""
     return weakref.ref(Knot())
 
 

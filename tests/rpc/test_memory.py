@@ -36,9 +36,9 @@ from tests.rpc.memory_cluster import MANAGERS, budget_mib, fill, with_streams
 CALLS: Final = 10_000
 """Refused calls of each kind that cost the core little, and as many again."""
 LEFT_MIB: Final = 40
-"""What a core may keep of the calls of one kind: what Python and gRPC have got ready for the next ones."""
+"""The memory that a core may keep after calls of one kind: reserves of Python and gRPC for the next ones."""
 MORE_MIB: Final = 10
-"""What it may keep of as many again."""
+"""The memory that a core may keep after as many calls again."""
 ROOT: Final = Path(__file__).parents[2]
 
 

@@ -52,7 +52,7 @@ REQUESTS: Final[dict[str, Message]] = {
     "Apply": config_pb2.ApplyRequest(yaml=_GOOD, source="test"),
     "Diff": config_pb2.DiffRequest(yaml=_GOOD),
 }
-"""What is asked; nothing special of the methods that are not here."""
+"""The requests by method; methods that are missing here get an empty one."""
 ENDS: Final = {"GetDecision": grpc.StatusCode.NOT_FOUND}
 ONE_AT_ONCE: Final = {"Validate", "Apply", "Diff"}
 """A caller has one configuration read at once."""

@@ -1,4 +1,4 @@
-"""Which caller speaks for which manager: roles bound to managers and partitions, places that become free, limits of streams."""
+"""The callers that may act for a manager: roles bound to managers and partitions, freed places, limits of streams."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -19,7 +19,7 @@ from tests.rpc.harness import Clock, until
 
 @dataclass
 class ScriptedCore:
-    """Accepts every node; ticks as the script says."""
+    """A core that accepts every node and ticks as the script says."""
 
     seen: list[str] = field(default_factory=list)
     due: int | None = None
@@ -48,7 +48,7 @@ class ScriptedCore:
 
 @dataclass
 class Ear:
-    """Hears slices."""
+    """An observer that records batches."""
 
     heard: list[object] = field(default_factory=list)
 
@@ -196,7 +196,7 @@ async def test_an_event_that_is_asked_gives_its_replies_and_what_follows_it() ->
 
 
 class Gate:
-    """Lets decisions leave when it is open; ``asked`` counts how often the pump came to it."""
+    """A gate that lets decisions leave when it is open; ``asked`` counts how often the pump came to it."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Who may call what: every RPC of every service against every role, and how callers are known."""
+"""The rights of callers: every RPC of every service against every role, and the identification of callers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -64,7 +64,7 @@ MAY = {
     "grpc.reflection.v1alpha.ServerReflection": "shim viewer operator",
     "grpc.health.v1.Health": "shim viewer operator metrics nobody",
 }
-"""What is expected, by service and where one differs by method: written apart from the table under test."""
+"""The expected rights by service, and by method where one differs, written apart from the table under test."""
 
 
 def services() -> Iterator[ServiceDescriptor]:

@@ -1,4 +1,4 @@
-"""When memory is given back to the system."""
+"""The moments at which memory is given back to the system."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from server.rpc.trimming import TRIM_S, Trimming, give_back
 
 
 class Later:
-    """Keeps what is to happen later."""
+    """A timer that keeps the planned calls."""
 
     def __init__(self) -> None:
         self.planned: list[Callable[[], None]] = []

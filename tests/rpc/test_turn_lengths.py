@@ -29,7 +29,7 @@ from si.v1 import si_pb2_grpc
 from tests.rpc.harness import RM, SETTING, Served, serving
 
 HEALTH_S = 0.1
-"""How soon health has to answer."""
+"""The longest time to the answer of a health check."""
 NODES = 1_000
 MANY = OBJECTS_MAX
 
@@ -44,7 +44,7 @@ def _uncollected() -> Iterator[None]:
 
 
 class Turns:
-    """Looks on the loop: the longest of its turns in seconds of CPU, and how many health checks were answered."""
+    """A probe of the loop: the longest of its turns in seconds of CPU, and the number of answered health checks."""
 
     def __init__(self) -> None:
         self.longest = 0.0

@@ -46,7 +46,7 @@ def test_an_allowance_shrinks_at_once_and_grows_by_steps() -> None:
 
 @dataclass
 class SlowCore:
-    """Takes a stated time for each event and for each step, by a false clock."""
+    """A core that takes a stated time for each event and for each step, by a false clock."""
 
     event_s: float = 0.0
     step_s: float = 0.0
@@ -74,19 +74,19 @@ class SlowCore:
 
 
 class Held(InPlace):
-    """Writes down what it is told."""
+    """An observer that records its calls."""
 
     def __init__(self) -> None:
         super().__init__()
         self.told: list[str] = []
 
     def hold(self) -> None:
-        """Remember it."""
+        """Record the call."""
         self.told.append("hold")
         super().hold()
 
     def go_on(self) -> None:
-        """Remember it."""
+        """Record the call."""
         self.told.append("go on")
         super().go_on()
 
@@ -142,13 +142,13 @@ async def test_long_steps_make_ticks_of_fewer() -> None:
 
 
 class Kept:
-    """Keeps what was decided."""
+    """An observer that keeps the decisions."""
 
     def __init__(self) -> None:
         self.decided_all: list[Decision] = []
 
     def decided(self, decisions: Decisions, _now: int) -> None:
-        """Keep it."""
+        """Keep the decisions."""
         self.decided_all += decisions.all
 
     def sliced(self, events: int, _seconds: float, _now: int) -> None:

@@ -1,4 +1,4 @@
-"""What a viewer's numbers and simulations tell of others: nothing, neither by headroom nor by asks that name nodes."""
+"""A viewer's numbers and simulations reveal nothing of others, neither by headroom nor by asks that name nodes."""
 
 from dataclasses import replace
 from typing import Any

@@ -40,7 +40,7 @@ from tests.shim.polling import until
 from tests.shim.rig import core_here, shim_at_work
 
 BLOCKS_A_POD_MAX = 0.5
-"""Most of Python's blocks of memory that stay of each pod; whoever keeps a record of it keeps at least one."""
+"""The most of Python's memory blocks that may stay of each pod; any record kept of a pod takes at least one."""
 BYTES_A_POD_MAX = 400.0
 """Most of the process's resident memory: it sees what is no object of Python, and varies by a few MiB of itself."""
 NODES, PLACES = 8, 8
@@ -62,9 +62,9 @@ partitions:
 """
 SETTINGS = Settings(cluster_id="churn", queues=QUEUES)
 HISTORY = 100
-"""How much of the past is kept here by those that keep some."""
+"""The length of every history in this test."""
 FEW = 4
-"""How many different things those keep that have read or written them once."""
+"""The number of entries in every cache of read or written parts in this test."""
 SAMPLES = 30
 BUDGET: Item = {
     "kind": "PodDisruptionBudget",
@@ -74,12 +74,12 @@ BUDGET: Item = {
 
 
 STANDING: tuple[Item, ...] = (BUDGET, foreign("still"))
-"""What is there all the time, and may be touched."""
+"""The objects that exist all the time and may be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How much memory there was after so many pods."""
+    """The memory in use after so many pods."""
 
     pods: int
     blocks: int
@@ -90,7 +90,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What stays of each pod."""
+    """The memory that stays of each pod."""
 
     pods: int
     blocks: float
@@ -238,7 +238,7 @@ def shorten_histories(patch: pytest.MonkeyPatch) -> None:
 
 
 Progress = Callable[[float, int], float]
-"""How far a churn is after so many seconds and waves: 0 to 1."""
+"""A function from seconds and waves to the progress of a churn, 0 to 1."""
 
 
 async def churned(progress: Progress) -> list[Sample]:

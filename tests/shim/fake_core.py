@@ -12,7 +12,7 @@ BARRIER = "evenhand.io/barrier"
 
 
 class FakeCore(si_pb2_grpc.SchedulerServicer):
-    """Accepts nodes and applications, answers barriers, and remembers every message."""
+    """A core that accepts nodes and applications, answers barriers, and keeps every message."""
 
     def __init__(self) -> None:
         self.registrations: list[si_pb2.RegisterResourceManagerRequest] = []

@@ -1,4 +1,4 @@
-"""A real core and an embedded cluster that keeps watch over its own laws, for end-to-end tests."""
+"""A real core and an embedded cluster that checks its own invariants, for end-to-end tests."""
 
 import asyncio
 import socket
@@ -33,7 +33,7 @@ SETTINGS = Settings(cluster_id="end-to-end", queues=QUEUES)
 
 
 class WatchedCluster(EmbeddedCluster):
-    """Binds one pod after another; remembers each binding and asserts that the node has room."""
+    """A cluster that binds one pod after another, counts bindings, and asserts that the node has the capacity."""
 
     def __init__(self, bind_seconds: float = 0.0) -> None:
         super().__init__(wall_clock())

@@ -1,4 +1,4 @@
-"""What is read once of equal parts is what reading them each time says; and cut down or whole, a pod says the same."""
+"""Cached readings of equal parts equal fresh ones, and a pod cut down reads like the whole pod."""
 
 import copy
 import random

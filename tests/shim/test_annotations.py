@@ -1,4 +1,4 @@
-"""What annotations and settings may hold: no number and no letter in them breaks what is made of it (1.2, 1.3, 1.9, 1.10)."""
+"""Hostile annotations and settings: no number or letter in them breaks reports or orders (1.2, 1.3, 1.9, 1.10)."""
 
 import json
 from typing import Any
@@ -56,7 +56,7 @@ def test_1_9_a_timeout_out_of_bounds_is_said_and_does_not_count(written: str) ->
 
 
 def test_1_9_many_words_that_mean_nothing_are_said_at_once() -> None:
-    """An annotation has room for a hundred thousand: as many events would drown all others, at each change anew."""
+    """An annotation can hold a hundred thousand: as many events would drown all others, at each change."""
     item = declaring([WORKERS], **{PARAMETERS: "a b " * 20_000})
     story = played(item)
     assert story.did().count("event Pod/first PodNotClear") == 1

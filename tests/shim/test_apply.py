@@ -1,4 +1,4 @@
-"""Actions: one object's in order, failures tried again, what failed for good told back."""
+"""Actions: those on one object in order, failures retried, permanent failures reported back."""
 
 import asyncio
 

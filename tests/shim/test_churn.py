@@ -11,7 +11,7 @@ from shim_client.mirror import jobs
 from tests.shim.churn import Progress, assert_flat, churned, growth, shorten_histories
 
 SECONDS = int(os.environ.get("EVENHAND_CHURN_SECONDS", "") or 60)
-"""How long the test runs; `EVENHAND_CHURN_SECONDS=600 make test` for a closer look."""
+"""The seconds of the test; `EVENHAND_CHURN_SECONDS=600 make test` for a closer look."""
 SOAK_SECONDS = 3600
 WAVES_OF_A_LEAK = 30
 

@@ -1,4 +1,4 @@
-"""Stories of victims: the order, the mark, the end, the veto, the restart; and of those who get the room (1.7, 1.8)."""
+"""Stories of victims and their preemptors: the order, the mark, the end, the veto, the restart (1.7, 1.8)."""
 
 import pytest
 

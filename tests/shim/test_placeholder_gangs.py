@@ -63,7 +63,7 @@ def reason(cluster: EmbeddedCluster, name: str) -> str:
 
 
 class Slow(WatchedCluster):
-    """Deletes nothing until it is let."""
+    """A cluster that deletes nothing until the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -314,7 +314,7 @@ def test_1_9_one_that_cannot_be_made_is_said_and_nothing_is_written_down() -> No
 def test_1_9_placeholders_whose_maker_ended_meanwhile_are_awaited_no_longer(
     error: ClusterError | None,
 ) -> None:
-    """Else an application that begins anew would ask for places of which nobody takes some any more."""
+    """Else an application that restarts would ask for places of which some are never taken."""
     story = Story().start(node("n1"), gang("first"), gang("second"))
     orders = creations(story)
     story.gone(gang("first"))

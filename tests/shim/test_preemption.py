@@ -1,4 +1,4 @@
-"""Preemption with everything that is there: core, shim, controllers that make victims anew, the nodes' kubelets."""
+"""Preemption with all parts: core, shim, controllers that recreate victims, the nodes' kubelets."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ from tests.shim.rig import ROOT, ShimTask, core_here, core_process, free_port, k
 
 WAVES = 4
 QUIET_S = 3.0
-"""For so long nothing more may happen: three times the delay and the back-off of these queues."""
+"""The time in which nothing more may happen: three times the delay and the back-off of these queues."""
 QUEUES = """
 partitions:
   - name: default

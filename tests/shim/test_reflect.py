@@ -38,7 +38,7 @@ class Reader:
 
 
 class Heard:
-    """What was told, and a consumer that can be held up."""
+    """A consumer of news that keeps them and can be held up."""
 
     def __init__(self) -> None:
         self.news: list[Listing | WatchEvent] = []

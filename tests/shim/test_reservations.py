@@ -1,4 +1,4 @@
-"""What a pod's condition says while a node's free capacity is reserved for another, through shim, core and socket."""
+"""A pod's condition while a node's free capacity is reserved for another, through shim, core and socket."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What the core cannot judge: affinity between pods, topology spread, volumes (design 1.8)."""
+"""Constraints that the core cannot check: affinity between pods, topology spread, volumes (design 1.8)."""
 
 import random
 import sys

@@ -21,7 +21,7 @@ SELECTOR = {"matchLabels": {"app": "web"}}
 
 
 class StuckCluster(EmbeddedCluster):
-    """Deletes nothing while it is stuck."""
+    """A cluster that deletes nothing while it is stuck."""
 
     def __init__(self) -> None:
         super().__init__(wall_clock())

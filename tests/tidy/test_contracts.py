@@ -1,4 +1,4 @@
-"""Each import contract breaks when somebody breaks it: a contract that cannot fail proves nothing."""
+"""Each import contract fails when it is broken: a contract that cannot fail proves nothing."""
 
 import shutil
 import subprocess

@@ -25,7 +25,7 @@ USED = re.compile(r"(?:`|^ *(?:\$ )?)evenhand ([a-z]+)(?: ([a-z]+)\b)?", re.MULT
 """A command with the word behind it, where a line or a code span begins."""
 ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 MAKERS = {"create_counter": "_total", "create_histogram": "_seconds"}
-"""What the exporter adds to the name of a meter."""
+"""The suffixes that the exporter adds to the name of a meter."""
 
 
 def test_every_code_has_its_line() -> None:

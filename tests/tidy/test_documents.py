@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 MOVING = (ROOT / "docs" / "moving-from-yunikorn.md").read_text()
 LOCAL = (ROOT / "docs" / "local-stack.md").read_text()
 FORMS = ("TAG_", "ATTRIBUTE_")
-"""What is said on the wire alone, and by nobody who moves."""
+"""Prefixes of constants for names on the wire alone, which users who move never write."""
 NOT_FOR_USERS = {"RACK", "RELEASED_FOR", "DELIVERY"}
 MARKS = sorted(
     value

@@ -1,4 +1,4 @@
-"""Every law of preemption that is kept by now has a story that names it: a law without a case is listed here."""
+"""Every rule of preemption kept by now has a story that names it; rules without a case are listed here."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""What is known of a run on Kubernetes, beside what is known of every run."""
+"""The evidence of a run on Kubernetes, beside that of every run."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -17,15 +17,15 @@ class Waiting(NamedTuple):
 
 @dataclass
 class ClusterEvidence:
-    """All of it. The journal of `run` has the requests of the shim and the changes of the cluster in it, too."""
+    """The evidence of a run on Kubernetes. The journal of `run` also has the shim's requests and the cluster's changes."""
 
     run: Evidence
     shim_exits: list[tuple[str, int]] = field(default_factory=list)
-    """How each shim was ended, and its exit code."""
+    """The way in which each shim was ended, and its exit code."""
     core_says: dict[str, str] = field(default_factory=dict)
     """Node by uid in the end, as the core has it."""
     api_says: dict[str, str] = field(default_factory=dict)
-    """The same as the API server has it."""
+    """Node by uid in the end, as the API server has it."""
     waiting: list[Waiting] = field(default_factory=list)
     configuration: str = ""
-    """What is in force in the end."""
+    """The configuration in force in the end."""

@@ -13,7 +13,7 @@ from tests.faults.kubernetes.load import CHANGES
 from tests.faults.kubernetes.queues import CORES, queues
 
 LATE_MS: Final = 3_000
-"""How long, outside faults, shim and core may go by what has changed since."""
+"""The longest time, outside faults, for which shim and core may act on an outdated state."""
 SHIM_EXITS: Final = {"killed": -9, "at the end": 0}
 
 

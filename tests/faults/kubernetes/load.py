@@ -1,4 +1,4 @@
-"""What users and operators do during a run on Kubernetes, drawn from a seed: pods, drained and lost nodes, changed quotas."""
+"""The load of a run on Kubernetes, drawn from a seed: pods, drained and lost nodes, changed quotas."""
 
 import random
 import threading
@@ -18,11 +18,11 @@ NAMESPACE: Final = "faults"
 TURN_S: Final = 0.25
 PROBE_TURNS: Final = 4
 WAITING_MAX: Final = 30
-"""Pods that may wait before no further one is made."""
+"""The most waiting pods; with more, no further pod is created."""
 HURT_S: Final = (4.0, 7.0)
-"""How long a node takes no pods, at the least and at the most."""
+"""The shortest and longest time for which a node takes no pods."""
 REGRET: Final = 0.1
-"""How often, in a turn, a user deletes a pod that runs or waits."""
+"""The chance, in a turn, that a user deletes a running or waiting pod."""
 CALM_S: Final = (0.5, 2.0)
 CHANGES: Final = ("node-lost", "node-drained", "queues-changed")
 

@@ -25,7 +25,7 @@ from tests.kubernetes.conftest import DEPLOY
 from tests.kubernetes.kube import Kube
 
 APPLY_S: Final = 4
-"""How long a configuration may take to be applied: a core that is stopped does not answer."""
+"""The longest time to apply a configuration: a stopped core does not answer."""
 
 
 class KubernetesWorld:
