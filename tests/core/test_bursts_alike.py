@@ -64,7 +64,7 @@ def _state(core: Core) -> tuple[object, ...]:
 
 
 def blocked_beside_placeable(pair: Pair) -> None:
-    """Who is blocked costs a step when somebody else of its queue is placed."""
+    """Add a blocked ask beside placeable ones: it costs a step when another ask of its queue is placed."""
     pair.asks(("b0", "a1", BIG))
     pair.asks(("b1", "a2", BIG), ("s1", "a2", SMALL), budget=2)
     pair.hear([])
@@ -86,7 +86,7 @@ def a_job_that_is_held_back(pair: Pair) -> None:
 
 
 def a_job_that_has_gathered(pair: Pair) -> None:
-    """Of whom nobody spoke yet is spoken of in the order in which they came."""
+    """Add a gang that has gathered: asks that were not reported yet are reported in the order in which they came."""
     pair.asks(("m0", "a1", GATHERING), ("m1", "a1", GATHERING))
     due = pair.together.next_due()
     assert due is not None

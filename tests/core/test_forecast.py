@@ -1,4 +1,4 @@
-"""What would follow a configuration: guarantees, fences, weights, delays and maxima, foreseen on a copy of the core."""
+"""The forecast of a configuration: guarantees, fences, weights, delays and maxima, foreseen on a copy of the core."""
 
 import pytest
 

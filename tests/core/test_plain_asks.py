@@ -1,4 +1,4 @@
-"""The short way of a plain ask is taken for nobody whom the long one would refuse, update or hear of."""
+"""The fast path of a plain ask is taken for no ask that the slow path would refuse, update or report."""
 
 from collections.abc import Callable
 

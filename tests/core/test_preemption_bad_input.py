@@ -160,7 +160,7 @@ class Stage:
 
 
 def goes(found: Iterable[Decision]) -> list[str]:
-    """Who was told to go."""
+    """Return the keys of the pods that were ordered to end."""
     return [one.key for one in found if isinstance(one, Released) and one.termination is GONE]
 
 
@@ -342,7 +342,7 @@ def test_the_outermost_priorities_claim_and_are_claimed_from(priority: int) -> N
 
 
 def test_a_confirmation_of_what_nobody_ordered_ends_the_pod_and_nothing_else(stage: Stage) -> None:
-    """The pod is gone whoever ended it; its manager hears that we count it as gone (the echo of a release)."""
+    """The pod is gone whatever ended it; its manager is told that the core counts it as gone (the echo of a release)."""
     answers = stage.confirm("y1")
     released = [one for one in answers if isinstance(one, Released)]
     assert [(one.key, one.termination) for one in released] == [("y1", Termination.STOPPED_BY_RM)]
@@ -710,7 +710,7 @@ def test_of_marks_of_one_decision_that_name_different_nodes_the_first_counts(sta
 
 
 def test_of_several_nodes_the_one_counts_where_the_victims_make_room(stage: Stage) -> None:
-    """A decision that was planned anew after a veto leaves marks of the node that it first had in mind."""
+    """A decision that was replanned after a veto leaves marks of the node that it first had in mind."""
     stage.restarted(
         stage.running("y2", mark=mark(node="n1")),
         stage.running("y3", mark=mark(node="n2")),
@@ -762,7 +762,7 @@ def test_a_required_nodes_mark_for_an_ask_that_does_not_require_it_closes_the_no
 def test_a_mark_whose_node_cannot_take_its_ask_any_more_holds_nothing(
     stage: Stage, why: str
 ) -> None:
-    """As a node that changes under a decision of ours does (G10)."""
+    """A mark holds nothing on such a node, as after a change of the node under a decision (G10)."""
     more: dict[str, Any] = {}
     if why == "too small":
         more["memory"] = 21

@@ -1,4 +1,4 @@
-"""What people are shown of a decision that a new core rebuilt from the marks on its victims (specification 1.7)."""
+"""The record of a decision that a new core rebuilt from the marks on its victims (specification 1.7)."""
 
 import pytest
 

@@ -23,7 +23,7 @@ def member(vcore: int, size: int = 2, queue: str = "root.a") -> SimulatedAsk:
 
 
 def asked(nodes: int, running: int, asks: list[SimulatedAsk]) -> list[AskSimulation]:
-    """Their answers on nodes of 4 cores, of which the last ``running`` are full."""
+    """Return the answers to asks on nodes of 4 cores, of which the last ``running`` are full."""
     names = [f"n{at}" for at in range(1, nodes + 1)]
     core = core_of(
         QUEUES,

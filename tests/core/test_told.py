@@ -1,4 +1,4 @@
-"""What the shim hears of asks that wait: once for each reason, and the reason is the true one."""
+"""The reasons that the shim is told for asks that wait: each once, and the reason is the true one."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What it costs in each tick to know which marked victims may stay (J11)."""
+"""The cost in each tick of knowing which marked victims may stay (J11)."""
 
 from collections.abc import Sequence
 
@@ -56,9 +56,9 @@ def quiet(core: Core, now: int) -> None:
 def test_what_the_victims_of_a_job_wait_for_is_looked_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each of its victims goes for all members: looked at for each victim that would be the square of them."""
+    """Each victim is evicted for all members: looking at them for each victim would take the square of them."""
     core, _ = marked()
-    quiet(core, START + 60_000)  # expired and planned anew
+    quiet(core, START + 60_000)  # expired and replanned
     partition = core.state.partitions["default"]
     assert len(partition.marked) == MEMBERS
     looks: list[str] = []
@@ -97,7 +97,7 @@ def test_all_who_stay_of_one_decision_are_written_to_its_record_at_once(
 def test_whom_an_open_decision_needs_is_looked_at_when_room_was_freed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its victims may be marked for long, and until then nothing of that is another."""
+    """The victims may be marked for long, and until then nothing of that changes."""
     core, known = marked()
     looks: list[int] = []
     look = withdrawing._is_needed

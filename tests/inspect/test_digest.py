@@ -118,7 +118,7 @@ def test_whatever_leaves_the_state_alone_leaves_the_digest(step: Step) -> None:
 
 
 def test_looking_changes_nothing_that_is_decided() -> None:
-    """The same events with and without somebody looking on: the same placements."""
+    """Equal events with and without inspection: equal placements."""
 
     def told(*, looked_at: bool) -> list[dict[str, str]]:
         world = crowd()

@@ -127,7 +127,7 @@ def test_a_queue_over_its_max_is_found_with_when_pods_go_for_it() -> None:
 
 
 def test_pods_that_should_be_gone_are_found_by_node() -> None:
-    """Their grace counts from the order; after the decision has expired they are still named."""
+    """The grace of victims counts from the order; after the decision has expired they are still named."""
     world = World(leaf("a"), leaf("b", guaranteed=(("vcore", 4),)))
     world.node("n1")
     world.application("app")

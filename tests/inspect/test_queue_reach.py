@@ -1,4 +1,4 @@
-"""From whom a queue may claim, and who may claim from it: fences are one-way, `disabled` takes part in nothing.
+"""The reach of claims, from and to a queue: fences are one-way, `disabled` takes part in nothing.
 
 A queue without a guarantee up to its fence claims nothing; one with a guarantee at a queue above takes nothing inside that queue.
 """

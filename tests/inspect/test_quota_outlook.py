@@ -1,4 +1,4 @@
-"""What an armed quota run would do to each pod is what it does when its instant comes; looking changes nothing."""
+"""The outlook of an armed quota run is what the run does to each pod when its instant comes; looking changes nothing."""
 
 import random
 from typing import Any

@@ -1,7 +1,7 @@
-"""Laws of the books (design 5) after every event and every tick, whatever is thrown at the core.
+"""Invariants of the books (design 5) after every event and every tick, whatever is thrown at the core.
 
 Hypothesis chooses events without asking whether they make sense: unknown keys, doubled nodes and late
-releases belong to it. `core.validate()` checks from inside; the laws here are read through `inspect`.
+releases belong to it. `core.validate()` checks from inside; the invariants here are read through `inspect`.
 """
 
 from collections import Counter
@@ -74,7 +74,7 @@ def _configuration(most: int) -> Configuration:
 
 
 class AnythingGoes(RuleBasedStateMachine):
-    """Events in any order; the laws hold all the time."""
+    """Events in any order; the invariants hold all the time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -186,7 +186,7 @@ class AnythingGoes(RuleBasedStateMachine):
         self.synced = True
         self._tell(SyncCompleted(MANAGER))
 
-    # -- the laws ----------------------------------------------------------------------------------
+    # -- the invariants ----------------------------------------------------------------------------------
 
     def _queues(self) -> dict[str, QueueReport]:
         found: dict[str, QueueReport] = {}
@@ -204,7 +204,7 @@ class AnythingGoes(RuleBasedStateMachine):
 
     @invariant()
     def usage_of_a_queue_is_the_sum_of_the_allocations_below(self) -> None:
-        """Law 1 of specification 8, and the same for what is pending and for counts."""
+        """Rule 1 of specification 8, and the same for what is pending and for counts."""
         items = [item for item in self._items() if not item.foreign]
         for path, queue in self._queues().items():
             below = [item for item in items if f"{item.queue}.".startswith(f"{path}.")]

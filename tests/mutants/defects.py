@@ -32,7 +32,7 @@ class Judge(enum.Enum):
 
 
 class Policy(enum.Enum):
-    """What of the core a defect is in: a policy of preemption, or what all of them stand on."""
+    """The part of the core that a defect is in: a policy of preemption, or what all policies stand on."""
 
     GUARANTEED = "claims under a guarantee (seed 001)"
     REQUIRED_NODE = "pods that require a node (G11)"

@@ -1,4 +1,4 @@
-"""Who notices a seeded defect: parts of the suite as rows of small examples, each of which the healthy core passes.
+"""The judges of seeded defects: parts of the suite as rows of small examples, each of which the healthy core passes.
 
 A part is imported when it is asked for: reading all stories takes longer than most defects need to show.
 """

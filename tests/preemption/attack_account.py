@@ -62,7 +62,7 @@ class Node:
 
 @dataclass
 class Pod:
-    """An ask while ``node`` is empty. ``dying`` is the decision it goes for, "" for none that is known."""
+    """An ask while ``node`` is empty. ``dying`` is the decision that evicts it, "" for none that is known."""
 
     key: str
     application: str
@@ -90,7 +90,7 @@ class Open:
 
 @dataclass
 class Partition:
-    """What stands in one partition."""
+    """The account of one partition."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     applications: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Partition:
         return {one.key for known in self.open.values() for one in known.record.beneficiaries}
 
     def owners(self, node: str) -> list[str]:
-        """For whom a node is held alone: waiting asks that require it and have a decision (G11)."""
+        """Return the waiting asks that require a node and have a decision, for which alone the node is held (G11)."""
         return [
             one.key
             for known in self.open.values()
@@ -326,7 +326,7 @@ class Account:
         self.seen["withdrawn"] += 1
 
     def _assert_room_is_left(self, books: Partition, stays: Pod) -> None:
-        """Whom open decisions give room on its node fits there with it once everybody told to go is gone."""
+        """Assert that asks promised capacity on the node fit there beside the pod, after all ordered evictions."""
         known = (one for one in books.open.values() if one.record.decision_id not in self.ending)
         waiting = [
             one

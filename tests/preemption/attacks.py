@@ -80,7 +80,7 @@ class Attack:
         self.said: list[list[Decision]] = []
 
     def new_account(self) -> Account:
-        """Who judges it."""
+        """Return the account that judges the attack."""
         return Account(self.configuration, self.managers)
 
     def leaves(self, partition: str) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ class Attack:
         return [pod for pod in books.pods.values() if bool(pod.node) is running]
 
     def dying(self, books: Partition) -> list[Pod]:
-        """Pods that were told to go."""
+        """Return the pods that were ordered to end."""
         return [pod for pod in books.pods.values() if pod.dying is not None]
 
     def spec(self, books: Partition, *, job: str = "") -> AskSpec:
@@ -624,9 +624,9 @@ class Attack:
             self._nobody_more(waits, before_tick)
 
     def _nobody_more(self, waits: set[str], since: int) -> None:
-        """Invariant 19: right after a restart nobody else goes for one who waits for a victim already.
+        """Assert that right after a restart no other pod is evicted for an ask that waits for a victim (invariant 19).
 
-        Whose node has meanwhile become too small is planned for anew (G10).
+        An ask whose node has meanwhile become too small is replanned (G10).
         """
         for decisions in self.said[since:]:
             for one in decisions:

@@ -311,7 +311,7 @@ class Told:
 
     @property
     def released(self) -> list[str]:
-        """Everybody who was told to go."""
+        """Return the pods that were ordered to end."""
         return [one.key for one in self.decisions if isinstance(one, Released)]
 
 

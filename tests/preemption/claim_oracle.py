@@ -1,7 +1,7 @@
 """The best claim by brute force: what seed 001 and the specification allow one ask, on every node, from every subset.
 
-Written from the laws alone, on plain words: queues with their numbers, nodes, what runs, one waiting ask. Nothing is
-clever here; a claim by the core that differs is wrong, or the law is (specification 3, G2 to G8; 6, W2, W6, W8 and W9
+Written from the rules alone, on plain data: queues with their numbers, nodes, what runs, one waiting ask. Nothing is
+clever here; a claim by the core that differs is wrong, or the rule is (specification 3, G2 to G8; 6, W2, W6, W8 and W9
 where shares go by weight; 7.6; where jobs are planned for 5, J4 for classes and J12 for gangs that run).
 """
 
@@ -49,7 +49,7 @@ class Node:
 
 @dataclass
 class Pod:
-    """What runs. ``protection`` is the rung of the ladder; ``group`` its disruption budget, "" for none.
+    """A pod that runs. ``protection`` is the rung of the ladder; ``group`` its disruption budget, "" for none.
 
     Rung 2, firm, protects only where the policy `job` is listed (J4), as ``firm``, the class, does. ``gang`` names its
     job in its application, "" for none, which needs ``least`` members.
@@ -74,13 +74,13 @@ class Pod:
 
     @property
     def owner(self) -> str:
-        """Its application; the queue's own unless it says another."""
+        """Return the application of the pod; that of the queue unless the pod names another."""
         return self.application or f"app-{self.queue}"
 
 
 @dataclass
 class Ask:
-    """What waits, usually for longer than every delay."""
+    """An ask that waits, usually for longer than every delay."""
 
     key: str
     queue: str
@@ -99,7 +99,7 @@ class Ask:
 
     @property
     def owner(self) -> str:
-        """Its application; the queue's own unless it says another."""
+        """Return the application of the ask; that of the queue unless the ask names another."""
         return self.application or f"app-{self.queue}"
 
     def placed(self, node: str, now: int = 0) -> "Pod":
@@ -136,7 +136,7 @@ class Promise:
 
 @dataclass
 class Cluster:
-    """Everything that the laws look at. ``allowed`` is what each disruption group may still lose: nobody, or many.
+    """Everything that the rules look at. ``allowed`` is what each disruption group may still lose: no pod, or many.
 
     ``shares`` are those of all queues by type, as they were at the last `look`: a round plans on one snapshot.
     """
@@ -181,7 +181,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Claim:
-    """Who goes, in claim order, and where."""
+    """The victims, in claim order, and the node."""
 
     node: str
     victims: tuple[str, ...]
@@ -402,8 +402,8 @@ def is_viable(cluster: Cluster, ask: Ask, node: Node) -> bool:
 def is_outside(cluster: Cluster, ask: Ask, kind: str, leaf: str) -> bool:
     """Return whether what runs in this leaf may be taken for the type, if the ask lacks it (G2, W6).
 
-    For an open type it runs outside the queue that decides; for one that no queue decides outside the lowest queue that
-    decides for an open one. For a closed type no pod is taken.
+    For an open type the pod runs outside the queue that decides; for one that no queue decides, outside the lowest
+    queue that decides for an open one. For a closed type no pod is taken.
     """
     open_, decided = open_types(cluster, ask), deciding_queues(cluster, ask)
     if kind in open_:
@@ -417,7 +417,7 @@ def is_outside(cluster: Cluster, ask: Ask, kind: str, leaf: str) -> bool:
 
 
 def look(cluster: Cluster) -> None:
-    """Share everything anew, from what is held and asked for now."""
+    """Recompute all shares, from what is held and asked for now."""
     if cluster.by_weight:
         cluster.shares = {
             kind: proportion_oracle.shares(
@@ -481,7 +481,7 @@ def may_go(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
 
 
 def may_go_at_all(cluster: Cluster, pod: Pod) -> bool:
-    """G6, 7.6 and J12: nobody protects it, whoever it would go for."""
+    """Return whether nothing protects the pod, whatever the preemptor (G6, 7.6 and J12)."""
     return (
         not (pod.belongs_to_node or pod.dying)
         and pod.protection < 3
@@ -555,7 +555,7 @@ def lacks(cluster: Cluster, ask: Ask, node: Node, pod: Pod) -> set[str]:
 
 
 def may_go_for_node(pod: Pod, ask: Ask) -> bool:
-    """May it go for a pod that belongs to its node: no queue, fence or guarantee is asked (G11)."""
+    """Return whether the pod may be evicted for one that belongs to its node; no queue or guarantee counts (G11)."""
     return (
         pod.node == ask.required_node
         and not (pod.belongs_to_node or pod.dying)

@@ -66,7 +66,7 @@ class ClassDice(Dice):
 
 
 class WeightedClassDice(WeightedDice):
-    """The same where shares go by weight."""
+    """Clusters with classes where shares go by weight."""
 
     def cluster(self) -> Cluster:
         """One cluster with one to five asks."""
@@ -76,4 +76,4 @@ class WeightedClassDice(WeightedDice):
 
 
 class FullClassDice(ClassDice, WeightedDice):
-    """The same where queues are full for lendable ones by what is kept for firm ones."""
+    """Clusters with classes where queues are full for lendable asks by what is kept for firm ones."""

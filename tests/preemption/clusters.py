@@ -90,7 +90,7 @@ class Cluster:
         self.notes += [one for one in decisions if isinstance(one, Noted)]
 
     def noted(self, code: Code) -> list[str]:
-        """Of whom this was noted, in order."""
+        """Return the subjects of the notes with this code, in order."""
         return [one.subject for one in self.notes if one.code is code]
 
     # -- what happens ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""As among random worlds: asks of any number that came together are placed together."""
+"""Placement as among random worlds: asks of any number that came together are placed together."""
 
 from tests.simulation.conftest import bursts_of_any_size
 

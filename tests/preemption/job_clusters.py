@@ -51,7 +51,7 @@ class Queue:
 
     @property
     def properties(self) -> QueueProperties:
-        """What it says of preemption and priorities."""
+        """Return the queue's properties of preemption and priorities."""
         policy = PreemptionPolicy.FENCE if self.fence else PreemptionPolicy.DEFAULT
         return QueueProperties(
             preemption_policy=PreemptionPolicy.DISABLED if self.disabled else policy,
@@ -63,7 +63,7 @@ class Queue:
 
 @dataclass
 class Pod:
-    """What runs. ``gang`` names its job in its application, "" for none, with ``least`` members.
+    """A pod that runs. ``gang`` names its job in its application, "" for none, with ``least`` members.
 
     ``group`` is its disruption budget, "" for none; ``ran`` how long it runs.
     """
@@ -83,7 +83,7 @@ class Pod:
 
     @property
     def owner(self) -> str:
-        """Its application; the queue's own unless it says another."""
+        """Return the application of the pod; that of the queue unless the pod names another."""
         return self.application or f"app-{self.queue}"
 
 
@@ -107,7 +107,7 @@ class Waiting:
 
 @dataclass
 class World:
-    """Everything that the laws look at, with one job of one queue that waits.
+    """Everything that the rules look at, with one job of one queue that waits.
 
     ``allowed`` is what each disruption group may still lose.
     """
@@ -330,7 +330,7 @@ class Dice:
             own.max = {kind: most + odd.randint(0, 20) for kind, most in own.guaranteed.items()}
 
     def _let_claim(self, world: World) -> None:
-        """Much is guaranteed to the job and little to others: whoever stays does so because of another law."""
+        """Guarantee much to the job and little to others, so that a pod is spared only because of another rule."""
         types = self._types(world)
         for queue in world.queues:
             owned = f"{world.queue}.".startswith(f"{queue.path}.")

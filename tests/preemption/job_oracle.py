@@ -1,8 +1,8 @@
 """The plan for a job by the letter of J4 to J9 and J12, in plain words: every node for every member, every victim in turn.
 
 Written from the specification alone; it shares nothing with the core. A plan of the core that differs is wrong, or the
-law is. Where shares go by weight E is what is deserved (W2, W6). Beside it stands what any plan has to keep: all
-members, nobody for nothing, nobody protected.
+rule is. Where shares go by weight E is what is deserved (W2, W6). Beside it stands what any plan has to keep: all
+members, no needless victim, no protected one.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ Key = tuple[int, int, int, str]
 
 @dataclass
 class Found:
-    """Where the members go, in the order in which they were planned for, and who goes for them."""
+    """The nodes of the members, in the order in which they were planned for, and the victims."""
 
     seats: list[tuple[str, str]] = field(default_factory=list)
     victims: list[Pod] = field(default_factory=list)
@@ -182,7 +182,7 @@ class Oracle:
         }
 
     def takes_for(self, pod: Pod) -> set[str]:
-        """Those of them for which it may be taken: its own queues are over what they are entitled to (rule 5, P9)."""
+        """Return the types of ``outside`` of which the pod's own queues are over their entitlement (rule 5, P9)."""
         return {kind for kind in self.outside(pod) if self.is_over(pod, {kind})}
 
     def is_protected(self, pod: Pod, *, willing: bool) -> bool:
@@ -421,7 +421,7 @@ class Oracle:
     def walk(
         self, node: str, seats: list[tuple[Member, str]], gone: list[Pod], *, willing: bool
     ) -> list[Pod] | None:
-        """Who goes from a node until its members fit; None: they never do."""
+        """Return the pods evicted from a node until its members fit; None when they never do."""
         more: list[Pod] = []
         order = [
             one for one in self.world.pods if one.node == node and self.may_go(one, willing=willing)
@@ -486,7 +486,7 @@ class Oracle:
                     changed = True
 
     def as_taken(self, gone: list[Pod]) -> list[list[Pod]]:
-        """Those who went together: of a gang the first go alone, as long as it has more than it needs (J12)."""
+        """Return the victims as taken together: the first of a gang alone, while it has more than it needs (J12)."""
         found: list[list[Pod]] = []
         for unit in self.units(gone):
             in_order = [one for one in gone if one in unit]
@@ -496,7 +496,7 @@ class Oracle:
         return found
 
     def units(self, gone: list[Pod]) -> list[list[Pod]]:
-        """Those who go together."""
+        """Return the victims in units that are evicted together."""
         found: list[list[Pod]] = []
         for pod in gone:
             gang = self.gang(pod)

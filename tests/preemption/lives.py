@@ -32,6 +32,6 @@ def _one(seed: int, *, by_weight: bool) -> Iterator[tuple[str, Partition, int]]:
 
 
 def without_preemption(partition: Partition) -> None:
-    """From here on nobody goes for anybody: only reservations are planned."""
+    """Switch preemption off: from here on only reservations are planned."""
     settings = replace(partition.spec.preemption, enabled=False)
     partition.spec = replace(partition.spec, preemption=settings)

@@ -1,7 +1,8 @@
 """Weighted shares in the plainest way that is right: fractions, one queue after the other (W1, W2).
 
 Siblings share by repeated rounds: everybody gets the same multiple of its weight; if those who would have less than their
-floor bring in more than those who would have more than their cap, the former are settled, else the latter; then anew.
+floor bring in more than those who would have more than their cap, the former are settled, else the latter; then the
+round repeats.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,7 +81,7 @@ class Node:
 
 
 class Outcome(NamedTuple):
-    """What comes out for one queue in one type."""
+    """The outcome for one queue in one type."""
 
     demand: int
     cap: int | None
@@ -132,7 +133,7 @@ def cap_of(node: Node, demand_cap: bool) -> int | None:  # noqa: FBT001
 
 
 def least_of(node: Node, demand_cap: bool) -> int:  # noqa: FBT001
-    """Its floor."""
+    """Return the floor of a queue."""
     below = sum(least_of(child, demand_cap) for child in node.children)
     return at_most(max(node.guaranteed, below), cap_of(node, demand_cap))
 

@@ -11,7 +11,7 @@ Order = tuple[bool, int, bool, int, str]
 
 
 class Pod(NamedTuple):
-    """A running allocation. ``bar`` is the law that makes it no candidate whatever the target is, "" for none."""
+    """A running allocation. ``bar`` is the rule that makes it no candidate whatever the target is, "" for none."""
 
     key: str
     leaf: str
@@ -68,7 +68,7 @@ class QuotaRun:
         if self.target:
             self._run()
 
-    # What has to go, and who could ---------------------------------------------------------------
+    # Amounts to free, and candidates ---------------------------------------------------------------
 
     def eff(self, path: str) -> Amounts:
         """Return what a queue uses, less what is being evicted already."""
@@ -105,7 +105,7 @@ class QuotaRun:
         while any(left > 0 for left in self.rest().values()):
             before, left = len(self.taken), self.rest()
             stay = [pod for pod in self.candidates if pod not in self.taken]
-            for pod in stay:  # whoever could not go at the start is told so, whenever the walk ends
+            for pod in stay:  # barred at the start: named so, whenever the walk ends
                 if self._objection(pod, left) == "below-guarantee":
                     self.laws[pod.key] = "below-guarantee"
             self._walk(stay, left)
@@ -261,7 +261,7 @@ class QuotaRun:
         return "within-miss" if max(shares) <= miss else "shortfall"
 
     def spared(self) -> dict[str, str]:
-        """Everyone who stays, with the law."""
+        """Return the pods that are not evicted, each with the rule that spares it."""
         return {
             pod.key: self._no_candidate(pod) or self.laws.get(pod.key, "not-needed")
             for pod in self._part_takers()

@@ -22,7 +22,7 @@ PLENTY: Final = 1 << 50
 
 @dataclass
 class World:
-    """What stands when a run is due. Queues by path below root; ``options`` are properties of the shrinking queue."""
+    """The state when a run is due. Queues by path below root; ``options`` are properties of the shrinking queue."""
 
     maxima: dict[str, dict[str, int] | None]
     pods: list[Pod]
@@ -129,12 +129,12 @@ def planned(world: World) -> Plan | Refusal:
 
 
 def victims(answer: Plan | Refusal) -> list[str]:
-    """Who goes, least important first."""
+    """Return the victims, least important first."""
     return [one.key for one in answer.releases] if isinstance(answer, Plan) else []
 
 
 def spared(answer: Plan | Refusal) -> dict[str, str]:
-    """Who stays, by the law that spares it."""
+    """Return the pods that are not evicted, each with the rule that spares it."""
     return {key: each.law.value for each in answer.spared for key in each.keys}
 
 

@@ -1,4 +1,4 @@
-"""A small cluster of replica sets: whoever goes comes back at once under another key, for as long as one watches."""
+"""A small cluster of replica sets: each evicted pod comes back at once under another key, as long as one watches."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ class Replicas:
 
     @property
     def storms(self) -> list[Noted]:
-        """What the monitor said."""
+        """Return the notes of the storm monitor."""
         return [one for one in self.notes if one.code is Code.PREEMPTION_STORM]
 
     def say(self, *lines: str) -> None:

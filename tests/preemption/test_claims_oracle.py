@@ -120,7 +120,7 @@ def _waiting(cluster: Cluster, key: str) -> Ask:
 
 
 def _agree(cluster: Cluster, ask: Ask, expected: Claim | None, found: Claim) -> bool:
-    """Room on the same node at the same cost. Where nobody has to go, any node will do that the ask will fit."""
+    """Return whether both are on one node at one cost; without victims any node will do that the ask will fit."""
     if expected is None:
         return False
     node = next(each for each in cluster.nodes if each.name == found.node)

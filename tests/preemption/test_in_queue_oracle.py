@@ -54,7 +54,7 @@ def _wait(core: Core, cluster: Cluster) -> list[list[Decision]]:
 
 
 def _assert_none_missed(seed: int, cluster: Cluster) -> None:
-    """Nobody waits for whom others could go; room that somebody leaves anyway need not be held for him."""
+    """Assert that no ask waits that could evict pods; capacity that becomes free anyway need not be held for it."""
     look(cluster)
     for ask in cluster.asks:
         missed = in_queue_oracle.best(cluster, ask)

@@ -1,6 +1,6 @@
-"""Every law on plans for jobs: a plan that breaks it alone is refused by it, the plan of the core passes.
+"""Every rule on plans for jobs: a plan that breaks it alone is refused by it, the plan of the core passes.
 
-The plans are the core's own with one thing changed, so that no other law stands in front.
+The plans are the core's own with one thing changed, so that no other rule stands in front.
 """
 
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def only(trial: Trial, plan: Plan, *keys: str) -> Plan:
 
 @dataclass(frozen=True)
 class Case:
-    """A plan that one law refuses: in which world, and what is wrong with it."""
+    """A plan that one rule refuses: in which world, and what is wrong with it."""
 
     title: str
     breaks: str

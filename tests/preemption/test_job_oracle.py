@@ -1,4 +1,4 @@
-"""Plans for jobs against the letter of the laws on random small clusters: same nodes, same victims, nothing missed."""
+"""Plans for jobs against the letter of the rules on random small clusters: same nodes, same victims, nothing missed."""
 
 from collections import Counter
 from dataclasses import replace
@@ -24,7 +24,7 @@ def judge(seed: int) -> str:
 
 
 def judge_world(seed: int, world: World) -> str:
-    """One world: what the core decides for its job, and what the laws say; how it ended."""
+    """One world: what the core decides for its job, and what the rules say; how it ended."""
     core = tell(world)
     known = Oracle(world).plan()
     decisions = core.tick(START).decisions

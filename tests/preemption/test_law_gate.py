@@ -1,4 +1,4 @@
-"""Every law of the gate: a plan that breaks it alone is refused by it, the nearest legal plan passes.
+"""Every rule of the gate: a plan that breaks it alone is refused by it, the nearest legal plan passes.
 
 And a policy that makes an illegal plan harms nobody: nobody goes, administrators hear of it once, the books stay.
 """
@@ -56,7 +56,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Case:
-    """A plan that breaks one law, and the nearest one that breaks none; ``legally`` is where that one stands."""
+    """A plan that breaks one rule, and the nearest one that breaks none; ``legally`` is where that one stands."""
 
     title: str
     breaks: str
@@ -664,7 +664,7 @@ def standing(trial: Trial, word: Word) -> Plan:
 
 
 def broken_by(trial: Trial, plan: Plan) -> dict[str, Law]:
-    """All laws that the plan breaks, by the function that says so."""
+    """Return all rules that the plan breaks, by the function that says so."""
     found = [(law.__name__, law(trial, plan)) for law in laws.PLAN_LAWS]
     for pledge in plan.pledges:
         found += [(law.__name__, law(trial, plan.policy, pledge.ask)) for law in laws.ASK_LAWS]
@@ -692,12 +692,12 @@ def test_the_nearest_legal_plan_passes(case: Case) -> None:
     assert laws.gate(trial, plan) is None
 
 
-# Laws on an ask and on a pledge ---------------------------------------------------------------------------------
+# Rules on an ask and on a pledge ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Asking:
-    """An ask that a law refuses, whatever the plan for it; ``earlier`` are asks that have nodes already."""
+    """An ask that a rule refuses, whatever the plan for it; ``earlier`` are asks that have nodes already."""
 
     title: str
     breaks: str
@@ -897,7 +897,7 @@ CLAIMS: Final = tuple(case for case in ALL if case.claims)
 
 
 def broken_laws(decisions: Iterable[Decision]) -> list[str]:
-    """Of whom it was said that a plan was dropped."""
+    """Return the subjects of the notes that a plan was dropped."""
     return [
         one.subject for one in decisions if isinstance(one, Noted) and one.code is Code.LAW_BROKEN
     ]

@@ -1,4 +1,4 @@
-"""Each law refuses a plan that tempts it, and lets the same plan pass where nothing stands against it."""
+"""Each rule refuses a plan that tempts it, and lets the same plan pass where nothing stands against it."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def pledge(view: View, ask: int, row: int, policy: str = reservation.NAME) -> Pl
 
 
 def refused(view: View, plans: list[Plan], tempting: Plan) -> Law | None:
-    """By which law, after these plans."""
+    """Return the rule that refuses the tempting plan, after the other plans were applied."""
     trial = Trial(view)
     for plan in plans:
         assert laws.gate(trial, plan) is None

@@ -1,4 +1,4 @@
-"""Laws on random views: what policies plan passes the gate, and the gate agrees with the invariants in plain words.
+"""Rules on random views: what policies plan passes the gate, and the gate agrees with the invariants in plain words.
 
 The invariants (specification section 8: 3, 5, 6, 7, 8, 10, 11 and 12) are stated here once more, over the words of
 brute force and nothing of the core's; random plans, mostly illegal ones, are judged by both.
@@ -73,7 +73,7 @@ def cluster_of(seed: int, by: type[Dice] = Dice) -> Cluster:
 
 
 def strain(cluster: Cluster, chance: random.Random) -> None:
-    """Budgets that are respected, and closed nodes: laws that dice draw too seldom for plans that break them."""
+    """Respect budgets and close nodes: rules that random plans break too seldom otherwise."""
     if chance.random() < 0.3:
         cluster.budgets = "respect"
         for pod in cluster.pods:
@@ -209,7 +209,7 @@ class Draft:
 
     @property
     def sound(self) -> bool:
-        """Are its victims different pods that nobody ordered to go? Else no other law means anything."""
+        """Return whether the victims are different pods that do not terminate yet; else no other rule applies."""
         return not any(pod.dying for pod in self.victims) and len(self.victims) == len(
             {pod.key for pod in self.victims}
         )
@@ -297,7 +297,7 @@ def nobody_below_the_floor(draft: Draft) -> bool:
 
 
 def beyond_the_dead_zone(draft: Draft) -> bool:
-    """P9: whoever holds something of what is asked for goes from queues that have clearly more of it than they are owed."""
+    """Return whether victims that hold what is asked for come from queues clearly above their entitlement in it (P9)."""
     cluster, ask = draft.cluster, draft.ask
     return not draft.claims or all(
         pod.queue == ask.queue
@@ -347,7 +347,7 @@ def budgets_respected(draft: Draft) -> bool:
 
 
 def nobody_for_nothing(draft: Draft) -> bool:
-    """Invariant 12: nobody goes for a claim that fits once what was ordered is gone."""
+    """Assert that no pod is evicted for a claim that fits once what was ordered is gone (invariant 12)."""
     cluster, ask = draft.cluster, draft.ask
     return not (draft.claims and draft.victims) or not any(
         _suits(draft, node) and covers(cluster, ask, node, ()) for node in cluster.nodes

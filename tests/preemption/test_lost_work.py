@@ -26,7 +26,7 @@ LIVES = 120
 
 
 class Accountant(Life):
-    """Writes down when each pod began to run and was told to go, and adds up those that are gone."""
+    """A scenario that records when each pod began to run and was evicted, and adds up those that are gone."""
 
     def __init__(self, seed: int) -> None:
         self.placed: dict[str, int] = {}
@@ -92,7 +92,7 @@ def gone(life: Replicas, key: str, why: Termination = Termination.PREEMPTED_BY_S
 
 
 def victim(life: Replicas) -> str:
-    """Who has to go."""
+    """Return the key of the victim."""
     return life.claims[0].victims[0].key
 
 

@@ -60,12 +60,12 @@ def ask(core: Core, key: str, now: int, created: int = START - 60_000) -> None:
 
 
 def served(decisions: list[Decision]) -> list[str]:
-    """For whom somebody goes, in order."""
+    """Return the preemptors of evictions, in order."""
     return [one.beneficiary for one in decisions if isinstance(one, Released)]
 
 
 def slowly(core: Core, now: int, budget: int, ticks: int = 40) -> list[str]:
-    """Ticks that look at little, a millisecond apart, as long as there is more to do; for whom somebody goes."""
+    """Run ticks of a small budget, a millisecond apart, while there is more to do; return the preemptors."""
     found: list[str] = []
     for at in range(ticks):
         tick = core.tick(now + at, budget)

@@ -92,7 +92,7 @@ TOTAL = (9, 27)
 
 
 def plain(*queues: Queue) -> Proportion:
-    """As in the seed: plain weight shares."""
+    """Plain weight shares, as in the seed."""
     return shared(TOTAL, *queues, demand_cap=False)
 
 
@@ -108,7 +108,7 @@ def test_first_table_two_queues_race_and_one_is_over() -> None:
 
 
 def test_first_table_while_the_pod_is_still_going() -> None:
-    """Pod-1 of queue 1 was told to go: what it still has is on its way to queue 2 (6.2)."""
+    """Pod-1 of queue 1 was ordered to end: what it still has is on its way to queue 2 (6.2)."""
     found = plain(Queue("root.q1", 2, (5, 3), releasing=(2, 1)), Queue("root.q2", 4, (5, 3)))
     assert told(found, "q1") == ((3, 9), (0, 0))
     assert told(found, "q2") == ((5, 18), (1, 0))
@@ -286,7 +286,7 @@ def test_floors_of_children_count_for_their_parent() -> None:
 
 
 def test_a_level_may_be_contended_below_one_that_is_not() -> None:
-    """What a maximum of the parent makes scarce."""
+    """A maximum of the parent makes a type scarce."""
     found = shared(
         (100, 0),
         Queue("root.p", max=(6, None)),
@@ -300,7 +300,7 @@ def test_a_level_may_be_contended_below_one_that_is_not() -> None:
 
 
 def test_demand_is_what_is_held_and_what_is_pending() -> None:
-    """Those that are going do not count, those to whom room was promised do; a reservation gives way (section 0)."""
+    """Terminating pods do not count, asks with promises do; a reservation gives way (section 0)."""
     one = Queue("root.a", 1, (8, 0), (5, 0), releasing=(3, 0), promised=(4, 0), reserved=(1, 0))
     assert shared((100, 0), one).of("root.a").demand == (8 - 3 + 4 - 1 + 5, 0)
 

@@ -103,7 +103,7 @@ def node(queues: dict[str, tuple[QueueFacts, tuple[int, ...]]], path: str, at: i
 
 
 def check(seed: int) -> None:
-    """Program and model agree on every queue and type, and the laws hold."""
+    """Program and model agree on every queue and type, and the rules hold."""
     world = random_world(seed)
     queues = {path: facts for path, (facts, _) in world.parts.items()}
     pending = {path: amounts for path, (one, amounts) in world.parts.items() if one.leaf}

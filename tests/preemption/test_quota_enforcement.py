@@ -1,4 +1,4 @@
-"""What a quota run says of itself, and laws that hold for all runs (Q9-Q17, invariants 3, 10, 11 and 15)."""
+"""The reports of a quota run, and rules that hold for all runs (Q9-Q17, invariants 3, 10, 11 and 15)."""
 
 import random
 
@@ -114,7 +114,7 @@ def test_many_equal_runs_are_equal() -> None:
         assert planned(some) == planned(some), seed
 
 
-# Laws over all runs -----------------------------------------------------------------------------------------------
+# Rules over all runs -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("start", range(5_000, 5_300, 100))

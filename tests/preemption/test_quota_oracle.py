@@ -33,7 +33,7 @@ def check(world: World, seed: int) -> None:
 
 
 def check_spared(world: World, answer: Plan | Refusal, laws: dict[str, str], seed: int) -> None:
-    """Everyone who stays is counted once, under the right law and leaf; the keys are the first in Q11's order."""
+    """Each pod not evicted is counted once, under the right rule and leaf; the keys are the first in Q11's order."""
     pods = sorted(world.pods, key=world.oracle().order_of_all)
     groups: dict[tuple[str, str], list[str]] = {}
     for pod in pods:
@@ -52,7 +52,7 @@ def test_random_worlds(start: int) -> None:
 
 @pytest.mark.parametrize("start", range(1_000, 1_400, 100))
 def test_random_worlds_in_small_strides(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same where few candidates are many: those that go together, and those looked at one by one."""
+    """Few candidates count as many: those evicted together, and those looked at one by one."""
     monkeypatch.setattr(quota_run, "STRIDE", 2)
     monkeypatch.setattr(quota_run, "STRIDE_MOST", 5)
     monkeypatch.setattr(quota_run, "WORTHWHILE", 1)

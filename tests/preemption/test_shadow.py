@@ -190,7 +190,7 @@ def test_a_turn_that_its_budget_cuts_off_goes_on_and_uses_nobody_twice() -> None
 
 
 def test_a_partition_that_stopped_asks_for_no_more_ticks() -> None:
-    """Its shadow's turn was cut off, and nobody gives it another one."""
+    """The turn of the shadow was cut off, and it gets no other one."""
     core = starving(30, 60)
     assert core.tick(START, budget=7).more
     core.handle(ConfigurationApplied(renamed(configuration(40)), "file"), START)
@@ -235,7 +235,7 @@ def test_what_it_says_again_is_nothing() -> None:
 
 
 def test_what_stands_for_a_job_stands() -> None:
-    """The laws are asked of it again, and it is not decided anew (J8)."""
+    """The rules are asked of the job again, and it is not replanned (J8)."""
     life = Replicas(
         [{"name": "a", "resources": {"guaranteed": {"memory": 50}}}, {"name": "b"}],
         preemption={"policies": [], "shadow": {"policies": ["job"]}},

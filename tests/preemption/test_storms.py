@@ -153,7 +153,7 @@ def test_a_queue_that_grows_to_its_guarantee_is_never_stopped() -> None:
 
 
 def test_a_queue_whose_pods_end_claims_again_and_is_never_stopped() -> None:
-    """The same two queues, the same templates, for as long as pods of the one end and the other fills their room."""
+    """Two queues with equal templates thrash as long as pods of the one end and pods of the other take their place."""
     life = Replicas([{"name": "a", "resources": {"guaranteed": {"memory": 4}}}, {"name": "b"}])
     life.say("node n1 memory=8", "app x root.a", "app y root.b", "existing y1..y4 y n1 memory=2")
     for turn in range(0, 40, 2):
@@ -262,7 +262,7 @@ def test_the_digest_knows_strikes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_pod_that_takes_the_place_of_one_that_took_its_place_is_stopped() -> None:
-    """Inside one queue, where no guarantee decides: whoever took and those who went are alike (7.8)."""
+    """Inside one queue, where no guarantee decides, preemptor and victims are alike (7.8)."""
     life = Replicas([{"name": "b"}])
     life.say("node n1 memory=2", "app y root.b", "existing y1 y n1 memory=2", "ask y2 y memory=2")
     books = life.core.state.partitions["default"]

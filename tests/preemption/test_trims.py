@@ -1,4 +1,4 @@
-"""Trims on random clusters whose nodes shrank, against the plainest walk of the law (W3, W8): who goes, and nobody else."""
+"""Trims on random clusters whose nodes shrank, against the plainest walk of the rule (W3, W8): the same victims."""
 
 from collections import Counter
 from dataclasses import replace
@@ -85,7 +85,7 @@ def uses(cluster: Cluster, path: str, kind: str, gone: tuple[Pod, ...] = ()) -> 
 
 
 def walk(cluster: Cluster) -> tuple[Pod, ...]:
-    """Least protected first whoever helps and leaves all its queues what they keep; in the end the needless stay."""
+    """Return, least protected first, pods that help and leave all their queues what they keep, without needless ones."""
     target, taken = too_much(cluster), tuple[Pod, ...]()
     for pod in sorted(candidates(cluster), key=lambda one: order(cluster, one)):
         left = too_much(cluster, taken)
@@ -117,7 +117,7 @@ def is_overfull(cluster: Cluster, name: str, kind: str, gone: tuple[Pod, ...]) -
 
 
 def candidates(cluster: Cluster) -> list[Pod]:
-    """Who may go for a trim at all (7.6)."""
+    """Return the pods that may be evicted for a trim at all (7.6)."""
     return [
         pod
         for pod in cluster.pods
@@ -133,7 +133,7 @@ def is_spent(cluster: Cluster, pod: Pod) -> bool:
 
 
 def order(cluster: Cluster, pod: Pod) -> tuple[bool, bool, int, int, str]:
-    """Who prefers to stay last, originators, low priority, running for a short time, key (W8, 7.5)."""
+    """Return the order of eviction: opted out last, originators, low priority, short running time, key (W8, 7.5)."""
     prefers = cluster.budgets == "prefer" and is_spent(cluster, pod)
     opted = pod.opted_out or pod.protection == 1 or prefers
     return opted, pod.originator, pod.priority, -pod.created, pod.key
@@ -153,7 +153,7 @@ def keeps(cluster: Cluster, target: Amounts, victims: tuple[Pod, ...]) -> bool:
 
 
 def laws(seed: int, cluster: Cluster, victims: tuple[Pod, ...]) -> None:
-    """Nobody goes for nothing, and nobody could be spared (invariants 11 and 15)."""
+    """Assert that no victim is needless, and none could be given back (invariants 11 and 15)."""
     target = too_much(cluster)
     assert not victims or keeps(cluster, target, victims)
     for pod in victims:

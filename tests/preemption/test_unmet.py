@@ -436,7 +436,7 @@ def test_a_decision_that_makes_room_is_named() -> None:
 
 
 def test_a_larger_maximum_may_serve_a_reservation_first() -> None:
-    """What is reserved for another ask counts in the maximum, until the reservation ends."""
+    """A reservation for another ask counts in the maximum, until it ends."""
     life = Replicas([parent("p", queue("a", 4), queue("c", 8), most=12), FREE])
     life.say("node n1 memory=30", "app x root.p.a", "app w root.p.c", "app y root.b")
     life.say("existing y1..y10 y n1 memory=2", "existing w1 w n1 memory=8", "ask w2 w memory=3")
@@ -478,7 +478,7 @@ def test_who_comes_of_age_after_a_refusal_does_not_wait_for_the_back_off() -> No
 
 
 def refused_once() -> Replicas:
-    """Where nobody could go for x1 somebody could now; meanwhile the delay of x2 is over."""
+    """Where no pod could be evicted for x1 one could be now; meanwhile the delay of x2 is over."""
     life = Replicas([OWED, queue("b", preemption_policy="disabled"), queue("c")])
     life.say(*FULL, "app z root.c", ASK, "ask x2 x memory=2 created=-29000")
     life.tick()

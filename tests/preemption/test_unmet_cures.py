@@ -173,7 +173,7 @@ class Life:
                 )
 
     def end_dying(self) -> None:
-        """Confirm the end of every pod that was told to go before the core knew of it."""
+        """Confirm the end of every pod that was ordered to end before the core knew of it."""
         asks = self.core.state.partitions["default"].asks.values()
         self.tell(
             *(
@@ -216,7 +216,7 @@ def cured(make: Callable[[], Life], asks: UnmetAsks, where: str, *, alone: bool 
 
 
 def _helped_later(life: Life) -> set[str]:
-    """Return who is helped once pods that were told to go are gone, and reservations have come to their bound.
+    """Return the asks that are helped once pods that were ordered to end are gone, and reservations have come to their bound.
 
     The report counts such pods as gone, and a maximum does not. A reservation of another ask may keep what is left of a
     maximum.

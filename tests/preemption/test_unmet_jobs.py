@@ -381,7 +381,7 @@ def test_what_binds_and_what_cures_a_job(case: Case) -> None:
 
 
 def test_asks_of_a_job_are_its_members() -> None:
-    """They are counted, and what they ask for is told together."""
+    """The members of a job are counted, and what they ask for is told together."""
     lines = [*FULL, "ask x2..x3 x memory=2 job=train/3", "ask x1 x memory=1 job=train/3"]
     asks = asks_of(told(Case("", "", "", lines, partition=JOBS)))
     assert (asks.job, asks.count, asks.resource) == ("train", 3, {"memory": 5})

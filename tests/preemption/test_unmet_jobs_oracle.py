@@ -1,6 +1,6 @@
-"""What the unmet-guarantee report says of jobs against the letter of their laws: it is served, or each cure cures the whole.
+"""The unmet-guarantee report on jobs against the letter of their rules: it is served, or each cure cures the whole.
 
-The same worlds are judged where policy `job` is not listed: to list it is a cure just where the laws have a plan.
+The same worlds are judged where policy `job` is not listed: to list it is a cure just where the rules have a plan.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ NUMBERS: Final = {Change.RAISE_MAX, Change.RAISE_GUARANTEE, Change.LOWER_GUARANT
 
 
 class Unlisted(World):
-    """The same, but for the policy."""
+    """The world of a job, without policy `job`."""
 
     @property
     def settings(self) -> PreemptionSettings:

@@ -23,7 +23,7 @@ class Step:
 
 
 def best_node(partition: Partition, sums: Sums, item: Item, now: int) -> Node | None:
-    """The node that an ask would take now, or None when no node takes it."""
+    """Return the node that an ask would take now, or None when no node takes it."""
     packing = partition.spec.node_sort is NodeSort.BINPACKING
     ranked = []
     for node in partition.nodes.values():
@@ -34,7 +34,7 @@ def best_node(partition: Partition, sums: Sums, item: Item, now: int) -> Node | 
 
 
 def fits_node(sums: Sums, node: Node, item: Item, now: int) -> bool:
-    """Is the node open (to who requires it, drained ones too), permitted, not avoided, and has it room and ports?"""
+    """Return whether the node is open (or drained and required), permitted, not avoided, with capacity and ports."""
     return (
         (node.schedulable or (node.opened and bool(item.spec.constraints.required_node)))
         and item.avoided.get(node.node_id, now) <= now
@@ -45,7 +45,7 @@ def fits_node(sums: Sums, node: Node, item: Item, now: int) -> bool:
 
 
 def may_place(sums: Sums, item: Item) -> bool:
-    """Do queue limits, its class and user limits leave room for the ask?"""
+    """Return whether queue limits, those of its class, and user limits leave headroom for the ask."""
     return sums.queues_allow(item) and sums.classes_allow(item) and sums.limits_allow(item)
 
 
@@ -92,7 +92,7 @@ def placed_members(partition: Partition, item: Item) -> int:
 def first_step(
     partition: Partition, now: int, counts: Callable[[Step], bool] = lambda _step: True
 ) -> Step | None:
-    """The step that the order takes first among all that are possible and count."""
+    """Return the step that the order takes first among all that are possible and count."""
     steps = [step for step in possible_steps(partition, now) if counts(step)]
     if not steps:
         return None
@@ -133,7 +133,7 @@ def queue_key(partition: Partition, sums: Sums, queue: Queue, steps: list[Step])
 
 
 def _as_seen(item: Item, top: Queue) -> int:
-    """The ask's priority after every queue from its leaf up to and including ``top``."""
+    """Return the ask's priority after every queue from its leaf up to and including ``top``."""
     priority = item.spec.priority
     for level in item.application.queue.line():
         properties = level.spec.properties
@@ -145,7 +145,7 @@ def _as_seen(item: Item, top: Queue) -> int:
 
 
 def application_key(partition: Partition, sums: Sums, leaf: Queue, steps: list[Step]) -> Key:
-    """Where an application stands in its leaf queue."""
+    """Return the key by which an application is ordered in its leaf queue."""
     properties = leaf.spec.properties
     application: Application = steps[0].first.application
     priority = max(step.first.spec.priority for step in steps)

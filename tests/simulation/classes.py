@@ -1,4 +1,4 @@
-"""The same worlds where jobs have classes: every ask is firm or lendable, and nobody goes for anybody (J2, J4)."""
+"""Random worlds where jobs have classes: every ask is firm or lendable, and no pod is evicted for another (J2, J4)."""
 
 import random
 from dataclasses import replace
@@ -13,7 +13,7 @@ SETTINGS: Final = PreemptionSettings(enabled=False, policies=("job",))
 
 
 def classified(seed: int) -> World:
-    """The world of a seed with classes; what the oracle says of it is to be found anew."""
+    """Return the world of a seed with classes, without the answers of the oracle, which has to give them again."""
     world = make_world(seed)
     specs: dict[tuple[int, bool | None], AskSpec] = {}
     moments = [_moment(one, seed, specs) for one in world.moments]

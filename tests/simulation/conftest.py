@@ -1,4 +1,4 @@
-"""What lives at random comes by the hundred at most: asks of any number that came together are placed together here."""
+"""Placement in random worlds of a hundred asks at most: asks of any number that came together are placed together."""
 
 import pytest
 

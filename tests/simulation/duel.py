@@ -85,12 +85,12 @@ def run(core: Core, now: int) -> list[Decision]:
 
 
 def placements(decisions: Iterable[Decision]) -> list[tuple[str, str]]:
-    """The (key, node) pairs, in order."""
+    """Return the (key, node) pairs, in order."""
     return [(each.key, each.node_id) for each in decisions if isinstance(each, Placed)]
 
 
 def rejected(decisions: Iterable[Decision]) -> list[str]:
-    """The names of what was rejected."""
+    """Return the names of what was rejected."""
     names = []
     for each in decisions:
         match each:
@@ -113,7 +113,7 @@ def _reservations(core: Core) -> dict[str, list[str]]:
 
 
 def brief(value: Any) -> str:
-    """A value without what equals its default: short enough for a trace."""
+    """Return a value without what equals its default: short enough for a trace."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         names = value._fields
         defaults = getattr(value, "_field_defaults", {})

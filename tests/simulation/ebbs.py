@@ -1,4 +1,4 @@
-"""The same floods, in which many pods end together now and then, told in one message; every second world preempts."""
+"""Batch arrivals in which many pods end together now and then, told in one message; every second world preempts."""
 
 import random
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ ODD: Final = 0.08
 
 
 def ebbing(seed: int) -> World:
-    """The world of a seed with ebbs; nobody knows yet what is said in it."""
+    """Return the world of a seed with batch departures, without answers of the oracle."""
     world = flooded(seed)
     moments = list(_Ebb(seed).moments(world.moments))
     if seed % 2:
@@ -44,7 +44,7 @@ class _Ebb:
         self.known: list[AskAdded | AllocationAdded] = []
 
     def moments(self, flood: list[Moment]) -> Iterator[Moment]:
-        """The moments of a flood, and what goes between them."""
+        """Yield the moments of a world of batch arrivals, and departures between them."""
         for now, event in flood:
             yield now, event
             if isinstance(event, AskAdded | AllocationAdded):

@@ -27,7 +27,7 @@ class Shape:
     children: "list[Shape]" = field(default_factory=list)
 
     def leaves(self, above: str = "") -> Iterator[str]:
-        """The paths of the leaves."""
+        """Yield the paths of the leaves."""
         path = f"{above}.{self.name}" if above else self.name
         if not self.children:
             yield path
@@ -36,7 +36,7 @@ class Shape:
 
 
 def shape(dice: random.Random) -> Shape:
-    """A tree with two to seven leaves."""
+    """Return a tree with two to seven leaves."""
     while True:
         names = (f"q{number}" for number in count())
         depth = dice.choice((1, 2, 3, 3, DEPTH_MOST))
@@ -58,7 +58,7 @@ def _below(dice: random.Random, depth: int, names: Iterator[str]) -> list[Shape]
 
 
 def queues(dice: random.Random, tree: Shape, kinds: Sequence[str]) -> Section:
-    """The root queue with everything below it."""
+    """Return the root queue with everything below it."""
     needs: dict[int, Amounts] = {}
     _guarantee(dice, tree, kinds, needs)
     return _queue(dice, tree, {}, needs)
@@ -67,7 +67,7 @@ def queues(dice: random.Random, tree: Shape, kinds: Sequence[str]) -> Section:
 def _guarantee(
     dice: random.Random, tree: Shape, kinds: Sequence[str], needs: dict[int, Amounts]
 ) -> Amounts:
-    """What each queue is guaranteed by its own word; gives what all below and the queue itself need."""
+    """Add a guarantee for each queue to needs; return what a queue and all below it need."""
     sums = dict.fromkeys(kinds, 0)
     for child in tree.children:
         for kind, amount in _guarantee(dice, child, kinds, needs).items():
@@ -103,7 +103,7 @@ def _queue(dice: random.Random, tree: Shape, above: Amounts, needs: dict[int, Am
 
 
 def needed(tree: Shape, needs: dict[int, Amounts]) -> Amounts:
-    """What a queue has to be able to use: its own guarantee, in other types the sum of its children's."""
+    """Return what a queue has to be able to use: its own guarantee, in other types the sum of its children's."""
     sums: Amounts = dict.fromkeys(("memory", "vcore"), 0)
     for child in tree.children:
         for kind, amount in needed(child, needs).items():
@@ -121,7 +121,7 @@ def units(amounts: Amounts) -> Section:
 
 
 def properties(dice: random.Random, *, leaf: bool) -> dict[str, str]:
-    """What a queue says of itself beside its amounts."""
+    """Return properties of a queue beside its amounts."""
     drawn: list[tuple[float, dict[str, str]]] = [
         (1.0, {"preemption.delay": dice.choice(("1s", "5s"))} if leaf else {}),
         (
@@ -149,7 +149,7 @@ def properties(dice: random.Random, *, leaf: bool) -> dict[str, str]:
 
 
 def preemption(dice: random.Random) -> Section:
-    """The whole section, perhaps with a shadow."""
+    """Return the preemption section, perhaps with a shadow."""
     found = settings(dice)
     if dice.random() < 0.35:
         found["shadow"] = shadow(dice, found)
@@ -157,7 +157,7 @@ def preemption(dice: random.Random) -> Section:
 
 
 def settings(dice: random.Random) -> Section:
-    """The section without its shadow."""
+    """Return the preemption section without its shadow."""
     found: Section = {
         "enabled": dice.random() < 0.96,
         "quotapreemptionenabled": dice.random() < 0.85,
@@ -238,7 +238,7 @@ def pace(dice: random.Random) -> Section:
 
 
 def shadow(dice: random.Random, live: Section) -> Section:
-    """Some of the settings are others."""
+    """Return settings of a shadow, some of which differ from the live ones."""
     other = settings(dice)
     differing = [key for key in other if other[key] != live.get(key)]
     chosen = dice.sample(differing, min(len(differing), dice.randint(1, 4)))

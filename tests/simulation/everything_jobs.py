@@ -14,7 +14,7 @@ from tests.simulation.everything_laws import Judge, is_firm
 
 
 def total(pods: Sequence[Pod]) -> Amounts:
-    """What they hold, or want, together."""
+    """Return what pods hold, or want, together."""
     found: Amounts = Counter()
     for pod in pods:
         found.update(dict(pod.spec.resource))
@@ -34,7 +34,7 @@ class Plan:
 
     @property
     def partition(self) -> str:
-        """Its partition."""
+        """Return the partition of the job."""
         return self.record.partition
 
     @property
@@ -43,17 +43,17 @@ class Plan:
         return self.judge.path_of(self.partition, self.members[0])
 
     def own(self, going: Sequence[Pod]) -> list[Pod]:
-        """Those of its own queue."""
+        """Return the victims of the job's own queue."""
         return [pod for pod in going if self.judge.path_of(self.partition, pod) == self.leaf]
 
     def nodes(self) -> Iterator[tuple[str, Amounts, Amounts]]:
-        """The nodes of members, with what they want there and what is planned to be free."""
+        """Yield the nodes of members, with what they want there and what is planned to be free."""
         for node in sorted(set(self.seats.values())):
             wanted = total([pod for pod in self.members if self.seats[pod.key] == node])
             yield node, wanted, self.judge.planned_room(self.books, node)
 
     def fits(self, going: Sequence[Pod]) -> bool:
-        """Have all members room on their nodes and below the maxima once these are gone (J4, J8)?"""
+        """Return whether all members fit on their nodes and below the maxima once these pods are gone (J4, J8)."""
         for node, wanted, room in self.nodes():
             freed = total([pod for pod in going if pod.node == node])
             if any(room[kind] + freed[kind] < size for kind, size in wanted.items()):
@@ -67,7 +67,7 @@ class Plan:
         return True
 
     def needs(self, own: Sequence[Pod]) -> Amounts:
-        """What neither free room nor victims of its own queue cover, over all nodes."""
+        """Return what neither free capacity nor victims of the gang's own queue cover, over all nodes."""
         found: Amounts = Counter()
         for node, wanted, room in self.nodes():
             freed = total([pod for pod in own if pod.node == node])
@@ -76,9 +76,10 @@ class Plan:
         return +found
 
     def is_owed(self, going: Sequence[Pod]) -> bool:
-        """Do others give no more than its queue is owed once its own victims are gone (J7)?
+        """Return whether others give no more than the queue may claim once its own victims are gone (J7).
 
-        A type that no queue on its path guarantees gives no share: there counts what victims free that are taken for another type.
+        A type that no queue on its path guarantees gives no share: for it counts what victims free that are taken for another
+        type.
         Each unit of others frees a guaranteed type that its node lacks without the victims of its own queue.
         """
         own = self.own(going)
@@ -99,7 +100,7 @@ class Plan:
         return taken_for and all(left[kind] >= needs[kind] for kind in decided)
 
     def helps(self, pod: Pod, own: Sequence[Pod], decided: set[str]) -> bool:
-        """Does a victim free one of these types where its node lacks it without the victims of its own queue?"""
+        """Return whether a victim frees one of these types where its node lacks it without victims of its own queue."""
         for node, wanted, room in self.nodes():
             freed = total([one for one in own if one.node == node])
             lacking = {kind for kind in decided if room[kind] + freed[kind] < wanted[kind]}
@@ -108,7 +109,7 @@ class Plan:
         return False
 
     def units(self) -> Iterator[list[Pod]]:
-        """Who would be given back together: a gang that goes whole, and everybody else alone (11)."""
+        """Yield the victims that would be given back together: a gang that is evicted whole, each other pod alone (11)."""
         together: dict[tuple[str, str], list[Pod]] = {}
         for pod in self.going:
             together.setdefault((pod.application, pod.spec.job_key or f"{pod.key} "), []).append(

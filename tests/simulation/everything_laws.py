@@ -1,8 +1,8 @@
 """The invariants of specification 8 over all policies, judged from outside: by replies, events and the configuration alone.
 
 Plain Python, written from the specification; nothing here is shared with what decides. Where the account cannot know what
-the core counts (a victim was vetoed and its decision is being planned anew, a placeholder is being replaced) it looks
-at who goes, and not at amounts. Every judgement that was reached is counted by policy in ``seen``. Amounts of jobs are
+the core counts (a victim was vetoed and its decision is being replanned, a placeholder is being replaced) it looks
+at the victims, and not at amounts. Every judgement that was reached is counted by policy in ``seen``. Amounts of jobs are
 judged in `everything_jobs`.
 """
 
@@ -45,12 +45,12 @@ def is_firm(pod: Pod, settings: PreemptionSettings) -> bool:
 
 
 def is_below(path: str, ancestor: str) -> bool:
-    """Is the queue the ancestor, or below it?"""
+    """Return whether the queue is the ancestor, or below it."""
     return f"{path}.".startswith(f"{ancestor}.")
 
 
 def _is_on(policy: str, settings: PreemptionSettings) -> bool:
-    """Is a policy switched on (7.2)?"""
+    """Return whether a policy is switched on (7.2)."""
     if policy == "quota":
         return settings.quota_enabled
     if policy == "trim":
@@ -69,7 +69,7 @@ class Place:
     head_room: dict[str, Amounts] = field(default_factory=dict)
 
     def fits(self, going: Iterable[Pod]) -> bool:
-        """Is there room once these are gone?"""
+        """Return whether the ask fits once these pods are gone."""
         left, limits = self.room.copy(), {path: one.copy() for path, one in self.head_room.items()}
         for pod in going:
             left.update(dict(pod.spec.resource) if pod.node == self.node else {})
@@ -93,13 +93,13 @@ class Judge(Account):
     # -- what the account knows beyond the other one ---------------------------------------------------------------
 
     def lost(self) -> None:
-        """The core is gone, and with it all that nobody stored."""
+        """Record that the core is lost, and with it all that was not stored."""
         for books in self.partitions.values():
             books.open.clear()
         self.unbuilt.clear()
 
     def refuse(self, partition: str, key: str) -> None:
-        """A waiting ask is refused after all: its application failed."""
+        """Record that a waiting ask is refused after all, because its application failed."""
         pod = self.partitions[partition].pods.get(key)
         if pod is not None and not pod.node:
             del self.partitions[partition].pods[key]
@@ -138,7 +138,7 @@ class Judge(Account):
         self.seen[f"{record.policy}: {what}"] += 1
 
     def is_unclear(self, partition: str) -> bool:
-        """Does the account not know what exactly the core counts?"""
+        """Return whether the account does not know what exactly the core counts."""
         pods = self.partitions[partition].pods.values()
         replaced = any(
             pod.order is not None and pod.order.termination is Termination.PLACEHOLDER_REPLACED
@@ -158,7 +158,7 @@ class Judge(Account):
                 self._look_over(name)
 
     def _look_over(self, partition: str) -> None:
-        """What a part of is taken in a round (P9)."""
+        """Record what each queue uses beyond its entitlement, of which a round takes a part (P9)."""
         books, found = self.partitions[partition], OverUse()
         if not self.specs[partition].preemption.natural_permyriad or self.is_unclear(partition):
             return
@@ -213,9 +213,9 @@ class Judge(Account):
 
     @staticmethod
     def _fresh(books: Partition, record: DecisionRecord, ordered: Collection[str]) -> list[Pod]:
-        """Who is chosen now; a decision that is planned anew names those, too, that go for it already, or are gone.
+        """Return the victims chosen now; a replanned decision also names those that terminate for it, or are gone.
 
-        By then another pod may have the key: those whom the decision ordered before are not chosen again. Victims that
+        By then another pod may have the key: victims that the decision ordered before are not chosen again. Victims that
         were vetoed or withdrawn stay in its record, and another decision may choose them (J11).
         """
         stay = {*record.vetoed, *record.withdrawn}
@@ -234,7 +234,7 @@ class Judge(Account):
     def _assert_unprotected(
         self, pod: Pod, record: DecisionRecord, settings: PreemptionSettings
     ) -> None:
-        """The protection ladder (7.6) and G6."""
+        """Assert that the protection ladder (7.6) and G6 allow the victim."""
         assert pod.node, f"{pod.key} waits and shall go"
         assert not pod.required, f"{pod.key} belongs to its node"
         assert pod.spec.protection is not Protection.UNTOUCHABLE, f"{pod.key} is untouchable"
@@ -254,7 +254,7 @@ class Judge(Account):
     def _assert_may_claim(
         self, record: DecisionRecord, ask: Pod, settings: PreemptionSettings
     ) -> None:
-        """What the ask says of itself, or the partition for it, and its queue (G1, G3, J3)."""
+        """Assert that the ask, or the partition for it, and its queue let it claim (G1, G3, J3)."""
         assert not ask.required, f"{ask.key} requires a node and claims ({record.policy})"
         assert ask.spec.allow_preempt_other, f"{ask.key} never preempts and claims (G1)"
         policy = self.leaf_of(record.partition, ask).properties.preemption_policy
@@ -266,22 +266,22 @@ class Judge(Account):
         self.judged(record, "beneficiary")
 
     def leaf_of(self, partition: str, pod: Pod) -> QueueSpec:
-        """The queue in which a pod runs."""
+        """Return the queue in which a pod runs."""
         return self.queues(partition)[self.path_of(partition, pod)]
 
     def path_of(self, partition: str, pod: Pod) -> str:
-        """Its path."""
+        """Return the path of the pod's queue."""
         return self.partitions[partition].applications[pod.application][0]
 
     def path_up(self, partition: str, leaf: str) -> list[tuple[str, QueueSpec]]:
-        """The queues from the leaf up to the root."""
+        """Return the queues from the leaf up to the root."""
         queues = self.queues(partition)
         parts = leaf.split(".")
         paths = [".".join(parts[:depth]) for depth in range(len(parts), 0, -1)]
         return [(path, queues[path]) for path in paths]
 
     def scope(self, partition: str, leaf: str) -> list[tuple[str, QueueSpec]]:
-        """The queues from the leaf up to the nearest fence, else to the root (G3)."""
+        """Return the queues from the leaf up to the nearest fence, else to the root (G3)."""
         found = []
         for path, spec in self.path_up(partition, leaf):
             found.append((path, spec))
@@ -322,7 +322,7 @@ class Judge(Account):
         assert rule == "ignore" or allowed, f"{what}: {theirs} against {mine} (7)"
 
     def _seen_from(self, partition: str, pod: Pod, leaves: Sequence[str]) -> int:
-        """The priority as the lowest queue above all these leaves sees it (G5)."""
+        """Return the priority of a pod as the lowest queue above all these leaves sees it (G5)."""
         priority = pod.spec.priority
         for path, spec in self.path_up(partition, self.path_of(partition, pod)):
             if all(is_below(one, path) for one in leaves):
@@ -374,7 +374,7 @@ class Judge(Account):
     # -- amounts --------------------------------------------------------------------------------------------------------
 
     def promised(self, books: Partition, path: str) -> Amounts:
-        """What open decisions hold for asks below a queue."""
+        """Return what open decisions hold for asks below a queue."""
         total: Amounts = Counter()
         gainers = books.gainers()
         for pod in books.pods.values():
@@ -383,7 +383,7 @@ class Judge(Account):
         return total
 
     def held(self, books: Partition, path: str) -> Amounts:
-        """What a queue will have once all open decisions are fulfilled."""
+        """Return what a queue will have once all open decisions are fulfilled."""
         return books.usage(path, dying=False) + self.promised(books, path)
 
     def _judge_amounts(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> None:
@@ -447,7 +447,7 @@ class Judge(Account):
         self.judged(record, "owed")
 
     def _lacking_on_node(self, books: Partition, ask: Pod, node: str) -> set[str]:
-        """The types of which the node has too little once all that was ordered is gone."""
+        """Return the types of which the node has too little once all that was ordered is gone."""
         room = self.planned_room(books, node)
         return {kind for kind, much in ask.spec.resource if room[kind] < much}
 
@@ -465,7 +465,7 @@ class Judge(Account):
     # -- room -------------------------------------------------------------------------------------------------------------
 
     def planned_room(self, books: Partition, name: str) -> Amounts:
-        """What a node has once all that was ordered is gone and all that was promised is there."""
+        """Return what a node has once all that was ordered is gone and all that was promised is there."""
         room: Amounts = Counter(books.nodes[name].capacity)
         for node, size in books.foreign.values():
             room.subtract(size if node == name else {})
@@ -495,13 +495,13 @@ class Judge(Account):
         return found
 
     def kept(self, books: Partition, partition: str, path: str, spec: QueueSpec, kind: str) -> int:
-        """What is kept in a queue for firm asks that wait (J4)."""
+        """Return what is kept in a queue for firm asks that wait (J4)."""
         held, waits = self.firm(books, partition, path, kind)
         owed = dict(spec.guaranteed).get(kind, 0)
         return max(held, min(owed, held + waits)) - held
 
     def firm(self, books: Partition, partition: str, path: str, kind: str) -> tuple[int, int]:
-        """What firm pods of a queue hold, and what those want that wait for nothing yet (J4)."""
+        """Return what firm pods of a queue hold, and what firm asks without a promise want (J4)."""
         settings, gainers = self.specs[partition].preemption, books.gainers()
         held = waits = 0
         for pod in books.pods.values():
@@ -515,7 +515,7 @@ class Judge(Account):
         return held, waits
 
     def _assert_room(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> None:
-        """The ask fits after the releases, and not without any of them (invariants 8, 11, 12)."""
+        """Assert that the ask fits after the releases, and not without any of them (invariants 8, 11, 12)."""
         (one,) = record.beneficiaries
         ask = books.pods[one.key]
         if ask.spec.constraints.host_ports or ask.spec.min_members:

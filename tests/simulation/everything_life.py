@@ -1,7 +1,7 @@
 """One life of a core under every policy and setting at once, drawn from a seed; see `test_everything`.
 
 An attack under pressure, with deep queue trees, all of the section `preemption`, gangs of both classes, placeholders, settings that change
-at run time, and restarts of two kinds: a manager registers anew, or the core itself is lost.
+at run time, and restarts of two kinds: a manager registers once more, or the core itself is lost.
 """
 
 import copy
@@ -84,11 +84,11 @@ class Everything(Pressed):
         return self.account.seen
 
     def new_account(self) -> Judge:
-        """Who judges it."""
+        """Return the account that judges the scenario."""
         return JobJudge(self.configuration, self.managers)
 
     def leaves(self, partition: str) -> tuple[str, ...]:
-        """The leaves of its tree."""
+        """Return the leaves of the partition's tree."""
         return tuple(self.trees[partition].leaves())
 
     # -- configuration ------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class Everything(Pressed):
         self.tell(ConfigurationApplied(found, "everything"))
 
     def _lower(self, partition: Section) -> None:
-        """A queue may use less than it did, and most often less than it does: quotas are armed (Q3)."""
+        """Lower what a queue may use, most often below what it uses, so that quota enforcement is armed (Q3)."""
         (root,) = partition["queues"]
         books, below = self.account.partitions[partition["name"]], _below(root)
         leaves = {queue.rpartition(".")[2] for queue, _ in books.applications.values()}
@@ -165,7 +165,7 @@ class Everything(Pressed):
     # -- what comes ---------------------------------------------------------------------------------------------------
 
     def spec(self, books: Partition, *, job: str = "") -> AskSpec:
-        """As in an attack, with what jobs know of."""
+        """Return a specification as in an attack, with what gangs need beside."""
         found = super().spec(books, job=job)
         return replace(
             found,
@@ -205,7 +205,7 @@ class Everything(Pressed):
             self.tell(AskAdded(manager, self.name("p"), name, real, partition, self.now))
 
     def add_real(self) -> None:
-        """A pod of a task group, often of the size of its placeholders."""
+        """Add a pod of a task group, often of the size of its placeholders."""
         partition, books, manager = self.place()
         known = [app for where, app in self.declared if where == partition]
         known = [app for app in known if app in books.applications]
@@ -221,7 +221,7 @@ class Everything(Pressed):
         self.tell(AskAdded(manager, self.name("p"), application, spec, partition, self.now))
 
     def add_gang(self) -> None:
-        """As many as it needs, fewer (the rest follows), or more (it is elastic)."""
+        """Add a gang with as many members as it needs, fewer (the rest follows), or more (it is elastic)."""
         partition, books, manager = self.place()
         if not books.applications:
             return
@@ -248,7 +248,7 @@ class Everything(Pressed):
             self.tell(AskAdded(manager, key, one.application, spec, partition, self.now))
 
     def start_pod(self) -> None:
-        """A kubelet says that a pod runs (7.6, 7.5)."""
+        """Report, as a kubelet would, that pods run (7.6, 7.5)."""
         partition, books, manager = self.place()
         ready = [pod for pod in self.pods(books, running=True) if pod.started_ms is None]
         for pod in self.chance.sample(ready, min(len(ready), 4)):
@@ -258,7 +258,7 @@ class Everything(Pressed):
     # -- who goes -----------------------------------------------------------------------------------------------------
 
     def going(self, books: Partition) -> list[Pod]:
-        """Pods that were told to go, placeholders that are replaced among them."""
+        """Return the pods that were ordered to end, placeholders that are replaced among them."""
         return [pod for pod in books.pods.values() if pod.dying is not None or _is_swapped(pod)]
 
     def dying(self, books: Partition) -> list[Pod]:
@@ -266,7 +266,7 @@ class Everything(Pressed):
         return [pod for pod in super().dying(books) if not _is_swapped(pod)]
 
     def confirm(self) -> None:
-        """Some that are going are gone, in any order; often they come back at once under other names."""
+        """Confirm that some terminating pods are gone, in any order; often they come back at once under other names."""
         partition, books, manager = self.place()
         going = self.going(books)
         for pod in self.chance.sample(going, min(len(going), self.chance.choice((1, 1, 2, 9)))):
@@ -297,7 +297,7 @@ class Everything(Pressed):
                 pod.order = pod.dying = None
 
     def mark(self, books: Partition, pod: Pod) -> ReleaseMark | None:
-        """What the shim wrote on a pod when it heard the order (1.7)."""
+        """Return the mark that the shim wrote on a pod when it received the order (1.7)."""
         order = pod.order
         if order is None or not (pod.dying or _is_swapped(pod)):
             return super().mark(books, pod)
@@ -307,7 +307,7 @@ class Everything(Pressed):
     # -- the cluster --------------------------------------------------------------------------------------------------
 
     def allow_disruptions(self) -> None:
-        """What budgets allow changes; a shim that registers anew tells it again."""
+        """Change what budgets allow; a shim that registers once more reports it again."""
         _, _, manager = self.place()
         group, allowed = self.chance.choice(("g/one", "g/two")), self.chance.choice((0, 1, 2, None))
         self.allowed[manager, group] = allowed
@@ -327,7 +327,7 @@ class Everything(Pressed):
         return told
 
     def restart(self) -> None:
-        """A manager registers anew, or the core is lost and knows nothing."""
+        """Register a manager once more, or lose the core with all that it knows."""
         waiting = sum(len(books.open) for books in self.account.partitions.values())
         self.seen["restarts"] += 1
         self.seen["restarts with open decisions"] += waiting > 0
@@ -354,7 +354,7 @@ class Everything(Pressed):
     # -- the two doors ------------------------------------------------------------------------------------------------
 
     def tell(self, event: Event) -> None:
-        """An event reaches the core, and the account."""
+        """Send an event to the core and record it in the account."""
         self.account.now = self.now
         super().tell(event)
         self._count_shadows(self.said[-1])
@@ -402,8 +402,8 @@ class Everything(Pressed):
     def _nothing_twice(self) -> None:
         """Once more at the same instant: not a word, and the state is the same, digest and all.
 
-        Those who were told to go leave room in the plans of the next round, which each tick has but one of (P1): only
-        after a tick in which nobody was told is there nothing left. A shadow sees what the live side did, and forgets
+        Pods that were ordered to end leave capacity in the plans of the next round, and each tick has but one round (P1):
+        only after a tick without an eviction is there nothing left. A shadow sees what the live side did, and forgets
         what has ended.
         """
         if self.chance.random() < 0.7:
@@ -472,7 +472,7 @@ class Everything(Pressed):
         self.nobody_starves()
 
     def rest(self) -> None:
-        """All victims are confirmed at each instant and asked for again, until nobody was told to go for a while."""
+        """Confirm all victims at each instant and ask for them again, until no pod was evicted for a while."""
         frozen = [books.storms.total for books in self.core.state.partitions.values()]
         quiet, due = 0, None
         for _ in range(REST_MOST):
@@ -517,7 +517,7 @@ class Everything(Pressed):
         return True
 
     def assert_same_again(self) -> None:
-        """The same trace gives the same decisions, through all that was lost."""
+        """Assert that the same trace gives the same decisions, through all that was lost."""
         core = Core(self.first)
         for at, ((now, what), said) in enumerate(zip(self.moments, self.said, strict=True)):
             if at in self.lost:
@@ -545,7 +545,7 @@ def _read(written: dict[str, Section]) -> Configuration | None:
 
 
 def _below(queue: dict[str, Any]) -> list[dict[str, Any]]:
-    """The queues below one, as written."""
+    """Return the queues below one, as written."""
     found = []
     for child in queue.get("queues", ()):
         found += [child, *_below(child)]
@@ -553,5 +553,5 @@ def _below(queue: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _is_swapped(pod: Pod) -> bool:
-    """Is it a placeholder that was told to go for a real pod, or because nobody needs it?"""
+    """Return whether the pod is a placeholder that was ordered to end, for a real pod or as no longer needed."""
     return pod.order is not None and pod.order.termination in SWAPPED

@@ -1,7 +1,7 @@
-"""What makes preemption necessary: one queue has nearly everything, and those that are owed something come after it.
+"""The pressure that makes preemption necessary: one queue has nearly everything, and asks of entitled queues follow.
 
-A life drawn at random mostly has room, or nobody who may go for those that wait: it would decide little, and its judges
-would have little to judge.
+A life drawn at random mostly has free capacity, or no pod that may be evicted for an ask: it would decide little, and
+its judges would have little to judge.
 """
 
 import random
@@ -39,7 +39,7 @@ class Pressed(Attack):
             self.besiege(partition)
 
     def siege(self) -> None:
-        """A crowd, and those that claim from it."""
+        """Add a crowd to a queue, and asks that claim from it."""
         self.besiege(self.place()[0])
 
     def besiege(self, partition: str) -> None:
@@ -53,13 +53,13 @@ class Pressed(Attack):
         self.tick()
 
     def rich(self, partition: str) -> str:
-        """A leaf that is guaranteed little, so that it is soon over it."""
+        """Return a leaf that is guaranteed little, so that it is soon over it."""
         queues = self.account.queues(partition)
         leaves = self.chance.sample(self.leaves(partition), 2)
         return min(leaves, key=lambda path: sum(dict(queues[path].guaranteed).values()))
 
     def crowding(self, books: Partition) -> AskSpec:
-        """One of a crowd: unimportant, willing, lendable."""
+        """Return an ask of a crowd: unimportant, preemptible, lendable."""
         return replace(
             self.spec(books),
             resource=resource({kind: self.chance.choice((1, 1, 2, 3)) for kind in self.kinds}),
@@ -74,7 +74,7 @@ class Pressed(Attack):
         )
 
     def fill(self, partition: str, books: Partition, leaf: str, spec: AskSpec) -> None:
-        """As many as the open nodes have room for, and one more."""
+        """Add as many asks as the open nodes have capacity for, and one more."""
         size = dict(spec.resource)
         fits = 0
         for name, node in books.nodes.items():
@@ -121,7 +121,7 @@ class Pressed(Attack):
         self.ask(partition, self.hungry(partition, books), spec, count)
 
     def hungry(self, partition: str, books: Partition) -> str:
-        """A leaf that lacks what it, or a queue above it, is guaranteed; else the one that uses least."""
+        """Return a leaf that lacks what it, or a queue above it, is guaranteed; else the one that uses least."""
         queues, leaves = self.account.queues(partition), self.leaves(partition)
         lacking = []
         for path in leaves:
@@ -145,7 +145,7 @@ class Pressed(Attack):
             self.ask(partition, leaf, replace(self.claimant(books), priority=5), 1)
 
     def daemon(self) -> None:
-        """A pod for each of some nodes that are full (G11)."""
+        """Add a pod for each of some nodes that are full (G11)."""
         partition, books, _ = self.place()
         nodes = [name for name, node in books.nodes.items() if node.open]
         for node in self.chance.sample(nodes, min(len(nodes), self.chance.randint(1, 2))):
@@ -153,7 +153,7 @@ class Pressed(Attack):
             self.ask(partition, self.chance.choice(self.leaves(partition)), spec, 1)
 
     def squeeze(self) -> None:
-        """A node has less than runs on it (W3)."""
+        """Shrink a node below what runs on it (W3)."""
         partition, books, manager = self.place()
         if not books.nodes:
             return
@@ -163,7 +163,7 @@ class Pressed(Attack):
         self.tell(NodeUpdated(manager, node, resource(left), partition))
 
     def pressure(self) -> list[tuple[Callable[[], None], int]]:
-        """What happens, and how often."""
+        """Return the actions, and how often each is taken."""
         return [
             (self.siege, 20),
             (self.claim, 10),

@@ -1,4 +1,4 @@
-"""What a whole tick must not have done: budgets of rounds, parts of gangs, shares that do not add up, traces of failed plans."""
+"""The harm that no whole tick may do: exceeded budgets, parts of gangs, wrong sums of shares, traces of failed plans."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,7 +50,7 @@ class Round:
 
 @dataclass
 class Budgets:
-    """What rounds of one partition released so far, read literally from the specification (P1, P5)."""
+    """The releases of the rounds of one partition, read literally from the specification (P1, P5)."""
 
     rounds: list[Round] = field(default_factory=list)
     bound: int = 0
@@ -231,7 +231,7 @@ def standing(core: Core) -> object:
 
 
 def is_talk(decisions: Iterable[Decision]) -> bool:
-    """Does nothing in a tick's decisions tell of a change?"""
+    """Return whether nothing in a tick's decisions reports a change."""
     return all(
         isinstance(one, TALK) and not (isinstance(one, Noted) and one.code in ACTS)
         for one in decisions

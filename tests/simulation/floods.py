@@ -1,4 +1,4 @@
-"""The same worlds where plain asks come in floods: of one priority mostly, with room for many, and seldom a tick between."""
+"""Random worlds where plain asks come in batches: of one priority mostly, with room for many, and seldom a tick between."""
 
 import random
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ MOST: Final = 12
 
 
 def flooded(seed: int) -> World:
-    """The world of a seed in floods; what the oracle says of it is to be found anew."""
+    """Return the world of a seed with batch arrivals, without the answers of the oracle."""
     return _Flood(make_world(seed)).world
 
 
@@ -66,7 +66,7 @@ class _Flood:
             yield now, self._event(event)
 
     def _ask(self, event: AskAdded, at: int) -> AskAdded:
-        """The first is the one that was there; others come from anywhere."""
+        """Return an ask of a batch: the first is the original one, others belong to any application."""
         spec = self._spec(event.spec)
         if not at:
             return event._replace(spec=spec)

@@ -74,7 +74,7 @@ class Live:
                     self.going[name, key] = Termination.PREEMPTED_BY_SCHEDULER
 
     def apply(self, configuration: Configuration) -> None:
-        """It is in force."""
+        """Apply a configuration."""
         self._hear(self.core.handle(ConfigurationApplied(configuration, "lock-step"), self.now))
 
     def until(self, instant: int, most: int = INSTANTS_MOST) -> None:
@@ -95,7 +95,7 @@ class Live:
             more = tick.more or self._end()
 
     def _end(self) -> bool:
-        """Whatever was ordered to end is gone; was there anything?"""
+        """End all that was ordered to end; return whether there was anything."""
         going, self.going = self.going, {}
         ended = False
         for (name, key), why in going.items():
@@ -150,7 +150,7 @@ def _as_people_compare(after: int, record: DecisionRecord) -> Happened:
 
 
 def foreseen(found: Forecast) -> list[Happened]:
-    """The decisions of a forecast by partition."""
+    """Return the decisions of a forecast by partition."""
     return [
         _as_people_compare(one.after_ms, one.record)
         for part in found.partitions
@@ -229,7 +229,7 @@ def _is_quiet(live: Live) -> None:
 
 
 def _what(live: Live) -> set[Happened]:
-    """The decisions without their instants; each that evicts is another one."""
+    """Return the decisions, observed ones without their instants; each one that evicts counts by itself."""
     return {one._replace(after_ms=0) if one.observed else one for one in live.happened()}
 
 

@@ -114,11 +114,11 @@ class Life(Everything):
         raise AssertionError(f"seed {self.seed}: no change is accepted")
 
     def one(self, written: dict[str, Section]) -> Section:
-        """A partition, as written."""
+        """Return a partition, as written."""
         return self.draw.choice(list(written.values()))
 
     def queue(self, written: dict[str, Section]) -> Section:
-        """A queue below the root, as written."""
+        """Return a queue below the root, as written."""
         (root,) = self.one(written)["queues"]
         return self.draw.choice([queue for _, queue in _below(root)])
 
@@ -128,21 +128,21 @@ class Life(Everything):
         written[name] = self._partition(name)
 
     def maximum(self, written: dict[str, Section]) -> None:
-        """A queue that is in use may use less."""
+        """Lower what a queue that is in use may use."""
         self._lower(self.one(written))
 
     def guarantee(self, written: dict[str, Section]) -> None:
-        """A queue is guaranteed more or less."""
+        """Change what a queue is guaranteed."""
         resources = self.queue(written).setdefault("resources", {})
         own = {kind: self.draw.randint(0, 14) for kind in self.kinds if self.draw.random() < 0.8}
         resources["guaranteed"] = everything.units(own)
 
     def weight(self, written: dict[str, Section]) -> None:
-        """A queue weighs more or less."""
+        """Change the weight of a queue."""
         self.queue(written)["weight"] = self.draw.choice((1, 2, 5, 20))
 
     def queue_property(self, written: dict[str, Section]) -> None:
-        """A queue has another delay, fence, offset, or the like."""
+        """Change the delay, fence, offset or another property of a queue."""
         queue = self.queue(written)
         drawn = everything.properties(self.draw, leaf="queues" not in queue)
         key = self.draw.choice(sorted({*drawn, *queue["properties"]}) or ["priority.offset"])
@@ -177,7 +177,7 @@ class Life(Everything):
         self.draw.choice(parents)["queues"].append(self._new_leaf("new"))
 
     def queue_divided(self, written: dict[str, Section]) -> None:
-        """A leaf gets queues below it, with what runs in it or without."""
+        """Give a leaf queues below it, whether or not pods run in it."""
         leaf = self.draw.choice(_leaves(self.one(written)))[1]
         leaf["queues"] = [self._new_leaf("new1"), self._new_leaf("new2")]
 
@@ -198,7 +198,7 @@ class Life(Everything):
         }
 
     def partition_removed(self, written: dict[str, Section]) -> None:
-        """A partition is configured no more; one stays."""
+        """Remove a partition from the configuration, unless it is the last one."""
         if len(written) > 1:
             del written[self.draw.choice(list(written))]
 
@@ -222,7 +222,7 @@ CHANGES: Final[dict[str, Callable[[Life, dict[str, Section]], None]]] = {
 
 
 def _below(queue: Section) -> Iterator[tuple[Section, Section]]:
-    """The queues below one, each with its parent."""
+    """Yield the queues below one, each with its parent."""
     for child in queue.get("queues", ()):
         yield queue, child
         yield from _below(child)

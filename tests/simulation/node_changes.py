@@ -8,7 +8,7 @@ NodeChange = NodeUpdated | NodeDrained | NodeEnabled | NodeRemoved
 
 
 def change_node(partition: Partition, node: Node, event: NodeChange) -> None:
-    """Carry out the change; whoever avoided the node tries it again, whoever holds it may lose it.
+    """Carry out the change; an ask that avoided the node tries it again, an ask that holds it may lose it.
 
     An allocation on a node that is removed is gone, it does not become an ask.
     """

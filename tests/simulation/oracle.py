@@ -34,7 +34,7 @@ job's size is placed, later members are ordinary asks.
 tried as if it did not exist. After `reservations.timeout` it ends. A pledge is the whole request; it
 lowers what is free on the node (below zero if need be) and counts as promised on the queue path for all others.
 
-*Time limits.* An ask that waits as long as its time limit, counted from when it began to wait here (anew when
+*Time limits.* An ask that waits as long as its time limit, counted from when it began to wait here (restarted when
 it comes back), ends at the next tick, synced or not.
 
 *The end.* An application that had asks or allocations and has had none for 30 s is complete and gone.

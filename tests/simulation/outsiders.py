@@ -1,4 +1,4 @@
-"""What happens to a claiming cluster from outside: users, nodes, vetoes, a restart in the middle of a decision."""
+"""The disturbances of a claiming cluster: users, nodes, vetoes, a restart in the middle of a decision."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -116,7 +116,7 @@ class Outsiders:
     # -- a restart -------------------------------------------------------------------------------------------------
 
     def _restart(self) -> None:
-        """The shim registers anew and says what stands, with the marks that it finds on victims (1.7)."""
+        """Register the shim once more, which reports what runs, with the marks that it finds on victims (1.7)."""
         life, account = self.life, self.life.account
         marked = {account.beneficiaries[decision] for decision in account.going.values()}
         kept = [one for one in life.cluster.promises if one.ask.key in marked]

@@ -31,7 +31,7 @@ OverUse = dict[tuple[str, str], int]
 
 
 def random_settings(seed: int) -> PreemptionSettings:
-    """Rounds that are short beside a life, and budgets that pinch."""
+    """Return settings with rounds that are short beside a scenario, and budgets that bind."""
     chance = random.Random(f"pace {seed}")
     return PreemptionSettings(
         rounds_interval_ms=chance.choice((0, 1_000, 7_000, 20_000)),
@@ -45,7 +45,7 @@ def random_settings(seed: int) -> PreemptionSettings:
 
 
 def only_a_part(seed: int) -> PreemptionSettings:
-    """The same with no budget but the natural termination factor, which others hide (P9)."""
+    """Return random settings with no budget but the natural termination factor, which others hide (P9)."""
     part = random.Random(f"part {seed}").choice((100, 1_000, 4_000))
     return replace(
         random_settings(seed),
@@ -60,7 +60,7 @@ class HungryDice(claim_clusters.Dice):
     """Draws clusters in which one leaf is owed much, and wants it in small pieces: many claims, more than budgets allow."""
 
     def size(self, most: int) -> Amounts:
-        """Small ones: more than one goes for an ask, and more than one ask may claim."""
+        """Return a small size: more than one pod is evicted for an ask, and more than one ask may claim."""
         return super().size(min(most, 2))
 
     def guarantee(self, queues: list[Queue], pods: list[Pod]) -> None:
@@ -84,23 +84,23 @@ class Round:
 
 @dataclass
 class Pacer:
-    """What rounds released so far, read literally from the specification."""
+    """The releases of the rounds so far, read literally from the specification."""
 
     settings: PreemptionSettings
     rounds: list[Round] = field(default_factory=list)
     put_off: int = 0
 
     def begins(self, began_ms: int, over: OverUse) -> None:
-        """The core says that a round began: not before the interval of the last one was over."""
+        """Record that a round began, which must not be before the interval of the last one is over."""
         if self.rounds:
             gap = began_ms - self.rounds[-1].began_ms
             assert gap >= self.settings.rounds_interval_ms, f"a round {gap} ms after the last (P1)"
         self.rounds.append(Round(began_ms, over))
 
     def decided(self, cluster: Cluster, asker: str, victims: list[Pod], now: int) -> None:
-        """A decision of the last round that began: within every budget, or the first of its round.
+        """Assert that a decision of the last round is within every budget, or the first of its round.
 
-        Who is below the asker's own queues, or in them, is lost to nobody there (P9).
+        Victims in or below the preemptor's own queues count as no loss there (P9).
         """
         last = self.rounds[-1]
         more = Counter[tuple[Measure, str]]()
@@ -205,7 +205,7 @@ class PacedLife(Life):
         return self.core.state.partitions["default"].round.began_ms
 
     def _over_use(self) -> OverUse:
-        """A round begins after everybody who fits has a place, and before anybody goes."""
+        """Return the use beyond entitlement as a round sees it: after placement, before any eviction of the round."""
         left = staying(self.cluster)
         return {
             (queue.path, kind): amount - entitled(self.cluster, queue.path, kind)
@@ -214,7 +214,7 @@ class PacedLife(Life):
         }
 
     def forgotten(self) -> Iterator[str]:
-        """Who waits at the end although brute force finds a claim."""
+        """Yield the asks that wait at the end although brute force finds a claim."""
         for ask in self.cluster.asks:
             if not ask.required_node and best(self.cluster, ask) is not None:
                 yield ask.key

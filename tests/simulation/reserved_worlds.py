@@ -1,4 +1,4 @@
-"""The same worlds where many nodes are reserved: more of them, sooner, under all settings, and for all priorities."""
+"""Random worlds where many nodes are reserved: more of them, sooner, under all settings, and for all priorities."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def eager() -> Iterator[None]:
 
 
 def reserved(seed: int, made: Callable[[int], World] = make_world) -> World:
-    """The world of a seed with other priorities and settings of reservations; the oracle has to say it again."""
+    """Return the world of a seed with other priorities and settings of reservations, without the oracle's answers."""
     dry, dice = made(seed), random.Random(f"reserved {seed}")
     moments = [(now, None if event is None else _event(event, dice)) for now, event in dry.moments]
     return World(seed, _configuration(dry.configuration, dice), moments)
@@ -53,5 +53,5 @@ def _configuration(configuration: Configuration, dice: random.Random) -> Configu
 
 
 def reserved_with_classes(seed: int) -> World:
-    """The same where asks are firm or lendable."""
+    """Return the world of a seed with reservations, where asks are firm or lendable."""
     return reserved(seed, classified)

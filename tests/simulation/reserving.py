@@ -57,7 +57,7 @@ def _may_reserve(partition: Partition, item: Item, now: int) -> bool:
 
 
 def _lacks_a_node(partition: Partition, item: Item, now: int) -> bool:
-    """May it ever reserve, and is a node all that it lacks where nothing is reserved for those whom it outranks?"""
+    """Return whether the ask may reserve and lacks only a node, were nothing reserved for asks that it outranks."""
     with left_out(below(partition, item)):
         sums = Sums(partition)
         return (
@@ -68,7 +68,7 @@ def _lacks_a_node(partition: Partition, item: Item, now: int) -> bool:
 
 
 def _may_ever_reserve(partition: Partition, item: Item, now: int) -> bool:
-    """Whatever is reserved now: is it an ask for which a node may be reserved, and is it old enough?"""
+    """Return whether a node may ever be reserved for the ask, whatever is reserved now, and the ask is old enough."""
     return (
         partition.spec.reservations.enabled
         and now >= item.application.reserves_from
@@ -80,7 +80,7 @@ def _may_ever_reserve(partition: Partition, item: Item, now: int) -> bool:
 
 
 def could_hold(node: Node, item: Item) -> bool:
-    """Would the node, were it empty, take the item?"""
+    """Return whether the node, were it empty, would take the item."""
     large = all(node.capacity.get(kind, 0) >= wanted for kind, wanted in item.request.items())
     return node.schedulable and large and node.takes(item)
 
@@ -100,9 +100,9 @@ def _least_short(partition: Partition, item: Item, now: int) -> Node | None:
 
 
 def _taken_over(partition: Partition, item: Item, now: int) -> Item | None:
-    """The owner whose reservation an ask takes over.
+    """Return the owner whose reservation an ask takes over.
 
-    The ask may reserve, but for the number of reservations, were none made for those whom it outranks. The node of the
+    The ask may reserve, but for the number of reservations, were none made for asks that it outranks. The node of the
     owner is the one that lacks least of it.
     """
     found = [
@@ -130,7 +130,7 @@ def in_order(items: Iterable[Item]) -> list[Item]:
 
 
 def below(partition: Partition, *items: Item) -> list[Item]:
-    """The owners of reservations that all of these outrank."""
+    """Return the owners of reservations that all of these asks outrank."""
     return [
         owner for owner in partition.reservations() if all(outranks(item, owner) for item in items)
     ]
@@ -161,13 +161,13 @@ def _may_take_over(partition: Partition, item: Item, owner: Item, node: Node, no
 
 
 def gang(partition: Partition, item: Item) -> tuple[str, str] | None:
-    """The job with which an ask is placed; None where it is placed alone."""
+    """Return the gang with which an ask is placed; None where it is placed alone."""
     together = item.job and placed_members(partition, item) < item.spec.min_members
     return item.job if together else None
 
 
 def outranks(item: Item, owner: Item) -> bool:
-    """Is the priority of an ask higher, as the lowest queue sees both that has both below it (G5)?"""
+    """Return whether the priority of an ask is higher, as seen by the lowest queue that has both below it (G5)."""
     paths = [item.application.queue.line(), owner.application.queue.line()]
     top = next(level for level in paths[0] if level in paths[1])
     return _seen_at(item, top) > _seen_at(owner, top)
@@ -186,7 +186,7 @@ def _seen_at(item: Item, top: Queue) -> int:
 
 @contextmanager
 def left_out(owners: Iterable[Item]) -> Iterator[None]:
-    """As if these reservations did not exist."""
+    """Leave these reservations out, as if they did not exist."""
     held = [(owner, owner.reserved) for owner in owners]
     for owner, _ in held:
         owner.reserved = ""
@@ -196,9 +196,9 @@ def left_out(owners: Iterable[Item]) -> Iterator[None]:
 
 
 def note_who_yields(partition: Partition, now: int) -> None:
-    """An owner that fits on its node now waits for an ask that outranks it and would fit there, were nothing reserved.
+    """Let an owner that fits on its node yield to an ask that outranks it and would fit there, were nothing reserved.
 
-    So it does for a gang that outranks it, wherever that fits. It takes no other node meanwhile.
+    The owner also yields to a gang that outranks it, wherever that fits, and takes no other node meanwhile.
     """
     for owner in partition.reservations():
         node, sums = partition.nodes[owner.reserved], Sums(partition)
@@ -273,7 +273,7 @@ def _is_of(partition: Partition, job: tuple[str, str], step: Step) -> bool:
 
 
 def _job(partition: Partition, now: int) -> Step | None:
-    """The job that comes first and fits as a whole without the reservations that all its members outrank."""
+    """Return the step of the first gang that fits whole without the reservations that all its members outrank."""
     for job, members in _gangs(partition).items():
         with left_out(below(partition, *members)):
             step = first_step(partition, now, partial(_is_of, partition, job))

@@ -1,8 +1,8 @@
 """A shim that lives through claims, lowered quotas and daemons while its core is lost again and again.
 
 What the shim knows is all that is left then: pods, nodes, and the marks on victims whose orders it heard. It registers
-anew, tells everything, and goes on (specification 1.7, design 1.10). Beside it an account says whom a restart may
-cost its place: nobody more for an ask of which a victim is still dying (invariant 19).
+once more, reports everything, and continues (specification 1.7, design 1.10). Beside it an account says which pods a
+restart may evict: no further one for an ask of which a victim still terminates (invariant 19).
 """
 
 import random
@@ -78,7 +78,7 @@ PARENTS: Final = {"root.p": ("mid", "low"), "root.p.mid": ("mid",)}
 
 
 def configuration(parent: int, mid: int) -> Configuration:
-    """The queues with these maxima in cores."""
+    """Return the configuration with these maxima in cores."""
     found, problems = load(QUEUES.replace("PARENT", str(parent)).replace("MID", str(mid)))
     assert found is not None, problems
     return found
@@ -107,7 +107,7 @@ class Pod:
 
     @property
     def mark(self) -> ReleaseMark | None:
-        """What a restart tells of it (1.7)."""
+        """Return the mark of the pod that is reported after a restart (1.7)."""
         if self.order is not None:
             node = self.order.nodes[0] if self.order.nodes else ""
             return ReleaseMark(GONE, self.order.decision_id, self.order.beneficiary, node)
@@ -118,13 +118,13 @@ class Pod:
 
 @dataclass
 class Account:
-    """What is watched. ``waiting_for`` has, by beneficiary, the marked victims of which none is gone since a restart."""
+    """The account of what is watched. ``waiting_for`` has by beneficiary the marked victims, while none is gone."""
 
     waiting_for: dict[str, set[str]] = field(default_factory=dict)
     seen: Counter[str] = field(default_factory=Counter)
 
     def begin(self, pods: dict[str, Pod]) -> None:
-        """A restart: whoever is dying for an ask that waits."""
+        """Record, at a restart, the pods that terminate for an ask that waits."""
         self.waiting_for.clear()
         for pod in pods.values():
             ask = pods.get(pod.order.beneficiary) if pod.order is not None else None
@@ -134,14 +134,14 @@ class Account:
         self.seen["restarts in mid-decision"] += bool(self.waiting_for)
 
     def released(self, release: Released) -> None:
-        """Somebody has to go."""
+        """Assert that no further pod is evicted for an ask of which a victim still terminates."""
         first = self.waiting_for.get(release.beneficiary)
         assert first is None or release.key in first, (
             f"{release.key} goes for {release.beneficiary} while {sorted(first)} are dying (19)"
         )
 
     def gone(self, key: str) -> None:
-        """A pod is gone, or stays after all: whom it was for may be planned for again."""
+        """Record that a pod is gone, or stays after all: another plan may be made for its preemptor."""
         for beneficiary, first in list(self.waiting_for.items()):
             if key == beneficiary or key in first:
                 del self.waiting_for[beneficiary]
@@ -193,7 +193,7 @@ class Life:
         return self.account.seen
 
     def restart(self) -> None:
-        """The core is lost; of what it decided last the shim may have heard only a part."""
+        """Lose the core; the shim may have received only a part of its last decisions."""
         if self.dice.random() < 0.5:
             self._claim()
             self.tick(heard=self.dice.choice((0, 1, 2, 3)))
@@ -246,7 +246,7 @@ class Life:
                 assert one.code not in {Code.LAW_BROKEN, Code.SYNC_MISMATCH}, one
 
     def _decided(self, record: DecisionRecord) -> None:
-        """A decision, made now or rebuilt; a new claim has waited for what its leaf says, not for the default (G1)."""
+        """Record a decision, made now or rebuilt; a new claim waited for its leaf's delay, not for the default (G1)."""
         self.changed = self.now
         self.account.seen[record.policy] += 1
         if record.policy != "guaranteed" or "rebuilt" in record.summary:
@@ -280,7 +280,7 @@ class Life:
         self.changed = self.now
 
     def _moved(self, moved: DecisionMoved) -> None:
-        """A decision that was given up may be made anew, and then others may go (7.7)."""
+        """Record that a decision was given up: its preemptor may be planned for again, with other victims (7.7)."""
         self.changed = self.now
         if moved.state in {DecisionState.ABORTED, DecisionState.EXPIRED}:
             record = next(
@@ -396,7 +396,7 @@ class Life:
         self.handle((NodeDrained if name in self.cordoned else NodeEnabled)("rm", name))
 
     def _answer(self, *, certain: bool = False, slow: bool = False) -> None:
-        """Some that are dying are gone by now, some could not be evicted."""
+        """Report that some terminating pods are gone, and that some could not be evicted."""
         for pod in list(self.pods.values()):
             chance = self.dice.random()
             if pod.mark is None:
@@ -407,7 +407,7 @@ class Life:
                 self._veto(pod, pod.order.decision_id)
 
     def _veto(self, pod: Pod, decision_id: str) -> None:
-        """Who stays takes room that was promised to the last who was to come to this node (G10)."""
+        """Veto a victim; as it stays, the last ask that was promised capacity on this node may lose it (G10)."""
         pod.order = None
         for other in [one for one in self.pods.values() if one.node == pod.node]:
             self.account.gone(other.key)

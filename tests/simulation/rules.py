@@ -19,14 +19,14 @@ EVERY_ADDRESS = ("", "0.0.0.0")  # noqa: S104 - compared, never bound
 
 
 def seen_from_above(priority: int, offset: int, *, fenced: bool) -> int:
-    """A priority as the parent of a queue sees it (design 6.3)."""
+    """Return a priority as the parent of a queue sees it (design 6.3)."""
     if fenced:
         return offset
     return max(LEAST_PRIORITY, min(GREATEST_PRIORITY, priority + offset))
 
 
 def dominant_share(usage: Amounts, measure: Callable[[str], int | None]) -> int:
-    """The greatest usage / measure over the used types, in units of 2^-32; a type without a measure does not count."""
+    """Return the greatest usage / measure over used types, in units of 2^-32; a type without measure is left out."""
     shares = [0]
     for kind, used in usage.items():
         whole = measure(kind)
@@ -106,7 +106,7 @@ def term_holds(term: Term, node_id: str, labels: Mapping[str, str]) -> bool:
 def permits(
     constraints: Constraints, node_id: str, labels: Mapping[str, str], taints: Iterable[Taint]
 ) -> bool:
-    """May a node of this name, these labels and these taints take an ask of these constraints?"""
+    """Return whether a node of this name, these labels and these taints may take an ask of these constraints."""
     named = [name for name in (constraints.node_name, constraints.required_node) if name]
     if any(name != node_id for name in named) or node_id in constraints.excluded_nodes:
         return False
@@ -125,7 +125,7 @@ def permits(
 
 
 def clash(one: HostPort, other: HostPort) -> bool:
-    """Do two host ports exclude each other on a node?"""
+    """Return whether two host ports exclude each other on a node."""
     if (one.port, one.protocol) != (other.port, other.protocol):
         return False
     return (

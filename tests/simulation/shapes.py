@@ -41,7 +41,7 @@ PRIORITY_EDGES = (2**31 - 1, -(2**31))
 
 
 def leaves(queue: QueueSpec, path: str = "root") -> list[str]:
-    """The paths of all leaf queues."""
+    """Return the paths of all leaf queues."""
     found = [leaf for child in queue.children for leaf in leaves(child, f"{path}.{child.name}")]
     return found or [path]
 
@@ -63,14 +63,14 @@ class Shapes:
     # -- nodes and asks ----------------------------------------------------------------------------
 
     def capacity(self) -> Resource:
-        """A node's size."""
+        """Return the capacity of a node."""
         whole = self.whole
         return resource(
             {kind: self.dice.choice((whole // 2, whole, whole, whole * 2)) for kind in self.kinds}
         )
 
     def spec(self, nodes: list[str]) -> AskSpec:
-        """A template, mostly one that was used before."""
+        """Return a template, mostly one that was used before."""
         if not self.specs or (len(self.specs) < 6 and self.dice.random() < 0.5):
             self.specs.append(self._new_spec(nodes))
         return self.dice.choice(self.specs)
@@ -240,7 +240,7 @@ class Shapes:
         return self._bounded(entries)
 
     def _bounded(self, entries: Iterable[UserLimit]) -> tuple[UserLimit, ...]:
-        """The same names with other bounds."""
+        """Return limits for the same names with other bounds."""
         return tuple(
             replace(
                 entry,
@@ -253,7 +253,7 @@ class Shapes:
     # -- a changed configuration -------------------------------------------------------------------
 
     def changed(self, partitions: Iterable[PartitionSpec]) -> Configuration:
-        """The same trees with other numbers; now and then a queue comes or goes."""
+        """Return the configuration with other numbers; now and then a queue is added or removed."""
         specs = []
         for spec in partitions:
             children = [self._mutated(child) for child in spec.root.children]

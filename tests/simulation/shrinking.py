@@ -13,7 +13,7 @@ REPLAYS_MOST = 600
 
 
 def shrink(found: Difference) -> Difference:
-    """A difference in a smaller world, first with fewer moments, then with plainer queues."""
+    """Return the difference in a smaller world, first with fewer moments, then with plainer queues."""
     search = _Search(found)
     search.fewer_moments()
     search.plainer_queues()

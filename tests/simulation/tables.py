@@ -1,4 +1,4 @@
-"""What the oracle keeps: plain objects in dictionaries, and sums made anew whenever they are needed.
+"""The state of the oracle: plain objects in dictionaries, and sums recomputed whenever they are needed.
 
 No total is ever kept from one step to the next, so no total can be forgotten or counted twice.
 """
@@ -24,7 +24,7 @@ class Queue:
     draining: bool = False
 
     def line(self) -> "list[Queue]":
-        """The queue itself, its parent and so on up to root."""
+        """Return the queue itself, its parent and so on up to root."""
         return [self, *(self.parent.line() if self.parent else [])]
 
 
@@ -44,7 +44,7 @@ class Node:
     opened: bool = False
 
     def takes(self, item: "Item") -> bool:
-        """Do the item's constraints permit this node, host ports apart?"""
+        """Return whether the item's constraints permit this node, host ports apart."""
         return permits(item.spec.constraints, self.node_id, self.labels, self.taints)
 
 
@@ -134,12 +134,12 @@ class Partition:
         return not (settings.job_default_preemptible if said is None else said)
 
     def reservations(self) -> list[Item]:
-        """The asks that hold a node, in the order in which they took it."""
+        """Return the asks that hold a node, in the order in which they took it."""
         holders = [item for item in self.items.values() if item.reserved]
         return sorted(holders, key=lambda item: item.reserved_number)
 
     def measure(self, queue: Queue, kind: str) -> int:
-        """What usage of a type in a queue is compared with: guaranteed, else max, else everything."""
+        """Return what usage of a type in a queue is compared with: guaranteed, else max, else everything."""
         guaranteed = dict(queue.spec.guaranteed).get(kind, 0)
         if guaranteed > 0:
             return guaranteed
@@ -151,7 +151,7 @@ class Partition:
     # -- shares by weight --------------------------------------------------------------------------
 
     def share_out(self) -> None:
-        """Work out anew what everybody deserves (W1, W2)."""
+        """Recompute what each queue deserves (W1, W2)."""
         self.shares = {}
         settings = self.spec.preemption
         if settings.entitlement == "proportional":
@@ -172,7 +172,7 @@ class Partition:
         return {kind for each in amounts for kind in each}
 
     def _there_is(self, kind: str) -> int:
-        """What nodes that take pods have, less what pods of others occupy there."""
+        """Return what nodes that take pods have, less what pods of others occupy there."""
         return sum(
             node.capacity.get(kind, 0) - sum(each.get(kind, 0) for each in node.foreign.values())
             for node in self.nodes.values()
@@ -195,7 +195,7 @@ class Partition:
         )
 
     def _lives(self, queue: Queue) -> bool:
-        """A queue that is no longer named is gone when its last application is."""
+        """Return whether the queue still exists: one that is no longer configured is gone with its last application."""
         inside = any(queue in one.queue.line() for one in self.applications.values())
         return (
             not queue.draining
@@ -204,14 +204,14 @@ class Partition:
         )
 
     def basis(self, queue: Queue, kind: str) -> int | None:
-        """What a queue's usage is compared with in the order of queues (W5); None: the type does not count."""
+        """Return what a queue's usage is compared with in the order of queues (W5); None: the type does not count."""
         if not self.shares or queue.parent is None:
             return self.measure(queue, kind)
         share = self.shares.get(kind, {}).get(queue.path)
         return share.entitled or None if share else None
 
     def bound(self, queue: Queue) -> dict[str, int]:
-        """The most that a queue may use: its maximum, and in a leaf its plain share (W2)."""
+        """Return the most that a queue may use: its maximum, and in a leaf its plain share (W2)."""
         most = dict(queue.spec.max or ())
         leaf = not any(each.parent is queue for each in self.queues.values())
         if self.shares and leaf and not self.spec.preemption.demand_cap:
@@ -303,7 +303,7 @@ class Sums:
             self.pledged_ports[item.reserved] = item
 
     def free(self, node: Node, item: Item) -> dict[str, int]:
-        """What is free on a node for one item: its own pledge there is given back to it."""
+        """Return what is free on a node for one item: its own pledge there is given back to it."""
         taken = self.taken[node.node_id]
         back = item.request if item.reserved == node.node_id and not item.yields else {}
         free = dict(node.capacity)
@@ -312,7 +312,7 @@ class Sums:
         return free
 
     def ports_free(self, node: Node, item: Item) -> bool:
-        """Are all host ports of the item free on the node, and reserved there for no other item?"""
+        """Return whether all host ports of the item are free on the node, and reserved there for no other item."""
         taken, owner = self.ports[node.node_id], self.pledged_ports.get(node.node_id)
         if owner is not None and owner is not item:
             taken = [*taken, *owner.spec.constraints.host_ports]
@@ -336,7 +336,7 @@ class Sums:
         )
 
     def _kept(self, level: Queue, item: Item, kind: str) -> int:
-        """What a lendable ask leaves for firm ones that wait (J4); of what is promised to it already nothing."""
+        """Return what a lendable ask leaves for firm ones that wait (J4); nothing when it has a promise."""
         if self.partition.is_firm(item) is not False or item.reserved:
             return 0
         held, least = self.firm[level.path][kind], dict(level.spec.guaranteed).get(kind, 0)
@@ -356,7 +356,7 @@ class Sums:
         )
 
     def limits_allow(self, item: Item) -> bool:
-        """The limits of the item's user and of its application's group on every level."""
+        """Return whether the limits of the item's user and of its application's group allow it on every level."""
         application = item.application
         for level in application.queue.line():
             user = user_limit(level.spec, application.user)
@@ -380,12 +380,12 @@ def _within(entry: UserLimit, used: Mapping[str, int], item: Item) -> bool:
 
 
 def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
-    """The entry that counts for a user: the one naming it, else the wildcard."""
+    """Return the entry that counts for a user: the one naming it, else the wildcard."""
     return _entry(((entry.users, entry) for entry in spec.limits), user, WILDCARD)
 
 
 def group_limit(spec: QueueSpec, group: str) -> UserLimit | None:
-    """The entry that names a group (or is the wildcard's, when the application has that)."""
+    """Return the entry that names a group (or is the wildcard's, when the application has that)."""
     return _entry(((entry.groups, entry) for entry in spec.limits), group)
 
 
@@ -399,7 +399,7 @@ def _entry(entries: Iterator[tuple[tuple[str, ...], UserLimit]], *wanted: str) -
 
 
 def matched_group(queue: Queue, groups: tuple[str, ...]) -> str:
-    """The group that is limited first, from the leaf up and in file order; else the wildcard if limited."""
+    """Return the group that is limited first, from the leaf up and in file order; else the wildcard if limited."""
     for wanted in (groups, (WILDCARD,)):
         for level in queue.line():
             limited = [group for entry in level.spec.limits for group in entry.groups]
@@ -410,7 +410,7 @@ def matched_group(queue: Queue, groups: tuple[str, ...]) -> str:
 
 
 def application_fits(partition: Partition, level: Queue, new: Application) -> bool:
-    """Is there room for one application more under ``maxapplications`` and the limits of a level?"""
+    """Return whether ``maxapplications`` and the limits of a level allow one application more."""
     here = [each for each in partition.applications.values() if level in each.queue.line()]
     user, group = user_limit(level.spec, new.user), group_limit(level.spec, new.group)
     counts = [

@@ -1,7 +1,7 @@
 """Clusters that claim until nobody claims any more, with a second account of what everybody holds.
 
 Each victim comes back at once as a new ask of the same application, as a replica set would have it. The account is
-kept from the core's decisions alone, and judges each claim by the laws of brute force (specification 7.7 and 8).
+kept from the core's decisions alone, and judges each claim by the rules of brute force (specification 7.7 and 8).
 """
 
 import random
@@ -58,7 +58,7 @@ Deficits = dict[tuple[str, str], int]
 
 @dataclass
 class Account:
-    """What everybody holds, kept from decisions. ``going`` says which decision each dying pod dies for."""
+    """The account of what each queue holds, kept from decisions. ``going`` has the decision of each terminating pod."""
 
     cluster: Cluster
     going: dict[str, str] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Account:
         return total
 
     def ask(self, key: str) -> Ask:
-        """A waiting ask."""
+        """Return the waiting ask of this key."""
         return next(ask for ask in self.cluster.asks if ask.key == key)
 
     def pod(self, key: str) -> Pod:
@@ -105,7 +105,7 @@ class Account:
     # -- what the core decided -------------------------------------------------------------------------------------
 
     def place(self, placed: Placed, now: int) -> None:
-        """An ask got its place: no node takes more than it holds, no queue more than a plain share (W2)."""
+        """Place an ask, and assert that no node takes more than it holds, no queue more than a plain share (W2)."""
         ask = self.ask(placed.key)
         promised = ask.key in [one.ask.key for one in self.cluster.promises]
         owners = [
@@ -130,9 +130,9 @@ class Account:
             assert used <= node.capacity.get(kind, 0), f"{node.name} holds {used} {kind}"
 
     def decide(self, record: DecisionRecord) -> None:
-        """A decision keeps the laws. A claim raises no deficit and lowers one; required nodes may raise some.
+        """Assert that a decision keeps the rules: a claim lowers a deficit and raises none; required nodes may raise some.
 
-        One that is told again was planned anew after a veto.
+        A decision that is reported once more was replanned after a veto.
         """
         (beneficiary,) = record.beneficiaries
         ask, victims = self.ask(beneficiary.key), self._new_victims(record)
@@ -154,7 +154,7 @@ class Account:
         self.victims += len(victims)
 
     def _may_raise(self, victims: list[Pod]) -> bool:
-        """Is somebody allowed to cross, whose deficit may rise (W2, W8)?"""
+        """Return whether a decision may cross an entitlement, so that a deficit may rise (W2, W8)."""
         return self.cluster.is_plain or (self.cluster.overshoot == "last" and bool(victims))
 
     def _new_victims(self, record: DecisionRecord) -> list[Pod]:
@@ -251,7 +251,7 @@ class Life:
         self.new_baseline()
 
     def new_core(self) -> Core:
-        """A core that knows nothing but the configuration."""
+        """Return a core that knows nothing but the configuration."""
         return Core(claim_clusters.configuration(self.cluster))
 
     def run(self) -> Account:
@@ -265,7 +265,7 @@ class Life:
         raise AssertionError("it never ends")
 
     def step(self) -> None:
-        """A tick, and the confirmations that are due after it."""
+        """Run a tick, and the confirmations that are due after it."""
         for decisions in claim_clusters.slices(self.core, self.now):
             self._take_over(decisions)
         for pod in self.coming:
@@ -276,7 +276,7 @@ class Life:
         self.after_ticks()
 
     def after_ticks(self) -> None:
-        """The storm monitor is calm; who is due to be gone is gone."""
+        """Check that the storm monitor is calm, and confirm the evictions that are due."""
         check_calm(self.core)
         self.excused = False
         self._confirm()
@@ -300,7 +300,7 @@ class Life:
                 assert not fits_now(free, ask), f"{ask.key} waits beside room"
 
     def _check_shares(self) -> None:
-        """What is told of the queues is what the plain model says, and adds up (W1, W4, W5, W7, invariant 14)."""
+        """Assert that the report of the queues is that of the plain model, and adds up (W1, W4, W5, W7, invariant 14)."""
         cluster, told = self.cluster, share_reports(self.core.state.partitions["default"])
         look(cluster)
         for kind, shares in cluster.shares.items():
@@ -332,7 +332,7 @@ class Life:
         self._take_over(self.core.handle(event, self.now))
 
     def new_ask(self) -> Ask:
-        """An ask that nobody has made yet; now and then one that belongs to a node."""
+        """Return a new ask; now and then one that belongs to a node."""
         number, nodes = self.dice.random.randint(100, 10**9), self.cluster.nodes
         belongs = bool(nodes) and self.random.random() < 0.1
         return self.dice.ask(number, self.leaves, self.random.choice(nodes).name if belongs else "")
@@ -352,7 +352,7 @@ class Life:
         self.now = max(self.now + 1, min([*instants, self.now + QUIET_MS]))
 
     def is_quiet(self) -> bool:
-        """Does nobody act any more, however long one waits?"""
+        """Return whether nothing happens any more, however long one waits."""
         return not self.confirmations and self.now - self.changed > QUIET_MS
 
     # -- decisions -------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ LONG = 10
 
 
 def _together(world: World) -> Iterator[tuple[int, list[Event]]]:
-    """What comes between two ticks at one instant; nothing for a tick."""
+    """Yield the events between two ticks at one instant; none for a tick."""
     for (now, ticks), moments in groupby(world.moments, lambda one: (one[0], one[1] is None)):
         yield now, [] if ticks else [event for _, event in moments if event is not None]
 

@@ -4,8 +4,8 @@ Each life is judged step by step by an account of its own and lived through a se
 not happen proves nothing, and neither does a judge who looked away: each policy has to have decided often enough, and
 each judgement to have been reached.
 
-Who goes is judged for all policies; amounts for claims, replacements, daemons, jobs, quota runs and trims, but not
-(LEAST counts the others) while a decision is planned anew after a veto, from a restart to the next tick, or while a
+Victims are judged for all policies; amounts for claims, replacements, daemons, jobs, quota runs and trims, but not
+(LEAST counts the others) while a decision is replanned after a veto, from a restart to the next tick, or while a
 placeholder is being replaced; nor room and give-back for asks with host ports, members of gangs outside policy `job`, or
 beside firm pods that go. By weight nobody judges whether a claim's victim could be given back (W6), and nowhere whether
 another plan had been better (G8, J9), whether a job fits on other nodes without victims (12), shares of quota runs (Q15),
@@ -113,7 +113,7 @@ def test_all_policies_together_for_long(first: int) -> None:
 
 
 def told(cluster: Cluster) -> None:
-    """An application that fails unless its placeholders all have places in time, and the one that has none yet."""
+    """Add an application that fails unless its placeholders all have places in time; none has one yet."""
     declared = (("memory", 20),)
     added = ApplicationAdded(MANAGER, "x", "root.a", execution_timeout_ms=60_000)
     cluster.say(added._replace(gang_style="Hard", placeholder_ask=declared))

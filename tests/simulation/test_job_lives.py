@@ -94,7 +94,7 @@ class Life:
         self.core: Core = core_of(queues, nodes, [], settings)
 
     def live(self) -> None:
-        """Some events with a tick after each, then rest."""
+        """Run some events with a tick after each, then rest."""
         for _ in range(STEPS):
             self.now += self.dice.choice((0, 10, 1_000, 31_000))
             for event in self._events():
@@ -170,7 +170,7 @@ class Life:
         return AskAdded(RM, key, application, spec, created_ms=self.now)
 
     def _end(self, key: str) -> list[Event]:
-        """A victim is gone, and its controller makes another in its place, of the same gang."""
+        """Return the events of a victim that is gone and whose controller makes another pod of the same gang."""
         one = self.going.pop(key)
         application, spec = self.specs.pop(key)
         gone = ReleaseRequested(RM, application, key, termination=one.termination)
@@ -182,7 +182,7 @@ class Life:
             self._look(decisions)
 
     def _look(self, decisions: list[Decision]) -> None:
-        """Gangs are looked at when all were placed and nobody was told to go yet: a claim may follow in the same tick."""
+        """Look at gangs when all were placed and before any eviction: a claim may follow in the same tick."""
         placed: set[tuple[str, str]] = set()
         for one in decisions:
             if isinstance(one, Released):
@@ -201,7 +201,7 @@ class Life:
         self._check_gangs(placed)
 
     def _placed(self, one: Placed) -> None:
-        """It waited, its node is open and has room for it."""
+        """Assert that the ask waited, and that its node is open and has capacity for it."""
         where = f"seed {self.seed}: {one.key} on {one.node_id}"
         assert one.key in self.specs, where
         assert one.key not in self.running, where
@@ -212,7 +212,7 @@ class Life:
         self.counts["placed"] += 1
 
     def _released(self, one: Released) -> None:
-        """It runs, and goes for one decision; where that expired it is told once more (`expired`)."""
+        """Assert that the pod runs and is evicted for one decision; after expiry it may be sent once more (`expired`)."""
         where = f"seed {self.seed}: {one}"
         assert one.key in self.running, where
         known = self.going.get(one.key)
@@ -248,7 +248,7 @@ class Life:
 
 
 def lives(seeds: range) -> Counter[str]:
-    """What happened in all of them."""
+    """Return the counts of what happened in all scenarios."""
     found: Counter[str] = Counter()
     for seed in seeds:
         life = Life(seed)

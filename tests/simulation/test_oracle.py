@@ -84,7 +84,7 @@ def test_core_takes_the_oracles_steps_with_reservations_for_long(batch: int) -> 
 
 
 def _soaked(first: int, batch: int, part: int = 1) -> range:
-    """The seeds of one batch, where a way has this part of the worlds of a soak."""
+    """Return the seeds of one batch, for a test that takes this part of the worlds of a soak."""
     size = SOAK_WORLDS // SOAK_BATCHES // part
     return range(first + batch * size, first + (batch + 1) * size)
 

@@ -22,7 +22,7 @@ def seen(life: PacedLife, victims: int) -> Counter[str]:
 
 
 def quietly(seed: int, settings: PreemptionSettings | None = None) -> Counter[str]:
-    """A life that nothing happens to."""
+    """Run a scenario that nothing disturbs, and return what happened."""
     life = PacedLife(seed, settings)
     try:
         account = life.run()
@@ -48,7 +48,7 @@ def test_no_round_takes_more_than_its_part_of_the_over_use() -> None:
 
 
 def disturbed(seed: int) -> Counter[str]:
-    """A life that users, nodes and restarts happen to."""
+    """Run a scenario that users, nodes and restarts disturb, and return what happened."""
     happening = PacedOutsiders(seed)
     try:
         account = happening.run()

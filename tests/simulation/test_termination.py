@@ -1,4 +1,4 @@
-"""Preemption ends: random hierarchies whose victims come back at once come to rest, and no law breaks on the way."""
+"""Preemption ends: random hierarchies whose victims come back at once come to rest, and no rule breaks on the way."""
 
 from collections import Counter
 from collections.abc import Callable

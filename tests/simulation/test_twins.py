@@ -110,7 +110,7 @@ def test_the_long_way_leads_to_the_same_place(kind: str) -> None:
 
 
 def _lived(world: World, forced: Forced | None = None) -> list[tuple[object, str]]:
-    """What the core says at each moment, and its state after it."""
+    """Return what the core says at each moment, and its state after it."""
     core, dice = Core(world.configuration), random.Random(world.seed)
     said: list[tuple[object, str]] = []
     with _patched(forced) as force:
@@ -124,7 +124,7 @@ def _lived(world: World, forced: Forced | None = None) -> list[tuple[object, str
 
 
 def _ticks(core: Core, now: int, dice: random.Random) -> list[object]:
-    """What ticks of all sizes say until nothing is left, and after how many of them everything was tried."""
+    """Return what ticks of all sizes say until nothing is left, and after how many of them everything was tried."""
     said: list[object] = []
     more = True
     while more and len(said) < TICKS_MOST:

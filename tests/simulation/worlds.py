@@ -54,12 +54,12 @@ class World:
 
 
 def make_world(seed: int, *, by_weight: bool = False) -> World:
-    """The world of a seed: the same seed gives the same world. Its queues may share by weight."""
+    """Return the world of a seed: the same seed gives the same world. Its queues may share by weight."""
     return _Drawing(seed, by_weight=by_weight).draw()
 
 
 def preempting(configuration: Configuration) -> Configuration:
-    """The same queues with preemption on, of which the oracle of placement knows nothing."""
+    """Return the configuration with preemption on, of which the oracle of placement knows nothing."""
     partitions = (
         replace(spec, preemption=PreemptionSettings(backoff_ms=1_000))
         for spec in configuration.partitions
@@ -68,7 +68,7 @@ def preempting(configuration: Configuration) -> Configuration:
 
 
 def sharing(configuration: Configuration, *, demand_cap: bool) -> Configuration:
-    """The same queues with preemption on, sharing by weights that their names say."""
+    """Return the configuration with preemption on, its queues sharing by the weights that their names say."""
     settings = PreemptionSettings(
         backoff_ms=1_000, entitlement="proportional", demand_cap=demand_cap, trigger="after"
     )
@@ -85,7 +85,7 @@ def _weighted(queue: QueueSpec) -> QueueSpec:
 
 
 def oracle_says(oracle: NaiveCore, moment: Moment) -> object:
-    """What the oracle has to say to an event or a tick; compared with what the core says."""
+    """Return the oracle's answer to an event or a tick, to compare with the core's."""
     now, event = moment
     if event is not None:
         return {"rejected": oracle.handle(event, now)}
@@ -254,7 +254,7 @@ class _Drawing:
             )
 
     def _recover(self) -> None:
-        """An existing allocation, as a shim tells it; there may be no room for it."""
+        """Report an existing allocation, as a shim would, perhaps where it does not fit."""
         found = self._some_application()
         nodes = list(self.oracle.partitions[found[0]].nodes) if found else []
         if found and nodes:
@@ -335,7 +335,7 @@ class _Drawing:
             self._say(NodeRemoved(self._manager(found[0]), found[1], found[0]))
 
     def _foreign(self) -> None:
-        """A pod of another scheduler comes, grows, shrinks, moves or goes."""
+        """Add, resize, move or remove a pod of another scheduler."""
         found = self._some_node()
         if found is None:
             return

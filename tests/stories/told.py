@@ -160,6 +160,6 @@ def _on_demand(decision: Decision) -> tuple[str, str]:
 
 
 def matches(expected: str, line: str, reason: str) -> bool:
-    """Is this the expected line; what follows ``~`` must stand in the reason, in any case."""
+    """Return whether this is the expected line; what follows ``~`` must stand in the reason, in any case."""
     head, tilde, words = (part.strip() for part in expected.partition("~"))
     return head == line and (not tilde or words.lower() in reason.lower())

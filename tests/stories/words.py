@@ -146,7 +146,7 @@ class Words:
 
 @dataclass
 class Known:
-    """What later lines may refer to: the application of each key, and the decision that released it."""
+    """The facts that later lines may refer to: the application of each key, and the decision that released it."""
 
     owners: dict[str, str] = field(default_factory=dict)
     decisions: dict[str, str] = field(default_factory=dict)
