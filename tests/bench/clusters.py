@@ -50,7 +50,7 @@ class Cluster:
 
     @property
     def name(self) -> str:
-        """A short name for tables."""
+        """Return a short name for tables."""
         shapes = "" if self.shapes == 1 else f", {self.shapes} shapes"
         leaves = f"{self.leaves} leaves" if self.leaves > 1 else "one leaf"
         single = " of one application" if self.applications == 1 else ""
@@ -99,7 +99,7 @@ def size(cluster: Cluster, at: int) -> int:
 
 
 def shape(cluster: Cluster, at: int) -> tuple[int, int, bool]:
-    """(percent, priority, opted out) of an allocation: with several shapes all differ."""
+    """Return (percent, priority, opted out) of an allocation: with several shapes all differ."""
     if cluster.shapes == 1:
         return 100, 0, False
     return size(cluster, at), at % 3, at % 7 == 0
@@ -117,7 +117,7 @@ def spec(found: tuple[int, int, bool]) -> AskSpec:
 
 
 def application(cluster: Cluster, at: int) -> tuple[str, str]:
-    """(application id, queue) of an allocation: they go round the leaves, then round their applications."""
+    """Return (application id, queue) of an allocation, going round the leaves, then round their applications."""
     leaf = at % cluster.leaves
     return f"app-{leaf}-{at // cluster.leaves % cluster.applications}", f"root.low.leaf{leaf}"
 

@@ -196,7 +196,7 @@ class Watched:
         return await self._seconds(wanted=False)
 
     def shim_usage(self) -> tuple[float, int]:
-        """CPU seconds and resident bytes of the shim's process so far."""
+        """Return CPU seconds and resident bytes of the shim's process so far."""
         assert self.stack.shim is not None
         pid = self.stack.shim.popen.pid
         return cpu_seconds(pid), resident_bytes(pid)

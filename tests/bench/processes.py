@@ -8,18 +8,18 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU seconds of a living process so far."""
+    """Return the CPU seconds of a living process so far."""
     stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_mib(pid: int) -> int:
-    """Most memory that a living process ever had resident, in MiB."""
+    """Return the most memory that a living process ever had resident, in MiB."""
     return _status_kib(pid, "VmHWM") >> 10
 
 
 def resident_mib(pid: int) -> int:
-    """Memory that a living process has resident, in MiB."""
+    """Return the memory that a living process has resident, in MiB."""
     return _status_kib(pid, "VmRSS") >> 10
 
 
@@ -29,7 +29,7 @@ def _status_kib(pid: int, key: str) -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory that a living process has resident, in bytes."""
+    """Return the memory that a living process has resident, in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
 
 

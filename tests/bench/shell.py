@@ -78,7 +78,7 @@ class Shell:
         self._over(begun)
 
     def rest(self) -> None:
-        """There is nothing to do for a moment, as between two messages of a client."""
+        """Do the idle work of a moment without events, as between two messages of a client."""
         begun = _instant()
         for one in self.observers:
             one.idle()

@@ -76,7 +76,7 @@ class WatchedFigure:
 
 
 def bound(pods: int = 5_000) -> BoundFigure:
-    """CPU per bound pod, in a process of its own beside a core in another one."""
+    """Measure the CPU per bound pod, in a process of its own beside a core in another one."""
     return _apart(_bound, pods)
 
 

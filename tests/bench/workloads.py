@@ -60,7 +60,7 @@ class Workload:
 
     @property
     def name(self) -> str:
-        """A short name for tables."""
+        """Return a short name for tables."""
         parts = [f"{self.nodes:,} / {self.asks:,}, {self.leaves:,} leaves"]
         parts += ["by weight"] if self.by_weight else []
         parts += ["hard"] if self.is_hard else [_shapes(self.shapes)]
@@ -154,7 +154,7 @@ def configuration(workload: Workload) -> Configuration:
 
 
 def application(workload: Workload, ask: int) -> tuple[str, str]:
-    """(application id, queue) of an ask: asks go round the leaves, then round their applications."""
+    """Return (application id, queue) of an ask, going round the leaves, then round their applications."""
     leaf = ask % workload.leaves
     number = ask // workload.leaves % workload.applications_per_leaf
     return f"app-{leaf}-{number}", queue(workload, leaf)

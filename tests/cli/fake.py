@@ -127,7 +127,7 @@ class FakeCore(grpc.GenericRpcHandler):
 
 
 def methods() -> dict[str, MethodDescriptor]:
-    """Every RPC of evenhand.v1 and of the health service by its path."""
+    """Return every RPC of evenhand.v1 and of the health service by its path."""
     return {
         f"/{service.full_name}/{method.name}": method
         for file in FILES

@@ -39,7 +39,7 @@ def lines(ended: Ended, most: int) -> str:
 
 
 def cluster() -> World:
-    """Two nodes of 8 cores with 4 free each, and a gang of twelve members of one core that waits."""
+    """Return a world of two nodes of 8 cores with 4 free each, and a waiting gang of twelve members of one core."""
     world = World(leaf("research", guaranteed=(("vcore", 8 * CORE),)), leaf("sweeps"))
     world.application("train", "root.research")
     world.application("tuning", "root.sweeps")
@@ -292,7 +292,7 @@ def test_by_weight_the_report_calls_a_share_what_it_is() -> None:
 
 
 def crowded() -> World:
-    """Forty queues of which each has a pod, and a gang that waits in one of them."""
+    """Return a world of forty queues of which each has a pod, and a gang that waits in one of them."""
     world = cluster()
     leaves = [leaf(f"team-{number:02}") for number in range(40)]
     tree = configuration(leaf("research"), leaf("sweeps"), *leaves)

@@ -91,7 +91,7 @@ def test_connection_options_are_folded_and_shown_in_full_on_demand() -> None:
 
 
 def leaves(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command without commands below it, with its words."""
+    """Yield every command without commands below it, with its words."""
     if not hasattr(command, "list_commands"):
         yield path.strip(), command
         return

@@ -47,7 +47,7 @@ class Live:
 
 @contextmanager
 def live(folder: Path, cluster: Path, *shim: str, states: dict[str, int]) -> Iterator[Live]:
-    """Core, follower and shim as processes, once the decisions are in these states."""
+    """Hold core, follower and shim as processes, once the decisions are in these states."""
     with running(["serve", "--listen", "127.0.0.1:0"], folder / "serve.log") as process:
         address = address_of(process, folder / "serve.log")
         follow = ["decisions", "--follow", "--count", str(3 * CLAIMS), "-o", "json"]
@@ -75,7 +75,7 @@ def await_states(core: Live, wanted: dict[str, int]) -> None:
 
 @pytest.fixture(scope="module")
 def claimed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Everybody who had to go is gone, everybody who claims is placed."""
+    """Provide a core whose victims are all gone and whose preemptors are all placed."""
     folder = tmp_path_factory.mktemp("claimed")
     with live(folder, CLAIM, states={"fulfilled": CLAIMS}) as core:
         yield core

@@ -255,7 +255,7 @@ def test_lost_work_in_one_table(core: FakeCore) -> None:
 
 
 def crowded(names: int, length: int) -> pb.GetLostWorkResponse:
-    """Much lost work of many queues, users and applications with long names."""
+    """Return much lost work of many queues, users and applications with long names."""
     found = pb.GetLostWorkResponse(since_ms=T0, taken_at_ms=T0 + HOUR)
     for number in range(names):
         name = f"{number}-{'long-name-' * length}"

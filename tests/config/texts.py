@@ -68,7 +68,7 @@ def cases(*table: tuple[Any, ...]) -> list[Any]:
 
 
 def assert_problem(text: str, severity: str, path: str, words: str) -> None:
-    """There is one problem of this severity at the marked line and path, and it says these words."""
+    """Assert that there is one problem of this severity, at the marked line and path, with these words."""
     found = problems(text)
     fitting = [one for one in found if one.severity == severity and one.path.endswith(path)]
     assert fitting, "\n".join(str(one) for one in found)

@@ -133,7 +133,7 @@ class Core:
 
     @property
     def traces(self) -> list[Path]:
-        """The traces of all runs that began one."""
+        """Return the traces of all runs that began one."""
         paths = [self.files.folder / f"trace-{run}.jsonl" for run in range(1, self.runs + 1)]
         return [path for path in paths if path.exists() and path.stat().st_size]
 

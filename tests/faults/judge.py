@@ -41,7 +41,7 @@ def placed_twice(evidence: Evidence) -> Iterator[str]:
 
 
 def evicted_twice(evidence: Evidence) -> Iterator[str]:
-    """No pod is evicted by two decisions, unless the first one was withdrawn."""
+    """Yield the pods evicted by two decisions of which the first was not withdrawn."""
     by: dict[str, str] = {}
     for line in evidence.journal:
         if line["kind"] == "withdrawn":
@@ -53,7 +53,7 @@ def evicted_twice(evidence: Evidence) -> Iterator[str]:
 
 
 def evicted_unplaced(evidence: Evidence) -> Iterator[str]:
-    """Only what runs is evicted."""
+    """Yield the evictions of pods that do not run."""
     placed = set()
     for line in evidence.journal:
         if line["kind"] == "placed":
@@ -63,7 +63,7 @@ def evicted_unplaced(evidence: Evidence) -> Iterator[str]:
 
 
 def over_capacity(evidence: Evidence) -> Iterator[str]:
-    """By the truth, no node ever holds more than it has."""
+    """Yield the nodes that held more than their capacity by the true state."""
     truth = Truth()
     used: Counter[tuple[str, str]] = Counter()
     for line in evidence.journal:
@@ -109,7 +109,7 @@ def calm_ms(from_ms: int, to_ms: int, windows: list[Window]) -> int:
 
 
 def unsettled(evidence: Evidence) -> Iterator[str]:
-    """In the end, with room for all, everything is placed and ends."""
+    """Yield what is not placed or does not end in the end, when there is capacity for all."""
     if not evidence.settled:
         left = [truth_of(lines) for lines in (evidence.journal, evidence.second_journal)]
         pods = [pod for truth in left for pod in truth.pods.values()]
@@ -145,7 +145,7 @@ def concerns_first_alone(fault: Window) -> bool:
 
 
 def over_budget(evidence: Evidence) -> Iterator[str]:
-    """Memory stays within its budget."""
+    """Yield the excesses of the memory budget."""
     most, at = max(((mib, at) for at, mib in evidence.resident_mib), default=(0, 0))
     if most > RESIDENT_MIB_MAX:
         amid = [one.kind for one in evidence.windows if one.from_ms <= at <= one.to_ms + AFTER_MS]
@@ -153,7 +153,7 @@ def over_budget(evidence: Evidence) -> Iterator[str]:
 
 
 def log_unfit(evidence: Evidence) -> Iterator[str]:
-    """Every line of the decision log fits the one before it."""
+    """Yield the lines of the decision log that do not fit the one before."""
     if not evidence.verified.fits:
         wrong = [remark for remark in evidence.verified.remarks if remark.wrong]
         yield f"the decision log does not fit together: {wrong[:3]}"
@@ -178,7 +178,7 @@ def log_dishonest(evidence: Evidence) -> Iterator[str]:
 
 
 def log_repeats(evidence: Evidence) -> Iterator[str]:
-    """No decision is twice in the decision log with other content.
+    """Yield the decisions that are in the decision log twice with different content.
 
     For a shim that registers again the core rebuilds a decision from the marks on the victims that are left. Vetoes, after
     which a decision is planned again under its id, do not come from the shims of these runs.

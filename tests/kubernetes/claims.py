@@ -104,7 +104,7 @@ def millicores(pod: Object) -> int:
 
 
 def known_to_core(stack: Stack, application: str) -> dict[str, str]:
-    """Node by pod uid: what the core has placed of an application."""
+    """Return node by pod uid of the pods that the core has placed of an application."""
     said = stack.evenhand("allocations", "--app", application, "--output=json")
     assert said.returncode == 0, said.stderr
     found = json.loads(said.stdout)["allocations"]
@@ -112,7 +112,7 @@ def known_to_core(stack: Stack, application: str) -> dict[str, str]:
 
 
 def true_of_cluster(kube: Kube, namespace: str) -> dict[str, str]:
-    """Node by pod uid: what runs in a namespace."""
+    """Return node by pod uid of the running pods in a namespace."""
     pods = running(kube.all("Pod", namespace))
     return {pod["metadata"]["uid"]: node_of(pod) for pod in pods}
 

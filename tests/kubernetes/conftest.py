@@ -75,7 +75,7 @@ def namespace(kube: Kube, request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def stack(namespace: str, shim_kubeconfig: Path, tmp_path: Path) -> Iterator[Stack]:
-    """Core and shim, not started yet: `stack.start()` once the cluster is as it should be.
+    """Provide core and shim, not started yet: `stack.start()` once the cluster is as it should be.
 
     A failed test shows what they logged last.
     """

@@ -95,7 +95,7 @@ class FakeApi:
             writer.transport.abort()
 
     async def _answer(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        """Answer; False when the connection is over."""
+        """Answer one request, and return False when the connection is over."""
         found = self.handle(asked)
         answer = found if isinstance(found, Answer | str) else await found
         if isinstance(answer, str):

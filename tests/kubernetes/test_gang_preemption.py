@@ -32,7 +32,7 @@ LENDABLE = {"quota.scheduling.koordinator.sh/preemptible": "true"}
 
 
 def filled(kube: Kube, namespace: str, stack: Stack, *, delete: str = "true") -> None:
-    """Two nodes of four cores, full of lendable pods of batch."""
+    """Fill two nodes of four cores with lendable pods of batch."""
     kube.create(objects.config_map(namespace, {"queues.yaml": QUEUES.format(delete=delete)}))
     kube.create(*objects.nodes(2, namespace, cpu="4"))
     stack.start()

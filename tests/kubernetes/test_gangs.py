@@ -12,7 +12,7 @@ from tests.kubernetes.test_preemption import queues, stays
 
 @pytest.fixture
 def small(kube: Kube, namespace: str, stack: Stack) -> Stack:
-    """Two nodes of four cores, on one of which something runs already: seven cores are free."""
+    """Provide a stack of two nodes of four cores, of which a pod on one leaves seven cores free."""
     kube.create(objects.config_map(namespace, queues()))
     kube.create(*objects.nodes(2, namespace, cpu="4"))
     other = {"queue": "root.system"}

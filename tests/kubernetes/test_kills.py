@@ -139,7 +139,7 @@ def test_the_api_server_killed_and_started_again(
 def proxied(
     own: Cluster, namespace: str, shim_kubeconfig: Path, tmp_path: Path
 ) -> Iterator[tuple[Proxy, Stack]]:
-    """Core and shim, not started yet, with a proxy before the API server that may be cut."""
+    """Provide core and shim, not started yet, with a proxy before the API server that may be cut."""
     with Proxy(own.port) as proxy:
         stack = Stack(tmp_path, proxy.kubeconfig(own, shim_kubeconfig, tmp_path), namespace)
         yield proxy, stack

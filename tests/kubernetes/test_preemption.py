@@ -89,7 +89,7 @@ def stays(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def full(kube: Kube, namespace: str, stack: Stack) -> Stack:
-    """Two nodes of four cores, which batch has filled with pods of low priority."""
+    """Provide a stack of two nodes of four cores, which batch has filled with pods of low priority."""
     kube.ensure(objects.priority_class("preemption-low", -5))
     kube.create(objects.config_map(namespace, queues()))
     kube.create(*objects.nodes(2, namespace, cpu="4"))

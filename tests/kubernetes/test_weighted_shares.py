@@ -26,7 +26,7 @@ def queues(*names: str) -> dict[str, str]:
 
 @pytest.fixture
 def shared(kube: Kube, namespace: str, stack: Stack) -> Stack:
-    """Three nodes of three cores, which two queues with weights 2 and 4 have between them."""
+    """Provide a stack of three nodes of three cores, which two queues with weights 2 and 4 share."""
     kube.create(objects.config_map(namespace, queues("ads", "web")))
     kube.create(*objects.nodes(3, namespace, cpu="3"))
     stack.start()

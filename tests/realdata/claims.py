@@ -350,7 +350,7 @@ def _counts(counts: Mapping[int, int] | Mapping[str, int]) -> str:
 
 
 def main() -> None:
-    """Live through it and print what came of it."""
+    """Run the claims and print the report."""
     claims = Claims()
     claims.fill()
     claims.claim()

@@ -41,7 +41,7 @@ class Gangs(Claims):
 
     @property
     def whole(self) -> list[str]:
-        """The gangs of which every member has its place."""
+        """Return the gangs of which every member is placed."""
         return [job for job, size in self.sizes.items() if self.members[job] == size]
 
     def _hear(self, decisions: Iterable[Decision]) -> None:

@@ -52,7 +52,7 @@ class Served:
 
     @property
     def stub(self) -> Any:
-        """The scheduler's stub."""
+        """Return the scheduler's stub."""
         return rpc.SchedulerStub(self.channel)
 
     async def register(self, rm_id: str = RM, **more: Any) -> None:

@@ -169,7 +169,7 @@ class Process:
 
     @property
     def mib(self) -> float:
-        """Resident memory of the core."""
+        """Return the resident memory of the core in MiB."""
         return resident_bytes(self.pid) / MIB
 
     @property

@@ -43,7 +43,7 @@ def requirements(draw: st.DrawFn) -> si.NodeSelectorRequirement:
 
 @st.composite
 def constraints(draw: st.DrawFn) -> si.NodeConstraints:
-    """Node constraints, good and bad."""
+    """Draw node constraints, valid or not."""
     term = st.builds(
         si.NodeSelectorTerm,
         matchExpressions=st.lists(requirements(), max_size=2),
@@ -67,7 +67,7 @@ def constraints(draw: st.DrawFn) -> si.NodeConstraints:
 
 
 def _own(draw: st.DrawFn) -> dict[str, Any]:
-    """Our own fields, which asks and allocations share."""
+    """Draw our own fields, which asks and allocations share."""
     return {
         "jobKey": draw(st.sampled_from(["", "job"])),
         "jobMembers": draw(small),

@@ -27,7 +27,7 @@ CODEC = AllocationCodec(Reader())
 
 
 def agree(data: bytes) -> None:
-    """Codec and generated classes both refuse the bytes, or both read the same."""
+    """Assert that codec and generated classes both refuse the bytes, or both read the same."""
     try:
         expected = plainly.read(data)
     except DecodeError:

@@ -185,7 +185,7 @@ async def test_a_bad_watch_is_refused() -> None:
 
 
 def texts(value: Any) -> list[str]:
-    """Every text in a message."""
+    """Return every text in a message."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Message):

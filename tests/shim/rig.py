@@ -67,7 +67,7 @@ def own(cluster: EmbeddedCluster) -> list[Any]:
 
 
 def waiting(cluster: EmbeddedCluster) -> list[Any]:
-    """Our pods without a node."""
+    """Return our pods without a node."""
     return [pod for pod in own(cluster) if not pod["spec"].get("nodeName")]
 
 

@@ -41,7 +41,7 @@ def cluster_of(nodes: int, bind_seconds: float = 0.0) -> WatchedCluster:
 
 
 def why(cluster: EmbeddedCluster) -> dict[str, tuple[str, str]]:
-    """Reason and message of each pod of ours that has no node."""
+    """Return reason and message of each pod of ours that has no node."""
     found = {}
     for item in waiting(cluster):
         texts = [

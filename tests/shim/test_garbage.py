@@ -139,7 +139,7 @@ SEEDLINGS: list[Item] = [
 
 
 def spots(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in an object."""
+    """Return every place in an object."""
     inside = value.items() if isinstance(value, dict) else enumerate(value)
     found = []
     for key, item in inside:

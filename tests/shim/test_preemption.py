@@ -113,7 +113,7 @@ def full(*, cpu: str = "10", prod: int = 2, test: int = 3) -> EmbeddedCluster:
 
 @asynccontextmanager
 async def at_work(cluster: EmbeddedCluster, text: str) -> AsyncIterator[str]:
-    """Core and shim, from when all pods that fit are placed; yields the core's address."""
+    """Hold core and shim once all pods that fit are placed, and yield the core's address."""
     async with core_here() as address, shim_at_work(cluster, address, settings(text)) as shim:
         await until(lambda: shim.progress().is_settled)
         yield address
@@ -271,7 +271,7 @@ async def test_7_6_a_budget_that_is_respected_is_not_even_asked() -> None:
 
 
 def note_end(gone: list[str], event: WatchEvent) -> None:
-    """Remember the pods that were gone."""
+    """Record the pods that were gone."""
     if event.kind == "Pod" and event.change is Change.DELETED:
         gone.append(event.item["metadata"]["name"])
 

@@ -76,7 +76,7 @@ def vetoes(core: FakeCore) -> list[si_pb2.VictimVeto]:
 
 
 def ends(core: FakeCore) -> list[tuple[str, str]]:
-    """Key and decision of what was confirmed as preempted."""
+    """Return key and decision of the pods confirmed as preempted."""
     return [
         (end.allocationKey, end.decisionID)
         for request in requests(core)

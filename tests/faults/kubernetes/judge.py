@@ -18,7 +18,7 @@ SHIM_EXITS: Final = {"killed": -9, "at the end": 0}
 
 
 def bound_twice(evidence: ClusterEvidence) -> Iterator[str]:
-    """No pod is bound a second time, and the shim does not even try to bind it to another node."""
+    """Yield the pods bound a second time, or that the shim tried to bind to another node."""
     nodes: dict[str, str] = {}
     for line in evidence.run.journal:
         if line["kind"] != "bind":
@@ -56,7 +56,7 @@ def ended_too_late(evidence: ClusterEvidence) -> Iterator[str]:
 
 
 def bound_to_closed(evidence: ClusterEvidence) -> Iterator[str]:
-    """No pod is bound to a node that is gone or cordoned for a while."""
+    """Yield the pods bound to a node that had been gone or cordoned for a while."""
     since: dict[str, int] = {}
     for line in evidence.run.journal:
         match line["kind"]:
@@ -128,7 +128,7 @@ def _apart(windows: list[Window]) -> list[Window]:
 
 
 def disagreement(evidence: ClusterEvidence) -> Iterator[str]:
-    """In the end core and API server agree which pod is on which node."""
+    """Yield the pods on whose node core and API server disagree in the end."""
     for key in sorted(evidence.core_says.keys() | evidence.api_says.keys()):
         core, api = evidence.core_says.get(key, "no node"), evidence.api_says.get(key, "no node")
         if core != api:
