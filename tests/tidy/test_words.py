@@ -1,6 +1,11 @@
-"""Phrases that make a sentence a riddle are in no page and in no text of the command line: the plain word exists."""
+"""Phrases that make a sentence a riddle are refused in pages, docstrings and comments: the plain word exists."""
 
+import ast
+import io
 import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,22 +15,84 @@ REFUSED = {
     "anew": "again, restarted, recomputed",
     "whoever": "the noun that is meant",
     "for whom": "for which pod, for which ask",
+    "of whom": "of which, with the noun",
     "goes for": "is evicted for",
     "went for": "was evicted for",
-    "stands in for": "replaces",
+    "stands in": "is in, replaces",
 }
 """The phrase, and what to write."""
+BEGINNINGS = ("The same", "It", "They", "Who", "Whoever", "As")
+"""Words that begin no docstring: its reader has met no noun yet."""
 PAGES = (
     *sorted(ROOT.glob("docs/**/*.md")),
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     *sorted(ROOT.glob("evenhand_cli/**/*.py")),
 )
+FOLDERS = ("server", "shim_client", "evenhand_cli", "examples", "scripts", "tests")
+MODULES = [
+    path
+    for folder in FOLDERS
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if path != Path(__file__)
+]
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def pattern(phrase: str) -> re.Pattern[str]:
+    """Return what finds a phrase, also where a line ends in the midst of it."""
+    words = r"(?: +| *\n[ #]*)".join(phrase.split())
+    return re.compile(rf"\b{words}\b", re.IGNORECASE)
+
+
+def docstrings(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings of a module with their lines, those of attributes included."""
+    for node in ast.walk(ast.parse(text)):
+        for one in node.body if isinstance(node, DOCUMENTED) else ():
+            match one:
+                case ast.Expr(value=ast.Constant(value=str(said))):
+                    yield one.lineno, said
+
+
+def comments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the comments of a module with their lines."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+@cache
+def said() -> list[tuple[str, str]]:
+    """Return all docstrings and comments with their places."""
+    return [
+        (f"{path.relative_to(ROOT)}:{line}", text)
+        for path in MODULES
+        for read in (path.read_text(),)
+        for line, text in (*docstrings(read), *comments(read))
+    ]
 
 
 @pytest.mark.parametrize("phrase", REFUSED)
 def test_no_page_has_the_phrase(phrase: str) -> None:
-    words = r"(?: +| *\n *)".join(phrase.split())
-    found = re.compile(rf"\b{words}\b", re.IGNORECASE)
+    found = pattern(phrase)
     told = [str(page.relative_to(ROOT)) for page in PAGES if found.search(page.read_text())]
     assert told == [], f"write {REFUSED[phrase]}"
+
+
+@pytest.mark.parametrize("phrase", REFUSED)
+def test_no_docstring_and_no_comment_has_the_phrase(phrase: str) -> None:
+    found = pattern(phrase)
+    told = [place for place, text in said() if found.search(text)]
+    assert told == [], f"write {REFUSED[phrase]}"
+
+
+def test_no_docstring_begins_with_a_word_that_stands_for_another() -> None:
+    begins = re.compile(rf"\s*(?:{'|'.join(BEGINNINGS)})\b")
+    told = [f"{place}: {text.strip()[:60]}" for place, text in said() if begins.match(text)]
+    assert told == []
+
+
+@pytest.mark.parametrize("text", ['"""Planned anew."""\n', "x = 1  # planned anew\n"])
+def test_the_phrase_is_found_where_it_is(text: str) -> None:
+    found = [*docstrings(text), *comments(text)]
+    assert [line for line, one in found if pattern("anew").search(one)] == [1]
