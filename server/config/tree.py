@@ -1,6 +1,6 @@
 """The queues of one partition as drafts: names, structure, amounts and properties, not yet compared.
 
-A draft knows where it stands in the file, so that later checks can name the line.
+A draft knows its place in the file, so that later checks can name the line.
 """
 
 from collections.abc import Iterator, Mapping

@@ -52,7 +52,7 @@ class Task:
 
 
 class Found(NamedTuple):
-    """A covering set in claim order with its key; ``steps`` is how far branch and bound went for it.
+    """A covering set in claim order with its key; ``steps`` counts what branch and bound examined.
 
     ``cut``: the search was cut off, there may be a better one.
     """

@@ -315,7 +315,7 @@ async def test_an_annotation_is_taken_away(tmp_path: Path) -> None:
 
 
 async def test_labels_and_annotations_are_patched_together(tmp_path: Path) -> None:
-    """Whoever sees the label finds the annotation beside it (J11)."""
+    """One request carries both: a reader of the label finds the annotation (J11)."""
     async with world(tmp_path, fixed(Answer(body={"kind": "Pod"}))) as here:
         await here.cluster.patch_pod(PatchPod(REF, {"k": "{}"}, {"k": "true"}))
     [asked] = here.api.asked

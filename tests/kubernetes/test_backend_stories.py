@@ -349,7 +349,7 @@ def test_the_older_of_two_shims_ends_and_says_why(kube: Kube, namespace: str, st
 def test_two_shims_that_are_started_again_and_again_do_not_take_turns(
     kube: Kube, namespace: str, stack: Stack
 ) -> None:
-    """As two pods of Deployments behave: a container that ends comes back under its pod's name."""
+    """Two pods of Deployments behave so: a container that ends comes back under its pod's name."""
     kube.create(*objects.nodes(1, namespace))
     stack.start_core()
     stack.start_shim("--instance=older")

@@ -57,7 +57,7 @@ class Node:
     capacity: dict[str, int]
     open: bool
     opened: bool
-    """It was open once, or was cordoned: pods that require it may start."""
+    """Whether the node was open once, or was cordoned: pods that require it may start."""
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Partition:
     ended: dict[str, DecisionState] = field(default_factory=dict)
     vetoes: int = 0
     heirs: set[str] = field(default_factory=set)
-    """Whose placeholders went for them: the room is theirs."""
+    """Pods whose placeholders were evicted for them: the capacity is theirs."""
     shares: Mapping[str, Mapping[str, Outcome]] = field(default_factory=dict)
     """What queues deserve by type and path as the round under way sees it; empty where nothing is shared by weight."""
 

@@ -318,7 +318,7 @@ class Told:
 Claimed = tuple[str, str, tuple[str, ...]]
 """Ask, node and victims."""
 Planned = tuple[str, str, str, tuple[str, ...]]
-"""The same after its policy."""
+"""Policy, ask, node and victims."""
 
 
 def claims_of(decisions: Iterable[Decision]) -> list[Claimed]:

@@ -13,7 +13,7 @@ from tests.stories.story import Story, configuration_text
 from tests.stories.words import MANAGER, START, Known, events
 
 TURN_MS = 31_000
-"""Longer than a claim's delay: whoever came back may claim in the next turn."""
+"""Milliseconds of a turn, longer than a claim's delay: a pod that came back may claim in the next turn."""
 
 
 def configured(queues: list[dict[str, Any]], **partition: Any) -> Configuration:

@@ -1,6 +1,6 @@
 """Every rule on plans for jobs: a plan that breaks it alone is refused by it, the plan of the core passes.
 
-The plans are the core's own with one thing changed, so that no other rule stands in front.
+The plans are the core's own with one thing changed, so that no other rule refuses first.
 """
 
 from collections.abc import Callable

@@ -147,7 +147,7 @@ def test_a_log_that_goes_on(folder: Path) -> None:
 
 
 def test_a_gap_in_the_log_is_no_difference(folder: Path) -> None:
-    """The same run again on a disk that took nothing for a while."""
+    """A run is replayed whose disk took nothing for a while."""
     written = (folder / "log").read_bytes().splitlines(keepends=True)
     place = place_of(folder, "decided")
     chain, told = Chain(), []

@@ -87,7 +87,7 @@ def test_1_9_what_placeholders_take_together_has_a_limit() -> None:
 
 
 def test_1_9_what_is_left_of_placeholders_is_told_as_far_as_a_message_holds_it() -> None:
-    """Whoever writes placeholders by hand can make them as large as a pod may be."""
+    """Placeholders that users write by hand may be as large as a pod may be."""
     made = {"evenhand.io/placeholders-made": "true"}
     large = {"containers": [{"name": "c", "resources": {"requests": {"memory": str(AMOUNT_MAX)}}}]}
     held = [

@@ -86,7 +86,7 @@ class Judge(Account):
         super().__init__(configuration, managers)
         self.now = 0
         self.shaky: set[str] = set()
-        """Partitions in which decisions are being planned anew after a veto."""
+        """Partitions in which decisions are being planned again after a veto."""
         self.over_uses: dict[str, OverUse] = {}
         """By partition what queues had too much in the last tick, after all who fit had places and before anybody went."""
 

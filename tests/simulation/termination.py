@@ -235,7 +235,7 @@ class Life:
         self.cluster.asks += [self.new_ask() for _ in range(self.random.randint(0, self.asks_more))]
         self.at_once = self.random.random() < 0.5
         self.early = by is not Dice and random.Random(f"early {seed}").random() < 0.5
-        """Who is told to go comes back before it is gone."""
+        """Victims come back before they are gone."""
         self.coming: list[Pod] = []
         self.core = self.new_core()
         self.now = self.changed = START
