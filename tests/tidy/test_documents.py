@@ -44,7 +44,9 @@ def test_both_generations_of_compose_read_the_file() -> None:
     assert all("start_interval" not in one for one in healthchecks)
 
 
-@pytest.mark.parametrize("document", [*sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("*.md"))])
+@pytest.mark.parametrize(
+    "document", [*sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("*.md"))]
+)
 def test_links_lead_somewhere(document: Path) -> None:
     written = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", document.read_text())
     assert [link for link in written if not (document.parent / link).exists()] == []
