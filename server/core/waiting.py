@@ -15,7 +15,7 @@ from server.model.decisions import AskState, AskStateChanged, Decision
 from server.model.phrases import quantities
 from server.model.reasons import Code
 
-TELL_MAX = 5_000
+TELL_MAX = 2_500
 """The most asks that one tick reports; the others follow in the next."""
 TELL_BESIDE_MAX = 1_000
 """The most asks that a tick reports which placed something: placements leave at its end, and must not wait for texts."""
