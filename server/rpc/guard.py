@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,12 @@ class _Admitted:
     task: "asyncio.Task[Any] | None"
     caller: Caller
     failure: CallError | None = None
+    writing: bool = False
+    """Whether an answer is being written: gRPC cannot send a status for a call whose first message was cancelled."""
+
+
+_CALL: ContextVar[_Admitted | None] = ContextVar("call", default=None)
+"""The call that is being handled; None for a probe."""
 
 
 class Guard(grpc.aio.ServerInterceptor):
@@ -61,15 +68,21 @@ class Guard(grpc.aio.ServerInterceptor):
         self.draining = False
 
     def renew(self, identities: Identities) -> int:
-        """Put the identities in force, for open calls and the present validity of their certificates too; return how many calls end."""
+        """Put the identities in force, for open calls and the present validity of their certificates too; return how many calls end.
+
+        A call that is writing an answer ends behind it, at the latest at the next renewal: its client may not read.
+        """
         self.identities = identities
         ended = 0
         for call in self._admitted:
             failure = self._refusal(call)
-            if failure is not None and call.failure is None and call.task is not None:
-                call.failure = failure
+            if failure is None or call.task is None:
+                continue
+            is_new, call.failure = call.failure is None, call.failure or failure
+            ended += is_new
+            ends_now = not call.writing if is_new else call.writing
+            if ends_now:
                 call.task.cancel()
-                ended += 1
         return ended
 
     def _refusal(self, call: _Admitted) -> CallError | None:
@@ -108,6 +121,7 @@ class Guard(grpc.aio.ServerInterceptor):
         caller = self._judged(method, shown, metadata)
         CALLER.set(caller)
         call = _Admitted(method, shown, metadata, asyncio.current_task(), caller)
+        _CALL.set(call)
         self._admitted.add(call)
         return call
 
@@ -172,6 +186,7 @@ class Guard(grpc.aio.ServerInterceptor):
         finally:
             if call is not None:
                 self._admitted.discard(call)
+                _CALL.set(None)  # The task has its context, and the call has the task.
             ended(code)
 
 
@@ -191,11 +206,26 @@ def _let_frames_go(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
+async def _send(context: Context, answer: object) -> None:
+    """Write an answer; a call that was to end meanwhile ends behind it."""
+    call = _CALL.get()
+    if call is None:
+        await context.write(answer)
+        return
+    call.writing = True
+    try:
+        await context.write(answer)
+    finally:
+        call.writing = False
+    if call.failure is not None:
+        raise asyncio.CancelledError
+
+
 def _answering(behaviour: Behaviour, parse: _Parse) -> _Write:
     read = _one(parse)
 
     async def write(requests: Requests, context: Context) -> None:
-        await context.write(await behaviour(await read(requests), context))
+        await _send(context, await behaviour(await read(requests), context))
 
     return write
 
@@ -208,7 +238,7 @@ def _streaming(behaviour: Behaviour, read: _Read) -> _Write:
 
     async def write(requests: Requests, context: Context) -> None:
         async for answer in behaviour(await read(requests), context):
-            await context.write(answer)
+            await _send(context, answer)
 
     return write if inspect.isasyncgenfunction(behaviour) else pass_on
 
