@@ -12,7 +12,7 @@ from google.rpc import error_details_pb2  # type: ignore[import-untyped]
 from grpc_status import rpc_status
 
 from evenhand_cli.faults import ExitCode, Fault
-from shim_client.link.causes import START_ADVICE, cause
+from shim_client.core_client.causes import START_ADVICE, cause
 
 TLS_ADVICE = (
     "give --tls-ca FILE (and --tls-cert, --tls-key) when the core speaks TLS,"

@@ -32,7 +32,6 @@ from server.observe import endpoint as metrics_endpoint
 from server.observe import logs, otlp
 from server.observe.metrics import Around, Metrics
 from server.observe.traces import Traces
-from server.record.beginning import Start, begin
 from server.record.file_modes import findings as open_files
 from server.record.file_modes import refused_folder, warned_mount
 from server.record.holding import Holding
@@ -42,13 +41,14 @@ from server.record.opening import RecordError
 from server.record.previous import Previous, previous_configuration
 from server.record.recording import Recording
 from server.record.restored import File, restored
-from server.record.scribe import Scribe
+from server.record.start import Start, begin
+from server.record.writer import Scribe
 from server.rpc.access import Access, BadOptionError, address
-from server.rpc.calls import Called, Context
 from server.rpc.copies import Copies
 from server.rpc.endpoint import Endpoint, Setting
-from server.rpc.evenhand.inspect import About
+from server.rpc.evenhand.inspect_service import About
 from server.rpc.garbage import Garbage
+from server.rpc.grpc_types import Called, Context
 from server.rpc.identity import refused_metrics
 from server.rpc.memory import resident_bytes
 from server.rpc.names import names_now

@@ -23,12 +23,12 @@ import structlog
 
 from shim_client.cluster import Cluster
 from shim_client.config import Settings, settings_from
+from shim_client.core_client.connection import Connection, CoreAddress, Registration
 from shim_client.embedded.cluster import Clock, EmbeddedCluster
 from shim_client.embedded.loading import Manifests, read_directory
-from shim_client.link.connection import Connection, CoreAddress, Registration
-from shim_client.mirror.machine import Mirror
 from shim_client.reports import ConfigurationReport
 from shim_client.shim import Shim
+from shim_client.state_machine.machine import Mirror
 from shim_client.translate.config_map import merged
 
 

@@ -18,12 +18,12 @@ from structlog.typing import FilteringBoundLogger
 from shim_client.bootstrap import make_shim, run_shim, wall_clock
 from shim_client.cluster import ClusterError, KubeObject, ObjectRef, RecordEvent
 from shim_client.config import BadSettingError, Settings, settings_from
+from shim_client.core_client.connection import CoreAddress
+from shim_client.informers import listed
 from shim_client.kubernetes.access import access_config, http_client
 from shim_client.kubernetes.api import Api, Rate
 from shim_client.kubernetes.cluster import KubernetesCluster
-from shim_client.link.connection import CoreAddress
 from shim_client.probe import Probe
-from shim_client.reflect import listed
 from shim_client.translate.config_map import CONFIG_MAPS, merged
 
 COLLECT_AFTER = 50_000

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from structlog.typing import FilteringBoundLogger
 
-from shim_client.apply import Applier
 from shim_client.cluster import (
     Action,
     Cluster,
@@ -21,12 +20,13 @@ from shim_client.cluster import (
     MissingError,
     WatchEvent,
 )
+from shim_client.core_client.causes import START_ADVICE
+from shim_client.core_client.connection import Connection
 from shim_client.decisions import Decision, NodeAnswer
-from shim_client.link.causes import START_ADVICE
-from shim_client.link.connection import Connection
-from shim_client.mirror import session
-from shim_client.mirror.machine import Beat, Input, Link, Mirror, Outcome, Tally
-from shim_client.reflect import follow
+from shim_client.executor import Applier
+from shim_client.informers import follow
+from shim_client.state_machine import session
+from shim_client.state_machine.machine import Beat, Input, Link, Mirror, Outcome, Tally
 
 INBOX_MAX = 10_000
 """Maximum number of inputs that wait; beyond it cluster and core are slowed down."""

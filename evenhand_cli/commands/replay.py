@@ -28,7 +28,7 @@ from server.record.reading import BadTraceError, TraceReader
 from server.record.replay import CoreFailedError, Replay
 from server.record.verify import files_of
 from server.rpc.evenhand.decision_log import DecisionLog
-from server.rpc.evenhand.explain import ExplainService
+from server.rpc.evenhand.explain_service import ExplainService
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER, LOCAL_OPERATOR
 

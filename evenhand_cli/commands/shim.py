@@ -31,9 +31,9 @@ from server.observe import logs
 from server.record.file_modes import findings as open_files
 from shim_client import bootstrap
 from shim_client.config import RATE_MAX, BadSettingError
+from shim_client.core_client import connection
+from shim_client.core_client.streams import SupersededError
 from shim_client.embedded.loading import BadFileError
-from shim_client.link import connection
-from shim_client.link.streams import SupersededError
 from shim_client.probe import NoPortError
 from shim_client.shim import PartitionOwnedError
 

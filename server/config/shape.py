@@ -177,7 +177,7 @@ class Pace(Section):
 
 
 class Job(Section):
-    """`preemption.job` (seed 003); the seed's own spelling `disableDefaultPreemptiable` is kept."""
+    """`gangs.gang_policy` (seed 003); the seed's own spelling `disableDefaultPreemptiable` is kept."""
 
     disable_preemptible: bool = Field(default=False, alias="disableDefaultPreemptiable")
     disable_trigger: bool = Field(default=False, alias="disableDefaultTriggerPreemption")

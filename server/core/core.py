@@ -10,41 +10,43 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-from server.books import fresh, sharing, tree
-from server.books.applications import Ask
-from server.books.digest import digest
-from server.books.partition import Partition
-from server.books.validate import validate
-from server.core import (
-    announce,
+from server.core.events import (
     applications,
     asks,
-    avoided,
+    asks_fast,
     configuration,
-    gathering,
+    excluded_nodes,
+    gang_size,
     lifecycle,
     managers,
     nodes,
     placeholders,
-    plain_asks,
-    plain_ends,
-    proportions,
     recovery,
-    reservations,
+    releases_fast,
+)
+from server.core.preemption import (
+    decision_events,
+    open_decisions,
     rounds,
-    storms,
-    victims,
-    waiting,
-    withdrawing,
+    shares,
+    thrash_guard,
+    withdrawal,
 )
 from server.core.shadow import side, turn
 from server.core.state import Manager, State, Timer
+from server.core.wait_reasons import notices, reservations
 from server.model import events
 from server.model.decisions import Decision, Tick
 from server.model.quota import Configuration
 from server.model.records import RESERVATION
 from server.model.revisions import Beginning
-from server.scheduling import burst, cycle, replacing, yielding
+from server.scheduling import batch_fast, cycle, yielding
+from server.scheduling import placeholders as scheduling_placeholders
+from server.state import sharing, tree, unqueued_fast
+from server.state.applications import Ask
+from server.state.digest import digest
+from server.state.invariants.check import validate
+from server.state.partition import Partition
 
 _STATE: Final = attrgetter("application.state")
 
@@ -57,11 +59,11 @@ Handler = Callable[[State, Any, int], list[Decision]]
 
 
 _HANDLERS: dict[type, Handler] = {
-    events.AskAdded: plain_asks.add,
+    events.AskAdded: asks_fast.add,
     events.AllocationAdded: asks.add_allocation,
     events.ForeignAdded: asks.add_foreign,
     events.ReleaseRequested: asks.release,
-    events.VictimVetoed: victims.vetoed,
+    events.VictimVetoed: open_decisions.vetoed,
     events.DisruptionsAllowed: lambda state, event, _now: managers.allow_disruptions(state, event),
     events.ApplicationAdded: applications.add,
     events.ApplicationRemoved: applications.remove,
@@ -87,18 +89,18 @@ def _decision_expired(state: State, partition: Partition, subject: str, now: int
         return placeholders.expired(partition, commitment)
     if commitment.policy == RESERVATION:
         return reservations.expired(partition, commitment, now)
-    return victims.expired(partition, commitment, now)
+    return open_decisions.expired(partition, commitment, now)
 
 
 def _avoid_over(state: State, partition: Partition, subject: str, now: int) -> list[Decision]:
     del state
-    avoided.over(partition, subject, now)
+    excluded_nodes.over(partition, subject, now)
     return []
 
 
 def _veto_over(state: State, partition: Partition, subject: str, now: int) -> list[Decision]:
     del state, now
-    victims.veto_over(partition, subject)
+    open_decisions.veto_over(partition, subject)
     return []
 
 
@@ -152,33 +154,33 @@ class Core:
         decisions: list[Decision] = []
         self._stirred |= bool(events)
         while True:
-            before, at = at, plain_asks.take(state, events, at, now)
-            at = plain_ends.take(state, events, at, decisions)
+            before, at = at, asks_fast.take(state, events, at, now)
+            at = releases_fast.take(state, events, at, decisions)
             if at == len(events):
                 return decisions
             if at == before:
                 event = events[at]
-                answer = self._handle if plain_ends.leaves_alone(state, event) else self.handle
+                answer = self._handle if releases_fast.leaves_alone(state, event) else self.handle
                 decisions += answer(event, now)
                 at += 1
 
     def _take_in_fresh(self) -> None:
         """Enqueue unqueued asks, so that no other code has to know of asks without a group."""
         for partition in self.state.partitions.values():
-            fresh.take_in(partition)
+            unqueued_fast.take_in(partition)
 
     def _handle(self, event: events.Event, now: int) -> list[Decision]:
         state = self.state
         self._stirred = True
         kind = type(event)
         decisions = _HANDLERS[kind](state, event, now)
-        if kind in storms.HEARD:
-            storms.heard(state, event, decisions)
+        if kind in thrash_guard.HEARD:
+            thrash_guard.heard(state, event, decisions)
         for partition in state.partitions.values():
             if partition.moves:
-                decisions = [*decisions, *announce.moves(partition, now)]
+                decisions = [*decisions, *decision_events.moves(partition, now)]
             if partition.came:
-                gathering.note(partition, now)
+                gang_size.note(partition, now)
         if state.notes:
             decisions = [*decisions, *state.notes]
             state.notes.clear()
@@ -196,13 +198,13 @@ class Core:
         more = False
         for partition in self.state.partitions.values():
             # Decisions that time ended come before what follows.
-            decisions += announce.moves(partition, now)
+            decisions += decision_events.moves(partition, now)
             if not self._may_burst(partition):
-                fresh.take_in(partition)
+                unqueued_fast.take_in(partition)
             if self._ticks(partition):
                 more |= self._tick_partition(partition, now, budget, decisions)
-            decisions += announce.moves(partition, now)
-            gathering.note(partition, now)
+            decisions += decision_events.moves(partition, now)
+            gang_size.note(partition, now)
         configuration.drop_retired(self.state)
         self._stirred = more
         return Tick(decisions, more or self._shadows_go_on())
@@ -215,7 +217,7 @@ class Core:
     def _live_due(self) -> int | None:
         dues = [self.state.timers[0][0]] if self.state.timers else []
         for partition in self._ticking():
-            found = (rounds.next_due(partition, self._seen_ms), gathering.next_due(partition))
+            found = (rounds.next_due(partition, self._seen_ms), gang_size.next_due(partition))
             dues += [one for one in found if one is not None]
         return min(dues, default=None)
 
@@ -289,17 +291,17 @@ class Core:
     ) -> bool:
         if partition.ranking_stale:
             tree.rebuild_ranking(partition)
-        if proportions.refresh(partition):
-            victims.abort_unfit(partition, now)
-        gathering.count(partition, now)
+        if shares.refresh(partition):
+            open_decisions.abort_unfit(partition, now)
+        gang_size.count(partition, now)
         if partition.marks:
             recovered, expiring = recovery.rebuild(partition, now, all_known=False)
             decisions += recovered
             self.state.expect(partition, expiring)
         placements = partition.placements
         left = self._place(partition, now, budget, decisions)
-        most = waiting.TELL_BESIDE_MAX if partition.placements > placements else waiting.TELL_MAX
-        decisions += announce.moves(partition, now)
+        most = notices.TELL_BESIDE_MAX if partition.placements > placements else notices.TELL_MAX
+        decisions += decision_events.moves(partition, now)
         if left <= 0:
             return True
         partition.round.cycles += (
@@ -315,13 +317,13 @@ class Core:
             decisions += mine.told(result)
         self.state.expect(partition, result.expiring)
         # Decisions that ended come before the victims that stay because of it.
-        decisions += announce.moves(partition, now)
-        stays = [] if result.more else withdrawing.withdraw(partition)
-        told, unfinished = waiting.tell(self.state, partition, now, most)
+        decisions += decision_events.moves(partition, now)
+        stays = [] if result.more else withdrawal.withdraw(partition)
+        told, unfinished = notices.tell(self.state, partition, now, most)
         decisions += [*stays, *told]
         # A plan took a reserved node: the ask that had the reservation looks for another one.
         displaced = partition.round.pledges_ended > ended
-        stale = bool(cycle.stale_jobs(partition)) or replacing.waits(partition)
+        stale = bool(cycle.stale_jobs(partition)) or scheduling_placeholders.waits(partition)
         return result.more or unfinished or stale or displaced or bool(stays)
 
     def _place(self, partition: Partition, now: int, budget: int, decisions: list[Decision]) -> int:
@@ -331,7 +333,7 @@ class Core:
         told = len(placed)
         self._announce(partition, placed, now, decisions)  # before any of them is evicted
         decisions += placeholders.replace(self.state, partition, now)
-        left = burst.run(partition, now, budget, placed)
+        left = batch_fast.run(partition, now, budget, placed)
         left = cycle.run(partition, now, left, placed)
         left = yielding.run(partition, now, left, placed)
         self._announce(partition, placed[told:], now, decisions)

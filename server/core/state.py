@@ -4,11 +4,11 @@ import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from server.books import tree
-from server.books.partition import Partition
 from server.model.decisions import Decision
 from server.model.quota import DEFAULT_CONFIGURATION, Configuration
 from server.model.revisions import Beginning, Revision
+from server.state import tree
+from server.state.partition import Partition
 
 REGISTER_FIRST = "resource manager {rm_id!r} is not registered: call RegisterResourceManager first"
 

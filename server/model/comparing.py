@@ -18,7 +18,7 @@ Key = Literal[
     "kind",
     "job",
 ]
-"""A key that a list may have; `server.preemption.comparator` says what each means."""
+"""A key that a list may have; `server.preemption.victim_order` says what each means."""
 
 KEYS: Final[tuple[str, ...]] = get_args(Key)
 

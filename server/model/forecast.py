@@ -1,6 +1,6 @@
 """The forecast of a configuration, as values: decisions with their instants, placements, and queues before and after.
 
-All instants are milliseconds after the configuration is applied. `core.forecast` makes them, `simulate config` shows them.
+All instants are milliseconds after the configuration is applied. `queries.forecast` makes them, `simulate config` shows them.
 """
 
 from dataclasses import dataclass, field

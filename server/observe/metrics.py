@@ -17,9 +17,9 @@ from opentelemetry.sdk.metrics.export import MetricReader
 from opentelemetry.sdk.resources import Resource
 from prometheus_client import CollectorRegistry, generate_latest
 
-from server.core import decided, inspect
 from server.core.core import Core
-from server.core.lost_work import lost_work
+from server.core.queries import inspect, known_decisions
+from server.core.queries.lost_work import lost_work
 from server.model.decisions import (
     ApplicationRejected,
     AskRejected,
@@ -338,7 +338,7 @@ def _of_queue(queue: QueueReport) -> Iterator[tuple[str, Mapping[str, int]]]:
 
 
 def _open_decisions(core: Core, partition: str) -> Counter[str]:
-    return Counter(one.policy for one in decided.decisions(core, partition, open_only=True))
+    return Counter(one.policy for one in known_decisions.decisions(core, partition, open_only=True))
 
 
 def _first(root: QueueReport) -> Sequence[QueueReport]:

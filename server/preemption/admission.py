@@ -11,8 +11,8 @@ from server.model.phrases import noun
 from server.model.records import RESERVATION
 from server.preemption.policy import Law, Refusal
 from server.preemption.trial import Trial
-from server.view.queues import QueueFacts
-from server.view.waiting import ClassFacts, WaitingAsk
+from server.snapshot.queues import QueueFacts
+from server.snapshot.waiting import ClassFacts, WaitingAsk
 
 Wanted = Mapping[int, int]
 """The wanted quantities by type index."""
@@ -39,7 +39,7 @@ def kept(trial: Trial, queue: QueueFacts, index: int, *, reserving: bool = False
     held = trial.firm_held(queue.path)[index]
     if reserving:
         held += trial.firm_reserved(queue.path)[index]
-    requested = trial.view.firm[queue.path].requested[index]
+    requested = trial.snapshot.firm[queue.path].requested[index]
     return max(held, min(queue.guaranteed[index], requested)) - held
 
 
@@ -50,14 +50,14 @@ def within_guarantee(
 
     A type that a queue does not guarantee is not limited. ``reserving``: what is reserved for firm asks counts, too.
     """
-    for queue in trial.view.path_up(leaf) if kind.firm else ():
+    for queue in trial.snapshot.path_up(leaf) if kind.firm else ():
         held = list(trial.firm_held(queue.path))
         if reserving:
             held = list(map(int.__add__, held, trial.firm_reserved(queue.path)))
         for index, quantity in wanted.items():
             guaranteed = queue.guaranteed[index]
             if guaranteed and held[index] + quantity > guaranteed:
-                name = noun(trial.view.types[index])
+                name = noun(trial.snapshot.types[index])
                 because = (
                     f"firm pods of queue {queue.path} would use more {name} than it guarantees"
                 )
@@ -78,7 +78,9 @@ def admitted(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
 
 def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
     """Return whether a lendable ask leaves firm ones what is kept for them, with all that is promised (J4)."""
-    for queue in trial.view.path_up(ask.leaf) if ask.kind.job_class is JobClass.LENDABLE else ():
+    for queue in (
+        trial.snapshot.path_up(ask.leaf) if ask.kind.job_class is JobClass.LENDABLE else ()
+    ):
         promised = trial.promised(queue.path)
         for index, wanted in ask.kind.demand:
             limit = queue.bound[index]
@@ -94,7 +96,7 @@ def has_room(trial: Trial, leaf: str, kind: ClassFacts) -> bool:
         return False
     if within_guarantee(trial, leaf, kind, dict(kind.demand)) is not None:
         return False
-    for queue in trial.view.path_up(leaf) if kind.job_class is JobClass.LENDABLE else ():
+    for queue in trial.snapshot.path_up(leaf) if kind.job_class is JobClass.LENDABLE else ():
         promised = trial.promised(queue.path)
         for index, wanted in kind.demand:
             limit = most(trial, queue, index, kind)

@@ -14,8 +14,8 @@ from server.model.quota import ROOT, PriorityPolicy, is_below, up_to_fence
 from server.model.ranking import QueueNumbers
 from server.model.records import Level
 from server.preemption.trial import Trial
-from server.view.queues import FrozenAmounts, QueueFacts
-from server.view.view import View
+from server.snapshot.queues import FrozenAmounts, QueueFacts
+from server.snapshot.snapshot import Snapshot
 
 DECIDING: Final = "deciding"
 """The key of the deciding queues that a Trial keeps, by leaf and demand; the role of a level that let an ask claim."""
@@ -74,8 +74,8 @@ def floor(trial: Trial, path: str) -> FrozenAmounts:
     With shares by weight the root has none: no queue beside it could claim what it deserves, and so a pod that is larger than
     the ask may be evicted.
     """
-    if path == ROOT and trial.view.is_shared_out:
-        return (0,) * len(trial.view.types)
+    if path == ROOT and trial.snapshot.is_shared_out:
+        return (0,) * len(trial.snapshot.types)
     return trial.entitled(path)
 
 
@@ -84,12 +84,12 @@ def protects_only_whole(trial: Trial) -> bool:
 
     Plain weight shares do: those of a partition with the cap by demand off.
     """
-    return trial.view.is_shared_out and not trial.view.settings.demand_cap
+    return trial.snapshot.is_shared_out and not trial.snapshot.settings.demand_cap
 
 
 def may_cross(trial: Trial) -> bool:
     """Return whether one victim of a claim may bring its queues below their shares: `proportion.overshoot: last` (W8)."""
-    return trial.view.is_shared_out and trial.view.settings.proportion_overshoot == "last"
+    return trial.snapshot.is_shared_out and trial.snapshot.settings.proportion_overshoot == "last"
 
 
 def may_improve(trial: Trial) -> bool:
@@ -101,14 +101,14 @@ def may_improve(trial: Trial) -> bool:
     return protects_only_whole(trial) or may_cross(trial)
 
 
-def scope(view: View, leaf: str) -> Iterator[QueueFacts]:
+def scope(snapshot: Snapshot, leaf: str) -> Iterator[QueueFacts]:
     """Return the queues from the leaf up to the nearest fence, else to the root (G3)."""
-    return up_to_fence(view.path_up(leaf))
+    return up_to_fence(snapshot.path_up(leaf))
 
 
-def scope_root(view: View, leaf: str) -> QueueFacts:
+def scope_root(snapshot: Snapshot, leaf: str) -> QueueFacts:
     """Return the scope root of a leaf, the highest queue of its scope: victims run below it (G3, rule 7)."""
-    *_, top = scope(view, leaf)
+    *_, top = scope(snapshot, leaf)
     return top
 
 
@@ -117,7 +117,7 @@ def deciding(trial: Trial, leaf: str, demand: Demand) -> tuple[Deciding, ...]:
 
     Guarantees are the same all through a Trial; shares depend on what queues hold, which plans change.
     """
-    if trial.view.is_shared_out:
+    if trial.snapshot.is_shared_out:
         return tuple(_deciding(trial, leaf, demand))
     known: tuple[Deciding, ...] | None = trial.kept.get((DECIDING, leaf, demand))
     if known is None:
@@ -126,7 +126,7 @@ def deciding(trial: Trial, leaf: str, demand: Demand) -> tuple[Deciding, ...]:
 
 
 def _deciding(trial: Trial, leaf: str, demand: Demand) -> Iterator[Deciding]:
-    queues = tuple(scope(trial.view, leaf))
+    queues = tuple(scope(trial.snapshot, leaf))
     for index, _ in demand:
         queue = next((one for one in queues if _decides(trial, one, index)), None)
         if queue is not None:
@@ -138,7 +138,7 @@ def _decides(trial: Trial, queue: QueueFacts, at: int) -> bool:
 
     In proportion to weights: siblings contend for the type, or the queue is below its floor (W6).
     """
-    if not trial.view.is_shared_out:
+    if not trial.snapshot.is_shared_out:
         return queue.guaranteed[at] > 0
     share = trial.shares.of(queue.path)
     return share.contended[at] or trial.held(queue.path)[at] < share.floor[at]
@@ -168,27 +168,27 @@ def _openness(trial: Trial, leaf: str, demand: Demand) -> Openness:
 def _is_open(trial: Trial, one: Deciding, wanted: int) -> bool:
     """Return whether the queue is below its entitlement; with `trigger: after`, whether the ask still fits into it."""
     held = trial.held(one.queue.path)[one.at]
-    after = trial.view.settings.trigger == "after"
+    after = trial.snapshot.settings.trigger == "after"
     return held + wanted <= one.entitled if after else held < one.entitled
 
 
 def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
     """Yield for each type the lowest queue up to the scope root that is entitled to any of it: the measure of a leaf (P4)."""
-    lines = [(queue.path, trial.entitled(queue.path)) for queue in scope(trial.view, leaf)]
-    for index in range(len(trial.view.types)):
+    lines = [(queue.path, trial.entitled(queue.path)) for queue in scope(trial.snapshot, leaf)]
+    for index in range(len(trial.snapshot.types)):
         path = next((path for path, amounts in lines if amounts[index] > 0), None)
         if path is not None:
             yield path, index
 
 
-def meeting(view: View, one: str, other: str) -> str:
+def meeting(snapshot: Snapshot, one: str, other: str) -> str:
     """Return the lowest queue that has both below it."""
-    return next(queue.path for queue in view.path_up(other) if is_below(one, queue.path))
+    return next(queue.path for queue in snapshot.path_up(other) if is_below(one, queue.path))
 
 
-def shows_itself(view: View, leaf: str, top: str) -> bool:
+def shows_itself(snapshot: Snapshot, leaf: str, top: str) -> bool:
     """Return whether the queue ``top`` sees the priorities of a leaf unchanged: no offset and no fence on the way (G5)."""
-    for queue in view.path_up(leaf):
+    for queue in snapshot.path_up(leaf):
         if queue.path == top:
             break
         properties = queue.spec.properties
@@ -197,9 +197,9 @@ def shows_itself(view: View, leaf: str, top: str) -> bool:
     return True
 
 
-def seen_at(view: View, leaf: str, top: str, priority: int) -> int:
+def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:
     """Return a priority of a leaf as the queue ``top`` above it sees it, after the offsets and fences on the way (G5)."""
-    for queue in view.path_up(leaf):
+    for queue in snapshot.path_up(leaf):
         if queue.path == top:
             break
         properties = queue.spec.properties
@@ -216,11 +216,11 @@ def levels(
         Level(
             one.queue.path,
             BLOCKING if one in closed else DECIDING,
-            trial.view.types[one.at],
+            trial.snapshot.types[one.at],
             one.entitled,
             one.queue.max[one.at],
             trial.held(one.queue.path)[one.at],
-            trial.view.is_shared_out,
+            trial.snapshot.is_shared_out,
         )
         for one in (*found, *closed)
     )
@@ -228,10 +228,10 @@ def levels(
 
 def numbers(trial: Trial, leaves: Iterable[str]) -> tuple[QueueNumbers, ...]:
     """Return the numbers of leaves and of the queues above them, the root left out, before anything is taken."""
-    view = trial.view
-    queues = {one.path: one for leaf in dict.fromkeys(leaves) for one in view.path_up(leaf)}
+    snapshot = trial.snapshot
+    queues = {one.path: one for leaf in dict.fromkeys(leaves) for one in snapshot.path_up(leaf)}
     return tuple(
-        QueueNumbers(path, trial.eff(path), floor(trial, path), one.max, view.is_shared_out)
+        QueueNumbers(path, trial.eff(path), floor(trial, path), one.max, snapshot.is_shared_out)
         for path, one in queues.items()
         if path != ROOT
     )

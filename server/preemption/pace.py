@@ -1,6 +1,6 @@
 """Paced rounds (seed 002): how much the claims of a round may release, and which queues are over their entitlement at all.
 
-A round is what the core plans on one View and its continuations. Budgets are shares of the partition's total, by type, of what
+A round is what the core plans on one snapshot and its continuations. Budgets are shares of the partition's total, by type, of what
 a round's victims hold: of all of them, of those of one queue, of those of one application (P5). A decision that would pass a
 budget is put off to a later round; the first one of a round that has victims never is, or a large gang could never run.
 Required nodes and quota runs have no budget, and take none of it. With a natural termination factor a queue loses no more in a
@@ -19,8 +19,8 @@ from server.model.quota import PreemptionSettings, is_below
 from server.preemption.entitlement import floor
 from server.preemption.policy import Law, Plan, Refusal
 from server.preemption.trial import Trial
-from server.view.pace import APPLICATION, LOSS, PARTITION, QUEUE, OverUse, Taken
-from server.view.view import View
+from server.snapshot.pace import APPLICATION, LOSS, PARTITION, QUEUE, OverUse, Taken
+from server.snapshot.snapshot import Snapshot
 
 BOUND: Final = ("guaranteed", "job", "in-queue")
 """The policies whose decisions have a budget (P5)."""
@@ -54,7 +54,7 @@ def over_use(trial: Trial) -> OverUse:
     """Return what each queue has over its entitlement by now (P9)."""
     return {
         (path, index): eff - entitled
-        for path in trial.view.queues
+        for path in trial.snapshot.queues
         for index, (eff, entitled) in enumerate(
             zip(trial.eff(path), floor(trial, path), strict=True)
         )
@@ -70,12 +70,12 @@ def _shares(settings: PreemptionSettings) -> dict[str, int]:
     }
 
 
-def amounts(view: View, plan: Plan) -> Counter[tuple[str, str, int]]:
+def amounts(snapshot: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:
     """Return what the plan's releases count for: the partition, the victim's leaf and its application, type by type.
 
     The queues that lose it to others are counted too, where they lose but a share of their over-use in a round.
     """
-    columns, losers = view.allocations, _losers(view, plan)
+    columns, losers = snapshot.allocations, _losers(snapshot, plan)
     found: Counter[tuple[str, str, int]] = Counter()
     for release in plan.releases:
         application = columns.application_ids[release.row]
@@ -88,15 +88,15 @@ def amounts(view: View, plan: Plan) -> Counter[tuple[str, str, int]]:
     return found
 
 
-def _losers(view: View, plan: Plan) -> dict[str, list[str]]:
+def _losers(snapshot: Snapshot, plan: Plan) -> dict[str, list[str]]:
     """Return by leaf of a victim the queues from there up that do not hold the preemptor."""
-    if not is_natural(view.settings):
+    if not is_natural(snapshot.settings):
         return {}
     askers = {pledge.ask.leaf for pledge in plan.pledges}
     return {
         leaf: [
             queue.path
-            for queue in view.path_up(leaf)
+            for queue in snapshot.path_up(leaf)
             if not any(is_below(asker, queue.path) for asker in askers)
         ]
         for leaf in {release.leaf for release in plan.releases}
@@ -104,15 +104,15 @@ def _losers(view: View, plan: Plan) -> dict[str, list[str]]:
 
 
 class Account:
-    """The budgets of a round, on top of a View and the plans since. ``over`` is the over-use as the round began."""
+    """The budgets of a round, on top of a snapshot and the plans since. ``over`` is the over-use as the round began."""
 
-    def __init__(self, view: View, over: OverUse) -> None:
-        self._view = view
+    def __init__(self, snapshot: Snapshot, over: OverUse) -> None:
+        self._view = snapshot
         self._over = over
-        self._bounded = is_bounded(view.settings)
-        self._shares = {kind: share for kind, share in _shares(view.settings).items() if share}
-        self._taken = Counter(dict(view.pace.taken))
-        self._decided = view.pace.decided
+        self._bounded = is_bounded(snapshot.settings)
+        self._shares = {kind: share for kind, share in _shares(snapshot.settings).items() if share}
+        self._taken = Counter(dict(snapshot.pace.taken))
+        self._decided = snapshot.pace.decided
 
     def refusal(self, plan: Plan) -> Refusal | None:
         """Return the refusal of a plan that would pass a budget; None: it may be decided now."""

@@ -11,7 +11,7 @@ from server.kernels.distinct import as_column
 from server.kernels.fit import Array
 from server.model.ranking import Ranking
 from server.model.records import Level, Shrink
-from server.view.waiting import WaitingAsk, WaitingJob
+from server.snapshot.waiting import WaitingAsk, WaitingJob
 
 if TYPE_CHECKING:
     from server.preemption.trial import Trial
@@ -152,7 +152,7 @@ class ShrinkIntent:
 
 @dataclass(frozen=True, slots=True)
 class Pledge:
-    """Capacity on a node for an ask, before it is free. ``row`` is the node's row in the View that was planned on.
+    """Capacity on a node for an ask, before it is free. ``row`` is the node's row in the snapshot that was planned on.
 
     ``exclusive``: no other ask gets anything of the node until this one has its place (G11).
     """
@@ -164,7 +164,7 @@ class Pledge:
 
 
 class Release(NamedTuple):
-    """An allocation to evict. ``row`` is its row in the View; ``because`` says which rule picked it."""
+    """An allocation to evict. ``row`` is its row in the snapshot; ``because`` says which rule picked it."""
 
     row: int
     key: str

@@ -14,8 +14,8 @@ from operator import sub
 from typing import NamedTuple
 
 from server.kernels import share
-from server.view.queues import NO_PATH, Bounds, FrozenAmounts, QueueFacts
-from server.view.view import View
+from server.snapshot.queues import NO_PATH, Bounds, FrozenAmounts, QueueFacts
+from server.snapshot.snapshot import Snapshot
 
 Families = list[list[tuple[int, int]]]
 
@@ -164,10 +164,10 @@ def proportion(
     return Proportion(whole, demand_cap, queues, places, levels, divided)
 
 
-def of_view(view: View) -> Proportion:
+def of_view(snapshot: Snapshot) -> Proportion:
     """Return the shares by the facts of a View."""
-    demand_cap = view.settings.demand_cap
-    return proportion(view.queues, view.pending, view.total, demand_cap=demand_cap)
+    demand_cap = snapshot.settings.demand_cap
+    return proportion(snapshot.queues, snapshot.pending, snapshot.total, demand_cap=demand_cap)
 
 
 def _in_levels(queues: Mapping[str, QueueFacts]) -> tuple[list[str], Families]:

@@ -1,6 +1,6 @@
-"""The Trial, a what-if overlay: a View and, on top of it, what the plans so far would change.
+"""The Trial, a what-if overlay: a snapshot and, on top of it, what the plans so far would change.
 
-It equals the View after the plans so far, and can be rolled back (design 6.2). The View below is never written to; arrays are
+It equals the snapshot after the plans so far, and can be rolled back (design 6.2). The snapshot below is never written to; arrays are
 copied from it when the first plan changes them. All changes are sums, so the plans themselves are the log by which they are
 undone.
 """
@@ -17,15 +17,15 @@ from server.model.fit import Demand
 from server.model.records import RESERVATION
 from server.preemption.policy import Plan, Pledge
 from server.preemption.proportion import Proportion, of_view
-from server.view import search
-from server.view.queues import FrozenAmounts, QueueFacts, has_room
-from server.view.tentative import Tentative
-from server.view.view import View
-from server.view.waiting import ClassFacts, WaitingAsk
+from server.snapshot import node_search
+from server.snapshot.queues import FrozenAmounts, QueueFacts, has_room
+from server.snapshot.snapshot import Snapshot
+from server.snapshot.tentative import Tentative
+from server.snapshot.waiting import ClassFacts, WaitingAsk
 
 
 class Trial:
-    """A trial, a what-if overlay on a View: which allocations stand, each queue's eff and promised, each node's free capacity.
+    """A trial, a what-if overlay on a snapshot: which allocations stand, each queue's eff and promised, each node's free capacity.
 
     ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is where a search keeps what it knows of this
     Trial; it is emptied by a rollback. ``steps`` counts what searches cost, in placements. ``brief``: refusals leave out
@@ -58,25 +58,25 @@ class Trial:
         "_weak_firm",
         "brief",
         "kept",
+        "snapshot",
         "steps",
         "touched",
-        "view",
     )
 
-    def __init__(self, view: View, shares: Proportion | None = None) -> None:
-        self.view = view
+    def __init__(self, snapshot: Snapshot, shares: Proportion | None = None) -> None:
+        self.snapshot = snapshot
         self._shares = shares
-        self._served = {one.key for one in view.commitments if not one.weak}
-        self._reserving = {one.key for one in view.commitments if one.weak}
+        self._served = {one.key for one in snapshot.commitments if not one.weak}
+        self._reserving = {one.key for one in snapshot.commitments if one.weak}
         self._open = Counter(
-            (one.policy, leaf) for one in view.commitments for leaf in ("", one.leaf)
+            (one.policy, leaf) for one in snapshot.commitments for leaf in ("", one.leaf)
         )
         self._standing: Mask | None = None
         self._free: Array | None = None
         self._coming: Array | None = None
         self._held: Mask | None = None
         self._pledged: Counter[int] = Counter()
-        self._nodes = view.nodes
+        self._nodes = snapshot.nodes
         self._reserved: Array | None = None
         self._disrupted: Counter[str] = Counter()
         self.touched: list[int] = []
@@ -138,24 +138,24 @@ class Trial:
         served = self._reserving if plan.policy == RESERVATION else self._served
         (served.add if sign > 0 else served.discard)(pledge.ask.key)
         if self._free is None:
-            self._free = self.view.nodes.free.copy()
+            self._free = self.snapshot.nodes.free.copy()
         _add(self._free, row, kind.node_demand, -sign)
         if plan.policy == RESERVATION:
             # A reservation gives way to claims, so that these do not see it (see `claim_room`).
             self._reserve(row, kind.node_demand, sign)
         if self._held is None:
-            self._held = self.view.nodes.held.copy()
+            self._held = self.snapshot.nodes.held.copy()
         self._pledged[row] += sign
         if pledge.exclusive:
             self._close(row, sign)
-        self._held[row] = bool(self.view.nodes.held[row]) or self._pledged[row] > 0
+        self._held[row] = bool(self.snapshot.nodes.held[row]) or self._pledged[row] > 0
         self.touched.append(row)
         self._promise(plan, pledge, sign)
 
     def _promise(self, plan: Plan, pledge: Pledge, sign: int) -> None:
         """Count a pledge in the queues."""
         kind = pledge.ask.kind
-        for queue in self.view.path_up(pledge.ask.leaf):
+        for queue in self.snapshot.path_up(pledge.ask.leaf):
             self._known_held.pop(queue.path, None)
             promised = self._promised.setdefault(queue.path, list(queue.promised))
             reserved = self._reserved_of(queue) if plan.policy == RESERVATION else None
@@ -167,7 +167,7 @@ class Trial:
                     reserved[index] += sign * quantity
 
     def _hold_firm(self, path: str, demand: Demand, sign: int, *, weak: bool) -> None:
-        use = self.view.firm[path]
+        use = self.snapshot.firm[path]
         table, before = (self._weak_firm, use.reserved) if weak else (self._firm, use.held)
         held = table.setdefault(path, list(before))
         for index, quantity in demand:
@@ -175,30 +175,30 @@ class Trial:
 
     def _close(self, row: int, sign: int) -> None:
         """Close a node that is held for one ask alone to all others (G11); ``sign`` -1: open it again."""
-        if self._nodes is self.view.nodes:
+        if self._nodes is self.snapshot.nodes:
             self._nodes = replace(self._nodes, open=self._nodes.open.copy())
-        self._nodes.open[row] = sign < 0 and bool(self.view.nodes.open[row])
+        self._nodes.open[row] = sign < 0 and bool(self.snapshot.nodes.open[row])
 
     def _reserve(self, row: int, demand: Demand, sign: int) -> None:
         if self._reserved is None:
-            self._reserved = self.view.nodes.reserved.copy()
+            self._reserved = self.snapshot.nodes.reserved.copy()
         _add(self._reserved, row, demand, sign)
 
     def _reserved_of(self, queue: QueueFacts) -> list[int]:
         return self._weak.setdefault(queue.path, list(queue.reserved))
 
     def _release(self, rows: Array, sign: int) -> None:
-        columns = self.view.allocations
+        columns = self.snapshot.allocations
         if self._standing is None:
             self._standing = columns.standing.copy()
         if self._coming is None:
-            self._coming = self.view.nodes.releasing.copy()
+            self._coming = self.snapshot.nodes.releasing.copy()
         held = columns.nodes, columns.leaves, columns.resources
         released = sums.release(self._standing, self._coming, *held, rows, sign)
         self.touched += released.nodes
         for number, amounts in released.by_leaf:
-            charged = [pair for pair in amounts if not self.view.ports[pair[0]]]
-            for queue in self.view.path_up(self.view.leaf_paths[number]):
+            charged = [pair for pair in amounts if not self.snapshot.ports[pair[0]]]
+            for queue in self.snapshot.path_up(self.snapshot.leaf_paths[number]):
                 self._known_eff.pop(queue.path, None)
                 self._known_held.pop(queue.path, None)
                 eff = self._eff.setdefault(queue.path, _eff(queue))
@@ -207,8 +207,8 @@ class Trial:
         self._disrupt(rows, sign)
 
     def _disrupt(self, rows: Array, sign: int) -> None:
-        for row in rows.tolist() if self.view.disruptions else ():
-            for group in self.view.allocations.groups(row):
+        for row in rows.tolist() if self.snapshot.disruptions else ():
+            for group in self.snapshot.allocations.groups(row):
                 self._disrupted[group] += sign
 
     # Queues ---------------------------------------------------------------------------------------
@@ -217,18 +217,18 @@ class Trial:
         """Return what a queue uses less what is being released: the victims' side (specification section 0)."""
         known = self._known_eff.get(path)
         if known is None:
-            using = self._eff.get(path) or _eff(self.view.queues[path])
+            using = self._eff.get(path) or _eff(self.snapshot.queues[path])
             known = self._known_eff[path] = tuple(using)
         return known
 
     def used(self, path: str) -> FrozenAmounts:
-        """Return what a queue uses less what the plans release. Releases that the View knows still count."""
-        queue = self.view.queues[path]
+        """Return what a queue uses less what the plans release. Releases that the snapshot knows still count."""
+        queue = self.snapshot.queues[path]
         return tuple([a + b for a, b in zip(self.eff(path), queue.releasing, strict=True)])
 
     def promised(self, path: str) -> FrozenAmounts:
         """Return what open decisions and plans will add to a queue."""
-        return tuple(self._promised.get(path) or self.view.queues[path].promised)
+        return tuple(self._promised.get(path) or self.snapshot.queues[path].promised)
 
     def held(self, path: str) -> FrozenAmounts:
         """Return what a queue will have once every open decision is fulfilled: the claimant's side.
@@ -237,7 +237,7 @@ class Trial:
         """
         known = self._known_held.get(path)
         if known is None:
-            weak = self._weak.get(path) or self.view.queues[path].reserved
+            weak = self._weak.get(path) or self.snapshot.queues[path].reserved
             parts = zip(self.eff(path), self.promised(path), weak, strict=True)
             known = tuple([using + promised - less for using, promised, less in parts])
             self._known_held[path] = known
@@ -245,37 +245,41 @@ class Trial:
 
     @property
     def shares(self) -> Proportion:
-        """Return what the queues deserve, as it was in the View: plans move what is held, not what is deserved (design 6.7)."""
+        """Return what the queues deserve, as it was in the snapshot: plans move what is held, not what is deserved (design 6.7)."""
         if self._shares is None:
-            self._shares = of_view(self.view)
+            self._shares = of_view(self.snapshot)
         return self._shares
 
     def entitled(self, path: str) -> FrozenAmounts:
         """Return E of a queue (specification 7.1)."""
-        view = self.view
-        return self.shares.entitled(path) if view.is_shared_out else view.queues[path].guaranteed
+        snapshot = self.snapshot
+        return (
+            self.shares.entitled(path)
+            if snapshot.is_shared_out
+            else snapshot.queues[path].guaranteed
+        )
 
     def firm_held(self, path: str) -> FrozenAmounts:
         """Return what firm asks of a queue will have of it once every open decision is fulfilled (J4)."""
-        return tuple(self._firm.get(path) or self.view.firm[path].held)
+        return tuple(self._firm.get(path) or self.snapshot.firm[path].held)
 
     def firm_reserved(self, path: str) -> FrozenAmounts:
         """Return what is reserved for firm asks of a queue, which `firm_held` leaves out."""
-        return tuple(self._weak_firm.get(path) or self.view.firm[path].reserved)
+        return tuple(self._weak_firm.get(path) or self.snapshot.firm[path].reserved)
 
     def has_head_room(self, leaf: str, demand: Demand) -> bool:
         """Return whether one more ask of this demand passes every queue from the leaf up, promises counted."""
         promised = self._promised
         return all(
             has_room(queue, promised.get(queue.path, queue.promised), demand)
-            for queue in self.view.path_up(leaf)
+            for queue in self.snapshot.path_up(leaf)
         )
 
     # Nodes ----------------------------------------------------------------------------------------
 
     @property
     def _room(self) -> Array:
-        return self.view.nodes.free if self._free is None else self._free
+        return self.snapshot.nodes.free if self._free is None else self._free
 
     def stands(self, row: int) -> bool:
         """Return whether the allocation in this row runs, and its release is not ordered."""
@@ -283,7 +287,7 @@ class Trial:
 
     def planned_room(self, row: int) -> FrozenAmounts:
         """Return what a node will have free once everything that was ordered is gone."""
-        coming = self.view.nodes.releasing if self._coming is None else self._coming
+        coming = self.snapshot.nodes.releasing if self._coming is None else self._coming
         return tuple((self._room[row] + coming[row]).tolist())
 
     def overfull(self, types: list[int]) -> dict[int, dict[int, int]]:
@@ -291,11 +295,11 @@ class Trial:
 
         Promises are not used.
         """
-        coming = self.view.nodes.releasing if self._coming is None else self._coming
-        room = self.view.nodes.free + coming
-        for one in self.view.commitments:
+        coming = self.snapshot.nodes.releasing if self._coming is None else self._coming
+        room = self.snapshot.nodes.free + coming
+        for one in self.snapshot.commitments:
             _add(room, one.row, one.node_demand, 1)
-        return {row: dict(pairs) for row, pairs in search.overfull(room, types)}
+        return {row: dict(pairs) for row, pairs in node_search.overfull(room, types)}
 
     def claim_room(self, row: int) -> list[int]:
         """Return what a node will have free for a claim, to which reservations give way."""
@@ -322,7 +326,7 @@ class Trial:
 
     def _parts(self) -> tuple[Array, Array, Array]:
         """Return what is free, what is coming, and what reservations hold."""
-        nodes = self.view.nodes
+        nodes = self.snapshot.nodes
         coming = nodes.releasing if self._coming is None else self._coming
         weak = nodes.reserved if self._reserved is None else self._reserved
         return self._room, coming, weak
@@ -332,7 +336,7 @@ class Trial:
         touched = len(self.touched)
         known, seen, row = self._fitting
         if known is not kind or seen != touched:
-            row = search.best(self._nodes, self._claimable(), kind, self.view.sort)
+            row = node_search.best(self._nodes, self._claimable(), kind, self.snapshot.sort)
             self._fitting = kind, touched, row
         return row
 
@@ -343,12 +347,12 @@ class Trial:
         """
         room, coming, weak = self._parts()
         others = weak.copy()
-        for one in self.view.commitments if ask.reserved else ():
+        for one in self.snapshot.commitments if ask.reserved else ():
             if one.weak and one.key == ask.key:
                 _add(others, one.row, one.node_demand, -1)
         free = room + coming + weak
         free[others.any(axis=1)] = -1
-        return search.best(self._nodes, free, ask.kind, self.view.sort)
+        return node_search.best(self._nodes, free, ask.kind, self.snapshot.sort)
 
     def short_nodes(
         self,
@@ -361,7 +365,7 @@ class Trial:
         That is what the node will lack then, and ``least`` in any case, by type index. Nodes where something of a
         ``closed`` type must be freed are left out (G2).
         """
-        return search.lacking(self._nodes, self._claimable(), kind, least, closed)
+        return node_search.lacking(self._nodes, self._claimable(), kind, least, closed)
 
     def is_open(self, row: int) -> bool:
         """Return whether the node takes placements, and is not held for one ask alone."""
@@ -369,7 +373,7 @@ class Trial:
 
     def may_require(self, kind: ClassFacts, row: int) -> bool:
         """Return whether the node in this row could take an ask that requires it, if empty; cordoned or not (G11)."""
-        return search.may_require(self.view.nodes, kind, row)
+        return node_search.may_require(self.snapshot.nodes, kind, row)
 
     def all_stand(self, rows: Array) -> bool:
         """Return whether all of these rows run, and no release of them is ordered."""
@@ -379,39 +383,39 @@ class Trial:
 
     def freed(self, rows: Array) -> list[tuple[str, list[tuple[int, int]]]]:
         """Return what each leaf would lose without these allocations: (type index, quantity) pairs."""
-        columns, ports = self.view.allocations, self.view.ports
+        columns, ports = self.snapshot.allocations, self.snapshot.ports
         totals = sums.by_leaf(columns.leaves, columns.resources, rows)
         return [
-            (self.view.leaf_paths[number], [pair for pair in amounts if not ports[pair[0]]])
+            (self.snapshot.leaf_paths[number], [pair for pair in amounts if not ports[pair[0]]])
             for number, amounts in totals
         ]
 
     def rows_on(self, node: int) -> list[int]:
         """Return the rows of the allocations that stand on a node."""
-        return [row for row in self.view.allocations.rows_on(node) if self.stands(row)]
+        return [row for row in self.snapshot.allocations.rows_on(node) if self.stands(row)]
 
     @property
     def standing(self) -> Mask:
         """Return by row whether the allocation runs, and its release is not ordered."""
-        return self.view.allocations.standing if self._standing is None else self._standing
+        return self.snapshot.allocations.standing if self._standing is None else self._standing
 
     def disruptions_left(self, group: str) -> int:
         """Return how many more pods of a disruption group may be evicted; none of a group that was never reported."""
-        return self.view.disruptions.get(group, 0) - self._disrupted[group]
+        return self.snapshot.disruptions.get(group, 0) - self._disrupted[group]
 
     def exhausted(self) -> Mask | None:
         """Return the rows without a disruption left (7.6); None where budgets count for nothing, or no row has any."""
-        ignored = self.view.settings.disruption_budgets == "ignore"
-        return None if ignored else self.view.exhausted(self.disruptions_left)
+        ignored = self.snapshot.settings.disruption_budgets == "ignore"
+        return None if ignored else self.snapshot.exhausted(self.disruptions_left)
 
     def best(self, kind: ClassFacts) -> int:
         """Return the row of the node that takes one ask of the class now, -1 for none."""
-        return search.best(self._nodes, self._room, kind, self.view.sort)
+        return node_search.best(self._nodes, self._room, kind, self.snapshot.sort)
 
     def tentative(self) -> Tentative:
         """Return a tentative assignment that begins with what is free now, plans counted."""
-        evicted = None if self._coming is None else self._coming - self.view.nodes.releasing
-        return Tentative(self._nodes, self._room, self.view.sort, evicted)
+        evicted = None if self._coming is None else self._coming - self.snapshot.nodes.releasing
+        return Tentative(self._nodes, self._room, self.snapshot.sort, evicted)
 
     def free_on(self, row: int) -> FrozenAmounts:
         """Return what a node has free now, plans counted."""
@@ -421,12 +425,12 @@ class Trial:
         """Return the row of the node without commitments that could take the ask empty and lacks least now, -1 for none."""
         nodes = self._nodes
         held = nodes.held if self._held is None else self._held
-        candidates = search.roomy(nodes, self._room, kind) & ~held
-        return search.least_short(nodes, self._room, kind, candidates)
+        candidates = node_search.roomy(nodes, self._room, kind) & ~held
+        return node_search.least_short(nodes, self._room, kind, candidates)
 
     def is_held(self, row: int) -> bool:
         """Return whether a commitment or a pledge of a plan stands on the node."""
-        return bool((self.view.nodes.held if self._held is None else self._held)[row])
+        return bool((self.snapshot.nodes.held if self._held is None else self._held)[row])
 
     # Commitments ----------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from server.record.chain import (
     STARTED,
     Entry,
 )
-from server.record.forms import Fields, Forms
+from server.record.serialization import Fields, Forms
 
 _FORMS: Final = Forms()
 _DECIDED: Final = Fields(Decided, _FORMS.of)

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 from server.model.revisions import Revision
 from server.record import canonical
-from server.record.appending import MODE
+from server.record.appender import MODE
 from server.record.canonical import BadLineError
-from server.record.forms import BadFormError, Fields, Forms
 from server.record.opening import RecordError, check_file
+from server.record.serialization import BadFormError, Fields, Forms
 
 FORMAT: Final = 1
 KEPT_BYTES_MAX: Final = 32 << 20

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from server.record.appending import PENDING_BYTES_MAX, Appender
+from server.record.appender import PENDING_BYTES_MAX, Appender
 from server.record.chain import CORE_KINDS, KILLED, Entry
 from server.record.ending import Ending, Missing, ending, gap
 from server.record.mark import Carried, Mark, boot_id, read_mark

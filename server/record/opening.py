@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from server.record.appending import MODE
+from server.record.appender import MODE
 from server.record.file_modes import refused_file, refused_owner
 
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW

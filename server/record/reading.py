@@ -7,7 +7,7 @@ from server.model.asks import AskSpec
 from server.model.events import Event
 from server.record import trace
 from server.record.canonical import BadLineError, Plain, parsed
-from server.record.forms import BadFormError, Fields, Forms
+from server.record.serialization import BadFormError, Fields, Forms
 from server.record.trace import END, FORMAT, HEADER, KINDS, SPEC, SPECS_MAX, TICK, End, Header, Tick
 
 LINE_BYTES_MAX: Final = 64 << 20

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from server.core.core import Core
 from server.model.decisions import Decided, Decision, Decisions, Placed, Released
 from server.model.records import DecisionRecord
-from server.record.beginning import digest_of
 from server.record.chain import FIRST_FORMAT, Entry
 from server.record.entries import ended, entry, started, told
 from server.record.reading import Ended, Given, Step, Ticked, TraceReader
+from server.record.start import digest_of
 from server.record.trace import Header, kind_of
 
 

@@ -14,7 +14,7 @@ from server.model.revisions import Beginning
 from server.record import canonical
 from server.record.canonical import Plain
 from server.record.chain import FIRST_FORMAT
-from server.record.forms import Fields, Forms
+from server.record.serialization import Fields, Forms
 
 FORMAT: Final = 1
 SPECS_MAX: Final = 1 << 18

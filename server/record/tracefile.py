@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from server.record.appending import PENDING_BYTES_MAX, Appender
+from server.record.appender import PENDING_BYTES_MAX, Appender
 from server.record.canonical import BadLineError, parsed
 from server.record.opening import RecordError, opened
 from server.record.trace import HEADER, End, end_line

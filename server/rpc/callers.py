@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from server.rpc import limits
-from server.rpc.failures import too_many, too_many_of_yours
+from server.rpc.errors import too_many, too_many_of_yours
 from server.rpc.roles import LOCAL_OPERATOR, OPEN, Caller
 
 STREAMS: Final = "streams"

@@ -25,7 +25,7 @@ from server.rpc.tags import CREATION_ENTRY, REQUIRED_NODE_WORD, created_ms
 from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.releases import add_budgets, add_releases, add_vetoes
 from server.rpc.translate.templates import Template
-from server.rpc.views import (
+from server.rpc.wire_schemas import (
     ALLOCATION_TAGS,
     ALLOCATION_TEMPLATES,
     ASK_TAGS,

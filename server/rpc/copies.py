@@ -26,7 +26,7 @@ from typing import Final, NoReturn
 import grpc
 import structlog
 
-from server.rpc.failures import CallError, draining, too_many, unexpected
+from server.rpc.errors import CallError, draining, too_many, unexpected
 from server.rpc.limits import COPIES_MAX, COPY_S_MAX, READS_WAITING_MAX
 from server.rpc.reads import Question, Read
 

@@ -12,9 +12,9 @@ from typing import Final
 from server.model.asks import AskSpec, Generation
 from server.model.decisions import Placed, Released
 from server.rpc.limits import PIECES_MAX
-from server.rpc.records import LENGTHS, length, text
 from server.rpc.tags import as_allocation_tags
 from server.rpc.translate import answers
+from server.rpc.wire_pieces import LENGTHS, length, text
 from si.v1 import si_pb2
 
 _NEW: Final = b"\x0a"

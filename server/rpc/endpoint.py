@@ -21,28 +21,28 @@ from evenhand.v1 import (
 )
 from server.core.core import Core
 from server.record.keeper import NotKept
-from server.rpc.calls import Called, Handlers, unheard
-from server.rpc.evenhand.configuration import ConfigurationService, Keeping
+from server.rpc.configuration_reading import Readings
+from server.rpc.errors import draining, unexpected
+from server.rpc.evenhand.configuration_service import ConfigurationService, Keeping
 from server.rpc.evenhand.decision_log import DecisionLog
-from server.rpc.evenhand.decisions import DecisionService
-from server.rpc.evenhand.explain import ExplainService
-from server.rpc.evenhand.inspect import About, InspectService
+from server.rpc.evenhand.decision_service import DecisionService
+from server.rpc.evenhand.explain_service import ExplainService
+from server.rpc.evenhand.inspect_service import About, InspectService
 from server.rpc.evenhand.picture import Pictures
-from server.rpc.evenhand.reports import ReportService
-from server.rpc.evenhand.simulate import SimulateService
-from server.rpc.evenhand.watch import WatchService
+from server.rpc.evenhand.report_service import ReportService
+from server.rpc.evenhand.simulate_service import SimulateService
+from server.rpc.evenhand.watch_service import WatchService
 from server.rpc.evenhand.watchers import Watchers
-from server.rpc.failures import draining, unexpected
-from server.rpc.guard import Guard
+from server.rpc.event_buffer import History
+from server.rpc.grpc_types import Called, Handlers, unheard
 from server.rpc.handlers import handlers
-from server.rpc.history import History
 from server.rpc.identity import Identities
+from server.rpc.interceptor import Guard
 from server.rpc.limits import MESSAGE_BYTES_MAX
 from server.rpc.probes import SERVICE_NAME as HEALTH
 from server.rpc.probes import Health
 from server.rpc.pump import Observer, Pump, Time
 from server.rpc.pump import Scheduler as Scheduled
-from server.rpc.readings import Readings
 from server.rpc.reads import Answers, InPlace, Reads
 from server.rpc.servicer import Received, Scheduler
 from server.rpc.sessions import Sessions

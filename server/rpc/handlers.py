@@ -14,7 +14,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from server.rpc.calls import Context, Handler, Handlers
+from server.rpc.grpc_types import Context, Handler, Handlers
 from server.rpc.reads import Answers
 
 _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")

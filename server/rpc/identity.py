@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from server.model.quota import ROOT
-from server.rpc.failures import CallError, unauthenticated
+from server.rpc.errors import CallError, unauthenticated
 from server.rpc.limits import NAME_CHARACTERS_MAX
 from server.rpc.roles import LOCAL_OPERATOR, SCRAPERS, Caller, Role
 from server.rpc.x509 import BadCertificateError, read_certificate

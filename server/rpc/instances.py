@@ -8,7 +8,7 @@ does with a pod's container, it would then be the newer one: so a process may se
 from collections.abc import Mapping
 from typing import Final
 
-from server.rpc.failures import another_instance
+from server.rpc.errors import another_instance
 from server.rpc.limits import INSTANCES_ASIDE_MAX
 
 BUILD_INFO_KEY: Final = "instance"

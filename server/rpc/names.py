@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from server.books.applications import Ask
 from server.core.core import Core
 from server.model.asks import Tags
 from server.rpc.tags import decoded
+from server.state.applications import Ask
 
 _NAMESPACE: Final = "kubernetes.io/meta/namespace"
 _NAME: Final = "kubernetes.io/meta/podName"

@@ -11,7 +11,7 @@ from typing import Final
 from server.core.state import State
 from server.model.phrases import some
 from server.model.quota import Configuration
-from server.rpc.failures import not_yours
+from server.rpc.errors import not_yours
 from server.rpc.roles import Caller, Role
 
 NAMED_MAX: Final = 5

@@ -12,8 +12,8 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 
-from server.rpc.calls import Handlers
-from server.rpc.failures import not_found, too_many
+from server.rpc.errors import not_found, too_many
+from server.rpc.grpc_types import Handlers
 from server.rpc.handlers import handlers
 from server.rpc.limits import HEALTH_WATCHES_MAX
 from server.rpc.reads import Answers, InPlace

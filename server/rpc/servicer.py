@@ -16,15 +16,16 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from server.config import Problem
-from server.core.configuration import counts
 from server.core.core import Core
-from server.core.managers import held
+from server.core.events.configuration import counts
+from server.core.events.managers import held
 from server.model.events import ManagerForgotten, ManagerWiped
 from server.model.quota import Configuration
 from server.model.reasons import Code
-from server.rpc.calls import Context, Handlers, Requests, let_go
 from server.rpc.codec import AllocationCodec, MalformedError
-from server.rpc.failures import invalid, malformed
+from server.rpc.configuration_reading import Readings
+from server.rpc.errors import invalid, malformed
+from server.rpc.grpc_types import Context, Handlers, Requests, let_go
 from server.rpc.instances import instance_of
 from server.rpc.limits import (
     DRAIN_WRITE_S,
@@ -37,7 +38,6 @@ from server.rpc.limits import (
 from server.rpc.owners import managers_of
 from server.rpc.presence import AWAY_GRACE_MS
 from server.rpc.pump import Pump
-from server.rpc.readings import Readings
 from server.rpc.roles import CALLER, Caller
 from server.rpc.sessions import Kind, Session, Sessions
 from server.rpc.steps import Steps, in_turns

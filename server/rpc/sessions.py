@@ -9,7 +9,7 @@ import asyncio
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from server.rpc.failures import (
+from server.rpc.errors import (
     CallError,
     invalid,
     registered_again,

@@ -4,19 +4,19 @@ from collections.abc import Set
 from functools import partial
 from itertools import chain
 
-from server.books import backlog, fresh, journal
-from server.books.applications import Application, Ask, Group, Job
-from server.books.classes import AskClass
-from server.books.commitments import Pledge
-from server.books.limits import Limiter
-from server.books.nodes import Node
-from server.books.partition import Partition
 from server.kernels.fit import any_fit
 from server.model.reasons import Code
 from server.scheduling import outranking
 from server.scheduling.gangs import try_job
 from server.scheduling.ordering import next_group
 from server.scheduling.placement import could_take, fits_pledged, pick_node
+from server.state import journal, pending, unqueued_fast
+from server.state.applications import Application, Ask, Group, Job
+from server.state.commitments import Pledge
+from server.state.equivalence import AskClass
+from server.state.limits import Limiter
+from server.state.nodes import Node
+from server.state.partition import Partition
 
 SMALL_REVIVAL = 256
 """The number of pairs of class and node below which a plain loop is faster than arrays."""
@@ -40,7 +40,7 @@ def refresh(partition: Partition) -> list[Node]:
     for limiter in partition.relieved:
         limiter.relieved = False
         for ask_class in [one for one in limiter.blocked if limiter.has_room(one)]:
-            backlog.unblock_class(limiter, ask_class)
+            pending.unblock_class(limiter, ask_class)
     partition.relieved.clear()
     freed = partition.index.take_freed()
     if freed and partition.dead:
@@ -51,7 +51,7 @@ def refresh(partition: Partition) -> list[Node]:
 def wake_jobs(partition: Partition) -> None:
     """Try parked gangs again if something has changed since they were found not to fit."""
     for job in stale_jobs(partition):
-        backlog.job_changed(partition, job)
+        pending.job_changed(partition, job)
 
 
 def stale_jobs(partition: Partition) -> list[Job]:
@@ -73,7 +73,7 @@ def _revive(partition: Partition, nodes: list[Node]) -> None:
     for ask_class in sorted(dead, key=_has_pledge):
         # A pledged ask most likely fits on its own node.
         if any(could_take(ask_class, node) for node in chain(_own_nodes(ask_class, freed), nodes)):
-            backlog.revive_class(partition, ask_class)
+            pending.revive_class(partition, ask_class)
 
 
 def _waits_for_placeholder(ask_class: AskClass) -> bool:
@@ -103,7 +103,7 @@ def _serve_reservations(
         if fits_pledged(ask.ask_class, held) and all(
             limiter.has_room(ask.ask_class) for limiter in ask.application.limits_of(ask.ask_class)
         ):
-            fresh.take_in(partition)
+            unqueued_fast.take_in(partition)
             fulfil(partition, held, held.node, now, placed)
 
 
@@ -180,7 +180,7 @@ def _is_placeable(partition: Partition, group: Group | Job) -> bool:
 def _put_jobs_aside(partition: Partition) -> None:
     """Park gangs that were not tried because others of their class found no capacity: they would find none either (J8)."""
     for job in [one for one in partition.ready_jobs if _is_held_back(one)]:
-        backlog.park_job(partition, job)
+        pending.park_job(partition, job)
 
 
 def _is_held_back(job: Job) -> bool:
@@ -208,19 +208,19 @@ def _seat(partition: Partition, group: Group) -> Node | None:
     limited = application.limiters or ask_class.firm
     blocker = _blocker(application, ask_class) if limited else None
     if blocker is not None:
-        _put_aside(partition, group, backlog.block_class(blocker, ask_class), blocker.code)
+        _put_aside(partition, group, pending.block_class(blocker, ask_class), blocker.code)
         return None
     node = None if ask_class.dead else pick_node(partition.index, ask_class)
     if node is None:
         if not ask_class.dead:
-            backlog.kill_class(partition, ask_class)
+            pending.kill_class(partition, ask_class)
         _put_aside(partition, group, ask_class.waiting, Code.NO_NODE)
     return node
 
 
 def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: Code) -> None:
     """Park a group; when its reason differs from the one that was sent for its asks, the new one is to be sent."""
-    backlog.park(group, waiting)
+    pending.park(group, waiting)
     partition.round.reservations_moved = True
     if group.told != code:
         partition.untold[group] = None
@@ -247,5 +247,5 @@ def _seats(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:
     """Return a node for each waiting member; where there is none for all, the gang is parked until something changes."""
     seats = try_job(partition, job)
     if not seats:
-        backlog.park_job(partition, job)
+        pending.park_job(partition, job)
     return seats

@@ -1,9 +1,9 @@
 """The atomic step of a gang: all waiting members get their nodes, or nothing changes (design 6.11, J8)."""
 
-from server.books.applications import Application, Ask, Job
-from server.books.nodes import Node
-from server.books.partition import Partition
 from server.scheduling.placement import pick_node
+from server.state.applications import Application, Ask, Job
+from server.state.nodes import Node
+from server.state.partition import Partition
 
 
 def try_job(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:

@@ -3,10 +3,10 @@
 import heapq
 from collections.abc import Callable
 
-from server.books import ranking
-from server.books.applications import Application, Group, Job
-from server.books.partition import Partition
-from server.books.queues import Child, Queue
+from server.state import ranking
+from server.state.applications import Application, Group, Job
+from server.state.partition import Partition
+from server.state.queues import Child, Queue
 
 Probe = Callable[[Group | Job], bool]
 """A function that says whether the first ask of a group can be placed now. If not, it parks the group first."""

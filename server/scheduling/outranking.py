@@ -14,15 +14,15 @@ from contextlib import contextmanager
 from itertools import chain
 from operator import attrgetter
 
-from server.books import backlog, fresh, usage
-from server.books.applications import Ask, Job
-from server.books.classes import AskClass
-from server.books.commitments import Pledge
-from server.books.limits import Limiter
-from server.books.partition import Partition
-from server.books.queues import Queue, QueueState
 from server.model.fit import Amounts, fits
 from server.scheduling.placement import fits_pledged, unpledged
+from server.state import pending, unqueued_fast, usage
+from server.state.applications import Ask, Job
+from server.state.commitments import Pledge
+from server.state.equivalence import AskClass
+from server.state.limits import Limiter
+from server.state.partition import Partition
+from server.state.queues import Queue, QueueState
 
 Below = tuple[Pledge, ...]
 """The reservations that an ask outranks, in the order in which they were made."""
@@ -185,7 +185,7 @@ def note(partition: Partition) -> None:
         if fits_pledged(held.ask.ask_class, held) and _is_within_limits(held)
     ]
     if ready:
-        fresh.take_in(partition)
+        unqueued_fast.take_in(partition)
     ranks = Ranks(partition)
     for held in ready:
         held.yields = _is_outranked(partition, held, ranks)
@@ -197,7 +197,7 @@ def note(partition: Partition) -> None:
 def try_again(partition: Partition, held: Pledge) -> None:
     """Have an owner that waited for others tried in the next pass of placement."""
     if held.ask.ask_class.dead:
-        backlog.revive_class(partition, held.ask.ask_class)
+        pending.revive_class(partition, held.ask.ask_class)
     partition.index.mark_freed(held.node)
 
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from server.books.classes import AskClass
-from server.books.commitments import Commitment, Pledge
-from server.books.constraints import NodeMask
-from server.books.nodes import (
+from server.model.fit import Amounts, Demand, fits, score
+from server.state.commitments import Commitment, Pledge
+from server.state.constraints import NodeMask
+from server.state.equivalence import AskClass
+from server.state.nodes import (
     HEAP_SLACK,
     NUMBER_BITS,
     NUMBER_MASK,
@@ -21,7 +22,6 @@ from server.books.nodes import (
     NodeIndex,
     entry_of,
 )
-from server.model.fit import Amounts, Demand, fits, score
 
 MISSES_MAX: Final = 12
 """The number of nodes that a class may find too small on the shared heap before it gets a heap of its own."""

@@ -12,13 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
-from server.books import backlog, journal, ranking
-from server.books.applications import Ask, Group, Job
-from server.books.classes import AskClass
-from server.books.commitments import Pledge
-from server.books.limits import Limiter
-from server.books.nodes import Node
-from server.books.partition import Partition
 from server.model.fit import Amounts, fits
 from server.scheduling import cycle
 from server.scheduling.gangs import try_job
@@ -33,6 +26,13 @@ from server.scheduling.outranking import (
     try_again,
 )
 from server.scheduling.placement import fits_pledged, may_take, unpledged
+from server.state import journal, pending, ranking
+from server.state.applications import Ask, Group, Job
+from server.state.commitments import Pledge
+from server.state.equivalence import AskClass
+from server.state.limits import Limiter
+from server.state.nodes import Node
+from server.state.partition import Partition
 
 
 @dataclass(slots=True)
@@ -264,13 +264,13 @@ def _put_back(partition: Partition, woken: _Woken) -> None:
     for limiter, ask_class, waiting in woken.blocked:
         rest = [one for one in waiting if one.live]
         if rest:
-            backlog.block_class(limiter, ask_class).extend(rest)
+            pending.block_class(limiter, ask_class).extend(rest)
     for ask_class in woken.classes:
         if ask_class.pending and not ask_class.dead:
-            backlog.kill_class(partition, ask_class)
+            pending.kill_class(partition, ask_class)
     for group in woken.groups:
         if group.live and not group.parked and group.ask_class in woken.classes:
-            backlog.park(group, group.ask_class.waiting)
+            pending.park(group, group.ask_class.waiting)
 
 
 # Gangs --------------------------------------------------------------------------------------------------------------

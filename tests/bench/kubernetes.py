@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.real.cluster import Cluster
-from shim_client.apply import IN_FLIGHT_MAX
+from shim_client.executor import IN_FLIGHT_MAX
 from shim_client.kubernetes.access import access_config, http_client
 from shim_client.kubernetes.api import Api, Rate
 from tests.bench.calibration import calibrate

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from server.core.shortage import Shortage
+from server.core.preemption.deficits import Shortage
 from server.model.asks import AskSpec
 from server.model.decisions import Decided, Decision, Placed, Released
 from server.model.events import AskAdded, ConfigurationApplied, Event, ReleaseRequested

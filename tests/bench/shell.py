@@ -15,8 +15,8 @@ from server.model.events import Event
 from server.observe import logs
 from server.observe.metrics import Metrics
 from server.rpc.evenhand.decision_log import DecisionLog
+from server.rpc.event_buffer import History
 from server.rpc.garbage import Garbage
-from server.rpc.history import History
 from server.rpc.limits import SLICE_EVENTS_MAX, TICK_BUDGET
 from server.rpc.names import names_now
 from server.rpc.pump import Observer

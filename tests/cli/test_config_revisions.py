@@ -10,7 +10,7 @@ from evenhand_cli.config_maps import read_queues
 from server.config import Change
 from server.config.header import header, without_header
 from server.model.revisions import ANY_BASE, Base, Revision
-from server.rpc.failures import stale_configuration
+from server.rpc.errors import stale_configuration
 from tests.cli.fake import Answer, Failure, FakeCore, running
 from tests.cli.processes import address_of
 from tests.cli.processes import running as core_process

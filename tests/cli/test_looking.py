@@ -10,7 +10,7 @@ from evenhand.v1 import explain_pb2, inspect_pb2, watch_pb2
 from evenhand_cli.commands.events import Kind
 from evenhand_cli.demo.picture import picture_console
 from evenhand_cli.render import queues as picture
-from server.rpc.history import KINDS
+from server.rpc.event_buffer import KINDS
 from tests.cli import samples
 from tests.cli.fake import FakeCore, running
 from tests.cli.run import evenhand

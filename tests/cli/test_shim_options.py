@@ -6,8 +6,8 @@ import pytest
 import trustme
 
 from shim_client import deployed
+from shim_client.core_client.connection import CoreAddress
 from shim_client.deployed import Place
-from shim_client.link.connection import CoreAddress
 from tests.cli.clusters import write_known
 from tests.cli.run import evenhand
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.books.placement_rules import (
+from server.model.events import ApplicationAdded
+from server.model.quota import RECOVERY_QUEUE, PlacementRule, RuleFilter
+from server.state.placement_rules import (
     DEPTH_MAX,
     MATCHED_MAX,
     Found,
@@ -16,8 +18,6 @@ from server.books.placement_rules import (
     Refused,
     place_application,
 )
-from server.model.events import ApplicationAdded
-from server.model.quota import RECOVERY_QUEUE, PlacementRule, RuleFilter
 
 LEAF = QueueFacts(leaf=True, accepting=True)
 PARENT = QueueFacts(leaf=False, accepting=True)

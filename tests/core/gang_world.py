@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from server.config import load
-from server.core import inspect
 from server.core.core import Core
+from server.core.queries import inspect
 from server.model.asks import AskSpec, Constraints, ReleaseMark
 from server.model.decisions import AskRejected, AskReleased, Decision, Placed, Released, Termination
 from server.model.events import (

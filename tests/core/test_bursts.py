@@ -5,9 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from server.books import backlog
-from server.books.applications import Ask
-from server.books.partition import Partition
 from server.core.core import Core
 from server.model.asks import AskSpec
 from server.model.decisions import Placed, Termination
@@ -28,10 +25,13 @@ from server.model.quota import (
     QueueSpec,
 )
 from server.model.resources import limit, resource
-from server.scheduling import burst
+from server.scheduling import batch_fast
+from server.state import pending
+from server.state.applications import Ask
+from server.state.partition import Partition
 
 NOW = 1_800_000_000_000
-MANY = 2 * burst.LEAST
+MANY = 2 * batch_fast.LEAST
 SPEC = AskSpec(resource({"vcore": 10}))
 A = QueueSpec("a")
 B = QueueSpec("b", parent=True, children=(QueueSpec("c"),))
@@ -61,13 +61,13 @@ def asks(count: int = MANY, first: int = 0, spec: AskSpec = SPEC) -> list[AskAdd
 def waited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Provide the keys of the asks that the backlog has seen."""
     seen: list[str] = []
-    enqueue = backlog.enqueue
+    enqueue = pending.enqueue
 
     def heard(partition: Partition, ask: Ask) -> None:
         seen.append(ask.key)
         enqueue(partition, ask)
 
-    monkeypatch.setattr(backlog, "enqueue", heard)
+    monkeypatch.setattr(pending, "enqueue", heard)
     return seen
 
 
@@ -85,7 +85,7 @@ def test_many_are_placed_without_waiting_anywhere(waited: list[str]) -> None:
 
 
 def test_few_are_placed_by_the_cycle(waited: list[str]) -> None:
-    few = asks(burst.LEAST - 1)
+    few = asks(batch_fast.LEAST - 1)
     assert len(placed(core_of(), few)) == len(waited) == len(few)
 
 

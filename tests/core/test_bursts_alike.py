@@ -11,7 +11,7 @@ from server.model.decisions import Decision
 from server.model.events import ApplicationAdded, AskAdded, Event, ManagerRegistered, NodeAdded
 from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec
 from server.model.resources import limit, resource
-from server.scheduling import burst
+from server.scheduling import batch_fast
 
 NOW = 1_800_000_000_000
 ROOM = 100
@@ -107,7 +107,7 @@ STORIES: tuple[Callable[[Pair], None], ...] = (
 def test_together_and_one_by_one_come_to_the_same(
     story: Callable[[Pair], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(burst, "LEAST", 1)
+    monkeypatch.setattr(batch_fast, "LEAST", 1)
     story(Pair())
 
 

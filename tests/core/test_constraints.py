@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from server.books.constraints import FEW_NODES, ConstraintIndex, NodeMask, matches
-from server.books.nodes import Node
 from server.model.asks import Constraints, Operator, Requirement, Taint, Term, Toleration
+from server.state.constraints import FEW_NODES, ConstraintIndex, NodeMask, matches
+from server.state.nodes import Node
 
 KEYS = "abc"
 VALUES = "123"
@@ -144,7 +144,7 @@ def test_each_new_constraint_costs_one_pass_over_the_nodes_at_the_most() -> None
 def test_keys_are_found_also_where_nodes_carry_too_many_to_remember(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("server.books.labels.CARRIED_MAX", 2)
+    monkeypatch.setattr("server.state.labels.CARRIED_MAX", 2)
     one = node("one", 0, a="1", b="2", c="3")
     index = index_of(one)
     two = node("two", 1, d="4")

@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 
-from server.core import describe
+from server.core.preemption import decision_records
 from server.model.records import (
     Beneficiary,
     DecisionRecord,
@@ -39,7 +39,7 @@ RECORD = DecisionRecord(
 
 def test_a_record_that_moves_keeps_all_else() -> None:
     state = DecisionState.ABORTED
-    moved = describe.moved(RECORD, state, 5, "why", ("x", "w"))
+    moved = decision_records.moved(RECORD, state, 5, "why", ("x", "w"))
     changes = {"state": state, "ended_ms": 5, "end_reason": "why", "confirmed": ("x", "w")}
     assert moved == replace(RECORD, **changes)  # type: ignore[arg-type]
     same = {one.name for one in fields(RECORD)} - changes.keys()
@@ -47,5 +47,5 @@ def test_a_record_that_moves_keeps_all_else() -> None:
 
 
 def test_one_that_stays_open_has_no_end() -> None:
-    moved = describe.moved(RECORD, DecisionState.ORDERED, 5, "why", ())
+    moved = decision_records.moved(RECORD, DecisionState.ORDERED, 5, "why", ())
     assert (moved.ended_ms, moved.end_reason) == (0, "")

@@ -2,11 +2,10 @@
 
 import pytest
 
-from server.books.copying import Captured, dismantle
 from server.config import load
-from server.core import forecast as forecasts
 from server.core.core import Core
-from server.core.forecast import forecast
+from server.core.queries import forecast as forecasts
+from server.core.queries.forecast import forecast
 from server.model.asks import AskSpec
 from server.model.events import (
     ApplicationAdded,
@@ -17,6 +16,7 @@ from server.model.events import (
 )
 from server.model.forecast import Forecast
 from server.model.quota import Configuration
+from server.state.copying import Captured, dismantle
 
 RM = "rm"
 NOW = 1_800_000_000_000

@@ -4,7 +4,6 @@ import os
 import random
 from dataclasses import dataclass, field, replace
 
-from server.books.gathering import present
 from server.config import load
 from server.core.core import Core
 from server.model.asks import UNSIZED, AskSpec
@@ -19,6 +18,7 @@ from server.model.events import (
     ReleaseRequested,
     SyncCompleted,
 )
+from server.state.gang_sizes import present
 from tests.simulation import duel
 
 RM, START = "rm", 1_800_000_000_000

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from server.core import inspect, next_steps, simulate
-from server.core.simulated import SimulatedAsk
+from server.core.queries import inspect, next_steps, simulate
+from server.core.queries.simulation_answers import SimulatedAsk
 from server.model.asks import AskSpec, Taint
 from server.model.events import AskAdded
 from server.model.quota import UserLimit

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 
 import pytest
 
-from server.books.nodes import Node, NodeIndex
 from server.core.core import Core
 from server.model.asks import AskSpec
 from server.model.decisions import Placed
@@ -14,6 +13,7 @@ from server.model.fit import Demand
 from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec
 from server.model.resources import resource
 from server.scheduling.placement import MISSES_MAX
+from server.state.nodes import Node, NodeIndex
 
 NOW = 1_800_000_000_000
 TREE = QueueSpec("root", parent=True, submit_acl=Acl(everyone=True), children=(QueueSpec("a"),))

@@ -16,7 +16,7 @@ from server.model.events import (
     NodeAdded,
     ReleaseRequested,
 )
-from server.scheduling import replacing
+from server.scheduling import placeholders
 from tests.core.gang_world import START, World
 from tests.preemption.replicas import Replicas
 
@@ -63,7 +63,7 @@ def gang(members: int) -> Core:
 
 
 def test_one_tick_gives_away_no_more_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replacing, "REPLACED_MAX", 3)
+    monkeypatch.setattr(placeholders, "REPLACED_MAX", 3)
     core = gang(8)
     counts = []
     for _ in range(3):

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from server.core import asks, plain_asks, totals
 from server.core.core import Core
+from server.core.events import asks, asks_fast, overflow
 from server.model.asks import AskSpec
 from server.model.decisions import ApplicationState, AskRejected, Decision
 from server.model.events import (
@@ -79,7 +79,7 @@ CASES: dict[str, tuple[AskAdded, Callable[[Core], None]]] = {
 def test_both_ways_answer_alike(case: str) -> None:
     event, before = CASES[case]
     found: list[tuple[list[Decision], str]] = []
-    for way in (plain_asks.add, asks.add_ask):
+    for way in (asks_fast.add, asks.add_ask):
         core = _core()
         before(core)
         found.append((way(core.state, event, NOW), core.digest()))
@@ -87,12 +87,12 @@ def test_both_ways_answer_alike(case: str) -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("way", [plain_asks.add, asks.add_ask])
+@pytest.mark.parametrize("way", [asks_fast.add, asks.add_ask])
 def test_a_full_partition_takes_no_more(
     way: Callable[..., list[Decision]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = _core()
-    monkeypatch.setattr(totals, "ASKS_MAX", 1)
+    monkeypatch.setattr(overflow, "ASKS_MAX", 1)
     (refused,) = way(core.state, CASES["new"][0], NOW)
     assert isinstance(refused, AskRejected)
     assert "the most it takes" in refused.reason

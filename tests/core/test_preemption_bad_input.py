@@ -10,8 +10,8 @@ import pytest
 
 from server.config import load
 from server.core.core import Core
-from server.core.decided import decision, decisions
-from server.core.verdicts import verdict
+from server.core.queries.known_decisions import decision, decisions
+from server.core.queries.verdicts import verdict
 from server.model.asks import (
     PRIORITY_MAX,
     PRIORITY_MIN,
@@ -49,7 +49,7 @@ from server.model.events import (
 from server.model.quota import Configuration
 from server.model.reasons import Code
 from server.model.records import DecisionState
-from server.view.columns import FIRM, OPTED_OUT, ORIGINATOR, PLACEHOLDER, UNTOUCHABLE, flags_of
+from server.snapshot.columns import FIRM, OPTED_OUT, ORIGINATOR, PLACEHOLDER, UNTOUCHABLE, flags_of
 
 NOW: Final = 1_800_000_000_000
 LONG_AGO: Final = NOW - 3_600_000

@@ -2,12 +2,12 @@
 
 import pytest
 
-from server.books.partition import Partition
-from server.core.decided import decisions
+from server.core.queries.known_decisions import decisions
 from server.model.asks import AskSpec, Protection, ReleaseMark
 from server.model.decisions import Termination
 from server.model.events import AllocationAdded
 from server.model.quota import PartitionSpec, QueueSpec
+from server.state.partition import Partition
 from tests.inspect.world import MANAGER, World, leaf, spec
 from tests.preemption.replicas import Replicas
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from server.config import load
-from server.core.configuration import GIVEN_MAX, PAST_CHARACTERS_MAX, PAST_MAX, past
 from server.core.core import Core
+from server.core.events.configuration import GIVEN_MAX, PAST_CHARACTERS_MAX, PAST_MAX, past
 from server.model.decisions import Noted
 from server.model.events import ConfigurationApplied, ManagerRegistered
 from server.model.quota import Configuration

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from server.core import next_steps
-from server.core.fit_text import fit_text
-from server.core.simulate import prepared
-from server.core.simulated import SimulatedAsk
+from server.core.queries import next_steps
+from server.core.queries.fit_text import fit_text
+from server.core.queries.simulate import prepared
+from server.core.queries.simulation_answers import SimulatedAsk
 from server.model.asks import AskSpec
 from server.model.quota import PreemptionSettings
 from server.model.records import GroupSimulation

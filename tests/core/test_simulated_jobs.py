@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from server.core.simulate import simulate_asks
-from server.core.simulated import SimulatedAsk
+from server.core.queries.simulate import simulate_asks
+from server.core.queries.simulation_answers import SimulatedAsk
 from server.model.asks import AskSpec
 from server.model.events import AllocationAdded, ApplicationAdded
 from server.model.records import AskSimulation

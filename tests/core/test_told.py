@@ -4,11 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from server.books.applications import Ask
-from server.books.nodes import Node
-from server.books.partition import Partition
-from server.core import obstacles, waiting
 from server.core.core import Core
+from server.core.wait_reasons import notices, obstacles
 from server.model.asks import AskSpec, Constraints
 from server.model.decisions import AskState, AskStateChanged, Placed
 from server.model.events import (
@@ -20,6 +17,9 @@ from server.model.events import (
     NodeDrained,
 )
 from server.model.resources import resource
+from server.state.applications import Ask
+from server.state.nodes import Node
+from server.state.partition import Partition
 from tests.preemption.clusters import Cluster, leaf
 
 NOW = 1_700_000_000_000
@@ -88,7 +88,7 @@ def test_the_largest_of_any_number_of_node_sizes_decides(sizes: int) -> None:
 def test_a_tick_that_places_tells_few_and_the_next_ones_tell_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(waiting, "TELL_BESIDE_MAX", 3)
+    monkeypatch.setattr(notices, "TELL_BESIDE_MAX", 3)
     core = world(NODE)
     core.handle(ask("placed", 8), NOW)
     waits = [f"waits-{at}" for at in range(9)]

@@ -2,9 +2,8 @@
 
 import pytest
 
-from server.books.classes import SMALL
-from server.core import totals
 from server.core.core import Core
+from server.core.events import overflow
 from server.model.asks import AskSpec
 from server.model.decisions import AskRejected, Decision
 from server.model.events import (
@@ -17,6 +16,7 @@ from server.model.events import (
 )
 from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec
 from server.model.resources import QUANTITY_LIMIT, Resource, resource
+from server.state.equivalence import SMALL
 
 NOW = 1_800_000_000_000
 TREE = QueueSpec("root", parent=True, submit_acl=Acl(everyone=True), children=(QueueSpec("a"),))
@@ -86,4 +86,4 @@ def test_once_the_total_is_low_again_asks_come_the_short_way_again(core: Core) -
 
 
 def test_as_many_small_asks_as_a_partition_takes_find_room_below_the_mark() -> None:
-    assert totals.CROWDED + totals.ASKS_MAX * SMALL <= QUANTITY_LIMIT
+    assert overflow.CROWDED + overflow.ASKS_MAX * SMALL <= QUANTITY_LIMIT

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from server.core import decided
-from server.core.why_victims import Compared, NextNode, compared, next_node
+from server.core.queries import known_decisions
+from server.core.queries.why_victims import Compared, NextNode, compared, next_node
 from server.model.decisions import Decided
 from server.model.ranking import NOT_CHOSEN, Ranking, Rival
 from server.model.records import DecisionRecord, DecisionState, Victim
@@ -84,6 +84,6 @@ def test_candidates_on_other_nodes_are_counted_by_queue() -> None:
     cluster.tick()
     tick = cluster.core.tick(cluster.now + 60_000)
     made = [one for one in tick.decisions if isinstance(one, Decided)]
-    stay = decided.spared(cluster.core, made[0].record)
+    stay = known_decisions.spared(cluster.core, made[0].record)
     others = {one.queue: one.count for one in stay if one.law == NOT_CHOSEN}
     assert others == {"root.b": 4, "root.c": 4}

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from server.books.applications import Ask
-from server.books.partition import Partition
 from server.config import load
-from server.core import describe, withdrawing
 from server.core.core import Core
+from server.core.preemption import decision_records, withdrawal
 from server.model.events import ManagerRegistered
 from server.model.records import DecisionRecord
+from server.state.applications import Ask
+from server.state.partition import Partition
 from tests.stories.words import MANAGER, START, Known, events
 
 MEMBERS = 12
@@ -62,13 +62,13 @@ def test_what_the_victims_of_a_job_wait_for_is_looked_at_once(
     partition = core.state.partitions["default"]
     assert len(partition.marked) == MEMBERS
     looks: list[str] = []
-    look = withdrawing._is_planned_anew
+    look = withdrawal._is_planned_anew
 
     def counted(partition: Partition, key: str) -> bool:
         looks.append(key)
         return look(partition, key)
 
-    monkeypatch.setattr(withdrawing, "_is_planned_anew", counted)
+    monkeypatch.setattr(withdrawal, "_is_planned_anew", counted)
     core.tick(START + 60_001)
     assert sorted(looks) == sorted(f"g{number}" for number in range(MEMBERS))
 
@@ -79,13 +79,13 @@ def test_all_who_stay_of_one_decision_are_written_to_its_record_at_once(
     """Written one by one the record would be copied for each of them: the square of them."""
     core, known = marked()
     writes: list[int] = []
-    write = describe.withdrawn
+    write = decision_records.withdrawn
 
     def counted(record: DecisionRecord, keys: Sequence[str]) -> DecisionRecord:
         writes.append(len(keys))
         return write(record, keys)
 
-    monkeypatch.setattr(describe, "withdrawn", counted)
+    monkeypatch.setattr(decision_records, "withdrawn", counted)
     for event in events("release g0", known):
         core.handle(event, START)
     quiet(core, START)
@@ -100,13 +100,13 @@ def test_whom_an_open_decision_needs_is_looked_at_when_room_was_freed(
     """The victims may be marked for long, and until then nothing of that changes."""
     core, known = marked()
     looks: list[int] = []
-    look = withdrawing._is_needed
+    look = withdrawal._is_needed
 
-    def counted(needs: withdrawing._Needs, together: list[Ask]) -> bool:
+    def counted(needs: withdrawal._Needs, together: list[Ask]) -> bool:
         looks.append(len(together))
         return look(needs, together)
 
-    monkeypatch.setattr(withdrawing, "_is_needed", counted)
+    monkeypatch.setattr(withdrawal, "_is_needed", counted)
     quiet(core, START)
     looks.clear()
     quiet(core, START + 1_000)

@@ -8,7 +8,7 @@ from server.model.quota import PreemptionSettings
 from tests.docs.pages import DOCS
 
 SERVER = Path(__file__).parents[2] / "server"
-DECIDING = ("core", "books", "preemption", "scheduling", "view", "kernels")
+DECIDING = ("core", "state", "preemption", "scheduling", "snapshot", "kernels")
 KEYS = {
     "enabled": "enabled",
     "quotapreemptionenabled": "quota_enabled",

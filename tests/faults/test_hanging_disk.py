@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from server.record.scribe import STUCK_S
+from server.record.writer import STUCK_S
 from tests.cli.processes import finished
 from tests.faults.children import Core, Files, control, until
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from server.books.validate import validate
+from server.state.invariants.check import validate
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from server.books.digest import digest, plain
-from server.core import inspect
+from server.core.queries import inspect
 from server.model.decisions import Termination
 from server.model.events import (
     ApplicationRemoved,
@@ -18,6 +17,7 @@ from server.model.events import (
 )
 from server.model.quota import Acl
 from server.model.resources import resource
+from server.state.digest import digest, plain
 from tests.inspect.world import MANAGER, World, configuration, crowd, leaf, pledge
 
 Step = Callable[[World], object]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.core import inspect
+from server.core.queries import inspect
 from server.model.decisions import Termination
 from server.model.events import ConfigurationApplied, NodeUpdated
 from server.model.quota import PreemptionSettings, QueueProperties

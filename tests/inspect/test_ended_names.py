@@ -2,10 +2,10 @@
 
 import pytest
 
-from server.books import partition as books
 from server.model.asks import NO_TAGS, Tags
 from server.model.events import AllocationAdded, AskAdded, ForeignAdded
 from server.model.resources import resource
+from server.state import partition as books
 from tests.inspect.world import MANAGER, World, leaf, spec
 
 

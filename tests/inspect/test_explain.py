@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from server.core import inspect, next_steps
+from server.core.queries import inspect, next_steps
 from server.model.asks import Constraints, HostPort, Operator, Requirement, Taint, Term
 from server.model.decisions import Termination
 from server.model.events import NodeDrained, SyncCompleted

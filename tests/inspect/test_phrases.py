@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.core.queue_reports import duration_text
+from server.core.queries.queue_reports import duration_text
 from server.model import phrases
 
 

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from server.core import inspect
-from server.core.unmet import needs
+from server.core.queries import inspect
+from server.core.queries.unmet import needs
 from server.model.events import ConfigurationApplied
 from server.model.quota import (
     PreemptionPolicy,

@@ -1,8 +1,8 @@
 """Each setting of a queue is shown with its effective value and with the place that it comes from."""
 
 from server.config import load
-from server.core import inspect
 from server.core.core import Core
+from server.core.queries import inspect
 from server.model.events import ApplicationAdded, ConfigurationApplied, ManagerRegistered, NodeAdded
 from server.model.queue_settings import Origin, SettingReport
 from server.model.resources import resource

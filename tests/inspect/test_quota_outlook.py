@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from server.core.quota_outlook import QuotaOutlook, outlook
+from server.core.queries.quota_outlook import QuotaOutlook, outlook
 from server.model.asks import Protection
 from server.model.decisions import Released, Termination
 from server.model.events import ConfigurationApplied

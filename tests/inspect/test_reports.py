@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.core import inspect
+from server.core.queries import inspect
 from server.model.asks import Taint
 from server.model.events import ConfigurationApplied, ManagerRegistered, SyncCompleted
 from server.model.quota import QueueProperties

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from server.books.validate import validate
 from server.model.quota import NodeSort
 from server.model.records import DecisionState
+from server.state.invariants.check import validate
 from tests.inspect.corruption import Damage, bump, class_of, expect_found, group_of, put
 from tests.inspect.world import World, crowd
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from server.books import journal, ranking
-from server.books.applications import Group
-from server.books.nodes import NUMBER_BITS
-from server.books.validate import overdrafts, validate
 from server.model.asks import UNSIZED
 from server.model.quota import NodeSort
+from server.state import journal, ranking
+from server.state.applications import Group
+from server.state.invariants.check import overdrafts, validate
+from server.state.nodes import NUMBER_BITS
 from tests.inspect.corruption import Damage, bump, class_of, expect_found, group_of, put
 from tests.inspect.world import World, crowd, leaf, pledge
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from server.books.validate import overdrafts
-from server.core import inspect
 from server.core.core import Core
+from server.core.queries import inspect
+from server.state.invariants.check import overdrafts
 from tests.simulation.worlds import World, make_world
 
 WORLDS = 60

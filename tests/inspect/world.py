@@ -2,9 +2,6 @@
 
 from typing import Any
 
-from server.books import journal
-from server.books.commitments import Commitment, Pledge
-from server.books.partition import Partition
 from server.core.core import Core
 from server.model.asks import AskSpec, Constraints, HostPort
 from server.model.decisions import Decision, Placed, Termination
@@ -30,6 +27,9 @@ from server.model.quota import (
 )
 from server.model.records import RESERVATION
 from server.model.resources import resource
+from server.state import journal
+from server.state.commitments import Commitment, Pledge
+from server.state.partition import Partition
 
 START = 1_700_000_000_000
 MANAGER = "rm"

@@ -17,8 +17,8 @@ from shim_client.cluster import (
     Listing,
     WatchEvent,
 )
+from shim_client.informers import follow
 from shim_client.kubernetes import watching
-from shim_client.reflect import follow
 from tests.kubernetes.fake_api import (
     CUT,
     HANG,

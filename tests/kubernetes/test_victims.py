@@ -10,10 +10,10 @@ import pytest
 
 from shim_client.bootstrap import make_shim, run_shim, wall_clock
 from shim_client.config import Settings
+from shim_client.core_client.connection import CoreAddress
 from shim_client.kubernetes.access import access_config, http_client
 from shim_client.kubernetes.api import Api
 from shim_client.kubernetes.cluster import KubernetesCluster
-from shim_client.link.connection import CoreAddress
 from si.v1 import si_pb2
 from tests.kubernetes import objects
 from tests.kubernetes.kube import Kube, Object, until

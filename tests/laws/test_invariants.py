@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from server.core import inspect
 from server.core.core import Core
+from server.core.queries import inspect
 from server.model.asks import AskSpec
 from server.model.decisions import Decision, Placed, Released, Termination
 from server.model.events import (

@@ -72,7 +72,7 @@ DEFECTS: Final = (
     # Who may join a job.
     Defect(
         "a mixed job is taken in",
-        "server.core.agreement",
+        "server.core.events.gang_consistency",
         "    if ours == others:",
         "    if ours or others:",
         judge=Judge.STORIES,
@@ -81,7 +81,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "classes count where no jobs are planned for",
-        "server.core.agreement",
+        "server.core.events.gang_consistency",
         'named = "job" in settings.policies and',
         "named = bool(settings.policies) and",
         judge=Judge.STORIES,
@@ -90,7 +90,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "who wrote no class is lendable, whatever the partition says",
-        "server.core.agreement",
+        "server.core.events.gang_consistency",
         "    firm = job_class(spec, settings) is JobClass.FIRM",
         "    firm = spec.protection is not spec.protection.NORMAL",
         judge=Judge.STORIES,
@@ -99,7 +99,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a trigger label wins over Never",
-        "server.core.agreement",
+        "server.core.events.gang_consistency",
         "    may = triggers and spec.allow_preempt_other",
         "    may = triggers if spec.may_trigger is not None else spec.allow_preempt_other",
         judge=Judge.STORIES,
@@ -108,8 +108,8 @@ DEFECTS: Final = (
     ),
     Defect(
         "new members are not compared with those that run",
-        "server.core.asks",
-        "    agreement.note(application, event.spec)\n    journal.set_started",
+        "server.core.events.asks",
+        "    gang_consistency.note(application, event.spec)\n    journal.set_started",
         "    journal.set_started",
         judge=Judge.STORIES,
         stories="mixed_jobs",
@@ -117,8 +117,8 @@ DEFECTS: Final = (
     ),
     Defect(
         "a member that changed is remembered as it was",
-        "server.core.asks",
-        "    agreement.note(ask.application, spec)\n",
+        "server.core.events.asks",
+        "    gang_consistency.note(ask.application, spec)\n",
         "",
         judge=Judge.STORIES,
         stories="mixed_jobs",
@@ -127,14 +127,14 @@ DEFECTS: Final = (
     # Ordering.
     Defect(
         "the smallest share of all types counts, not the largest",
-        "server.books.usage",
+        "server.state.usage",
         "        if ratio > largest:",
         "        if ratio < largest:",
         policy=Policy.PLACEMENT,
     ),
     Defect(
         "a queue's share does not fall with its usage",
-        "server.books.usage",
+        "server.state.usage",
         "    queue.share = share(queue.usage, queue.basis)",
         "    queue.share = max(queue.share, share(queue.usage, queue.basis))",
         policy=Policy.PLACEMENT,
@@ -155,28 +155,28 @@ DEFECTS: Final = (
     ),
     Defect(
         "queues go by share before priority",
-        "server.books.ranking",
+        "server.state.ranking",
         "    if parent.priority_first:\n        return (-queue.priority, queue.share, queue.name",
         "    if parent.priority_first:\n        return (queue.share, -queue.priority, queue.name",
         policy=Policy.PLACEMENT,
     ),
     Defect(
         "fair applications go in the order of submission",
-        "server.books.ranking",
+        "server.state.ranking",
         "            return (-application.priority, application.share, application.number, application)",
         "            return (-application.priority, application.number, 0, application)",
         policy=Policy.PLACEMENT,
     ),
     Defect(
         "asks go by arrival, however long they wait",
-        "server.books.ranking",
+        "server.state.ranking",
         "(-group.priority, first.pending_since, first.arrival,",
         "(-group.priority, 0, first.arrival,",
         policy=Policy.PLACEMENT,
     ),
     Defect(
         "a guarantee does not measure the share",
-        "server.books.tree",
+        "server.state.tree",
         "    for name, quantity in queue.spec.guaranteed:\n        amounts[index[name]] = quantity\n    return",
         "    return",
         policy=Policy.PLACEMENT,
@@ -204,21 +204,21 @@ DEFECTS: Final = (
     ),
     Defect(
         "a plain ask may have been made in the future",
-        "server.core.plain_asks",
+        "server.core.events.asks_fast",
         "now if created_ms is None or created_ms > now else created_ms",
         "now if created_ms is None else created_ms",
         policy=Policy.PLACEMENT,
     ),
     Defect(
         "binpacking takes the emptiest node",
-        "server.books.nodes",
+        "server.state.nodes",
         "        rank = -points if self.packing else points",
         "        rank = points",
         policy=Policy.PLACEMENT,
     ),
     Defect(
         "of equal nodes the younger one is taken",
-        "server.books.nodes",
+        "server.state.nodes",
         "        node.entry = entry = (rank << NUMBER_BITS) + node.number",
         "        node.entry = entry = (rank << NUMBER_BITS) + NUMBER_MASK - node.number",
         policy=Policy.PLACEMENT,
@@ -226,7 +226,7 @@ DEFECTS: Final = (
     # Ends.
     Defect(
         "applications do not hear of ends that come together",
-        "server.books.usage",
+        "server.state.usage",
         "        _lessen(application.usage, demand)\n        _give",
         "        _give",
         judge=Judge.EBBS,
@@ -234,7 +234,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "limits do not hear of ends that come together",
-        "server.books.usage",
+        "server.state.usage",
         "        _give(partition, application, demand)\n    for",
         "    for",
         judge=Judge.EBBS,
@@ -242,7 +242,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "only leaves hear of ends that come together",
-        "server.books.usage",
+        "server.state.usage",
         "        for _, parent in leaf.climb:\n            known",
         "        for _, parent in leaf.climb[:0]:\n            known",
         judge=Judge.EBBS,
@@ -250,7 +250,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "what ends together is not lost",
-        "server.books.usage",
+        "server.state.usage",
         "            queue.lost[index] += much",
         "            queue.lost[index] += 0",
         judge=Judge.EBBS,
@@ -258,7 +258,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "shares of queues do not hear of ends that come together",
-        "server.books.usage",
+        "server.state.usage",
         "            _rank_queue(queue.parent, queue)",
         "            pass",
         judge=Judge.EBBS,
@@ -266,7 +266,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "applications stay where they were when many end together",
-        "server.books.usage",
+        "server.state.usage",
         "        _rank_application(application)\n    for",
         "        pass\n    for",
         judge=Judge.EBBS,
@@ -274,7 +274,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "the end of a victim is one like others",
-        "server.core.plain_ends",
+        "server.core.events.releases_fast",
         "        not ask.releasing\n        and ask.going is None\n        and ask.released_by is None\n        and not",
         "        not",
         judge=Judge.EBBS,
@@ -282,7 +282,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "an application lives on when its last pods end together",
-        "server.core.plain_ends",
+        "server.core.events.releases_fast",
         "len(application.allocations) + len(application.asks) > 1",
         "True",
         judge=Judge.EBBS,
@@ -290,7 +290,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a class lives on when the last of it end together",
-        "server.core.plain_ends",
+        "server.core.events.releases_fast",
         "        and ask.ask_class.asks > 1\n",
         "",
         judge=Judge.EBBS,
@@ -298,7 +298,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "who ends may be anybody's",
-        "server.core.plain_ends",
+        "server.core.events.releases_fast",
         " or rm_id != owner or",
         " or",
         judge=Judge.EBBS,
@@ -306,7 +306,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "an end may be of another application",
-        "server.core.plain_ends",
+        "server.core.events.releases_fast",
         "            or (application_id and application_id != application.application_id)\n",
         "",
         judge=Judge.EBBS,
@@ -314,7 +314,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a node does not win the room of what ends with others",
-        "server.books.ended",
+        "server.state.ended_fast",
         "        partition.index.empty(node, ask.ask_class.node_demand)\n",
         "",
         judge=Judge.EBBS,
@@ -322,7 +322,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "asks that wait are released with allocations",
-        "server.core.plain_ends",
+        "server.core.events.releases_fast",
         "            or asks_only\n",
         "",
         judge=Judge.EBBS,
@@ -347,7 +347,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "asks of a burst stand as they came, whatever their age",
-        "server.scheduling.burst",
+        "server.scheduling.batch_fast",
         "    if ages != sorted(ages):",
         "    if not ages:",
         judge=Judge.FLOODS,
@@ -355,7 +355,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "queues of a burst do not stand by name",
-        "server.scheduling.burst",
+        "server.scheduling.batch_fast",
         "        rungs.append(sorted(here, key=_name))",
         "        rungs.append(sorted(here, key=_name, reverse=True))",
         judge=Judge.FLOODS,
@@ -363,7 +363,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a burst does not look at limits",
-        "server.scheduling.burst",
+        "server.scheduling.batch_fast",
         "        not much or much <= limiter.room[at]",
         "        limiter or not much",
         judge=Judge.FLOODS,
@@ -371,7 +371,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a burst goes before those who wait",
-        "server.scheduling.burst",
+        "server.scheduling.batch_fast",
         "    return not partition.live_asks or next_group(partition, _anybody) is None",
         "    return True",
         judge=Judge.FLOODS,
@@ -379,7 +379,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a burst does not look at priorities",
-        "server.scheduling.burst",
+        "server.scheduling.batch_fast",
         "    if not burst.rungs or len({spec.priority for spec in set(map(_spec, burst.asks))}) != 1:",
         "    if not burst.rungs or not burst.asks:",
         judge=Judge.FLOODS,
@@ -387,7 +387,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a burst does not look at what queues make of priorities",
-        "server.scheduling.burst",
+        "server.scheduling.batch_fast",
         "        queue.state is _STOPPED or queue.offset or queue.fence or _holds_back(queue)",
         "        queue.state is _STOPPED or _holds_back(queue)",
         judge=Judge.FLOODS,
@@ -395,7 +395,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "limits do not hear of a burst",
-        "server.books.fresh",
+        "server.state.unqueued_fast",
         "limiter.take(tuple(zip(columns, sums, strict=True)))",
         "limiter.take(())",
         judge=Judge.FLOODS,
@@ -403,7 +403,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "shares of queues do not hear of a burst",
-        "server.books.fresh",
+        "server.state.unqueued_fast",
         "        one.share = share\n        if one.entry is not None:\n            ranking.renew_queue",
         "        if one.entry is not None:\n            ranking.renew_queue",
         judge=Judge.FLOODS,
@@ -411,7 +411,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "who finds no node in a burst is charged with those who do",
-        "server.scheduling.burst",
+        "server.scheduling.batch_fast",
         "    if len(seated) == len(asks):",
         "    if seated:",
         judge=Judge.FLOODS,
@@ -428,7 +428,7 @@ DEFECTS: Final = (
     # Headroom.
     Defect(
         "only the lowest limit is charged",
-        "server.books.usage",
+        "server.state.usage",
         "    for limiter in application.limiters:\n        limiter.take(demand)",
         "    for limiter in application.limiters[:1]:\n        limiter.take(demand)",
         policy=Policy.PLACEMENT,
@@ -442,7 +442,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "released headroom wakes nobody",
-        "server.books.usage",
+        "server.state.usage",
         "        limiter.give(demand)\n        relieve(partition, limiter)",
         "        limiter.give(demand)",
         policy=Policy.PLACEMENT,
@@ -456,7 +456,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a holder's own promise counts against it",
-        "server.books.limits",
+        "server.state.limits",
         "        if self.kind not in OWN:",
         "        if self.kind:",
         first=190,
@@ -465,21 +465,21 @@ DEFECTS: Final = (
     # Books.
     Defect(
         "what ends keeps its place on the node",
-        "server.books.journal",
+        "server.state.journal",
         "    partition.index.empty(node, ask_class.node_demand)\n    usage.discharge",
         "    usage.discharge",
         policy=Policy.PLACEMENT,
     ),
     Defect(
         "a foreign pod takes no room",
-        "server.books.journal",
+        "server.state.journal",
         "    partition.index.fill(foreign.node, foreign.demand)",
         "    partition.index.fill(foreign.node, ())",
         policy=Policy.PLACEMENT,
     ),
     Defect(
         "a reservation pledges nothing on its node",
-        "server.books.journal",
+        "server.state.journal",
         "    partition.index.fill(held.node, held.node_demand)",
         "    partition.index.fill(held.node, ())",
         policy=Policy.RESERVATION,
@@ -500,7 +500,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "NotIn wants the label to be there",
-        "server.books.constraints",
+        "server.state.constraints",
         "        return value not in requirement.values",
         "        return value is not None and value not in requirement.values",
         first=200,
@@ -508,15 +508,15 @@ DEFECTS: Final = (
     ),
     Defect(
         "nodes are reserved half a second early",
-        "server.preemption.reservation",
+        "server.preemption.nodes.reservation",
         "RESERVE_AFTER_MS: Final = 2_000",
         "RESERVE_AFTER_MS: Final = 1_500",
         policy=Policy.RESERVATION,
     ),
     Defect(
         "the owner of a reservation that is taken over keeps its room",
-        "server.core.rounds",
-        "        result.notes += victims.give_up(partition, found.held, why, now)",
+        "server.core.preemption.rounds",
+        "        result.notes += open_decisions.give_up(partition, found.held, why, now)",
         "        result.notes += []",
         judge=Judge.STORIES,
         stories="reservations_",
@@ -533,7 +533,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "an ask that comes back forgets how long it has waited",
-        "server.core.asks",
+        "server.core.events.asks",
         "    ask.arrival = partition.arrivals\n    ask.cycle",
         "    ask.arrival = partition.arrivals\n    ask.pending_since = now\n    ask.cycle",
         policy=Policy.PLACEMENT,
@@ -541,7 +541,7 @@ DEFECTS: Final = (
     # Claims.
     Defect(
         "those who opted out go before those who did not",
-        "server.preemption.candidates",
+        "server.preemption.claims.node_candidates",
         "            bool(flags & OPTED_OUT) or spent,",
         "            not flags & OPTED_OUT and not spent,",
         first=140,
@@ -550,7 +550,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "nobody is given back",
-        "server.preemption.victims",
+        "server.preemption.claims.victim_sets",
         "        if max(spared) <= 0:\n            kept.remove(one)",
         "        if not kept:\n            kept.remove(one)",
         judge=Judge.STORIES,
@@ -568,7 +568,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "only the leaf of a victim keeps its guarantee",
-        "server.preemption.terms",
+        "server.preemption.claims.eligibility",
         "        path = way.queues[place].path\n        used, known",
         "        path = way.queues[place].path\n        if place:\n            return list(trial.eff(path))\n        used, known",
         first=500,
@@ -586,7 +586,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a claim's candidates end at the first who may not go",
-        "server.preemption.candidates",
+        "server.preemption.claims.node_candidates",
         "                continue\n            over = ",
         "                return\n            over = ",
         first=200,
@@ -595,7 +595,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "equal priority spares",
-        "server.preemption.terms",
+        "server.preemption.claims.eligibility",
         'self.ask.spec.priority) - (rule == "never")',
         "self.ask.spec.priority) - 1",
         judge=Judge.CLAIMS,
@@ -612,7 +612,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a queue claims on the ground of another on which more are spared",
-        "server.preemption.ground",
+        "server.preemption.claims.candidate_pool",
         "        _is_open(wide)\n        and all(",
         "        True or all(",
         judge=Judge.STORIES,
@@ -621,7 +621,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "on another queue's ground a claim takes whom its own terms spare",
-        "server.preemption.ground",
+        "server.preemption.claims.candidate_pool",
         "        if not other:\n",
         "        if True:\n",
         judge=Judge.STORIES,
@@ -630,7 +630,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a used-up disruption budget has one more",
-        "server.view.view",
+        "server.snapshot.snapshot",
         "any(left(group) <= 0 for group in columns.groups(row))",
         "any(left(group) < 0 for group in columns.groups(row))",
         judge=Judge.STORIES,
@@ -639,7 +639,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a queue over its maximum may claim",
-        "server.preemption.guarantee",
+        "server.preemption.claims.guarantee",
         "            if most is not None and held[index] > most:",
         "            if most is not None and held[index] > most + held[index]:",
         judge=Judge.STORIES,
@@ -648,7 +648,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "whoever has just started is fair game",
-        "server.view.screen",
+        "server.snapshot.eligibility_filter",
         "    found[since > latest] = codes.min_runtime",
         "    found[since < latest] = codes.min_runtime",
         judge=Judge.STORIES,
@@ -658,7 +658,7 @@ DEFECTS: Final = (
     # Required nodes.
     Defect(
         "a daemon's pod evicts the more important",
-        "server.preemption.required_node",
+        "server.preemption.nodes.required_node",
         "int(columns.priorities[row]) > ask.spec.priority)",
         "int(columns.priorities[row]) > ask.spec.priority + 1_000)",
         judge=Judge.STORIES,
@@ -667,7 +667,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a daemon's node is anybody's meanwhile",
-        "server.preemption.required_node",
+        "server.preemption.nodes.required_node",
         "Pledge(ask, row, node_id, exclusive=True)",
         "Pledge(ask, row, node_id, exclusive=False)",
         judge=Judge.STORIES,
@@ -676,7 +676,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "equal priority spares from a daemon's pod",
-        "server.preemption.required_node",
+        "server.preemption.nodes.required_node",
         "(Law.PRIORITY, int(columns.priorities[row]) >",
         "(Law.PRIORITY, int(columns.priorities[row]) >=",
         judge=Judge.STORIES,
@@ -685,7 +685,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "nobody who goes for a daemon's pod is given back",
-        "server.preemption.required_node",
+        "server.preemption.nodes.required_node",
         "if not _left(trial, others, lacks):",
         "if not lacks:",
         judge=Judge.STORIES,
@@ -694,7 +694,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "what a daemon's victims give back to its queue does not count",
-        "server.preemption.required_node",
+        "server.preemption.nodes.required_node",
         "held[index] -= quantity",
         "held[index] -= 0 * quantity",
         judge=Judge.STORIES,
@@ -703,7 +703,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a drained node that is held for one pod takes another that requires it",
-        "server.books.nodes",
+        "server.state.nodes",
         "(not self.holds and self.takes_required(constraints))",
         "self.takes_required(constraints)",
         judge=Judge.STORIES,
@@ -721,7 +721,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a quota run gives nobody back",
-        "server.preemption.quota_run",
+        "server.preemption.quota.run",
         "        for place in self.running.needless(places, over, late):\n            self._spare(place, lines)",
         "        assert late is not None",
         judge=Judge.QUOTAS,
@@ -729,7 +729,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a quota run takes those who opted out first",
-        "server.view.running",
+        "server.snapshot.victims_in_order",
         "(shifted << 1) + ((flags & OPTED_OUT) > 0)",
         "(shifted << 1) + ((flags & OPTED_OUT) == 0)",
         judge=Judge.QUOTAS,
@@ -737,7 +737,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a quota run stops at the first misfit",
-        "server.preemption.quota_run",
+        "server.preemption.quota.run",
         "                self._take(one, step.lines, step.because)\n                step.places.append(one.place)",
         "                self._take(one, step.lines, step.because)\n                step.places.append(one.place)\n"
         "            else:\n                return",
@@ -746,7 +746,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a save of anything else puts off a quota run",
-        "server.books.quota_timers",
+        "server.state.quota_timers",
         "    if not new_delay and most == after.max:",
         "    if not new_delay and most == after.max and due_ms is None:",
         judge=Judge.STORIES,
@@ -755,7 +755,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "of one instant the parent's run comes first",
-        "server.books.quota_timers",
+        "server.state.quota_timers",
         '(instants[path], -path.count("."), path)',
         '(instants[path], path.count("."), path)',
         judge=Judge.STORIES,
@@ -765,7 +765,7 @@ DEFECTS: Final = (
     # Placeholders.
     Defect(
         "a placeholder that was told to go is still given away",
-        "server.books.reserves",
+        "server.state.placeholders",
         "    going = ask.releasing or ask.vetoed or ask.released_by is not None",
         "    going = ask.vetoed or ask.released_by is not None",
         judge=Judge.STORIES,
@@ -774,7 +774,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a placeholder that is being replaced is a victim like others",
-        "server.books.columns",
+        "server.state.columns",
         "    flags[[at for at, ask in moved if ask.is_replaced]] |= REPLACED",
         "    flags[[at for at, ask in moved if ask.is_replaced]] |= 0",
         judge=Judge.STORIES,
@@ -783,7 +783,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a placeholder that is gone is waited for still",
-        "server.core.lifecycle",
+        "server.core.events.lifecycle",
         "        application.reserve.lower(placeholder.spec.resource)",
         "        application.reserve.count -= 1",
         judge=Judge.STORIES,
@@ -792,7 +792,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "the time-out lets those go who go already",
-        "server.core.placeholders",
+        "server.core.events.placeholders",
         "        if one.spec.placeholder and not one.releasing and one.released_by is None",
         "        if one.spec.placeholder",
         judge=Judge.STORIES,
@@ -801,7 +801,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a real pod takes the place of a smaller placeholder",
-        "server.scheduling.replacing",
+        "server.scheduling.placeholders",
         "    return all(quantity <= had.get(index, 0) for index, quantity in ask.ask_class.demand)",
         "    return all(index in had for index, quantity in ask.ask_class.demand)",
         judge=Judge.STORIES,
@@ -810,7 +810,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a replacement is promised on top of what the placeholder uses",
-        "server.books.journal",
+        "server.state.journal",
         "    pledge(partition, Pledge(commitment, ask, node, (), beyond(ask, placeholder, node)))",
         "    whole = ask.ask_class.demand\n    pledge(partition, Pledge(commitment, ask, node, whole, beyond(ask, placeholder, node)))",
         judge=Judge.STORIES,
@@ -828,7 +828,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "Hard is Soft",
-        "server.core.placeholders",
+        "server.core.events.placeholders",
         "    if reserve.style is GangStyle.HARD:",
         "    if reserve.style is None:",
         judge=Judge.STORIES,
@@ -837,7 +837,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "the placeholders' time begins with the announcement",
-        "server.core.placeholders",
+        "server.core.events.placeholders",
         "        reserve.since_ms = ask.created_ms",
         "        reserve.since_ms = application.submitted_ms",
         judge=Judge.STORIES,
@@ -846,7 +846,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a time-out does not wait for the sync",
-        "server.core.placeholders",
+        "server.core.events.placeholders",
         "    if not state.synced(partition) or not _is_told(state, partition):",
         "    if not _is_told(state, partition):",
         judge=Judge.STORIES,
@@ -855,7 +855,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a replacement does not survive a restart",
-        "server.core.recovery",
+        "server.core.events.recovery",
         "            if waits and ask is not None and decision_id not in partition.commitments:",
         "            if not waits and ask is not None:",
         judge=Judge.STORIES,
@@ -864,7 +864,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "an application begins before its gang is there",
-        "server.core.lifecycle",
+        "server.core.events.lifecycle",
         "    if is_reserving(application) and not is_complete(partition, application):",
         "    if is_reserving(application) and not application.allocations:",
         judge=Judge.STORIES,
@@ -874,7 +874,7 @@ DEFECTS: Final = (
     # Commitments, recovery, vetoes.
     Defect(
         "a decision promises nothing to the queues of its ask",
-        "server.books.usage",
+        "server.state.usage",
         "            queue.promised[index] += sign * quantity",
         "            queue.promised[index] += 0",
         judge=Judge.STORIES,
@@ -883,7 +883,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "nobody is asked again to go when a decision expires",
-        "server.core.victims",
+        "server.core.preemption.open_decisions",
         "    decisions = [one for ask in late for one in _overdue(partition, ask)]",
         "    decisions: list[Decision] = []",
         judge=Judge.STORIES,
@@ -892,7 +892,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "after a restart nobody holds the room that was made",
-        "server.core.recovery",
+        "server.core.events.recovery",
         "        if node is None:\n            continue\n        demands",
         "        if node is not None:\n            continue\n        demands",
         judge=Judge.STORIES,
@@ -901,7 +901,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "who cannot go is asked again at once",
-        "server.core.victims",
+        "server.core.preemption.open_decisions",
         "    ask.vetoed = True",
         "    ask.vetoed = False",
         judge=Judge.STORIES,
@@ -910,7 +910,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a vetoed decision forgets its id",
-        "server.core.orders",
+        "server.core.preemption.apply_plan",
         "    return found[0] if found else None",
         "    return None",
         judge=Judge.STORIES,
@@ -956,7 +956,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a window has no past",
-        "server.books.snapshot",
+        "server.state.snapshotting",
         "        if one.began_ms + window > now:",
         "        if one.began_ms > now:",
         judge=Judge.STORIES,
@@ -965,7 +965,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "claims do not wait for a round",
-        "server.core.pacing",
+        "server.core.preemption.pacing",
         "    return not partition.round.goes_on and now < earliest_ms(partition)",
         "    return not partition.round.goes_on and now < 0",
         judge=Judge.STORIES,
@@ -974,7 +974,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "nobody wakes the core for the next round",
-        "server.core.pacing",
+        "server.core.preemption.pacing",
         "    return max(instant, earliest_ms(partition))",
         "    return instant",
         judge=Judge.STORIES,
@@ -983,7 +983,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a veto waits for the next round",
-        "server.core.pacing",
+        "server.core.preemption.pacing",
         "        found = ask.key in partition.suspended",
         "        found = False",
         judge=Judge.STORIES,
@@ -992,7 +992,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "missed opportunities count for nothing",
-        "server.view.waiting",
+        "server.snapshot.waiting",
         "        return (-self.spec.priority, -self.missed, self.pending_since, self.arrival)",
         "        return (-self.spec.priority, 0, self.pending_since, self.arrival)",
         judge=Judge.STORIES,
@@ -1037,7 +1037,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a window sums what queues lost",
-        "server.books.snapshot",
+        "server.state.snapshotting",
         " if what[0] != LOSS}",
         "}",
         judge=Judge.STORIES,
@@ -1055,16 +1055,16 @@ DEFECTS: Final = (
     ),
     Defect(
         "a dead zone counts when a round begins and not again",
-        "server.preemption.terms",
-        "        if not trial.view.settings.deadzone_permyriad:",
-        "        if trial.view.settings.deadzone_permyriad >= 0:",
+        "server.preemption.claims.eligibility",
+        "        if not trial.snapshot.settings.deadzone_permyriad:",
+        "        if trial.snapshot.settings.deadzone_permyriad >= 0:",
         judge=Judge.STORIES,
         stories="rounds",
         policy=Policy.ROUNDS,
     ),
     Defect(
         "what is observed is shown each time",
-        "server.core.orders",
+        "server.core.preemption.apply_plan",
         "    return partition.round.observed.get(_subject(plan)) == _content(plan)",
         "    return partition.round.observed.get(_subject(plan)) == ()",
         judge=Judge.STORIES,
@@ -1073,7 +1073,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "lost work is time and size added",
-        "server.preemption.comparator",
+        "server.preemption.victim_order",
         "self._running_ms(row) * self._size(row)",
         "self._running_ms(row) + self._size(row)",
         judge=Judge.STORIES,
@@ -1082,7 +1082,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a broken job is spared",
-        "server.preemption.comparator",
+        "server.preemption.victim_order",
         "not in self._broken_jobs()",
         "in self._broken_jobs()",
         judge=Judge.STORIES,
@@ -1091,7 +1091,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a partition cannot replace the order of a quota run",
-        "server.preemption.quota_enforcement",
+        "server.preemption.quota.enforcement",
         "    if keys == TAILS[NAME]:",
         "    if keys != ():",
         judge=Judge.STORIES,
@@ -1101,7 +1101,7 @@ DEFECTS: Final = (
     # Guards and reports.
     Defect(
         "the storm monitor forgets what the outside took",
-        "server.core.storms",
+        "server.core.preemption.thrash_guard",
         "    return _short(level) > before.left + more + lost - before.lost",
         "    return _short(level) > before.left + more",
         judge=Judge.REPORTS,
@@ -1109,7 +1109,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "to the storm monitor a claim lowers nothing",
-        "server.core.storms",
+        "server.core.preemption.thrash_guard",
         "    return max(0, level.guaranteed - level.held - wanted + inside)",
         "    return max(0, level.guaranteed - level.held)",
         judge=Judge.REPORTS,
@@ -1117,7 +1117,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "pods that end take nothing from their queue, as the storm monitor sees it",
-        "server.books.journal",
+        "server.state.journal",
         "        _mark_releasing(partition, ask, releasing=False)\n    else:\n        lose(",
         "        _mark_releasing(partition, ask, releasing=False)\n    elif ask.vetoed:\n        lose(",
         judge=Judge.REPORTS,
@@ -1125,15 +1125,15 @@ DEFECTS: Final = (
     ),
     Defect(
         "a frozen pair is stopped, but nobody says so",
-        "server.preemption.terms",
-        "        if trial.view.is_frozen(self.ask, path):",
-        "        if trial.view.is_frozen(self.ask, self.ask.leaf):",
+        "server.preemption.claims.eligibility",
+        "        if trial.snapshot.is_frozen(self.ask, path):",
+        "        if trial.snapshot.is_frozen(self.ask, self.ask.leaf):",
         judge=Judge.REPORTS,
         policy=Policy.REPORTS,
     ),
     Defect(
         "what happens outside ends no freeze",
-        "server.books.storms",
+        "server.state.thrashing",
         "        self.frozen.clear()\n        self.strikes.clear()",
         "        self.strikes.clear()",
         judge=Judge.REPORTS,
@@ -1141,7 +1141,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "lost work counts since a pod was placed, whenever it started",
-        "server.books.applications",
+        "server.state.applications",
         "        since = self.placed_ms if self.started_ms is None else self.started_ms",
         "        since = self.placed_ms",
         judge=Judge.REPORTS,
@@ -1149,7 +1149,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a victim that stays counts as lost once it ends",
-        "server.books.journal",
+        "server.state.journal",
         '    ask.leaves_by = ""\n    ask.going = None\n',
         "    ask.leaves_by = ask.leaves_by\n",
         judge=Judge.REPORTS,
@@ -1158,7 +1158,7 @@ DEFECTS: Final = (
     # Marks that are for nobody any more.
     Defect(
         "a marked victim goes although nobody waits",
-        "server.core.withdrawing",
+        "server.core.preemption.withdrawal",
         "        if not _is_needed(needs, together):",
         "        if False:",
         judge=Judge.STORIES,
@@ -1167,7 +1167,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "the marks of a decision that goes on elsewhere stay until it ends",
-        "server.core.withdrawing",
+        "server.core.preemption.withdrawal",
         "        elif not decision.suspended and (decision.queue or moved):  # 1",
         "        elif not decision.suspended and decision.queue:  # 1",
         judge=Judge.STORIES,
@@ -1176,7 +1176,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a mark is withdrawn whose room is kept for firm asks beside those of a job",
-        "server.core.withdrawing",
+        "server.core.preemption.withdrawal",
         "    return limits.kept(queue.firm.room[index], queue.firm_waiting[index])",
         "    return 0",
         judge=Judge.STORIES,
@@ -1185,7 +1185,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "an open decision for asks loses its marks before those that are for nobody",
-        "server.core.withdrawing",
+        "server.core.preemption.withdrawal",
         "    return sorted(found, key=lambda unit: any(map(_is_for_asks, unit)))",
         "    return list(found)",
         judge=Judge.STORIES,
@@ -1194,7 +1194,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "the room of a node is looked up once although somebody stays there",
-        "server.core.withdrawing",
+        "server.core.preemption.withdrawal",
         "            self._rooms.pop(ask.node, None)",
         "            pass",
         judge=Judge.STORIES,
@@ -1203,7 +1203,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "an expired decision loses its marks before it is planned anew",
-        "server.books.journal",
+        "server.state.journal",
         " and state is not DecisionState.EXPIRED:",
         " and state is not DecisionState.PLANNED:",
         judge=Judge.STORIES,
@@ -1212,7 +1212,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a mark is withdrawn whose room a later decision stands on",
-        "server.core.withdrawing",
+        "server.core.preemption.withdrawal",
         "    return any(room[index] < back[index] for one in held for index, _ in one.node_demand)",
         "    return any(room[index] < 0 for one in held for index, _ in one.node_demand)",
         judge=Judge.STORIES,
@@ -1221,7 +1221,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a mark is withdrawn that a maximum needs",
-        "server.core.withdrawing",
+        "server.core.preemption.withdrawal",
         "    return over and quota_timers.is_left_to_victims(partition, queue, shrinking)",
         "    return over and quota_timers.is_running(partition, queue.path)",
         judge=Judge.STORIES,
@@ -1230,7 +1230,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "marks of an open run are withdrawn once nothing enforces its maximum",
-        "server.books.quota_timers",
+        "server.state.quota_timers",
         "    if is_running(partition, queue.path):\n        return True\n    below",
         "    below",
         judge=Judge.STORIES,
@@ -1239,7 +1239,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a timer takes the marks of a run that was of a queue above or has expired",
-        "server.books.quota_timers",
+        "server.state.quota_timers",
         "    if queue.path in partition.quota_due and not told:",
         "    if queue.path in partition.quota_due:",
         judge=Judge.STORIES,
@@ -1248,7 +1248,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a deletion is repeated as a mark",
-        "server.core.victims",
+        "server.core.preemption.open_decisions",
         '            delivery=ask.going.delivery or "delete",',
         "            delivery=delivery,",
         judge=Judge.STORIES,
@@ -1257,7 +1257,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a gang loses the member whose mark alone is needed",
-        "server.core.withdrawing",
+        "server.core.preemption.withdrawal",
         "    if key and fewest > 1 and (job is None or job.placed < job.min_members):",
         "    if key and fewest > 1 and job is not None:",
         judge=Judge.STORIES,
@@ -1266,7 +1266,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "one that is deleted is taken back after a restart",
-        "server.core.recovery",
+        "server.core.events.recovery",
         "commitment, same, now, delivery=how)",
         'commitment, same, now, delivery=how or "soft")',
         judge=Judge.STORIES,
@@ -1275,7 +1275,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "lost work folds nothing when a queue goes away",
-        "server.books.lost_work",
+        "server.state.lost_work",
         "        found = [one for one in self.lines if gone & {one.claimant, one.victim}]",
         "        found = [one for one in self.lines if gone >= {one.claimant, one.victim}]",
         judge=Judge.REPORTS,
@@ -1283,7 +1283,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a maximum is to be raised by all that is missing, whatever victims below it give",
-        "server.core.unmet.numbers",
+        "server.core.queries.unmet.numbers",
         "            found[index] = least(-1, most - 1, one)",
         "            found[index] = most",
         judge=Judge.REPORTS,
@@ -1291,15 +1291,15 @@ DEFECTS: Final = (
     ),
     Defect(
         "a guarantee is to be lowered by more than helps",
-        "server.core.unmet.numbers",
-        "    kept = _most(planner, need, path, tuple(map(min, before, _left(view, answer, path))))",
+        "server.core.queries.unmet.numbers",
+        "    kept = _most(planner, need, path, tuple(map(min, before, _left(snapshot, answer, path))))",
         "    kept = nothing",
         judge=Judge.REPORTS,
         policy=Policy.REPORTS,
     ),
     Defect(
         "a cure of one member is told to cure the job",
-        "server.core.unmet.asking",
+        "server.core.queries.unmet.asking",
         "        return verdicts.plan_job(trial, claimant)",
         "        return verdicts.plan(trial, claimant.members[0])",
         judge=Judge.REPORTS,
@@ -1307,7 +1307,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "nobody is told that a single ask of policy job waits for its back-off",
-        "server.core.verdicts",
+        "server.core.queries.verdicts",
         "    if found.policy == required_node.NAME:",
         "    if found.policy in {required_node.NAME, job_policy.NAME}:",
         judge=Judge.STORIES,
@@ -1316,7 +1316,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "the report has policy job wait for the delay of claims",
-        "server.core.unmet.judge",
+        "server.core.queries.unmet.judge",
         "    due, backs_off = need.waits[plan.policy]",
         '    due, backs_off = need.waits["guaranteed"]',
         judge=Judge.REPORTS,
@@ -1324,7 +1324,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "nobody is firm where policy job is not listed yet",
-        "server.core.unmet.listing",
+        "server.core.queries.unmet.listing",
         "            _add(held if _is_counted(ask) else waiting, ask)",
         "            _add(waiting, ask)",
         judge=Judge.REPORTS,
@@ -1332,15 +1332,15 @@ DEFECTS: Final = (
     ),
     Defect(
         "another queue's fence is lifted than the one that is in the way",
-        "server.core.unmet.cures",
-        "    lifted = changed.with_properties(view, root.path, ",
-        "    lifted = changed.with_properties(view, need.ask.leaf, ",
+        "server.core.queries.unmet.cures",
+        "    lifted = what_if.with_properties(\n        snapshot, root.path, ",
+        "    lifted = what_if.with_properties(\n        snapshot, need.ask.leaf, ",
         judge=Judge.REPORTS,
         policy=Policy.REPORTS,
     ),
     Defect(
         "a cure of one queue is not tried",
-        "server.core.unmet.cures",
+        "server.core.queries.unmet.cures",
         "    numbers.own_guarantee,\n",
         "",
         judge=Judge.REPORTS,
@@ -1348,7 +1348,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a guarantee of the leaf's own is not tried as a cure",
-        "server.core.unmet.cures",
+        "server.core.queries.unmet.cures",
         "    numbers.leaf_guarantee,\n",
         "",
         judge=Judge.REPORTS,
@@ -1392,14 +1392,14 @@ DEFECTS: Final = (
     Defect(
         "the root keeps its share",
         "server.preemption.entitlement",
-        "    if path == ROOT and trial.view.is_shared_out:",
-        "    if not path and trial.view.is_shared_out:",
+        "    if path == ROOT and trial.snapshot.is_shared_out:",
+        "    if not path and trial.snapshot.is_shared_out:",
         judge=Judge.CLAIMS_BY_WEIGHT,
         policy=Policy.PROPORTION,
     ),
     Defect(
         "a queue that has just its share loses one to overshoot",
-        "server.preemption.victims",
+        "server.preemption.claims.victim_sets",
         "        caps[place] -= 1",
         "        caps[place] -= 0",
         judge=Judge.STORIES,
@@ -1408,7 +1408,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "the type that is nearest to its guarantee decides how many may claim",
-        "server.core.shortage",
+        "server.core.preemption.deficits",
         "        return sum(most.values())",
         "        return min(most.values(), default=0)",
         judge=Judge.STORIES,
@@ -1417,7 +1417,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a closed type that is not lacking stops the claim",
-        "server.preemption.guarantee",
+        "server.preemption.claims.guarantee",
         "    if types.open and not (types.closed and protects_only_whole(trial)):",
         "    if types.open and not types.closed:",
         judge=Judge.STORIES,
@@ -1435,7 +1435,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a pod is taken for an undecided type from below the queue whose deficit lets the ask claim",
-        "server.preemption.terms",
+        "server.preemption.claims.eligibility",
         "self._outside.get(index, self._lowest)",
         "self._outside.get(index, self.ask.leaf)",
         judge=Judge.STORIES,
@@ -1444,7 +1444,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a victim counts only for the types that it may be taken for",
-        "server.preemption.candidates",
+        "server.preemption.claims.node_candidates",
         "        here = [given.get(index, 0) if there else 0 for index in need.lacking]",
         "        held = self._terms.withheld(row.leaf)\n"
         "        here = [given.get(index, 0) if there and index not in held else 0 for index in need.lacking]",
@@ -1454,7 +1454,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a type of which nothing is owed counts most in the order of queues",
-        "server.core.proportions",
+        "server.core.preemption.shares",
         "[amount or NOT_SHARED for amount",
         "[amount or 1 for amount",
         judge=Judge.WORLDS_BY_WEIGHT,
@@ -1462,7 +1462,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "plain shares bound nobody",
-        "server.core.proportions",
+        "server.core.preemption.shares",
         "        _bound(partition, deserved(partition, shares) if plain else {})",
         "        _bound(partition, {})",
         judge=Judge.WORLDS_BY_WEIGHT,
@@ -1471,7 +1471,7 @@ DEFECTS: Final = (
     # Trims.
     Defect(
         "a trim takes from queues that have no more than their share",
-        "server.preemption.trim",
+        "server.preemption.quota.reclaim",
         "    if not _fits(trial, one, rooms):\n        return Law.BELOW_GUARANTEE\n",
         "",
         judge=Judge.TRIMS,
@@ -1479,7 +1479,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a trim takes from nodes with room",
-        "server.preemption.trim",
+        "server.preemption.quota.reclaim",
         "left.get(index, 0) > 0 and short.get(index, 0) > 0 for",
         "left.get(index, 0) > 0 for",
         judge=Judge.TRIMS,
@@ -1487,7 +1487,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a trim spares nobody who is not needed",
-        "server.preemption.trim",
+        "server.preemption.quota.reclaim",
         "    for one in reversed(taken[:]):",
         "    for one in taken[len(taken) :]:",
         judge=Judge.TRIMS,
@@ -1495,16 +1495,16 @@ DEFECTS: Final = (
     ),
     Defect(
         "a trim takes the longest running first",
-        "server.preemption.comparator",
-        "        return 0 if started == NOT_STARTED else max(0, self.trial.view.now - started)",
-        "        return 0 if started == NOT_STARTED else min(0, started - self.trial.view.now)",
+        "server.preemption.victim_order",
+        "        return 0 if started == NOT_STARTED else max(0, self.trial.snapshot.now - started)",
+        "        return 0 if started == NOT_STARTED else min(0, started - self.trial.snapshot.now)",
         judge=Judge.STORIES,
         stories="proportion_plain",
         policy=Policy.TRIM,
     ),
     Defect(
         "a trim takes from queues where preemption is disabled",
-        "server.preemption.trim",
+        "server.preemption.quota.reclaim",
         "if properties.preemption_policy is PreemptionPolicy.DISABLED:",
         "if properties.preemption_policy is PreemptionPolicy.FENCE:",
         judge=Judge.TRIMS,
@@ -1512,9 +1512,9 @@ DEFECTS: Final = (
     ),
     Defect(
         "a trim takes whoever has just started",
-        "server.preemption.trim",
-        "return started == NOT_STARTED or started + least <= view.now",
-        "return started == NOT_STARTED or started <= view.now",
+        "server.preemption.quota.reclaim",
+        "return started == NOT_STARTED or started + least <= snapshot.now",
+        "return started == NOT_STARTED or started <= snapshot.now",
         judge=Judge.STORIES,
         stories="proportion_plain",
         policy=Policy.TRIM,
@@ -1522,16 +1522,16 @@ DEFECTS: Final = (
     # Jobs and replacement within a queue.
     Defect(
         "fewer victims count before fewer jobs",
-        "server.preemption.job_walk",
-        "        return highest, jobs, len(rows), self.trial.view.nodes.ids[node]",
-        "        return highest, len(rows), jobs, self.trial.view.nodes.ids[node]",
+        "server.preemption.gangs.node_plans",
+        "        return highest, jobs, len(rows), self.trial.snapshot.nodes.ids[node]",
+        "        return highest, len(rows), jobs, self.trial.snapshot.nodes.ids[node]",
         judge=Judge.STORIES,
         stories="jobs",
         policy=Policy.JOB,
     ),
     Defect(
         "equal priorities of its own queue go for a job",
-        "server.preemption.terms",
+        "server.preemption.claims.eligibility",
         "        priority=priority - 1,",
         "        priority=priority,",
         judge=Judge.JOBS,
@@ -1539,7 +1539,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "other queues give a job more than its own is owed",
-        "server.preemption.job_seats",
+        "server.preemption.gangs.tentative",
         "            self._need[index] <= max(0, left + self._own_freed[index])",
         "            self._need[index] <= max(0, left + self._own_freed[index]) + 4",
         judge=Judge.JOBS,
@@ -1547,7 +1547,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a gang takes from other queues for a type that nobody guarantees to it",
-        "server.preemption.job_seats",
+        "server.preemption.gangs.tentative",
         "        return any(map(self._is_taken_for_a_type, unit)) and self._is_within()",
         "        return self._is_within()",
         first=214,
@@ -1556,7 +1556,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a gang takes from other queues what its own queue's victims cover",
-        "server.preemption.job_search",
+        "server.preemption.gangs.search",
         "        unowed = attempt.seats.unowed()\n",
         "        unowed = ()\n",
         judge=Judge.STORIES,
@@ -1565,7 +1565,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a gang whose plan other queues do not owe is not tried with its own queue first",
-        "server.preemption.job_search",
+        "server.preemption.gangs.search",
         "        second = self._attempt(own_first=True)\n",
         "        second = self._attempt()\n",
         judge=Judge.STORIES,
@@ -1574,7 +1574,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a gang of which only those would rather stay that go along is never taken",
-        "server.preemption.job_units",
+        "server.preemption.gangs.units",
         "        return bool((self._eligible() & self.reluctant()).any())",
         "        return bool(((self._codes == PASSED) & self.reluctant()).any())",
         judge=Judge.STORIES,
@@ -1583,7 +1583,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a victim of a gang counts for the type alone for which it was taken",
-        "server.preemption.job_walk",
+        "server.preemption.gangs.node_plans",
         "        if index in lacks:\n            lacks[index] -= quantity",
         "        if index in lacks and (takes is None or index in takes):\n            lacks[index] -= quantity",
         judge=Judge.STORIES,
@@ -1592,7 +1592,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a gang is broken for a job",
-        "server.preemption.job_units",
+        "server.preemption.gangs.units",
         "        if not number or left > least or self._sizes[number] < least:",
         "        if not number or left > 0 or self._sizes[number] < least:",
         judge=Judge.JOBS,
@@ -1600,7 +1600,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a gang goes whole with a member whose queue is in the dead zone",
-        "server.preemption.job_units",
+        "server.preemption.gangs.units",
         "HARMLESS - {AT_REST} if",
         "HARMLESS if",
         judge=Judge.STORIES,
@@ -1609,7 +1609,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "the gate asks for each member of a job whether queues are in the dead zone",
-        "server.preemption.need",
+        "server.preemption.rules.need",
         "        for release in plan.releases:\n            if release.leaf != ask.leaf and not",
         "        wanted = {index for index, _ in ask.kind.demand}\n"
         "        for release in plan.releases:\n            if release.leaf != ask.leaf and not",
@@ -1619,7 +1619,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a claim's search goes on where queues may fall below their shares",
-        "server.preemption.claim",
+        "server.preemption.claims.search",
         "        elif self._began != len(trial.touched) and self._improves:",
         "        elif False:",
         judge=Judge.STORIES,
@@ -1628,7 +1628,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a refusal stands where others' claims let somebody go",
-        "server.preemption.guarantee",
+        "server.preemption.claims.guarantee",
         "    return len(trial.touched) if may_improve(trial) else 0",
         "    return 0",
         judge=Judge.STORIES,
@@ -1637,7 +1637,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "the gate does not see what is kept for firm asks below a maximum",
-        "server.preemption.over",
+        "server.preemption.rules.excess",
         "            most = admission.most(trial, queue, index, ask.kind, claiming=True)",
         "            most = queue.max[index]",
         judge=Judge.STORIES,
@@ -1646,7 +1646,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "nobody of a job's victims is given back",
-        "server.preemption.job_search",
+        "server.preemption.gangs.search",
         "        attempt.give_back()\n",
         "",
         judge=Judge.JOBS,
@@ -1654,7 +1654,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "who opted out goes for a job like anybody else",
-        "server.preemption.job_search",
+        "server.preemption.gangs.search",
         "        self.units.willing = True\n",
         "        self.units.willing = False\n",
         judge=Judge.JOBS,
@@ -1662,7 +1662,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a node that victims left better is not looked at again for a job",
-        "server.preemption.job_search",
+        "server.preemption.gangs.search",
         "            for node in nodes:\n                line.offer(node)",
         "            for node in ():\n                line.offer(node)",
         judge=Judge.JOBS,
@@ -1670,7 +1670,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "who may no longer go for a job is still counted on",
-        "server.preemption.job_search",
+        "server.preemption.gangs.search",
         "                line.doubt(ties, touched)",
         "                line.doubt(frozenset(), frozenset())",
         judge=Judge.STORIES,
@@ -1679,7 +1679,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a job takes a queue below what it is entitled to where nobody is looked at twice",
-        "server.preemption.job_seats",
+        "server.preemption.gangs.tentative",
         "            lost.get(index, 0) + much <= room[index] for",
         "            much <= room[index] for",
         judge=Judge.STORIES,
@@ -1697,7 +1697,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a job counts on everybody in turn though a queue may keep somebody by now",
-        "server.preemption.job_closer",
+        "server.preemption.gangs.closer_bound",
         "        return self._calm.isdisjoint(strained)",
         "        return True",
         judge=Judge.STORIES,
@@ -1706,7 +1706,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a job counts on everybody in turn though other queues have no more to give",
-        "server.preemption.job_search",
+        "server.preemption.gangs.search",
         "if self._is_close and not (plenty and ",
         "if self._is_close and not (True and ",
         judge=Judge.STORIES,
@@ -1724,7 +1724,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "no room is kept for firm pods that wait",
-        "server.books.limits",
+        "server.state.limits",
         "    return 0 if left > NO_LIMIT >> 1 else max(0, min(left, waiting))",
         "    return 0",
         judge=Judge.STORIES,
@@ -1733,7 +1733,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "members of a job get their places one by one",
-        "server.books.commitments",
+        "server.state.commitments",
         "        return self.policy == JOB and len(self.pledges) > 1",
         "        return False",
         judge=Judge.STORIES,
@@ -1742,7 +1742,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "after a restart members without a victim of their own are forgotten",
-        "server.core.jobs",
+        "server.core.preemption.due_gangs",
         "    return [seats[ask.key] for ask in order]",
         "    return [seats[ask.key] for ask in order if ask.key in named]",
         judge=Judge.STORIES,
@@ -1751,7 +1751,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a replacement does not look at its queue's maximum",
-        "server.preemption.own_terms",
+        "server.preemption.claims.own_queue_eligibility",
         "        return blocks(trial, self.ask, claiming=False)",
         "        return ()",
         judge=Judge.STORIES,
@@ -1760,7 +1760,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "room that is coming is pledged only where others run in the queue",
-        "server.core.jobs",
+        "server.core.preemption.due_gangs",
         "            if beside or (coming and _gets_room(group, coming)):",
         "            if beside:",
         judge=Judge.STORIES,
@@ -1778,7 +1778,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "headroom that is coming counts for nobody",
-        "server.core.jobs",
+        "server.core.preemption.due_gangs",
         "    going = limiter.queue.releasing\n",
         "    going = [0] * len(limiter.room)\n",
         judge=Judge.STORIES,
@@ -1787,7 +1787,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "equals replace each other in a queue",
-        "server.preemption.own_terms",
+        "server.preemption.claims.own_queue_eligibility",
         "self.ask.spec.priority, self.rooms",
         "self.ask.spec.priority + 1, self.rooms",
         judge=Judge.IN_QUEUE,
@@ -1795,15 +1795,15 @@ DEFECTS: Final = (
     ),
     Defect(
         "an application replaces its own",
-        "server.preemption.own_terms",
-        "        return gangs.of_application(trial.view.allocations, number, self.ask.application_id)",
+        "server.preemption.claims.own_queue_eligibility",
+        "        return gangs.of_application(trial.snapshot.allocations, number, self.ask.application_id)",
         "        return None",
         judge=Judge.IN_QUEUE,
         policy=Policy.IN_QUEUE,
     ),
     Defect(
         "a replacement does not look at guarantees",
-        "server.preemption.terms",
+        "server.preemption.claims.eligibility",
         "    over = [max(0, eff - entitled) for eff, entitled in pairs]\n    return",
         "    over = [eff for eff, entitled in pairs]\n    return",
         judge=Judge.IN_QUEUE,
@@ -1811,7 +1811,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a replacement waits for no delay where shares are claimed by weight",
-        "server.core.starving",
+        "server.core.preemption.due_claims",
         "    at_once = policy == guarantee.NAME and sharing",
         "    at_once = sharing",
         judge=Judge.STORIES,
@@ -1820,7 +1820,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a claim by weight rests as long as whoever waits to replace",
-        "server.books.tries",
+        "server.state.backoff",
         "        return group.rests.get(policy)",
         "        return next(iter(group.rests.values()), None)",
         judge=Judge.STORIES,
@@ -1829,7 +1829,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a replacement waits for no delay",
-        "server.core.starving",
+        "server.core.preemption.due_claims",
         "    return leaf.spec.properties.preemption_delay_ms",
         "    return 0",
         judge=Judge.IN_QUEUE,
@@ -1837,15 +1837,15 @@ DEFECTS: Final = (
     ),
     Defect(
         "who just began to run is replaced",
-        "server.preemption.terms",
-        "        priority=priority - 1,\n        since_ms=view.now - minimum if minimum else UNLIMITED,",
+        "server.preemption.claims.eligibility",
+        "        priority=priority - 1,\n        since_ms=snapshot.now - minimum if minimum else UNLIMITED,",
         "        priority=priority - 1,\n        since_ms=UNLIMITED,",
         judge=Judge.IN_QUEUE,
         policy=Policy.IN_QUEUE,
     ),
     Defect(
         "members that a gang needs are replaced one by one",
-        "server.view.gangs",
+        "server.snapshot.gangs",
         "    return size - least if size >= least else size",
         "    return size",
         judge=Judge.IN_QUEUE,
@@ -1861,7 +1861,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "placement keeps all that is guaranteed for firm asks that want less",
-        "server.books.limits",
+        "server.state.limits",
         "max(0, min(left, waiting))",
         "max(0, left)",
         judge=Judge.CLASSES,
@@ -1877,15 +1877,15 @@ DEFECTS: Final = (
     ),
     Defect(
         "a job takes more of a disruption budget than it allows",
-        "server.preemption.job_seats",
-        '        self._respects = trial.view.settings.disruption_budgets == "respect"',
+        "server.preemption.gangs.tentative",
+        '        self._respects = trial.snapshot.settings.disruption_budgets == "respect"',
         "        self._respects = False",
         judge=Judge.JOBS,
         policy=Policy.JOB,
     ),
     Defect(
         "lendable asks take what firm ones wait for",
-        "server.books.limits",
+        "server.state.limits",
         "        return self.room[index] - kept(firm.room[index], self.queue.firm_waiting[index])",
         "        return self.room[index]",
         judge=Judge.WORLDS_WITH_CLASSES,
@@ -1893,7 +1893,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "firm asks use more than is guaranteed",
-        "server.books.tree",
+        "server.state.tree",
         "        room[index] -= queue.firm_held[index]",
         "        pass",
         judge=Judge.WORLDS_WITH_CLASSES,
@@ -1911,7 +1911,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a shadow remembers its refusals where the live side does",
-        "server.books.shadow",
+        "server.state.shadow",
         "        self.round.tries = ShadowTries()\n",
         "",
         judge=Judge.STORIES,
@@ -1939,8 +1939,8 @@ DEFECTS: Final = (
     Defect(
         "the laws are not asked again of what stands",
         "server.core.shadow.standing",
-        "        refusal = laws.gate(trial, plan) if name in checked else None",
-        "        refusal = laws.gate(trial, plan) if name not in known.held else None",
+        "        refusal = gate.gate(trial, plan) if name in checked else None",
+        "        refusal = gate.gate(trial, plan) if name not in known.held else None",
         judge=Judge.STORIES,
         stories="shadow",
         policy=Policy.SHADOW,
@@ -1948,15 +1948,15 @@ DEFECTS: Final = (
     Defect(
         "the laws find no job for what a shadow decided for one",
         "server.core.shadow.standing",
-        "    trial.view = replace(view, jobs=(*view.jobs, *known))",
-        "    trial.view = replace(view, jobs=view.jobs)",
+        "    trial.snapshot = replace(snapshot, jobs=(*snapshot.jobs, *known))",
+        "    trial.snapshot = replace(snapshot, jobs=snapshot.jobs)",
         judge=Judge.STORIES,
         stories="shadow",
         policy=Policy.SHADOW,
     ),
     Defect(
         "what a shadow decided counts for nothing when somebody asks about a job",
-        "server.core.verdicts",
+        "server.core.queries.verdicts",
         "    lay(trial)\n    answer = plan_job(",
         "    answer = plan_job(",
         judge=Judge.STORIES,
@@ -1975,8 +1975,8 @@ DEFECTS: Final = (
     Defect(
         "victims of a quota run stand for the shadow",
         "server.core.shadow.turn",
-        "        if plan.policy == quota_enforcement.NAME:",
-        "        if plan.policy != quota_enforcement.NAME:",
+        "        if plan.policy == enforcement.NAME:",
+        "        if plan.policy != enforcement.NAME:",
         judge=Judge.STORIES,
         stories="shadow",
         policy=Policy.SHADOW,
@@ -1993,7 +1993,7 @@ DEFECTS: Final = (
     # Jobs without a size.
     Defect(
         "a further member does not let a job wait anew",
-        "server.core.gathering",
+        "server.core.events.gang_size",
         "            partition.gathering[job] = now if further else since_ms",
         "            partition.gathering[job] = since_ms",
         judge=Judge.STORIES,
@@ -2002,7 +2002,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a member that changes lets its job wait anew",
-        "server.core.gathering",
+        "server.core.events.gang_size",
         "    if further:\n        partition.came[job] = True",
         "    if job:\n        partition.came[job] = True",
         judge=Judge.STORIES,
@@ -2011,7 +2011,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "members that run are not counted",
-        "server.books.gathering",
+        "server.state.gang_sizes",
         "    return len(job.members) + job.placed + ",
         "    return len(job.members) + ",
         judge=Judge.STORIES,
@@ -2020,7 +2020,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a job waits for ever for a member that it lost",
-        "server.books.gathering",
+        "server.state.gang_sizes",
         "    missing = bool(job.members) and not job.gathered",
         "    missing = False",
         judge=Judge.STORIES,
@@ -2029,7 +2029,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a size that a member brings is not heard",
-        "server.core.gathering",
+        "server.core.events.gang_size",
         "    if not spec.counted:",
         "    if spec.counted:",
         judge=Judge.STORIES,
@@ -2038,7 +2038,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "nobody looks when a job has gathered",
-        "server.core.gathering",
+        "server.core.events.gang_size",
         "    return min((whole_ms(partition, one) for one in partition.gathering), default=None)",
         "    return None",
         judge=Judge.STORIES,
@@ -2047,7 +2047,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "members that ran before a restart wait to be counted",
-        "server.core.gathering",
+        "server.core.events.gang_size",
         "    at_once = job.placed and job.min_members == UNSIZED",
         "    at_once = False",
         judge=Judge.STORIES,
@@ -2056,7 +2056,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a job with an open decision gathers anew at the end of the sync",
-        "server.core.gathering",
+        "server.core.events.gang_size",
         "            if isinstance(job, Job) and job in partition.gathering:",
         "            if not job and job in partition.gathering:",
         judge=Judge.STORIES,
@@ -2065,16 +2065,16 @@ DEFECTS: Final = (
     ),
     Defect(
         "members that were counted are not needed",
-        "server.core.gathering",
-        "    gathering.resize(partition, job, gathering.present(partition, job), counted=True)",
-        "    gathering.resize(partition, job, 1, counted=True)",
+        "server.core.events.gang_size",
+        "    gang_sizes.resize(partition, job, gang_sizes.present(partition, job), counted=True)",
+        "    gang_sizes.resize(partition, job, 1, counted=True)",
         judge=Judge.STORIES,
         stories="gathering",
         policy=Policy.JOB,
     ),
     Defect(
         "one that was a job of one is counted with those that come after it",
-        "server.books.gathering",
+        "server.state.gang_sizes",
         "    return ask.spec.job_key == job.key and ask.spec.min_members > 1",
         "    return ask.spec.job_key == job.key",
         judge=Judge.STORIES,
@@ -2083,8 +2083,8 @@ DEFECTS: Final = (
     ),
     Defect(
         "a member that stays after all says what it said when it was told to go",
-        "server.books.journal",
-        "            gathering.agree(partition, job, ask)",
+        "server.state.journal",
+        "            gang_sizes.agree(partition, job, ask)",
         "            pass",
         judge=Judge.STORIES,
         stories="gathering",
@@ -2092,7 +2092,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a member that goes says how many its gang needs",
-        "server.view.gangs",
+        "server.snapshot.gangs",
         '        order = np.argsort(~columns.standing, kind="stable")',
         "        order = np.arange(len(columns.jobs))",
         judge=Judge.STORIES,
@@ -2102,7 +2102,7 @@ DEFECTS: Final = (
     # All policies together.
     Defect(
         "a replacement looks at the maximum alone, where plain weights bound its queue, too",
-        "server.preemption.own_terms",
+        "server.preemption.claims.own_queue_eligibility",
         "        return blocks(trial, self.ask, claiming=False)\n",
         "        return blocks(trial, self.ask)\n",
         judge=Judge.STORIES,
@@ -2111,7 +2111,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "labels of single asks mean nothing",
-        "server.preemption.trigger",
+        "server.preemption.claims.preconditions",
         "    return of_its_labels(trial, ask)\n\n\n",
         "    return None\n\n\n",
         judge=Judge.EVERYTHING,
@@ -2120,7 +2120,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a node that is required does not look at gangs",
-        "server.preemption.victim_gangs",
+        "server.preemption.claims.victim_gangs",
         " if known else {}",
         " if not known else {}",
         judge=Judge.STORIES,
@@ -2129,7 +2129,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a firm pod fits into any placeholder",
-        "server.scheduling.replacing",
+        "server.scheduling.placeholders",
         "    if ask.ask_class.firm and not placeholder.ask_class.firm:",
         "    if not ask.ask_class.firm and placeholder.ask_class.firm:",
         judge=Judge.STORIES,
@@ -2138,7 +2138,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a placeholder that is replaced counts as going when it is told again",
-        "server.core.recovery",
+        "server.core.events.recovery",
         "    if ask.releasing or ask.is_replaced or",
         "    if ask.releasing or",
         judge=Judge.STORIES,

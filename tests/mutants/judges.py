@@ -52,13 +52,13 @@ def _worlds(defect: Defect) -> Iterator[Example]:
 
 
 def _floods(defect: Defect) -> Iterator[Example]:
-    from server.scheduling import burst  # noqa: PLC0415
+    from server.scheduling import batch_fast  # noqa: PLC0415
     from tests.simulation.duel import duel  # noqa: PLC0415
     from tests.simulation.floods import flooded  # noqa: PLC0415
 
     def run(seed: int) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(burst, "LEAST", 1)
+            patch.setattr(batch_fast, "LEAST", 1)
             found = duel(flooded(seed))
         assert found is None, f"oracle {found.oracle}, core {found.core}"
 

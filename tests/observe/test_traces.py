@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from evenhand.v1 import explain_pb2, explain_pb2_grpc, inspect_pb2, inspect_pb2_grpc
 from server.observe.traces import Traces
-from server.rpc.calls import Context
+from server.rpc.grpc_types import Context
 from si.v1 import si_pb2, si_pb2_grpc
 from tests.rpc.harness import RM, SETTING, Stream, node, serving, until
 

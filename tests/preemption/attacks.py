@@ -8,12 +8,12 @@ from typing import Any, Final
 import yaml
 
 from server.config import load
-from server.core import decided, explain, inspect, verdicts
 from server.core.core import Core
-from server.core.doctor import doctor
-from server.core.forecast import forecast
-from server.core.simulate import simulate_asks
-from server.core.simulated import SimulatedAsk
+from server.core.queries import explain, inspect, known_decisions, verdicts
+from server.core.queries.doctor import doctor
+from server.core.queries.forecast import forecast
+from server.core.queries.simulate import simulate_asks
+from server.core.queries.simulation_answers import SimulatedAsk
 from server.model.asks import AskSpec, Constraints, HostPort, Protection, ReleaseMark
 from server.model.decisions import Decision, Noted, Termination
 from server.model.events import (
@@ -510,7 +510,7 @@ class Attack:
         return ReleaseMark(3, pod.dying, *self._beneficiary(books, pod.dying))
 
     def _beneficiary(self, books: Partition, decision: str) -> tuple[str, str]:
-        record = decided.decision(self.core, decision) if decision else None
+        record = known_decisions.decision(self.core, decision) if decision else None
         known = books.open.get(decision)
         record = known.record if known is not None else record
         if record is None or not record.beneficiaries:
@@ -669,7 +669,7 @@ class Attack:
         asks = [SimulatedAsk(self.dice.choice(self.leaves(name)), "nobody", spec)] * 2
         simulate_asks(self.core, name, asks, self.now)
         forecast(self.core, self.first, self.now)
-        decided.decisions(self.core)
+        known_decisions.decisions(self.core)
         doctor(self.core, self.now)
         inspect.queue_tree(self.core, name)
         assert self.core.digest() == before, "looking changed something"

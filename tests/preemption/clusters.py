@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from server.books import snapshot
-from server.books.partition import Partition
 from server.core.core import Core
 from server.model.asks import AskSpec
 from server.model.decisions import Decision, Noted, Placed, Termination
@@ -32,7 +30,9 @@ from server.model.quota import (
 )
 from server.model.reasons import Code
 from server.model.resources import limit, resource
-from server.view.view import View
+from server.snapshot.snapshot import Snapshot
+from server.state import snapshotting
+from server.state.partition import Partition
 
 START: Final = 1_800_000_000_000
 MANAGER: Final = "rm"
@@ -141,11 +141,11 @@ class Cluster:
 
     # -- what stands -------------------------------------------------------------------------------
 
-    def view(self, *keys: str) -> View:
-        """Return a View with these waiting asks, or with all."""
+    def snapshot(self, *keys: str) -> Snapshot:
+        """Return a snapshot with these waiting asks, or with all."""
         asks = self.partition.asks.values()
         waiting = [one for one in asks if one.node is None and (not keys or one.key in keys)]
-        return snapshot.take(self.partition, self.now, waiting)
+        return snapshotting.take(self.partition, self.now, waiting)
 
     def reserved(self) -> dict[str, str]:
         """Which ask has which node reserved."""

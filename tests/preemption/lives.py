@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from server.books.partition import Partition
 from server.core.core import Core
+from server.state.partition import Partition
 from tests.simulation.termination import check_calm
 from tests.simulation.worlds import make_world
 

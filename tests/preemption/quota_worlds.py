@@ -5,15 +5,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from server.books import journal, snapshot
-from server.books.commitments import Commitment
 from server.model.asks import AskSpec, Constraints, Protection
 from server.model.events import AllocationAdded
 from server.model.quota import PreemptionSettings, QueueProperties, QueueSpec
 from server.model.resources import limit, resource
-from server.preemption import quota_enforcement
 from server.preemption.policy import Plan, Refusal, ShrinkIntent
+from server.preemption.quota import enforcement
 from server.preemption.trial import Trial
+from server.state import journal, snapshotting
+from server.state.commitments import Commitment
 from tests.preemption.clusters import MANAGER, START, Cluster
 from tests.preemption.quota_oracle import Pod, QuotaRun, Tree
 
@@ -66,7 +66,7 @@ class World:
         for pod in self.pods:
             self._add(cluster, pod)
         for path in sorted(self.busy):
-            run = Commitment(f"q-{path}", quota_enforcement.NAME, START - 1_000, queue=path)
+            run = Commitment(f"q-{path}", enforcement.NAME, START - 1_000, queue=path)
             partition.commitments[run.commitment_id] = run
         return cluster
 
@@ -120,12 +120,12 @@ def spec_of(pod: Pod) -> AskSpec:
 
 def trial_of(cluster: Cluster) -> Trial:
     """Return the books as they are now, for planning."""
-    return Trial(snapshot.take(cluster.partition, cluster.now))
+    return Trial(snapshotting.take(cluster.partition, cluster.now))
 
 
 def planned(world: World) -> Plan | Refusal:
     """Return the planner's answer."""
-    return quota_enforcement.plan(world.trial(), ShrinkIntent("quota", world.queue))
+    return enforcement.plan(world.trial(), ShrinkIntent("quota", world.queue))
 
 
 def victims(answer: Plan | Refusal) -> list[str]:

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from server.core.simulate import simulate_asks
+from server.core.queries.simulate import simulate_asks
 from server.model.asks import AskSpec, Constraints, Protection
 from server.model.decisions import Decided, Decision, Noted
 from server.model.events import AllocationAdded, AskAdded
 from server.model.reasons import Code
 from server.model.resources import resource
-from server.preemption.reservation import RESERVE_AFTER_MS
+from server.preemption.nodes.reservation import RESERVE_AFTER_MS
 from tests.preemption.attacks import Attack
 from tests.preemption.clusters import MANAGER, Cluster, leaf
 

@@ -1,16 +1,16 @@
-"""Columns and Views: filled from logs, shared where nothing changed, frozen (design 6.1)."""
+"""Columns and snapshots: filled from logs, shared where nothing changed, frozen (design 6.1)."""
 
 from dataclasses import replace
 
 import pytest
 
-from server.books import snapshot
-from server.books.validation.columns import check_columns
 from server.model.asks import AskSpec, Constraints, HostPort, Protection, ReleaseMark
 from server.model.events import AllocationAdded, NodeRemoved
 from server.model.resources import resource
-from server.view import columns
-from server.view.view import View
+from server.snapshot import columns
+from server.snapshot.snapshot import Snapshot
+from server.state import snapshotting
+from server.state.invariants.columns import check_columns
 from tests.preemption.clusters import MANAGER, START, Cluster
 from tests.preemption.lives import partitions_after_each_tick
 
@@ -25,10 +25,10 @@ def small_cluster() -> Cluster:
     return cluster
 
 
-def free_memory(view: View) -> dict[str, int]:
+def free_memory(snapshot: Snapshot) -> dict[str, int]:
     """Return what is free on each node."""
-    at = view.types.index("memory")
-    ids, free = view.nodes.ids, view.nodes.free
+    at = snapshot.types.index("memory")
+    ids, free = snapshot.nodes.ids, snapshot.nodes.free
     return {name: int(free[row, at]) for row, name in enumerate(ids) if name}
 
 
@@ -36,18 +36,23 @@ def test_a_view_does_not_see_what_happens_later() -> None:
     cluster = small_cluster()
     cluster.ask("p", memory=4)
     cluster.tick()
-    before = cluster.view()
+    before = cluster.snapshot()
     cluster.release("p")
     cluster.ask("q", memory=5)
     cluster.tick()
-    after = cluster.view()
+    after = cluster.snapshot()
     assert (free_memory(before), before.allocations.keys[0]) == ({"n1": 6, "n2": 10}, "p")
     assert (free_memory(after), after.allocations.keys[0]) == ({"n1": 5, "n2": 10}, "q")
 
 
 def test_nobody_writes_to_a_view() -> None:
-    view = small_cluster().view()
-    for array in (view.nodes.free, view.nodes.held, view.allocations.flags, view.nodes.releasing):
+    snapshot = small_cluster().snapshot()
+    for array in (
+        snapshot.nodes.free,
+        snapshot.nodes.held,
+        snapshot.allocations.flags,
+        snapshot.nodes.releasing,
+    ):
         with pytest.raises(ValueError, match="read-only"):
             array[:] = 0
 
@@ -56,17 +61,17 @@ def test_what_did_not_change_is_shared_with_the_view_before() -> None:
     cluster = small_cluster()
     cluster.ask("p", memory=4)
     cluster.tick()
-    before, again = cluster.view(), cluster.view()
+    before, again = cluster.snapshot(), cluster.snapshot()
     assert again.nodes is before.nodes
     assert again.allocations is before.allocations
     assert again.queues is before.queues
     cluster.foreign("f", "n1", memory=1)
-    after = cluster.view()
+    after = cluster.snapshot()
     assert after.nodes is not before.nodes
     assert after.allocations is before.allocations
     cluster.ask("q", memory=1)
     cluster.tick()
-    last = cluster.view()
+    last = cluster.snapshot()
     assert last.allocations is not before.allocations
     assert last.queues["root.b"] is before.queues["root.b"]
     assert last.queues["root.a"] is not before.queues["root.a"]
@@ -77,33 +82,33 @@ def test_rows_are_used_again() -> None:
     for turn in range(300):
         cluster.ask(f"p{turn}", memory=4)
         cluster.tick()
-        cluster.view()
+        cluster.snapshot()
         cluster.release(f"p{turn}")
-    assert len(cluster.view().allocations.keys) <= 2
+    assert len(cluster.snapshot().allocations.keys) <= 2
 
 
 def test_the_row_of_a_lost_node_is_empty_until_another_joins() -> None:
     cluster = small_cluster()
-    cluster.view()
+    cluster.snapshot()
     cluster.say(NodeRemoved(MANAGER, "n1"))
-    assert (cluster.view().nodes.ids, cluster.view().nodes.open.tolist()) == (
+    assert (cluster.snapshot().nodes.ids, cluster.snapshot().nodes.open.tolist()) == (
         ("", "n2"),
         [False, True],
     )
     cluster.nodes("n3", memory=7)
-    assert free_memory(cluster.view()) == {"n3": 7, "n2": 10}
+    assert free_memory(cluster.snapshot()) == {"n3": 7, "n2": 10}
 
 
 def test_new_resource_types_widen_the_columns() -> None:
     cluster = small_cluster()
     cluster.ask("p", memory=4)
     cluster.tick()
-    cluster.view()
+    cluster.snapshot()
     port = replace(PLAIN, constraints=Constraints(host_ports=(HostPort(80),)))
     cluster.ask("q", spec=port, memory=3)
     cluster.tick()
-    view = cluster.view()
-    assert view.nodes.free.shape == (2, len(view.types))
+    snapshot = cluster.snapshot()
+    assert snapshot.nodes.free.shape == (2, len(snapshot.types))
     check_columns(cluster.partition)
 
 
@@ -126,23 +131,23 @@ def test_new_resource_types_widen_the_columns() -> None:
 def test_an_allocation_has_the_flags_of_its_ask(spec: AskSpec, flags: int) -> None:
     cluster = small_cluster()
     cluster.say(AllocationAdded(MANAGER, "e", "x", "n1", spec))
-    assert cluster.view().allocations.flags.tolist() == [flags]
+    assert cluster.snapshot().allocations.flags.tolist() == [flags]
 
 
 def test_what_is_being_released_will_be_free_and_does_not_stand() -> None:
     cluster = small_cluster()
     cluster.existing("e", "n1", memory=4)
-    assert cluster.view().nodes.releasing.sum() == 0
+    assert cluster.snapshot().nodes.releasing.sum() == 0
     spec = AskSpec(resource=resource({"memory": 4}))
     mark = ReleaseMark(3, "d1", "p", "n2")
     cluster.say(AllocationAdded(MANAGER, "e", "x", "n1", spec, started_ms=START, releasing=mark))
-    view = cluster.view()
-    assert view.allocations.standing.tolist() == [False]
-    assert view.allocations.started_ms.tolist() == [START]
-    assert view.nodes.releasing[:, view.types.index("memory")].tolist() == [4, 0]
-    assert view.queues["root.a"].releasing[view.types.index("memory")] == 4
+    snapshot = cluster.snapshot()
+    assert snapshot.allocations.standing.tolist() == [False]
+    assert snapshot.allocations.started_ms.tolist() == [START]
+    assert snapshot.nodes.releasing[:, snapshot.types.index("memory")].tolist() == [4, 0]
+    assert snapshot.queues["root.a"].releasing[snapshot.types.index("memory")] == 4
     cluster.release("e")
-    assert cluster.view().nodes.releasing.sum() == 0
+    assert cluster.snapshot().nodes.releasing.sum() == 0
 
 
 def test_changes_are_bounded_by_what_runs_when_nobody_takes_a_view() -> None:
@@ -153,8 +158,8 @@ def test_changes_are_bounded_by_what_runs_when_nobody_takes_a_view() -> None:
         cluster.tick()
         cluster.release(f"p{turn}")
         assert [ask.key for ask in cluster.partition.changed] == ["stays"]
-    view = cluster.view()
-    assert [key for key in view.allocations.keys if key] == ["stays"]
+    snapshot = cluster.snapshot()
+    assert [key for key in snapshot.allocations.keys if key] == ["stays"]
 
 
 def test_the_slots_of_changed_nodes_are_bounded_by_the_nodes() -> None:
@@ -166,10 +171,10 @@ def test_the_slots_of_changed_nodes_are_bounded_by_the_nodes() -> None:
 
 
 def test_columns_agree_with_the_objects_whenever_a_view_is_taken() -> None:
-    """A View now and then: the logs are short here, long there."""
+    """A snapshot now and then: the logs are short here, long there."""
     for turn, (where, partition, now) in enumerate(partitions_after_each_tick(range(60))):
         if turn % 3 == 0:
-            snapshot.take(partition, now)
+            snapshotting.take(partition, now)
             assert not partition.changed, where
             assert not partition.index.unread, where
         check_columns(partition)
@@ -179,7 +184,7 @@ def test_a_row_that_lies_is_found() -> None:
     cluster = small_cluster()
     cluster.ask("p", memory=4)
     cluster.tick()
-    cluster.view()
+    cluster.snapshot()
     check_columns(cluster.partition)
     cluster.partition.asks["p"].created_ms += 1
     with pytest.raises(AssertionError, match="row 0 of p"):

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from server.books.nodes import NodeIndex
-from server.books.partition import Partition
 from server.model.fit import Demand, fits
+from server.state.nodes import NodeIndex
+from server.state.partition import Partition
 from tests.preemption.lives import partitions_after_each_tick
 
 

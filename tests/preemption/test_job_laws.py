@@ -9,12 +9,15 @@ from typing import Final
 
 import pytest
 
-from server.books import snapshot
-from server.core import jobs
+from server.core.preemption import due_gangs
 from server.model.quota import PreemptionSettings
-from server.preemption import admission, guarantee, in_queue, job, job_laws, laws
+from server.preemption import admission
+from server.preemption.claims import guarantee, in_queue
+from server.preemption.gangs import gang_policy
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.rules import gangs, gate
 from server.preemption.trial import Trial
+from server.state import snapshotting
 from tests.preemption.job_clusters import START, Member, Pod, Queue, World, tell
 
 A, B, C = "root.p.a", "root.q.b", "root.q.c"
@@ -39,21 +42,23 @@ def on(wanted: World) -> Trial:
     partition = core.state.partitions["default"]
     (application,) = [one for one in partition.applications.values() if one.jobs and one.asks]
     (waiting,) = application.jobs.values()
-    return Trial(snapshot.take(partition, START, due=snapshot.Due(jobs=[jobs.due(waiting)])))
+    return Trial(
+        snapshotting.take(partition, START, due=snapshotting.Due(jobs=[due_gangs.due(waiting)]))
+    )
 
 
 def planned(trial: Trial) -> Plan:
     """Return the core's own plan for the job, which passes the gate."""
-    (one,) = trial.view.jobs
-    found = job.plan(trial, Intent(job.NAME, one.members[0], one))
+    (one,) = trial.snapshot.jobs
+    found = gang_policy.plan(trial, Intent(gang_policy.NAME, one.members[0], one))
     assert isinstance(found, Plan), found
-    assert laws.gate(trial, found) is None
+    assert gate.gate(trial, found) is None
     return found
 
 
 def also(trial: Trial, plan: Plan, *keys: str) -> Plan:
     """Return the plan with further victims."""
-    columns, paths = trial.view.allocations, trial.view.leaf_paths
+    columns, paths = trial.snapshot.allocations, trial.snapshot.leaf_paths
     rows = [columns.keys.index(key) for key in keys]
     more = (Release(row, columns.keys[row], paths[int(columns.leaves[row])], "") for row in rows)
     return replace(plan, releases=(*plan.releases, *more))
@@ -89,7 +94,7 @@ def _as_claim(trial: Trial, plan: Plan) -> Plan:
 def _elsewhere(trial: Trial, plan: Plan) -> Plan:
     """Return the plan with its first member on another node, and a pod of that node in place of the first victim."""
     first, *others = plan.pledges
-    row = trial.view.row_of("n3")
+    row = trial.snapshot.row_of("n3")
     moved = replace(plan, pledges=(Pledge(first.ask, row, "n3"), *others))
     kept = [one.key for one in plan.releases if one.key != plan.releases[0].key]
     return only(trial, moved, *kept, "y3")
@@ -216,27 +221,27 @@ CASES: Final = (
 def _moved(trial: Trial, plan: Plan, node: str = "n1") -> Plan:
     """Return the plan with its first member on another node."""
     first, *others = plan.pledges
-    return replace(plan, pledges=(Pledge(first.ask, trial.view.row_of(node), node), *others))
+    return replace(plan, pledges=(Pledge(first.ask, trial.snapshot.row_of(node), node), *others))
 
 
 def _second_on(trial: Trial, plan: Plan, node: str) -> Plan:
     """Return the plan with its second member on another node."""
     first, second = plan.pledges
-    return replace(plan, pledges=(first, Pledge(second.ask, trial.view.row_of(node), node)))
+    return replace(plan, pledges=(first, Pledge(second.ask, trial.snapshot.row_of(node), node)))
 
 
 def law_of(name: str) -> Callable[[Trial, Plan], Refusal | None]:
     """Return the rule of this name."""
-    return next(one for one in job_laws.PLAN_LAWS if one.__name__ == name)
+    return next(one for one in gangs.PLAN_LAWS if one.__name__ == name)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[one.title for one in CASES])
 def test_a_plan_that_breaks_a_law_is_refused_by_it(case: Case) -> None:
     plain = on(case.world)
     plan = planned(plain)
-    trial = Trial(replace(plain.view, settings=case.settings)) if case.settings else plain
+    trial = Trial(replace(plain.snapshot, settings=case.settings)) if case.settings else plain
     wrong = case.wrong(trial, plan)
-    found = laws.gate(trial, wrong)
+    found = gate.gate(trial, wrong)
     assert found is not None
     assert found.law is case.law, found
     told = law_of(case.breaks)(trial, wrong)
@@ -245,15 +250,15 @@ def test_a_plan_that_breaks_a_law_is_refused_by_it(case: Case) -> None:
 
 
 def test_every_law_of_jobs_has_a_case() -> None:
-    assert {one.breaks for one in CASES} == {law.__name__ for law in job_laws.PLAN_LAWS}
+    assert {one.breaks for one in CASES} == {law.__name__ for law in gangs.PLAN_LAWS}
 
 
 def test_a_firm_ask_that_its_queue_guarantees_nothing_more_gets_no_room() -> None:
     trial = on(world(*FULL, firm=True))
-    (one,) = trial.view.jobs
-    assert admission.admitted(trial, job.NAME, one.members[0]) is None
+    (one,) = trial.snapshot.jobs
+    assert admission.admitted(trial, gang_policy.NAME, one.members[0]) is None
     trial.apply(planned(trial))
-    found = admission.admitted(trial, job.NAME, one.members[1])
+    found = admission.admitted(trial, gang_policy.NAME, one.members[1])
     assert found is not None
     assert found.law is Law.FIRM_LIMIT
 
@@ -261,6 +266,6 @@ def test_a_firm_ask_that_its_queue_guarantees_nothing_more_gets_no_room() -> Non
 def test_a_replacement_takes_nobody_of_another_queue() -> None:
     trial = on(world(*FULL))
     plan = replace(planned(trial), policy=in_queue.NAME)
-    found = job_laws.victims_of_jobs(trial, plan)
+    found = gangs.victims_of_jobs(trial, plan)
     assert found is not None
     assert found.law is Law.OTHER_QUEUE

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-from server.books import snapshot
 from server.core.core import Core
 from server.model.asks import AskSpec
 from server.model.decisions import Decided, Decision, Decisions, Noted, Released
@@ -19,19 +18,16 @@ from server.model.reasons import Code
 from server.model.records import Shrink, ShrinkResult
 from server.model.resources import resource
 from server.observe.metrics import Metrics
-from server.preemption import (
-    admission,
-    guarantee,
-    job_laws,
-    laws,
-    quota_enforcement,
-    required_node,
-    reservation,
-)
+from server.preemption import admission
+from server.preemption.claims import guarantee
+from server.preemption.nodes import required_node, reservation
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.quota import enforcement
+from server.preemption.rules import gangs, gate
 from server.preemption.trial import Trial
-from server.view.columns import REPLACED, VETOED
-from server.view.view import View
+from server.snapshot.columns import REPLACED, VETOED
+from server.snapshot.snapshot import Snapshot
+from server.state import snapshotting
 from tests.observe.test_metrics import Observed
 from tests.preemption.claim_clusters import MANAGER, START, configuration, events, tick
 from tests.preemption.claim_oracle import Ask, Cluster, Node, Pod, Queue
@@ -41,7 +37,7 @@ from tests.preemption.clusters import leaf
 JOBS: Final = PreemptionSettings(policies=("required-node", "guaranteed", "job"))
 NO_JOBS: Final = PreemptionSettings()
 BREAKING: Final = replace(JOBS, firm_break=True)
-Change = Callable[[View], View]
+Change = Callable[[Snapshot], Snapshot]
 
 
 @dataclass(frozen=True)
@@ -102,10 +98,10 @@ def claim(*victims: str, node: str = "n1", before: tuple[Word, ...] = ()) -> Wor
 def flagged(key: str, flag: int) -> Change:
     """One allocation has a flag that nothing in the tests' words gives it."""
 
-    def change(view: View) -> View:
-        flags = view.allocations.flags.copy()
-        flags[view.allocations.keys.index(key)] |= flag
-        return replace(view, allocations=replace(view.allocations, flags=flags, sorted={}))
+    def change(snapshot: Snapshot) -> Snapshot:
+        flags = snapshot.allocations.flags.copy()
+        flags[snapshot.allocations.keys.index(key)] |= flag
+        return replace(snapshot, allocations=replace(snapshot.allocations, flags=flags, sorted={}))
 
     return change
 
@@ -460,8 +456,8 @@ CASES: Final = (
         "nobody_below_the_floor",
         Law.BELOW_GUARANTEE,
         owed(*TWO, queues=[Queue(B, {"memory": 10})]),
-        Word(victims=("b1", "b2"), policy=quota_enforcement.NAME),
-        Word(victims=("b1",), policy=quota_enforcement.NAME),
+        Word(victims=("b1", "b2"), policy=enforcement.NAME),
+        Word(victims=("b1",), policy=enforcement.NAME),
         claims=False,
     ),
     Case(
@@ -636,18 +632,18 @@ def trial_of(
     partition = core.state.partitions["default"]
     partition.disruptions = core.state.disruptions(partition)
     asks = [ask for ask in partition.asks.values() if ask.node is None]
-    view = snapshot.take(partition, START, due=snapshot.Due(asks, asks, asks))
-    return Trial(change(view) if change else view)
+    snapshot = snapshotting.take(partition, START, due=snapshotting.Due(asks, asks, asks))
+    return Trial(change(snapshot) if change else snapshot)
 
 
 def said(trial: Trial, word: Word) -> Plan:
     """Return the plan in the rows of a Trial."""
-    view = trial.view
-    waiting = {ask.key: ask for ask in (*view.waiting, *view.claims, *view.daemons)}
-    pledges = [Pledge(waiting[key], view.row_of(node), node) for key, node in word.pledges]
-    columns = view.allocations
+    snapshot = trial.snapshot
+    waiting = {ask.key: ask for ask in (*snapshot.waiting, *snapshot.claims, *snapshot.daemons)}
+    pledges = [Pledge(waiting[key], snapshot.row_of(node), node) for key, node in word.pledges]
+    columns = snapshot.allocations
     rows = [columns.keys.index(key) for key in word.victims]
-    paths = view.leaf_paths
+    paths = snapshot.leaf_paths
     releases = [
         Release(row, columns.keys[row], paths[int(columns.leaves[row])], "") for row in rows
     ]
@@ -658,17 +654,17 @@ def standing(trial: Trial, word: Word) -> Plan:
     """Return the plan, after the plans before it were applied."""
     for each in word.before:
         earlier = said(trial, each)
-        assert laws.gate(trial, earlier) is None
+        assert gate.gate(trial, earlier) is None
         trial.apply(earlier)
     return said(trial, word)
 
 
 def broken_by(trial: Trial, plan: Plan) -> dict[str, Law]:
     """Return all rules that the plan breaks, by the function that says so."""
-    found = [(law.__name__, law(trial, plan)) for law in laws.PLAN_LAWS]
+    found = [(law.__name__, law(trial, plan)) for law in gate.PLAN_LAWS]
     for pledge in plan.pledges:
-        found += [(law.__name__, law(trial, plan.policy, pledge.ask)) for law in laws.ASK_LAWS]
-        found += [(law.__name__, law(trial, plan.policy, pledge)) for law in laws.PLEDGE_LAWS]
+        found += [(law.__name__, law(trial, plan.policy, pledge.ask)) for law in gate.ASK_LAWS]
+        found += [(law.__name__, law(trial, plan.policy, pledge)) for law in gate.PLEDGE_LAWS]
     return {name: refusal.law for name, refusal in found if refusal is not None}
 
 
@@ -677,7 +673,7 @@ def test_a_plan_that_breaks_one_law_is_refused_by_it(case: Case) -> None:
     trial = trial_of(case.cluster, case.settings, case.change)
     plan = standing(trial, case.broken)
     assert broken_by(trial, plan) == {case.breaks: case.law, **case.also}
-    refusal = laws.gate(trial, plan)
+    refusal = gate.gate(trial, plan)
     assert refusal is not None
     assert refusal.law is case.law
     assert refusal.because
@@ -689,7 +685,7 @@ def test_the_nearest_legal_plan_passes(case: Case) -> None:
     trial = trial_of(case.legally or case.cluster, settings, case.change)
     plan = standing(trial, case.legal)
     assert broken_by(trial, plan) == {}
-    assert laws.gate(trial, plan) is None
+    assert gate.gate(trial, plan) is None
 
 
 # Rules on an ask and on a pledge ---------------------------------------------------------------------------------
@@ -721,21 +717,21 @@ class Asking:
         cluster.application("x")
         cluster.ask(*(f"p{number}" for number in range(10)), memory=5)
         cluster.tick()
-        view = cluster.view()
+        snapshot = cluster.snapshot()
         if self.stopped:
-            queue = replace(view.queues[self.stopped], stopped=True)
-            view = replace(view, queues={**view.queues, self.stopped: queue})
+            queue = replace(snapshot.queues[self.stopped], stopped=True)
+            snapshot = replace(snapshot, queues={**snapshot.queues, self.stopped: queue})
         if self.out_of_limits:
-            asks = tuple(ask._replace(within_limits=False) for ask in view.waiting)
-            view = replace(view, waiting=asks)
-        trial = Trial(view)
+            asks = tuple(ask._replace(within_limits=False) for ask in snapshot.waiting)
+            snapshot = replace(snapshot, waiting=asks)
+        trial = Trial(snapshot)
         for ask, row in self.earlier:
             trial.apply(self.plan(trial, ask, row, reservation.NAME))
         return trial
 
     def plan(self, trial: Trial, ask: int, row: int, policy: str) -> Plan:
-        view = trial.view
-        return Plan(policy, (Pledge(view.waiting[ask], row, view.nodes.ids[row]),))
+        snapshot = trial.snapshot
+        return Plan(policy, (Pledge(snapshot.waiting[ask], row, snapshot.nodes.ids[row]),))
 
 
 MANY: Final = tuple((number, number) for number in range(reservation.RESERVATIONS_PER_LEAF))
@@ -825,24 +821,24 @@ def test_an_ask_that_breaks_one_law_gets_no_room_and_the_nearest_legal_one_does(
     trial = case.trial()
     plan = case.plan(trial, case.ask, case.row, case.policy)
     assert broken_by(trial, plan) == {case.breaks: case.law}
-    gated = laws.gate(trial, plan)
+    gated = gate.gate(trial, plan)
     assert gated is not None
     assert gated.law is case.law
-    admitted = laws.admit(trial, Intent(case.policy, plan.pledges[0].ask))
-    of_a_pledge = case.breaks in {law.__name__ for law in laws.PLEDGE_LAWS}
+    admitted = gate.admit(trial, Intent(case.policy, plan.pledges[0].ask))
+    of_a_pledge = case.breaks in {law.__name__ for law in gate.PLEDGE_LAWS}
     assert (admitted is None) == of_a_pledge
     legal = replace(case, **case.legal)
     trial = legal.trial()
     plan = legal.plan(trial, legal.ask, legal.row, legal.policy)
     assert broken_by(trial, plan) == {}
-    assert laws.admit(trial, Intent(legal.policy, plan.pledges[0].ask)) is None
+    assert gate.admit(trial, Intent(legal.policy, plan.pledges[0].ask)) is None
 
 
 @pytest.mark.parametrize("policy", [guarantee.NAME, required_node.NAME])
 def test_a_decision_holds_room_for_an_ask_once_whatever_the_policy(policy: str) -> None:
     trial = trial_of(TWO_NODES)
     trial.apply(said(trial, claim("b1")))
-    refusal = laws.gate(trial, said(trial, Word((("x1", "n2"),), ("b3",), policy)))
+    refusal = gate.gate(trial, said(trial, Word((("x1", "n2"),), ("b3",), policy)))
     assert refusal is not None
     assert refusal.law is Law.ONE_AN_ASK
 
@@ -851,10 +847,10 @@ def test_a_decision_holds_room_for_an_ask_once_whatever_the_policy(policy: str) 
 def test_a_users_limit_binds_every_policy(policy: str) -> None:
     trial = trial_of(daemon(TWO_NODES) if policy == required_node.NAME else TWO_NODES)
     plan = said(trial, Word((("x1", "n1"),), ("b1",), policy))
-    assert laws.gate(trial, plan) is None
+    assert gate.gate(trial, plan) is None
     (pledge,) = plan.pledges
     outside = replace(pledge, ask=pledge.ask._replace(within_limits=False))
-    refusal = laws.gate(trial, replace(plan, pledges=(outside,)))
+    refusal = gate.gate(trial, replace(plan, pledges=(outside,)))
     assert refusal is not None
     assert refusal.law in {Law.USER_LIMIT, Law.HEAD_ROOM}
 
@@ -878,15 +874,15 @@ def test_a_quota_run_takes_nobody_in_vain(
     trial = over_quota(15, vcore=0)
     result = ShrinkResult.SHORTFALL if law is Law.TARGET_TYPES else ShrinkResult.COMPLETE
     shrink = Shrink(B, target, freed, {}, result, 2, "", "")
-    plan = said(trial, Word(victims=("b1", "b2"), policy=quota_enforcement.NAME))
-    refusal = laws.gate(trial, replace(plan, shrink=shrink))
+    plan = said(trial, Word(victims=("b1", "b2"), policy=enforcement.NAME))
+    refusal = gate.gate(trial, replace(plan, shrink=shrink))
     assert refusal is not None
     assert refusal.law is law
 
 
 def test_every_law_of_the_gate_has_a_case() -> None:
-    every = (*laws.ASK_LAWS, *laws.PLEDGE_LAWS, *laws.PLAN_LAWS)
-    of_jobs = {admission.admitted, *job_laws.PLAN_LAWS}  # see `test_job_laws`
+    every = (*gate.ASK_LAWS, *gate.PLEDGE_LAWS, *gate.PLAN_LAWS)
+    of_jobs = {admission.admitted, *gangs.PLAN_LAWS}  # see `test_job_laws`
     known = {law.__name__ for law in every if law not in of_jobs}
     assert {case.breaks for case in (*ALL, *ASKING)} | {"of_the_target"} == known
 
@@ -924,8 +920,8 @@ def test_nobody_goes_for_an_illegal_claim(case: Case, monkeypatch: pytest.Monkey
 
     def illegal(trial: Trial, intent: Intent) -> Plan:
         attempts.append(intent.ask.key)
-        view = replace(trial.view, waiting=(intent.ask,), claims=(), daemons=())
-        return said(Trial(view), case.broken)
+        snapshot = replace(trial.snapshot, waiting=(intent.ask,), claims=(), daemons=())
+        return said(Trial(snapshot), case.broken)
 
     def nothing(trial: Trial, intent: Intent) -> Refusal:
         del trial, intent
@@ -973,11 +969,11 @@ def test_nobody_goes_for_an_illegal_quota_run(
 ) -> None:
     def illegal(trial: Trial, intent: object) -> Plan:
         del intent
-        return said(trial, Word(victims=victims, policy=quota_enforcement.NAME))
+        return said(trial, Word(victims=victims, policy=enforcement.NAME))
 
     core = quota_core()
     tick(core, START)
-    monkeypatch.setattr(quota_enforcement, "plan", illegal)
+    monkeypatch.setattr(enforcement, "plan", illegal)
     decisions = tick(core, START + 1_000)
     assert not [one for one in decisions if isinstance(one, Released | Decided)]
     assert broken_laws(decisions) == [B]

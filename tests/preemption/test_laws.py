@@ -5,14 +5,15 @@ from dataclasses import replace
 import pytest
 
 from server.model.asks import AskSpec
-from server.preemption import laws, reservation
+from server.preemption.nodes import reservation
 from server.preemption.policy import Law, Plan, Pledge
+from server.preemption.rules import gate
 from server.preemption.trial import Trial
-from server.view.view import View
+from server.snapshot.snapshot import Snapshot
 from tests.preemption.clusters import Cluster, leaf
 
 
-def waiting_view(nodes: int = 30, **most: int) -> View:
+def waiting_view(nodes: int = 30, **most: int) -> Snapshot:
     """Full nodes of 10, and asks p0..p9 of 5 that wait in root.a."""
     cluster = Cluster(leaf("a", **most), leaf("b"))
     names = [f"n{number}" for number in range(nodes)]
@@ -22,82 +23,84 @@ def waiting_view(nodes: int = 30, **most: int) -> View:
     cluster.application("x")
     cluster.ask(*(f"p{number}" for number in range(10)), memory=5)
     cluster.tick()
-    return cluster.view()
+    return cluster.snapshot()
 
 
-def pledge(view: View, ask: int, row: int, policy: str = reservation.NAME) -> Plan:
+def pledge(snapshot: Snapshot, ask: int, row: int, policy: str = reservation.NAME) -> Plan:
     """Return a plan of one pledge."""
-    return Plan(policy, (Pledge(view.waiting[ask], row, view.nodes.ids[row]),))
+    return Plan(policy, (Pledge(snapshot.waiting[ask], row, snapshot.nodes.ids[row]),))
 
 
-def refused(view: View, plans: list[Plan], tempting: Plan) -> Law | None:
+def refused(snapshot: Snapshot, plans: list[Plan], tempting: Plan) -> Law | None:
     """Return the rule that refuses the tempting plan, after the other plans were applied."""
-    trial = Trial(view)
+    trial = Trial(snapshot)
     for plan in plans:
-        assert laws.gate(trial, plan) is None
+        assert gate.gate(trial, plan) is None
         trial.apply(plan)
-    refusal = laws.gate(trial, tempting)
+    refusal = gate.gate(trial, tempting)
     return refusal.law if refusal else None
 
 
 def test_nobody_holds_room_twice() -> None:
-    view = waiting_view()
-    assert refused(view, [pledge(view, 0, 0)], pledge(view, 0, 1)) is Law.ONE_AN_ASK
-    both = Plan("claim", (pledge(view, 0, 0).pledges + pledge(view, 0, 1).pledges))
-    assert refused(view, [], both) is Law.ONE_AN_ASK
+    snapshot = waiting_view()
+    assert refused(snapshot, [pledge(snapshot, 0, 0)], pledge(snapshot, 0, 1)) is Law.ONE_AN_ASK
+    both = Plan("claim", (pledge(snapshot, 0, 0).pledges + pledge(snapshot, 0, 1).pledges))
+    assert refused(snapshot, [], both) is Law.ONE_AN_ASK
 
 
 def test_a_node_is_reserved_for_one_ask() -> None:
-    view = waiting_view()
-    assert refused(view, [pledge(view, 0, 0)], pledge(view, 1, 0)) is Law.ONE_A_NODE
-    assert refused(view, [pledge(view, 0, 0)], pledge(view, 1, 1)) is None
-    claim = pledge(view, 1, 0, policy="claim")
-    assert refused(view, [pledge(view, 0, 0)], claim) is Law.NO_ROOM_MADE
+    snapshot = waiting_view()
+    assert refused(snapshot, [pledge(snapshot, 0, 0)], pledge(snapshot, 1, 0)) is Law.ONE_A_NODE
+    assert refused(snapshot, [pledge(snapshot, 0, 0)], pledge(snapshot, 1, 1)) is None
+    claim = pledge(snapshot, 1, 0, policy="claim")
+    assert refused(snapshot, [pledge(snapshot, 0, 0)], claim) is Law.NO_ROOM_MADE
 
 
 def test_a_leaf_has_a_handful_of_reservations() -> None:
-    view = waiting_view(nodes=100)
+    snapshot = waiting_view(nodes=100)
     most = reservation.RESERVATIONS_PER_LEAF
-    plans = [pledge(view, at, at) for at in range(most)]
-    assert refused(view, plans[:-1], plans[-1]) is None
-    assert refused(view, plans, pledge(view, most, most)) is Law.LEAF_FULL
-    assert refused(view, plans, pledge(view, most, most, policy="claim")) is Law.NO_ROOM_MADE
+    plans = [pledge(snapshot, at, at) for at in range(most)]
+    assert refused(snapshot, plans[:-1], plans[-1]) is None
+    assert refused(snapshot, plans, pledge(snapshot, most, most)) is Law.LEAF_FULL
+    assert (
+        refused(snapshot, plans, pledge(snapshot, most, most, policy="claim")) is Law.NO_ROOM_MADE
+    )
 
 
 @pytest.mark.parametrize(("nodes", "most"), [(1, 1), (19, 1), (20, 2), (39, 3)])
 def test_a_partition_has_one_reservation_for_ten_nodes(nodes: int, most: int) -> None:
-    view = waiting_view(nodes=max(nodes, most + 1))
-    view = replace(view, node_count=nodes)
-    plans = [pledge(view, at, at) for at in range(most)]
-    assert refused(view, plans, pledge(view, most, most)) is Law.PARTITION_FULL
+    snapshot = waiting_view(nodes=max(nodes, most + 1))
+    snapshot = replace(snapshot, node_count=nodes)
+    plans = [pledge(snapshot, at, at) for at in range(most)]
+    assert refused(snapshot, plans, pledge(snapshot, most, most)) is Law.PARTITION_FULL
 
 
 def test_a_full_partition_has_nothing_for_later_intents() -> None:
-    view = waiting_view(nodes=10)
-    trial = Trial(view)
-    trial.apply(pledge(view, 0, 0))
-    refusal = laws.gate(trial, pledge(view, 1, 1))
+    snapshot = waiting_view(nodes=10)
+    trial = Trial(snapshot)
+    trial.apply(pledge(snapshot, 0, 0))
+    refusal = gate.gate(trial, pledge(snapshot, 1, 1))
     assert refusal is not None
     assert refusal.final
 
 
 def test_a_pledge_passes_the_limits_with_what_is_promised_to_others() -> None:
-    view = waiting_view(memory=10)
-    plans = [pledge(view, 0, 0), pledge(view, 1, 1)]
-    assert refused(view, plans[:1], plans[1]) is None
-    assert refused(view, plans, pledge(view, 2, 2)) is Law.HEAD_ROOM
-    out_of_limits = view.waiting[0]._replace(within_limits=False)
-    assert refused(view, [], Plan("claim", (Pledge(out_of_limits, 0, "n0"),))) is Law.USER_LIMIT
+    snapshot = waiting_view(memory=10)
+    plans = [pledge(snapshot, 0, 0), pledge(snapshot, 1, 1)]
+    assert refused(snapshot, plans[:1], plans[1]) is None
+    assert refused(snapshot, plans, pledge(snapshot, 2, 2)) is Law.HEAD_ROOM
+    out_of_limits = snapshot.waiting[0]._replace(within_limits=False)
+    assert refused(snapshot, [], Plan("claim", (Pledge(out_of_limits, 0, "n0"),))) is Law.USER_LIMIT
 
 
 def test_a_stopped_queue_gets_no_room() -> None:
-    view = waiting_view()
-    stopped = {**view.queues, "root": replace(view.queues["root"], stopped=True)}
-    view = replace(view, queues=stopped)
-    assert refused(view, [], pledge(view, 0, 0)) is Law.STOPPED_QUEUE
+    snapshot = waiting_view()
+    stopped = {**snapshot.queues, "root": replace(snapshot.queues["root"], stopped=True)}
+    snapshot = replace(snapshot, queues=stopped)
+    assert refused(snapshot, [], pledge(snapshot, 0, 0)) is Law.STOPPED_QUEUE
 
 
 def test_an_ask_that_its_manager_checks_is_nobodys_intent() -> None:
-    view = waiting_view()
-    ask = view.waiting[0]._replace(spec=AskSpec(resource=(), rm_check=True), pending_since=0)
-    assert list(reservation.intents(Trial(replace(view, waiting=(ask,))))) == []
+    snapshot = waiting_view()
+    ask = snapshot.waiting[0]._replace(spec=AskSpec(resource=(), rm_check=True), pending_since=0)
+    assert list(reservation.intents(Trial(replace(snapshot, waiting=(ask,))))) == []

@@ -12,13 +12,16 @@ from typing import Final
 
 import pytest
 
-from server.books import snapshot
 from server.core.core import Core
 from server.model.events import NodeDrained
 from server.model.records import Shrink, ShrinkResult
-from server.preemption import guarantee, job_laws, laws, need, quota_enforcement, required_node
+from server.preemption.claims import guarantee
+from server.preemption.nodes import required_node
 from server.preemption.policy import Plan, Pledge, Policy, Release, ShrinkIntent
+from server.preemption.quota import enforcement
+from server.preemption.rules import gangs, gate, need
 from server.preemption.trial import Trial
+from server.state import snapshotting
 from tests.preemption import quota_oracle
 from tests.preemption.claim_clusters import (
     MANAGER,
@@ -93,7 +96,7 @@ def trial(cluster: Cluster) -> Trial:
     asks = [ask for ask in partition.asks.values() if ask.node is None]
     daemons = [ask for ask in asks if ask.spec.constraints.required_node]
     claims = [ask for ask in asks if ask not in daemons]
-    return Trial(snapshot.take(partition, START, due=snapshot.Due((), claims, daemons)))
+    return Trial(snapshotting.take(partition, START, due=snapshotting.Due((), claims, daemons)))
 
 
 # What policies plan ---------------------------------------------------------------------------------------------
@@ -106,12 +109,12 @@ def plans_on(seed: int, by: type[Dice] = Dice) -> Counter[str]:
     policies: tuple[Policy, ...] = (required_node, guarantee)
     for policy in policies:
         for intent in policy.intents(on):
-            if laws.admit(on, intent) is not None:
+            if gate.admit(on, intent) is not None:
                 continue
             plan = policy.plan(on, intent)
             if not isinstance(plan, Plan):
                 continue
-            refusal = laws.gate(on, plan)
+            refusal = gate.gate(on, plan)
             assert refusal is None, f"seed {seed}: {refusal} for {plan}"
             on.apply(plan)
             found[policy.NAME if plan.releases else "pledge"] += 1
@@ -122,10 +125,10 @@ def quota_plan(seed: int) -> Counter[str]:
     """Assert that a quota run passes the gate and evicts only for what is beyond the maximum; return counts."""
     world = random_world(random.Random(seed))
     on = world.trial()
-    plan = quota_enforcement.plan(on, ShrinkIntent(quota_enforcement.NAME, world.queue))
+    plan = enforcement.plan(on, ShrinkIntent(enforcement.NAME, world.queue))
     if not isinstance(plan, Plan):
         return Counter(refused=1)
-    refusal = laws.gate(on, plan)
+    refusal = gate.gate(on, plan)
     assert refusal is None, f"seed {seed}: {refusal} for {plan}"
     check_run(world, plan, f"seed {seed}")
     return Counter(victims=len(plan.releases))
@@ -216,15 +219,15 @@ class Draft:
 
     def said(self, on: Trial) -> Plan:
         """Return the draft in rows of a Trial."""
-        view = on.view
-        waiting = {ask.key: ask for ask in (*view.claims, *view.daemons)}
-        columns = view.allocations
+        snapshot = on.snapshot
+        waiting = {ask.key: ask for ask in (*snapshot.claims, *snapshot.daemons)}
+        columns = snapshot.allocations
         rows = [columns.keys.index(pod.key) for pod in self.victims]
         releases = [
-            Release(row, columns.keys[row], view.leaf_paths[int(columns.leaves[row])], "")
+            Release(row, columns.keys[row], snapshot.leaf_paths[int(columns.leaves[row])], "")
             for row in rows
         ]
-        row = view.row_of(self.node.name)
+        row = snapshot.row_of(self.node.name)
         pledge = Pledge(waiting[self.ask.key], row, self.node.name, exclusive=not self.claims)
         return Plan(self.policy, (pledge,), tuple(releases))
 
@@ -416,7 +419,7 @@ def compare(draft: Draft, on: Trial, where: str) -> Counter[str]:
     """Return the verdicts of the gate and of the plain rules on one plan."""
     plan = draft.said(on)
     broken: Counter[str] = Counter()
-    for law in laws.PLAN_LAWS:
+    for law in gate.PLAN_LAWS:
         name = law.__name__
         if name not in INVARIANTS or (not draft.sound and name != "each_victim_once"):
             continue
@@ -427,7 +430,7 @@ def compare(draft: Draft, on: Trial, where: str) -> Counter[str]:
     assert suits == suitable_node(draft), f"{where}: the node suits: {suits}, for {draft}"
     broken["suitable_node"] += not suits
     legal = draft.sound and all(invariant(draft) for invariant in INVARIANTS.values())
-    assert (laws.gate(on, plan) is None) == legal, f"{where}: legal: {legal}, for {draft}"
+    assert (gate.gate(on, plan) is None) == legal, f"{where}: legal: {legal}, for {draft}"
     broken["none"] += legal
     broken["none, with victims"] += legal and bool(draft.victims)
     return +broken
@@ -460,10 +463,8 @@ def test_the_gate_agrees_with_the_invariants_on_random_plans_by_weight() -> None
 
 def test_every_law_of_plans_is_stated_in_plain_words() -> None:
     elsewhere = {"each_ask_once"}
-    plans = [
-        law for law in laws.PLAN_LAWS if law not in job_laws.PLAN_LAWS
-    ]  # see `test_job_oracle`
-    known = {law.__name__ for law in (*plans, *laws.PLEDGE_LAWS)}
+    plans = [law for law in gate.PLAN_LAWS if law not in gangs.PLAN_LAWS]  # see `test_job_oracle`
+    known = {law.__name__ for law in (*plans, *gate.PLEDGE_LAWS)}
     assert known == {*INVARIANTS, *elsewhere, "of_the_target", "reservations_one_a_node"}
 
 
@@ -497,14 +498,14 @@ def compare_run(
         holds["budgets_respected"] = respects(world, victims)
     unclear = set() if sound else {"nobody_below_the_floor", "budgets_respected"}
     plan, found = _said_of_run(world, on, victims), Counter[str]()
-    for law in laws.PLAN_LAWS:
+    for law in gate.PLAN_LAWS:
         if law.__name__ not in unclear:
             expected = holds.get(law.__name__, True)
             said = f"{where}: {law.__name__} holds: {expected}, for {victims} in {world}"
             assert (law(on, plan) is None) == expected, said
             found[law.__name__] += not expected
     legal = all(holds.values())
-    assert (laws.gate(on, plan) is None) == legal, f"{where}: legal: {legal}, for {victims}"
+    assert (gate.gate(on, plan) is None) == legal, f"{where}: legal: {legal}, for {victims}"
     found["none, with victims"] += legal and bool(victims)
     return found
 
@@ -535,7 +536,7 @@ def respects(world: World, victims: list[quota_oracle.Pod]) -> bool:
 
 
 def _said_of_run(world: World, on: Trial, victims: list[quota_oracle.Pod]) -> Plan:
-    columns = on.view.allocations
+    columns = on.snapshot.allocations
     rows = [columns.keys.index(pod.key) for pod in victims]
     releases = [
         Release(row, columns.keys[row], pod.leaf, "")
@@ -546,7 +547,7 @@ def _said_of_run(world: World, on: Trial, victims: list[quota_oracle.Pod]) -> Pl
     missing = {kind: max(0, amount - freed[kind]) for kind, amount in target.items()}
     result = ShrinkResult.SHORTFALL if any(missing.values()) else ShrinkResult.COMPLETE
     shrink = Shrink(world.queue, target, freed, missing, result, len(world.pods))
-    return Plan(quota_enforcement.NAME, (), tuple(releases), shrink=shrink if target else None)
+    return Plan(enforcement.NAME, (), tuple(releases), shrink=shrink if target else None)
 
 
 def test_the_gate_agrees_with_the_invariants_on_random_quota_runs() -> None:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from server.books import lost_work as books
-from server.books.lost_work import LINES_MAX, OTHERS, Line, LostWork
-from server.core import decided
-from server.core.lost_work import lost_owners, lost_work
+from server.core.queries import known_decisions
+from server.core.queries.lost_work import lost_owners, lost_work
 from server.model.decisions import Decision, Released, Termination
 from server.model.events import ReleaseRequested
 from server.model.records import Lost
 from server.model.records import lost_work as of_record
+from server.state import lost_work as books
+from server.state.lost_work import LINES_MAX, OTHERS, Line, LostWork
 from tests.preemption.replicas import Replicas
 from tests.simulation.termination import Life
 from tests.stories.words import MANAGER
@@ -36,7 +36,7 @@ class Accountant(Life):
 
     def _take_over(self, decisions: list[Decision]) -> None:
         super()._take_over(decisions)
-        records = {one.decision_id: one for one in decided.decisions(self.core)}
+        records = {one.decision_id: one for one in known_decisions.decisions(self.core)}
         for one in decisions:
             if isinstance(one, Released) and one.decision_id:
                 record = records[one.decision_id]
@@ -129,7 +129,7 @@ def test_a_victim_that_stays_loses_nothing() -> None:
     key = victim(life)
     life.known.decisions[key] = life.claims[0].decision_id
     life.say(f"veto {key}")
-    record = decided.decision(life.core, life.claims[0].decision_id)
+    record = known_decisions.decision(life.core, life.claims[0].decision_id)
     assert record is not None
     gone(life, key, Termination.STOPPED_BY_RM)
     assert lost_work(life.core, "default") == []

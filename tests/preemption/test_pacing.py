@@ -23,7 +23,7 @@ from server.model.events import (
 )
 from server.model.quota import PreemptionSettings
 from server.model.resources import resource
-from server.preemption import comparator
+from server.preemption import victim_order
 
 RM: Final = "rm"
 START: Final = 1_800_000_000_000
@@ -199,17 +199,17 @@ def test_an_observed_decision_is_remembered_no_longer_than_its_ask() -> None:
 
 def test_every_list_is_made_of_known_words_and_begins_with_what_is_fixed() -> None:
     settings = PreemptionSettings(order_claim=("fit",), order_required_node=("lost-work",))
-    assert comparator.order(settings, "claim") == ("protection", "originator", "priority", "fit")
-    assert comparator.order(settings, "required-node") == ("kind", "priority", "lost-work")
+    assert victim_order.order(settings, "claim") == ("protection", "originator", "priority", "fit")
+    assert victim_order.order(settings, "required-node") == ("kind", "priority", "lost-work")
     for what, fixed in FIXED.items():
-        assert comparator.order(PreemptionSettings(), what) == (*fixed, *TAILS[what])
+        assert victim_order.order(PreemptionSettings(), what) == (*fixed, *TAILS[what])
         assert {*fixed, *TAILS[what]} <= {*KEYS}
 
 
 def test_claims_in_proportion_spare_what_runs_longest() -> None:
     settings = PreemptionSettings(entitlement="proportional")
-    assert comparator.tail(settings, "claim") == PROPORTIONAL == ("not-running", "running-time")
-    assert comparator.tail(settings, "quota") == ("age",)
+    assert victim_order.tail(settings, "claim") == PROPORTIONAL == ("not-running", "running-time")
+    assert victim_order.tail(settings, "quota") == ("age",)
 
 
 def test_the_words_of_the_configuration_are_those_of_the_comparator() -> None:
@@ -219,4 +219,4 @@ def test_the_words_of_the_configuration_are_those_of_the_comparator() -> None:
         found, problems = load(QUEUES.replace("{PREEMPTION}", text))
         assert found is not None, problems
         settings = found.partitions[0].preemption
-        assert comparator.tail(settings, what) == tuple(free)
+        assert victim_order.tail(settings, what) == tuple(free)

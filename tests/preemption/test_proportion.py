@@ -7,7 +7,7 @@ import pytest
 
 from server.model.quota import QueueSpec
 from server.preemption.proportion import Proportion, Side, proportion
-from server.view.queues import QueueFacts
+from server.snapshot.queues import QueueFacts
 from tests.preemption.clusters import Cluster
 
 TYPES = ("cpu", "memory")
@@ -339,12 +339,12 @@ def test_a_view_of_a_cluster_is_what_it_is_asked_of() -> None:
     cluster.nodes("n", vcore=8)
     cluster.application("x", "root.a")
     cluster.existing("k1", "n", "x", vcore=6)
-    view = cluster.view()
-    at = view.types.index("vcore")
-    wanted = tuple(8 * (index == at) for index in range(len(view.types)))
-    found = proportion(view.queues, {"root.b": wanted}, view.capacity)
+    snapshot = cluster.snapshot()
+    at = snapshot.types.index("vcore")
+    wanted = tuple(8 * (index == at) for index in range(len(snapshot.types)))
+    found = proportion(snapshot.queues, {"root.b": wanted}, snapshot.capacity)
     assert [found.of(path).deserved[at] for path in ("root", "root.a", "root.b")] == [8, 2, 6]
-    assert conserved(found, view.queues)
+    assert conserved(found, snapshot.queues)
 
 
 def conserved(found: Proportion, queues: Mapping[str, QueueFacts]) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from server.model.quota import QueueSpec
 from server.preemption.proportion import Proportion, Share, Side, Standing, proportion
-from server.view.queues import QueueFacts
+from server.snapshot.queues import QueueFacts
 from tests.preemption import proportion_oracle as oracle
 from tests.preemption.proportion_oracle import Node
 

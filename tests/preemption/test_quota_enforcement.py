@@ -6,9 +6,10 @@ import pytest
 
 from server.kernels.share import largest_remainder
 from server.model.records import Level, ShrinkResult
-from server.preemption import laws, quota_enforcement, quota_run
 from server.preemption.policy import Law, Plan, Refusal, ShrinkIntent
-from server.preemption.quota_shares import shares, turns, use_credit
+from server.preemption.quota import enforcement, run
+from server.preemption.quota.shares import shares, turns, use_credit
+from server.preemption.rules import gate
 from tests.preemption.quota_oracle import Pod
 from tests.preemption.quota_worlds import World, planned, random_world, spared, trial_of, victims
 
@@ -44,7 +45,7 @@ def test_a_complete_run_says_what_it_frees() -> None:
 
 def test_a_run_that_goes_on_says_so() -> None:
     trial = world(*pods(3), most={"memory": 20}).trial()
-    answer = quota_enforcement.plan(trial, ShrinkIntent("quota", A, "q-1"))
+    answer = enforcement.plan(trial, ShrinkIntent("quota", A, "q-1"))
     assert isinstance(answer, Plan)
     assert answer.replans == "q-1"
 
@@ -60,10 +61,10 @@ def test_without_a_maximum_there_is_nothing_to_plan() -> None:
 
 def test_the_plans_before_count() -> None:
     trial = world(*pods(8), most={"memory": 50}).trial()
-    first = quota_enforcement.plan(trial, ShrinkIntent("quota", A))
+    first = enforcement.plan(trial, ShrinkIntent("quota", A))
     assert isinstance(first, Plan)
     trial.apply(first)
-    assert isinstance(quota_enforcement.plan(trial, ShrinkIntent("quota", A)), Refusal)
+    assert isinstance(enforcement.plan(trial, ShrinkIntent("quota", A)), Refusal)
 
 
 def test_the_guarantee_that_stood_in_the_way_is_named_with_its_numbers() -> None:
@@ -122,9 +123,9 @@ def test_no_random_run_breaks_a_law(start: int) -> None:
     for seed in range(start, start + 100):
         some = random_world(random.Random(seed))
         trial = some.trial()
-        plan = quota_enforcement.plan(trial, ShrinkIntent("quota", some.queue))
+        plan = enforcement.plan(trial, ShrinkIntent("quota", some.queue))
         if isinstance(plan, Plan):
-            assert laws.gate(trial, plan) is None, seed
+            assert gate.gate(trial, plan) is None, seed
             check_invariants(some, plan, seed)
 
 
@@ -159,19 +160,19 @@ def test_a_run_with_all_room_changes_nothing_but_takes_what_it_says() -> None:
         cluster = some.cluster()
         trial = trial_of(cluster)
         before = trial.eff(some.queue)
-        plan = quota_enforcement.plan(trial, ShrinkIntent("quota", some.queue))
+        plan = enforcement.plan(trial, ShrinkIntent("quota", some.queue))
         assert trial.eff(some.queue) == before, seed
         if isinstance(plan, Plan) and plan.shrink is not None:
             trial.apply(plan)
-            after = dict(zip(trial.view.types, trial.eff(some.queue), strict=True))
-            had = dict(zip(trial.view.types, before, strict=True))
+            after = dict(zip(trial.snapshot.types, trial.eff(some.queue), strict=True))
+            had = dict(zip(trial.snapshot.types, before, strict=True))
             for kind in plan.shrink.target:
                 assert had[kind] - after[kind] == plan.shrink.freed.get(kind, 0), seed
 
 
 def test_a_search_among_sixteen_ends_soon() -> None:
     """Q15: 16 candidates have 65,536 sets; a target that only one of them meets is still found."""
-    sizes = [1 << number for number in range(quota_run.SEARCHED_MOST)]
+    sizes = [1 << number for number in range(run.SEARCHED_MOST)]
     running = [Pod(f"x{at:02}", A, {"memory": size}) for at, size in enumerate(sizes)]
     exact = world(*running, most={"memory": sum(sizes) - 0b1010_1010_1010_1010})
     exact.overshoot = "none"

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from server.kernels import order
-from server.preemption import quota_run
 from server.preemption.policy import Plan, Refusal
-from server.view import running
+from server.preemption.quota import run
+from server.snapshot import victims_in_order
 from tests.preemption.quota_worlds import World, planned, random_world, victims
 
 
@@ -53,10 +53,10 @@ def test_random_worlds(start: int) -> None:
 @pytest.mark.parametrize("start", range(1_000, 1_400, 100))
 def test_random_worlds_in_small_strides(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few candidates count as many: those evicted together, and those looked at one by one."""
-    monkeypatch.setattr(quota_run, "STRIDE", 2)
-    monkeypatch.setattr(quota_run, "STRIDE_MOST", 5)
-    monkeypatch.setattr(quota_run, "WORTHWHILE", 1)
-    monkeypatch.setattr(running, "CHUNK", 3)
+    monkeypatch.setattr(run, "STRIDE", 2)
+    monkeypatch.setattr(run, "STRIDE_MOST", 5)
+    monkeypatch.setattr(run, "WORTHWHILE", 1)
+    monkeypatch.setattr(victims_in_order, "CHUNK", 3)
     monkeypatch.setattr(order, "FEW", 1)
     for seed in range(start, start + 100):
         check(random_world(random.Random(seed)), seed)

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from server.books import journal, quota_timers, tree
-from server.books.commitments import Commitment
-from server.books.quota_timers import Move, QuotaNote, WhyNot
 from server.model.quota import ChildTemplate, PreemptionSettings, QueueProperties, QueueSpec
 from server.model.resources import limit, resource
+from server.state import journal, quota_timers, tree
+from server.state.commitments import Commitment
+from server.state.quota_timers import Move, QuotaNote, WhyNot
 from tests.preemption.clusters import START, Cluster
 
 DELAY = 5_000

@@ -1,4 +1,4 @@
-"""Reservations, rule by rule (`server/preemption/reservation.py`, design 6.6)."""
+"""Reservations, rule by rule (`server/preemption/nodes/reservation.py`, design 6.6)."""
 
 from dataclasses import replace
 

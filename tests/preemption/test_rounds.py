@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from server.books import snapshot
-from server.core import due, rounds
+from server.core.preemption import due, rounds
 from server.model.asks import AskSpec
 from server.model.decisions import Noted
 from server.model.events import VictimVetoed
 from server.model.quota import QueueProperties
 from server.model.reasons import Code
 from server.model.resources import resource
+from server.preemption.nodes.reservation import RESERVE_AFTER_MS
 from server.preemption.policy import Law
-from server.preemption.reservation import RESERVE_AFTER_MS
+from server.state import snapshotting
 from tests.preemption.clusters import MANAGER, Cluster, leaf
 from tests.preemption.lives import partitions_after_each_tick, without_preemption
 
@@ -21,13 +21,13 @@ CHECKED = AskSpec(resource=(), rm_check=True)
 
 
 class Counted:
-    """Counts the Views that the round loop takes and the groups that it looks at."""
+    """Counts the snapshots that the round loop takes and the groups that it looks at."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.views = 0
         self.groups = 0
-        self._take, self._is_stuck = snapshot.take, due.is_stuck
-        patch.setattr(snapshot, "take", self._count_view)
+        self._take, self._is_stuck = snapshotting.take, due.is_stuck
+        patch.setattr(snapshotting, "take", self._count_view)
         patch.setattr(due, "is_stuck", self._count_group)
 
     def _count_view(self, *args: object, **options: object) -> object:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from server.books import snapshot
-from server.books.classes import AskClass
-from server.books.nodes import NodeIndex
-from server.books.partition import Partition
 from server.model.asks import AskSpec, Constraints
 from server.model.quota import NodeSort
 from server.scheduling.placement import pick_node
-from server.view import search
+from server.snapshot import node_search
+from server.state import snapshotting
+from server.state.equivalence import AskClass
+from server.state.nodes import NodeIndex
+from server.state.partition import Partition
 from tests.preemption.clusters import Cluster
 from tests.preemption.lives import partitions_after_each_tick
 
@@ -33,10 +33,10 @@ def test_heaps_and_scan_choose_the_same_node(batch: int) -> None:
     seeds = range(batch * BATCH, (batch + 1) * BATCH)
     found = 0
     for where, partition, now in partitions_after_each_tick(seeds):
-        view = snapshot.take(partition, now)
+        snapshot = snapshotting.take(partition, now)
         for ask_class in classes_of(partition):
-            kind = snapshot.class_facts(partition, ask_class)
-            best = view.best_node(kind)
+            kind = snapshotting.class_facts(partition, ask_class)
+            best = snapshot.best_node(kind)
             assert picked(partition.index, ask_class) == best, f"{where}, {ask_class.resource}"
             found += bool(best)
     assert found > 100
@@ -47,9 +47,9 @@ def test_heaps_and_scan_agree_after_the_order_of_nodes_changed(sort: NodeSort) -
     for where, partition, now in partitions_after_each_tick(range(BATCH)):
         index = partition.index
         index.reorder(sort, index.weights)
-        view = snapshot.take(partition, now)
+        snapshot = snapshotting.take(partition, now)
         for ask_class in classes_of(partition):
-            best = view.best_node(snapshot.class_facts(partition, ask_class))
+            best = snapshot.best_node(snapshotting.class_facts(partition, ask_class))
             assert picked(index, ask_class) == best, where
 
 
@@ -68,9 +68,9 @@ def test_a_tally_counts_each_node_under_the_first_reason() -> None:
     cluster.application("x")
     spec = AskSpec(resource=(), constraints=Constraints(node_selector=(("zone", "a"),)))
     cluster.ask("p", spec=spec, memory=10, vcore=10)
-    view = cluster.view()
-    names = dict(enumerate(view.types))
-    tally = view.tally(view.waiting[0].kind)
+    snapshot = cluster.snapshot()
+    names = dict(enumerate(snapshot.types))
+    tally = snapshot.tally(snapshot.waiting[0].kind)
     assert (tally.fitting, tally.closed, tally.barred) == (0, 1, 1)
     assert {names[at]: count for at, count in tally.too_small} == {"memory": 1, "vcore": 1}
     assert {names[at]: count for at, count in tally.too_full} == {"memory": 1, "vcore": 1}
@@ -78,12 +78,12 @@ def test_a_tally_counts_each_node_under_the_first_reason() -> None:
 
 def test_a_tally_accounts_for_every_node() -> None:
     for where, partition, now in partitions_after_each_tick(range(BATCH)):
-        view = snapshot.take(partition, now)
+        snapshot = snapshotting.take(partition, now)
         for ask_class in classes_of(partition):
-            kind = snapshot.class_facts(partition, ask_class)
-            tally = view.tally(kind)
+            kind = snapshotting.class_facts(partition, ask_class)
+            tally = snapshot.tally(kind)
             parts = [tally.fitting, tally.closed, tally.barred]
             parts += [count for _, count in (*tally.too_small, *tally.too_full)]
-            assert sum(parts) == view.node_count, where
-            fitting = search.fitting(view.nodes, view.nodes.free, kind)
+            assert sum(parts) == snapshot.node_count, where
+            fitting = node_search.fitting(snapshot.nodes, snapshot.nodes.free, kind)
             assert tally.fitting == int(fitting.sum()), where

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from server.books import shadow as books
-from server.core import shadowed
 from server.core.core import Core
+from server.core.queries import shadow_records
 from server.model.asks import AskSpec
 from server.model.decisions import ShadowDecided
 from server.model.events import (
@@ -24,6 +23,7 @@ from server.model.events import (
 )
 from server.model.quota import Configuration
 from server.model.shadow import Difference, is_on, settings_of
+from server.state import shadow as books
 from tests.preemption.replicas import Replicas
 from tests.preemption.shadows import Shadowed, with_shadow
 from tests.record.preempting import Driver, configuration
@@ -173,7 +173,7 @@ def test_records_are_bounded_and_those_that_ended_go_first(monkeypatch: pytest.M
     monkeypatch.setattr(books, "RECORDS_MAX", 6)
     core = starving(20, 40)
     assert len(run(core, START)) == 20
-    (report,) = shadowed.reports(core)
+    (report,) = shadow_records.reports(core)
     assert len(report.records) == 6
     assert report.forgotten == 14
     assert report.told == {Difference.ONLY_SHADOW: 20}
@@ -246,7 +246,7 @@ def test_what_stands_for_a_job_stands() -> None:
         life.tick()
         life.now += 2_000
         life.say(f"node tiny{life.now} vcore=1")
-    (report,) = shadowed.reports(life.core)
+    (report,) = shadow_records.reports(life.core)
     assert report.sums["job", "shadow"].decisions == 1
 
 
@@ -254,13 +254,13 @@ def test_only_asking_changes_nothing() -> None:
     core = starving(3, 6)
     run(core, START)
     before = core.digest()
-    found = shadowed.would(core, "high-0", START)
+    found = shadow_records.would(core, "high-0", START)
     assert found is not None
     assert not found.law
-    assert shadowed.would(core, "nobody", START) is None
+    assert shadow_records.would(core, "nobody", START) is None
     core.handle(AskAdded("rm", "late", "high", AskSpec((("vcore", 100),))), START)
     before = core.digest()
-    late = shadowed.would(core, "late", START)
+    late = shadow_records.would(core, "late", START)
     assert late is not None
     assert late.law == "preemption-delay"
     assert core.digest() == before
@@ -272,4 +272,4 @@ def test_a_partition_without_a_shadow_remembers_nothing() -> None:
     core.handle(ManagerRegistered("rm"), START)
     run(core, START)
     assert core.state.partitions["default"].shadow is None
-    assert not shadowed.reports(core)
+    assert not shadow_records.reports(core)

@@ -4,15 +4,18 @@ from typing import Any
 
 import pytest
 
-from server.books import snapshot
-from server.books import storms as tables
-from server.core import doctor, storms, verdicts
-from server.core.shortage import Shortage
+from server.core.preemption import thrash_guard
+from server.core.preemption.deficits import Shortage
+from server.core.queries import doctor, verdicts
 from server.model.events import ConfigurationApplied
 from server.model.storms import FROZEN_MS, STRIKES_MAX, Pair, Side
-from server.preemption import entitlement, laws, terms
+from server.preemption import entitlement
+from server.preemption.claims import eligibility
 from server.preemption.policy import Law, Plan, Pledge, Release
+from server.preemption.rules import gate
 from server.preemption.trial import Trial
+from server.state import snapshotting
+from server.state import thrashing as tables
 from tests.preemption.replicas import TURN_MS, Replicas, configured
 
 TWO: list[dict[str, Any]] = [
@@ -62,14 +65,14 @@ def asking(life: Replicas, count: int) -> None:
 
 def no_floor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guarantees protect nobody, and the gate does not notice."""
-    monkeypatch.setattr(terms, "floor", lambda trial, _path: (0,) * len(trial.view.types))
-    monkeypatch.setattr(laws, "PLAN_LAWS", ())
+    monkeypatch.setattr(eligibility, "floor", lambda trial, _path: (0,) * len(trial.snapshot.types))
+    monkeypatch.setattr(gate, "PLAN_LAWS", ())
 
 
 def no_outside_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """Victims may stand below the queue whose deficit lets the ask claim (G2 broken)."""
-    monkeypatch.setattr(terms.Terms, "_is_withheld", lambda *_: False)
-    monkeypatch.setattr(laws, "PLAN_LAWS", ())
+    monkeypatch.setattr(eligibility.Terms, "_is_withheld", lambda *_: False)
+    monkeypatch.setattr(gate, "PLAN_LAWS", ())
 
 
 def eff_for_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +85,7 @@ def no_trigger_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a queue that has its guarantee claim all the same (rule 4 broken)."""
     monkeypatch.setattr(Shortage, "lacking", lambda *_: 1_000)
     monkeypatch.setattr(entitlement, "_is_open", lambda *_: True)
-    monkeypatch.setattr(laws, "PLAN_LAWS", ())
+    monkeypatch.setattr(gate, "PLAN_LAWS", ())
 
 
 def test_two_queues_that_push_each_other_below_their_guarantees_are_stopped(
@@ -111,7 +114,7 @@ def test_two_children_that_swap_pods_under_their_parents_guarantee_are_stopped(
 def test_a_queue_whose_promises_do_not_count_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every pending ask of a starving queue takes a victim of its own (section 0, held)."""
     eff_for_held(monkeypatch)
-    monkeypatch.setattr(laws, "PLAN_LAWS", ())
+    monkeypatch.setattr(gate, "PLAN_LAWS", ())
     life = small()
     life.confirming = False
     asking(life, 20)
@@ -266,12 +269,12 @@ def test_a_pod_that_takes_the_place_of_one_that_took_its_place_is_stopped() -> N
     life = Replicas([{"name": "b"}])
     life.say("node n1 memory=2", "app y root.b", "existing y1 y n1 memory=2", "ask y2 y memory=2")
     books = life.core.state.partitions["default"]
-    view = snapshot.take(books, life.now, due=snapshot.Due(claiming=[books.asks["y2"]]))
-    pledge = Pledge(view.claims[0], 0, "n1")
+    snapshot = snapshotting.take(books, life.now, due=snapshotting.Due(claiming=[books.asks["y2"]]))
+    pledge = Pledge(snapshot.claims[0], 0, "n1")
     row = books.asks["y1"].row
     plan = Plan("in-queue", (pledge,), (Release(row, "y1", "root.b", "lower priority"),))
-    notes = [storms.watch(books, Trial(view), plan) for _ in range(STRIKES_MAX)]
+    notes = [thrash_guard.watch(books, Trial(snapshot), plan) for _ in range(STRIKES_MAX)]
     assert [len(one) for one in notes] == [0] * (STRIKES_MAX - 1) + [1]
-    refusal = storms.refusal(books.storms.active(life.now), view, plan)
+    refusal = thrash_guard.refusal(books.storms.active(life.now), snapshot, plan)
     assert refusal is not None
     assert refusal.law is Law.FROZEN

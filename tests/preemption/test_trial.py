@@ -1,18 +1,19 @@
-"""A Trial stands for the view after the plans so far, and takes back what it is told to (design 6.2)."""
+"""A Trial stands for the snapshot after the plans so far, and takes back what it is told to (design 6.2)."""
 
 import random
 from collections.abc import Iterator
 
 import pytest
 
-from server.books import snapshot
-from server.core import rounds, takeover
-from server.preemption import laws, reservation
+from server.core.preemption import rounds, takeover
+from server.preemption.nodes import reservation
 from server.preemption.policy import Intent, Plan, Pledge, Release
+from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.scheduling.outranking import in_order
-from server.view.view import View
-from server.view.waiting import WaitingAsk
+from server.snapshot.snapshot import Snapshot
+from server.snapshot.waiting import WaitingAsk
+from server.state import snapshotting
 from tests.preemption.clusters import Cluster
 from tests.preemption.lives import partitions_after_each_tick, without_preemption
 
@@ -21,63 +22,69 @@ SEEDS = range(400, 460)
 
 def everything(trial: Trial) -> list[object]:
     """Return what a Trial answers to all that can be asked."""
-    view = trial.view
-    rows, keys = range(len(view.nodes.ids)), range(len(view.allocations.keys))
-    asks = view.waiting
+    snapshot = trial.snapshot
+    rows, keys = range(len(snapshot.nodes.ids)), range(len(snapshot.allocations.keys))
+    asks = snapshot.waiting
     return [
         [(trial.planned_room(row), trial.claim_room(row)) for row in rows],
         [trial.fits_claim(ask.kind) for ask in asks],
         [trial.is_held(row) for row in rows],
         [trial.stands(row) for row in keys],
-        [(trial.eff(path), trial.promised(path), trial.held(path)) for path in view.queues],
+        [(trial.eff(path), trial.promised(path), trial.held(path)) for path in snapshot.queues],
         [(trial.best(ask.kind), trial.least_short(ask.kind)) for ask in asks],
         [
             (trial.is_served(ask.key), trial.has_head_room(ask.leaf, ask.kind.demand))
             for ask in asks
         ],
-        [(trial.open_for("test", path), trial.open_for("test")) for path in view.queues],
+        [(trial.open_for("test", path), trial.open_for("test")) for path in snapshot.queues],
     ]
 
 
-def random_plans(view: View, dice: random.Random) -> Iterator[Plan]:
+def random_plans(snapshot: Snapshot, dice: random.Random) -> Iterator[Plan]:
     """Plans that nobody would make: any asks, any nodes, any victims, each once."""
-    asks, rows = list(view.waiting), [row for row, name in enumerate(view.nodes.ids) if name]
-    victims = [row for row, key in enumerate(view.allocations.keys) if key]
+    asks, rows = (
+        list(snapshot.waiting),
+        [row for row, name in enumerate(snapshot.nodes.ids) if name],
+    )
+    victims = [row for row, key in enumerate(snapshot.allocations.keys) if key]
     dice.shuffle(asks)
     dice.shuffle(victims)
-    paths = {queue.number: path for path, queue in view.queues.items()}
+    paths = {queue.number: path for path, queue in snapshot.queues.items()}
     while rows and (asks or victims):
         taken = [asks.pop() for _ in range(min(len(asks), dice.randint(0, 2)))]
         gone = [victims.pop() for _ in range(min(len(victims), dice.randint(0, 3)))]
         yield Plan(
             "test",
-            tuple(_pledge(view, ask, dice.choice(rows)) for ask in taken),
+            tuple(_pledge(snapshot, ask, dice.choice(rows)) for ask in taken),
             tuple(
                 Release(
-                    row, view.allocations.keys[row], paths[int(view.allocations.leaves[row])], ""
+                    row,
+                    snapshot.allocations.keys[row],
+                    paths[int(snapshot.allocations.leaves[row])],
+                    "",
                 )
                 for row in gone
             ),
         )
 
 
-def _pledge(view: View, ask: WaitingAsk, row: int) -> Pledge:
-    return Pledge(ask, row, view.nodes.ids[row])
+def _pledge(snapshot: Snapshot, ask: WaitingAsk, row: int) -> Pledge:
+    return Pledge(ask, row, snapshot.nodes.ids[row])
 
 
-def all_views(seeds: range) -> Iterator[tuple[str, View]]:
+def all_views(seeds: range) -> Iterator[tuple[str, Snapshot]]:
     """Yield views of random partitions with all their waiting asks that hold nothing."""
     for where, partition, now in partitions_after_each_tick(seeds):
         free = [one for one in partition.asks.values() if one.node is None and not one.pledge]
-        yield where, snapshot.take(partition, now, free)
+        yield where, snapshotting.take(partition, now, free)
 
 
 def test_rolling_back_undoes_everything_since_the_mark() -> None:
-    for where, view in all_views(range(400, 410)):
+    for where, snapshot in all_views(range(400, 410)):
         dice = random.Random(where)
-        trial = Trial(view)
+        trial = Trial(snapshot)
         marks = []
-        for plan in random_plans(view, dice):
+        for plan in random_plans(snapshot, dice):
             marks.append((trial.mark(), everything(trial)))
             trial.apply(plan)
         for mark, before in reversed(marks):
@@ -87,19 +94,19 @@ def test_rolling_back_undoes_everything_since_the_mark() -> None:
 
 
 def test_what_a_trial_keeps_is_what_another_works_out() -> None:
-    for where, view in all_views(range(410, 420)):
-        trial = Trial(view)
-        for plan in random_plans(view, random.Random(where)):
+    for where, snapshot in all_views(range(410, 420)):
+        trial = Trial(snapshot)
+        for plan in random_plans(snapshot, random.Random(where)):
             assert everything(trial) == everything(trial), where
             trial.apply(plan)
-            other = Trial(view)
+            other = Trial(snapshot)
             for one in trial.plans:
                 other.apply(one)
             assert everything(trial) == everything(other), where
 
 
 def test_a_trial_is_the_view_after_its_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plans on top of a View give the answers that the books give once the plans are written.
+    """Plans on top of a snapshot give the answers that the books give once the plans are written.
 
     A takeover follows the plans of a round and is none of them.
     """
@@ -109,27 +116,27 @@ def test_a_trial_is_the_view_after_its_plans(monkeypatch: pytest.MonkeyPatch) ->
         later = now + 60_000
         without_preemption(partition)
         waiting = [one for one in partition.asks.values() if one.node is None]
-        trial = Trial(snapshot.take(partition, later, in_order(waiting)))
+        trial = Trial(snapshotting.take(partition, later, in_order(waiting)))
         for intent in reservation.intents(trial):
             plan = reservation.plan(trial, intent)
-            if isinstance(plan, Plan) and laws.gate(trial, plan) is None:
+            if isinstance(plan, Plan) and gate.gate(trial, plan) is None:
                 trial.apply(plan)
                 planned += 1
         expected = _standing(trial)
         rounds.run(partition, later, 10_000)
         keys = {pledge.ask.key for plan in trial.plans for pledge in plan.pledges}
         assert keys <= set(partition.pledges), where
-        assert _standing(Trial(snapshot.take(partition, later))) == expected, where
+        assert _standing(Trial(snapshotting.take(partition, later))) == expected, where
     assert planned > 20
 
 
 def _standing(trial: Trial) -> list[object]:
-    view = trial.view
-    rows = range(len(view.nodes.ids))
+    snapshot = trial.snapshot
+    rows = range(len(snapshot.nodes.ids))
     return [
         [(trial.planned_room(row), trial.is_held(row)) for row in rows],
-        {path: (trial.promised(path), trial.held(path)) for path in view.queues},
-        [trial.open_for(reservation.NAME, path) for path in view.queues],
+        {path: (trial.promised(path), trial.held(path)) for path in snapshot.queues},
+        [trial.open_for(reservation.NAME, path) for path in snapshot.queues],
     ]
 
 
@@ -140,23 +147,23 @@ def test_plans_leave_the_view_as_it_is() -> None:
     cluster.existing("e", "n1", memory=8)
     cluster.ask("p", memory=5)
     cluster.tick()
-    view = cluster.view()
-    trial = Trial(view)
-    before = everything(Trial(view))
-    ask = view.waiting[0]
-    release = Release(view.allocations.keys.index("e"), "e", "root.a", "")
+    snapshot = cluster.snapshot()
+    trial = Trial(snapshot)
+    before = everything(Trial(snapshot))
+    ask = snapshot.waiting[0]
+    release = Release(snapshot.allocations.keys.index("e"), "e", "root.a", "")
     trial.apply(Plan("test", (Pledge(ask, 0, "n1"),), (release,)))
-    memory = view.types.index("memory")
+    memory = snapshot.types.index("memory")
     assert trial.planned_room(0)[memory] == 5
     assert (trial.eff("root.a")[memory], trial.held("root.a")[memory]) == (0, 5)
     assert not trial.stands(release.row)
-    assert everything(Trial(view)) == before
+    assert everything(Trial(snapshot)) == before
 
 
 def test_planning_changes_nothing() -> None:
-    for where, view in all_views(range(400, 420)):
-        trial = Trial(view)
+    for where, snapshot in all_views(range(400, 420)):
+        trial = Trial(snapshot)
         before = everything(trial)
-        for ask in view.waiting:
+        for ask in snapshot.waiting:
             reservation.plan(trial, Intent("test", ask))
         assert everything(trial) == before, where

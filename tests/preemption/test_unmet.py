@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from server.core.unmet import asking
-from server.core.unmet.report import prepared, report
-from server.core.verdicts import verdict
+from server.core.queries.unmet import asking
+from server.core.queries.unmet.report import prepared, report
+from server.core.queries.verdicts import verdict
 from server.model.unmet import UnmetAsks, UnmetReport
 from tests.preemption.replicas import Replicas
 

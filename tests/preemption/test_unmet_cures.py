@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from server.core.core import Core
-from server.core.unmet.report import report
+from server.core.queries.unmet.report import report
 from server.model.decisions import Decided, Decision, Placed, Released, Termination
 from server.model.events import (
     AskAdded,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from server.core.unmet.report import report
-from server.core.verdicts import verdict
+from server.core.queries.unmet.report import report
+from server.core.queries.verdicts import verdict
 from server.model.storms import FrozenPair, Pair, Side
 from tests.preemption.replicas import Replicas
 from tests.preemption.test_unmet import (

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from server.core.unmet.report import report
+from server.core.queries.unmet.report import report
 from server.model.decisions import Placed
 from server.model.quota import PreemptionSettings
 from server.model.unmet import Binding, Change, Cure, UnmetAsks

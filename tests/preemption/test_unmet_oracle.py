@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from server.core.core import Core
-from server.core.unmet.report import report
+from server.core.queries.unmet.report import report
 from server.model.unmet import Binding, Change, Cure, UnmetAsks
 from tests.preemption.claim_clusters import START, Dice, configuration, events
 from tests.preemption.claim_oracle import (

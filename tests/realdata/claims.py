@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from server.config import load
-from server.core import inspect
 from server.core.core import Core
+from server.core.queries import inspect
 from server.model.asks import AskSpec
 from server.model.decisions import Decided, Decision, DecisionMoved, Noted, Placed, Released
 from server.model.events import (

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import pytest
 
-from server.core import inspect
 from server.core.core import Core
+from server.core.queries import inspect
 from server.model.decisions import Placed
 from server.model.events import AskAdded
 from server.model.reports import NodeReport

@@ -6,8 +6,8 @@ from pathlib import Path
 from server.core.core import Core
 from server.model.decisions import Decision
 from server.model.events import Event, NodeDrained
-from server.record.beginning import Start, begin
 from server.record.recording import Recording
+from server.record.start import Start, begin
 from tests.record.values import decided
 from tests.simulation.worlds import World
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from server.core.core import Core
-from server.record.beginning import Start, begin
 from server.record.recording import Recording
+from server.record.start import Start, begin
 from tests.record.preempting import Driver, configuration
 from tests.record.test_log import lines
 from tests.record.values import START

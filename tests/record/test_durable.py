@@ -18,12 +18,12 @@ from server.bootstrap import Exit, ServeOptions, serve
 from server.model.events import NodeDrained
 from server.model.revisions import Revision
 from server.record import holding
-from server.record.beginning import begin
 from server.record.entries import entry
 from server.record.holding import Holding
 from server.record.log import DecisionLog
 from server.record.recording import Recording
-from server.record.scribe import Scribe
+from server.record.start import begin
+from server.record.writer import Scribe
 from tests.record.killing import Run
 from tests.record.test_ending import gaps, start_again, verified
 from tests.record.test_log import BIG, Disk, disk, kinds

@@ -2,7 +2,7 @@
 
 from server.model.decisions import Decided
 from server.model.records import DecisionRecord, DecisionState, Victim, lost_work
-from server.record.forms import Fields, Forms
+from server.record.serialization import Fields, Forms
 
 FORM = Fields(Decided, Forms().of)
 

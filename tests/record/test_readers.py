@@ -2,8 +2,8 @@
 
 import pytest
 
-from server.core import decided, doctor, inspect
 from server.core.core import BUDGET, Core
+from server.core.queries import doctor, inspect, known_decisions
 from server.model.decisions import Decision, Tick
 from tests.record.preempting import Driver, configuration
 from tests.simulation.duel import run
@@ -29,7 +29,7 @@ def look(core: Core, now: int) -> None:
     core.digest()
     doctor.doctor(core, now)
     inspect.managers(core)
-    decided.decisions(core)
+    known_decisions.decisions(core)
     for partition in inspect.partitions(core):
         inspect.queue_tree(core, partition.name)
         inspect.applications(core, partition.name)

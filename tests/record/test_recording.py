@@ -23,13 +23,13 @@ from server.model.events import (
 from server.model.quota import DEFAULT_CONFIGURATION
 from server.model.reasons import Code
 from server.model.revisions import Revision
-from server.record.beginning import Start, begin
 from server.record.opening import RecordError
 from server.record.reading import Ended, Given, Step, Ticked, TraceReader
 from server.record.recording import Recording
-from server.record.scribe import Scribe
+from server.record.start import Start, begin
 from server.record.trace import End
 from server.record.tracefile import TraceFile
+from server.record.writer import Scribe
 from tests.record.test_log import BIG, Disk, kinds, lines
 from tests.record.values import START, decided, moved
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from server.core import decided
 from server.core.core import Core
+from server.core.queries import known_decisions
 from server.model.records import DecisionRecord
-from server.record.beginning import Start, begin
 from server.record.recording import Recording
+from server.record.start import Start, begin
 from tests.cli.run import evenhand
 from tests.record.preempting import Driver, configuration
 from tests.record.values import START
@@ -27,7 +27,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Decis
     begin(recording, Start(START, "1.2.3", configuration(30)), folder / "log", folder / "trace")
     Driver(SEED, recording).live(STEPS)
     recording.close()
-    return folder / "trace", decided.decisions(core)
+    return folder / "trace", known_decisions.decisions(core)
 
 
 def explained(trace: Path, *keys: str) -> list[dict[str, Any]]:

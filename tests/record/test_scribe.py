@@ -13,7 +13,7 @@ import pytest
 
 from evenhand.v1 import config_pb2, config_pb2_grpc
 from server.bootstrap import Exit, ServeOptions, serve
-from server.record.scribe import Scribe
+from server.record.writer import Scribe
 
 PATIENCE_S = 20.0
 
@@ -33,7 +33,7 @@ class Stuck:
 @pytest.fixture
 def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stuck]:
     found = Stuck()
-    monkeypatch.setattr("server.record.scribe.STUCK_S", 0.02)
+    monkeypatch.setattr("server.record.writer.STUCK_S", 0.02)
     yield found
     found.let_go.set()
 

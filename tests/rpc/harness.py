@@ -13,7 +13,7 @@ from grpc_status import rpc_status
 
 from server.core.core import Core
 from server.rpc.endpoint import Endpoint, Setting
-from server.rpc.evenhand.inspect import About
+from server.rpc.evenhand.inspect_service import About
 from server.rpc.identity import Identities
 from server.rpc.pump import Observer, Time
 from server.rpc.sessions import Sessions

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from server.rpc.records import record, varint
+from server.rpc.wire_pieces import record, varint
 from si.v1 import si_pb2 as si
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=12)

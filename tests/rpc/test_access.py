@@ -19,7 +19,7 @@ from scripts.real.cluster import free_ports
 from server.bootstrap import Exit, ServeOptions, serve
 from server.rpc import callers, probes
 from server.rpc.access import Access, BadOptionError, address, is_loopback
-from server.rpc.failures import CallError
+from server.rpc.errors import CallError
 from server.rpc.identity import Identities, authentication
 from server.rpc.roles import Caller, Role
 from tests.rpc.harness import PATIENCE_S, refusal

@@ -20,7 +20,7 @@ from google.protobuf.message_factory import GetMessageClass
 from evenhand.v1 import decisions_pb2, explain_pb2, inspect_pb2, reports_pb2, simulate_pb2
 from server.rpc import copies as module
 from server.rpc.copies import Copies
-from server.rpc.failures import CallError, not_found
+from server.rpc.errors import CallError, not_found
 from server.rpc.reads import InPlace, Question, Read, Reads
 from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller, Role
 from tests.rpc.copied import SHARED

@@ -15,10 +15,10 @@ from evenhand.v1 import inspect_pb2_grpc as inspect_rpc
 from server.model.decisions import Decided, DecisionMoved
 from server.model.records import DecisionState, Spared, Verdict
 from server.preemption.policy import Law
-from server.rpc.evenhand.decision_words import verdict_sentence
-from server.rpc.evenhand.law_words import words
-from server.rpc.evenhand.sides import without
-from server.rpc.history import record
+from server.rpc.evenhand.decision_text import verdict_sentence
+from server.rpc.evenhand.redaction import without
+from server.rpc.evenhand.rule_text import words
+from server.rpc.event_buffer import record
 from si.v1 import si_pb2 as si
 from tests.rpc.decided import T0, claim, keep, move, quota_run, tell, victim
 from tests.rpc.harness import RM, Served, Stream, refusal
@@ -96,7 +96,7 @@ async def test_lists_are_narrowed() -> None:
 
 
 async def test_pages_end_where_they_hold_enough_victims(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.rpc.evenhand.decisions.PAGE_MAX", 4)
+    monkeypatch.setattr("server.rpc.evenhand.decision_service.PAGE_MAX", 4)
     async with cluster() as (served, _):
         many = [victim(f"v{number}", "root.b") for number in range(6)]
         keep(served, claim("g-1-1"), quota_run("root.b", *many), claim("g-1-3", at_ms=T0 + 2_000))
@@ -114,7 +114,7 @@ async def test_pages_end_where_they_hold_enough_victims(monkeypatch: pytest.Monk
 async def test_a_message_names_so_many_victims_and_counts_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("server.rpc.evenhand.decision_pictures.VICTIMS_TOLD_MAX", 4)
+    monkeypatch.setattr("server.rpc.evenhand.encode_decisions.VICTIMS_TOLD_MAX", 4)
     async with cluster() as (served, _):
         keep(served, quota_run("root.b", *(victim(f"v{number}", "root.b") for number in range(6))))
         (one,) = await listed(served)
@@ -315,7 +315,7 @@ async def test_a_watch_goes_on_from_a_number_and_says_what_it_missed(
 async def test_a_watch_sends_decisions_of_many_victims_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("server.rpc.evenhand.decisions.PAGE_MAX", 4)
+    monkeypatch.setattr("server.rpc.evenhand.decision_service.PAGE_MAX", 4)
     async with cluster() as (served, _):
         many = [victim(f"v{number}", "root.b") for number in range(6)]
         runs = [quota_run("root.b", *many, decision_id=f"q-1-{number}") for number in range(2)]
@@ -497,7 +497,7 @@ async def test_a_waiting_ask_says_which_law_blocks(monkeypatch: pytest.MonkeyPat
         retry_ms=T0 + 15_000,
         spared=(Spared("outside-fence", "root.b", 1, ("kept-b",)),),
     )
-    monkeypatch.setattr("server.core.verdicts.verdict", lambda *_: verdict)
+    monkeypatch.setattr("server.core.queries.verdicts.verdict", lambda *_: verdict)
     async with cluster() as (served, _):
         found = await explained(served, "large")
         told = found.waiting.preemption

@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from server.bootstrap import Exit, ServeOptions, serve
 from server.core.core import Core
-from server.core.managers import held
+from server.core.events.managers import held
 from server.model.decisions import Tick
 from server.rpc.sessions import Kind
 from si.v1 import si_pb2 as si

@@ -16,7 +16,7 @@ from evenhand.v1 import inspect_pb2_grpc as inspect_rpc
 from evenhand.v1 import watch_pb2 as watch
 from evenhand.v1 import watch_pb2_grpc as watch_rpc
 from server.model.queue_settings import ReachReport
-from server.rpc.evenhand import queue_settings
+from server.rpc.evenhand import encode_queue_settings
 from server.rpc.identity import Identities, digest
 from server.rpc.roles import Caller, Role
 from si.v1 import si_pb2 as si
@@ -250,7 +250,7 @@ def test_a_viewer_learns_only_that_other_queues_claim() -> None:
         may_claim_from=("root.b", "root.a.x"),
         may_be_claimed_by=("root.b",),
     )
-    found = queue_settings.reach(report, Caller("vera", Role.VIEWER, "root.a"))
+    found = encode_queue_settings.reach(report, Caller("vera", Role.VIEWER, "root.a"))
     assert (list(found.may_claim_from), list(found.may_be_claimed_by)) == (["root.a.x"], [])
     assert found.may_claim_elsewhere
     assert found.may_be_claimed_elsewhere

@@ -353,7 +353,9 @@ def cycles(core: Core, events: Iterator[Event]) -> int:
             while core.tick(now).more:
                 pass
             now += 3_600_000
-        core.state.partitions["default"].changed.clear()  # what waits for a View is not garbage yet
+        core.state.partitions[
+            "default"
+        ].changed.clear()  # what waits for a snapshot is not garbage yet
         return gc.collect()
     finally:
         gc.enable()

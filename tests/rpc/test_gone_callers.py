@@ -8,9 +8,9 @@ from typing import Any
 import grpc
 import pytest
 
-from server.rpc.calls import Context, unheard
-from server.rpc.guard import Guard
+from server.rpc.grpc_types import Context, unheard
 from server.rpc.identity import Identities
+from server.rpc.interceptor import Guard
 from tests.rpc.harness import Stream
 
 METHOD = "/si.v1.Scheduler/UpdateNode"

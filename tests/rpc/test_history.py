@@ -19,8 +19,8 @@ from server.model.decisions import (
     Released,
     Termination,
 )
-from server.rpc import history
-from server.rpc.history import History
+from server.rpc import event_buffer
+from server.rpc.event_buffer import History
 
 NOW = 1_700_000_000_000
 KEPT = 4
@@ -49,7 +49,7 @@ def test_a_kind_is_found_in_order(found: list[Decision], kinds: set[type]) -> No
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the history, so that it forgets soon."""
-    monkeypatch.setattr(history, "EVENTS_KEPT_MAX", KEPT)
+    monkeypatch.setattr(event_buffer, "EVENTS_KEPT_MAX", KEPT)
 
 
 @pytest.mark.usefixtures("short")

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from server.model.reports import Holdings
-from server.rpc.evenhand.inspect import About
+from server.rpc.evenhand.inspect_service import About
 from server.rpc.memory import (
     APPLICATION_KIB,
     BASE_MIB,

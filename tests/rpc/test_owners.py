@@ -9,7 +9,7 @@ import pytest
 from evenhand.v1 import config_pb2, config_pb2_grpc, inspect_pb2, inspect_pb2_grpc
 from server.rpc import callers, limits
 from server.rpc.callers import OpenCalls, kind_of
-from server.rpc.failures import CallError
+from server.rpc.errors import CallError
 from server.rpc.identity import Identities, digest, roles, tokens
 from server.rpc.roles import LOCAL_OPERATOR, OPEN, TABLE, Caller, Role
 from server.rpc.sessions import Kind
@@ -331,7 +331,7 @@ def test_each_call_has_a_limit_in_all(method: str) -> None:
 
 
 async def test_a_call_without_its_request_loses_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.rpc.guard.REQUEST_S", 0.2)
+    monkeypatch.setattr("server.rpc.interceptor.REQUEST_S", 0.2)
     async with serving() as served:
         for method in ("/grpc.health.v1.Health/Check", "/evenhand.v1.InspectService/ListNodes"):
             raw = served.channel.stream_stream(method)()  # type: ignore[var-annotated]

@@ -3,10 +3,10 @@
 from typing import Any
 
 from server.config import load
-from server.core.quota_outlook import QuotaOutlook
+from server.core.queries.quota_outlook import QuotaOutlook
 from server.model.events import ConfigurationApplied
-from server.preemption.quota_enforcement import Standing
-from server.rpc.evenhand import quota_words
+from server.preemption.quota.enforcement import Standing
+from server.rpc.evenhand import quota_text
 from tests.rpc.harness import Served
 from tests.rpc.test_decisions_live import LENT, OWED, QUEUES, explained, full
 
@@ -62,7 +62,7 @@ def test_numbers_of_a_queue_above_its_own_are_not_a_tenant_s_to_read() -> None:
     found = QuotaOutlook(
         "root.pool", {"vcore": 6}, 5_000, Standing(2, 9, ""), victims=3, refusal="", observed=True
     )
-    told = quota_words.picture(found, 5_000, hidden=True)
+    told = quota_text.picture(found, 5_000, hidden=True)
     assert not told.over
     assert told.sentence == (
         "Queue root.pool is over its max; enforcement starts now, but the partition only observes. "
@@ -75,7 +75,7 @@ def test_a_protected_pod_is_told_the_rule() -> None:
     found = QuotaOutlook(
         "root.pool", {"vcore": 6_000}, 5_000, standing, victims=3, refusal="", observed=False
     )
-    told = quota_words.picture(found, 0, hidden=False)
+    told = quota_text.picture(found, 0, hidden=False)
     assert (told.rank, told.evicted, told.law) == (0, False, "required-node")
     assert told.sentence == (
         "Queue root.pool is 6 cores over its max; enforcement starts in 5 s. "

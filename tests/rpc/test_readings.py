@@ -10,8 +10,8 @@ import pytest
 from evenhand.v1 import config_pb2, config_pb2_grpc
 from server.config import examine
 from server.rpc import limits
-from server.rpc.failures import CallError
-from server.rpc.readings import Readings
+from server.rpc.configuration_reading import Readings
+from server.rpc.errors import CallError
 from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller, Role
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import RM, asks, node, serving, until
@@ -154,7 +154,7 @@ async def test_a_reading_has_a_time_limit() -> None:
 
 async def test_readings_are_limited_by_caller_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second reading of one caller is refused, and the third of all when two are allowed."""
-    monkeypatch.setattr("server.rpc.readings.READINGS_MAX", 2)
+    monkeypatch.setattr("server.rpc.configuration_reading.READINGS_MAX", 2)
     readings = Readings(worker("signal.pause()"))
     tasks = []
     for name in ("ada", "bob"):

@@ -12,7 +12,7 @@ from grpc_status import rpc_status
 from evenhand.v1 import config_pb2, config_pb2_grpc
 from server.config import diff
 from server.model.revisions import Base, Revision
-from server.rpc.failures import CallError, stale_configuration
+from server.rpc.errors import CallError, stale_configuration
 from server.rpc.identity import Identities, digest
 from server.rpc.roles import Caller, Role
 from si.v1 import si_pb2 as si

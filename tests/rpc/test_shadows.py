@@ -9,10 +9,10 @@ from evenhand.v1 import explain_pb2 as explain
 from evenhand.v1 import explain_pb2_grpc as explain_rpc
 from evenhand.v1 import watch_pb2 as watch
 from evenhand.v1 import watch_pb2_grpc as watch_rpc
-from server.books.shadow import Shadow
 from server.model.decisions import ShadowDecided
 from server.model.records import Lost
 from server.model.shadow import Choice, Difference, ShadowRecord, Sum, settings_of
+from server.state.shadow import Shadow
 from si.v1 import si_pb2 as si
 from tests.rpc.decided import T0, tell, victim
 from tests.rpc.harness import RM, Served, Stream, asks

@@ -10,7 +10,7 @@ import pytest
 
 from evenhand.v1 import simulate_pb2 as pb
 from evenhand.v1 import simulate_pb2_grpc as rpc
-from server.core.simulated import SimulatedAsk
+from server.core.queries.simulation_answers import SimulatedAsk
 from server.model.forecast import (
     Forecast,
     ForeseenDecision,
@@ -85,12 +85,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[SimulatedAsk]:
         seen.extend(asks)
         return answered(AskSimulation("placed", one.queue, "n0") for one in asks)
 
-    monkeypatch.setattr("server.core.simulate.prepared", place)
+    monkeypatch.setattr("server.core.queries.simulate.prepared", place)
     return seen
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *answers: AskSimulation) -> None:
-    monkeypatch.setattr("server.core.simulate.prepared", lambda *_: answered(answers))
+    monkeypatch.setattr("server.core.queries.simulate.prepared", lambda *_: answered(answers))
 
 
 async def test_an_ask_reaches_the_core_as_the_wire_reads_it(asked: list[SimulatedAsk]) -> None:
@@ -162,7 +162,7 @@ async def test_a_queue_that_is_not_there_is_answered_with_the_nearest_leaves(
 async def test_no_asks_too_many_and_an_unknown_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("server.rpc.evenhand.simulate.SIMULATED_ASKS_MAX", 1)
+    monkeypatch.setattr("server.rpc.evenhand.simulate_service.SIMULATED_ASKS_MAX", 1)
     async with cluster() as (served, _):
         stub: Any = rpc.SimulateServiceStub(served.channel)
         for request in (
@@ -288,7 +288,7 @@ async def test_a_configuration_says_who_would_go_and_when(
         quotas=(due, never),
     )
     found = Forecast((part,), 20_000, 7, "it ends after 24 hours")
-    monkeypatch.setattr("server.core.forecast.forecast", lambda *_: found)
+    monkeypatch.setattr("server.core.queries.forecast.forecast", lambda *_: found)
     async with cluster() as (served, _):
         before_it = served.core.digest()
         answer = await configured(served, QUEUES.replace("10m", "5m"))

@@ -14,8 +14,8 @@ from evenhand.v1 import inspect_pb2 as inspect
 from evenhand.v1 import inspect_pb2_grpc as inspect_rpc
 from evenhand.v1 import simulate_pb2 as pb
 from evenhand.v1 import simulate_pb2_grpc as rpc
-from server.preemption import quota_enforcement
 from server.preemption.policy import Plan, Refusal, ShrinkIntent
+from server.preemption.quota import enforcement
 from server.preemption.trial import Trial
 from server.rpc.copies import Copies
 from si.v1 import si_pb2 as si
@@ -106,14 +106,14 @@ async def test_the_core_goes_on_while_a_configuration_is_simulated(
 ) -> None:
     """What is told is as it was when it was asked for, whatever happens to the books meanwhile."""
     begun, changed = SHARED.Event(), SHARED.Event()
-    plan = quota_enforcement.plan
+    plan = enforcement.plan
 
     def slow(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
         begun.set()
         assert changed.wait(PATIENCE_S)
         return plan(trial, intent)
 
-    monkeypatch.setattr(quota_enforcement, "plan", slow)
+    monkeypatch.setattr(enforcement, "plan", slow)
     async with full(reads=Copies(time.perf_counter)) as (served, stream):
         running = asyncio.create_task(configured(served, LOWER))
         await until(begun.is_set)
@@ -148,7 +148,7 @@ async def test_simulations_end_with_the_server(monkeypatch: pytest.MonkeyPatch) 
         never.wait()
         raise AssertionError
 
-    monkeypatch.setattr(quota_enforcement, "plan", endless)
+    monkeypatch.setattr(enforcement, "plan", endless)
     async with full(reads=reads) as (served, _):
         running = asyncio.create_task(configured(served, LOWER))
         await until(begun.is_set)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.v1 import decisions_pb2, decisions_pb2_grpc
-from server.rpc.failures import CallError, invalid, malformed, not_found, shortened
+from server.rpc.errors import CallError, invalid, malformed, not_found, shortened
 from server.rpc.limits import STATUS_BYTES_MAX
 from tests.rpc.harness import RM, serving
 

@@ -45,11 +45,11 @@ from server.model.events import (
 from server.model.reasons import Code
 from server.rpc import limits
 from server.rpc.codec import AllocationCodec
-from server.rpc.records import varint
 from server.rpc.translate import answers
 from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.applications import application_batch
 from server.rpc.translate.nodes import OCCUPIED_KEY, node_batch
+from server.rpc.wire_pieces import varint
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import RM, ask, resource, soft_mark
 

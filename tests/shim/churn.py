@@ -20,11 +20,12 @@ from typing import Any
 
 import pytest
 
-from server.books import partition
-from server.core import lifecycle, orders
-from server.rpc import codec, encode, history
+from server.core.events import lifecycle
+from server.core.preemption import apply_plan
+from server.rpc import codec, encode, event_buffer
 from server.rpc.evenhand import decision_log
 from server.rpc.translate import templates
+from server.state import partition
 from shim_client.bootstrap import wall_clock
 from shim_client.cluster import EvictPod, KubeObject, WatchEvent
 from shim_client.config import Settings
@@ -223,8 +224,8 @@ def shorten_histories(patch: pytest.MonkeyPatch) -> None:
     """Shorten histories so that the first waves fill them, and end applications without pods soon."""
     patch.setattr(lifecycle, "COMPLETING_MS", 20)
     patch.setattr(partition, "ENDED_KEPT_MAX", HISTORY)
-    patch.setattr(orders, "KEPT_MAX", HISTORY)
-    patch.setattr(history, "EVENTS_KEPT_MAX", HISTORY)
+    patch.setattr(apply_plan, "KEPT_MAX", HISTORY)
+    patch.setattr(event_buffer, "EVENTS_KEPT_MAX", HISTORY)
     patch.setattr(decision_log, "DECISION_CHANGES_KEPT_MAX", HISTORY)
     patch.setattr(events, "EVENTS_MAX", HISTORY)
     patch.setattr(alike, "KEPT_MAX", FEW)

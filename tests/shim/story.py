@@ -21,8 +21,6 @@ from shim_client.cluster import (
 )
 from shim_client.config import Settings
 from shim_client.decisions import ApplicationAnswer, Decision, NodeAnswer, PodRefused
-from shim_client.mirror.barriers import APPLICATION
-from shim_client.mirror.machine import Beat, Link, Mirror, Outcome
 from shim_client.reports import (
     ApplicationRemoval,
     ApplicationReport,
@@ -36,6 +34,8 @@ from shim_client.reports import (
     SyncComplete,
     Veto,
 )
+from shim_client.state_machine.barriers import APPLICATION
+from shim_client.state_machine.machine import Beat, Link, Mirror, Outcome
 from shim_client.translate.labels import TASK_GROUP
 from tests.shim.objects import Item
 

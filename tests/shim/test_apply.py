@@ -4,15 +4,6 @@ import asyncio
 
 import pytest
 
-from shim_client.apply import (
-    BIND_PAUSES,
-    EVENT_PAUSES,
-    EVENTS_WAITING_MAX,
-    IN_FLIGHT_MAX,
-    POD_PAUSES,
-    RETRY_AFTER_MAX,
-    Applier,
-)
 from shim_client.cluster import (
     Action,
     Bind,
@@ -27,6 +18,15 @@ from shim_client.cluster import (
     ReadOwner,
     RecordEvent,
     ReleasePod,
+)
+from shim_client.executor import (
+    BIND_PAUSES,
+    EVENT_PAUSES,
+    EVENTS_WAITING_MAX,
+    IN_FLIGHT_MAX,
+    POD_PAUSES,
+    RETRY_AFTER_MAX,
+    Applier,
 )
 from tests.shim.polling import until
 

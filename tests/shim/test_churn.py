@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from server.core import lifecycle
-from shim_client.mirror import jobs
+from server.core.events import lifecycle
+from shim_client.state_machine import jobs
 from tests.shim.churn import Progress, assert_flat, churned, growth, shorten_histories
 
 SECONDS = int(os.environ.get("EVENHAND_CHURN_SECONDS", "") or 60)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from shim_client.bootstrap import make_shim, open_directory, run_shim
+from shim_client.core_client.connection import CoreAddress, CoreRefusedError
+from shim_client.core_client.streams import SupersededError
 from shim_client.embedded.cluster import EmbeddedCluster
-from shim_client.link.connection import CoreAddress, CoreRefusedError
-from shim_client.link.streams import SupersededError
 from tests.shim.objects import foreign, node, pod
 from tests.shim.polling import until
 from tests.shim.rig import (

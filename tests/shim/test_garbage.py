@@ -9,8 +9,8 @@ import pytest
 
 from shim_client.cluster import KINDS, ClusterError
 from shim_client.config import Settings
+from shim_client.core_client.packing import allocation_requests, application_requests, node_requests
 from shim_client.embedded.cluster import EmbeddedCluster
-from shim_client.link.packing import allocation_requests, application_requests, node_requests
 from shim_client.reports import (
     ApplicationRemoval,
     ApplicationReport,

@@ -10,9 +10,9 @@ import pytest
 
 from shim_client.bootstrap import make_shim, run_shim
 from shim_client.config import Settings
+from shim_client.core_client.connection import CoreAddress, CoreRefusedError
+from shim_client.core_client.streams import SupersededError
 from shim_client.embedded.cluster import EmbeddedCluster
-from shim_client.link.connection import CoreAddress, CoreRefusedError
-from shim_client.link.streams import SupersededError
 from shim_client.shim import Shim
 from si.v1 import si_pb2
 from tests.shim.fake_core import FakeCore
@@ -64,7 +64,7 @@ def bound(cluster: EmbeddedCluster) -> dict[str, str]:
 async def test_a_stream_without_reports_names_its_manager(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shim_client.link.streams.GREETING_SECONDS", 0.0)
+    monkeypatch.setattr("shim_client.core_client.streams.GREETING_SECONDS", 0.0)
     async with running(EmbeddedCluster(Clock()), core):
         await until(lambda: len({type(message) for message in core.messages}) == 3)
     assert {message.rmID for message in core.messages} == {"test"}

@@ -1,6 +1,6 @@
 """Reports into few messages: limits on objects and bytes, and the order of one key (design 1.2)."""
 
-from shim_client.link.packing import (
+from shim_client.core_client.packing import (
     BYTES_MAX,
     OBJECTS_MAX,
     allocation_requests,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from shim_client.cluster import KINDS, ClusterError, Listing, WatchEvent
 from shim_client.embedded.cluster import EmbeddedCluster
-from shim_client.reflect import RESUMES_MAX, follow
+from shim_client.informers import RESUMES_MAX, follow
 from tests.shim.objects import node, pod
 from tests.shim.polling import until
 from tests.shim.test_embedded_store import Clock

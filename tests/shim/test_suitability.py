@@ -9,9 +9,9 @@ import pytest
 
 from shim_client.cluster import Bind, ElsewhereError
 from shim_client.decisions import Placed
-from shim_client.mirror import suitability
-from shim_client.mirror.machine import Beat
-from shim_client.mirror.suitability import NOWHERE, obstacle
+from shim_client.state_machine import node_suitability
+from shim_client.state_machine.machine import Beat
+from shim_client.state_machine.node_suitability import NOWHERE, obstacle
 from tests.shim.objects import Item, foreign, named, node, pod
 from tests.shim.story import Story, changed
 
@@ -176,7 +176,7 @@ def test_a_decision_on_an_older_state_is_given_back_with_the_newer() -> None:
 def test_a_node_that_no_list_can_exclude_is_avoided_by_the_core(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(suitability, "NODES_LISTED_MAX", 0)
+    monkeypatch.setattr(node_suitability, "NODES_LISTED_MAX", 0)
     story = started(apart("a", "n1"))
     story.see(apart("b"))
     story.forget()

@@ -2,10 +2,10 @@
 
 import pytest
 
-from server.scheduling import burst
+from server.scheduling import batch_fast
 
 
 @pytest.fixture(autouse=True)
 def bursts_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two are a burst, and one."""
-    monkeypatch.setattr(burst, "LEAST", 1)
+    monkeypatch.setattr(batch_fast, "LEAST", 1)

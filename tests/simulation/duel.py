@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from server.core import inspect
 from server.core.core import Core
+from server.core.queries import inspect
 from server.model.decisions import (
     ApplicationRejected,
     AskRejected,

@@ -198,7 +198,7 @@ def by_weight(dice: random.Random) -> Section:
 
 
 def job(dice: random.Random) -> Section:
-    """`preemption.job`."""
+    """`gangs.gang_policy`."""
     found: Section = {
         "disableDefaultPreemptiable": dice.random() < 0.25,
         "disableDefaultTriggerPreemption": dice.random() < 0.2,

@@ -14,8 +14,8 @@ from typing import Any, Final
 import yaml
 
 from server.config import load
-from server.core import inspect
 from server.core.core import Core
+from server.core.queries import inspect
 from server.model.asks import AskSpec, ReleaseMark, values
 from server.model.decisions import (
     AskRejected,

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from server.books.partition import Partition as Books
 from server.core.core import Core
-from server.core.queue_reports import share_reports
+from server.core.queries.queue_reports import share_reports
 from server.model.decisions import (
     AskRejected,
     AskStateChanged,
@@ -20,6 +19,7 @@ from server.model.decisions import (
 )
 from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
+from server.state.partition import Partition as Books
 from tests.preemption.attack_account import Partition, Pod
 from tests.simulation.everything_laws import CLAIMS, Judge, OverUse, is_below
 

@@ -9,10 +9,10 @@ from collections import Counter
 from typing import Final, NamedTuple
 from unittest.mock import patch
 
-from server.core import forecast as forecasts
-from server.core import queue_reports
 from server.core.core import BUDGET, Core
-from server.core.forecast import forecast
+from server.core.queries import forecast as forecasts
+from server.core.queries import queue_reports
+from server.core.queries.forecast import forecast
 from server.model.decisions import (
     AskRejected,
     AskReleased,

@@ -23,7 +23,7 @@ def eager() -> Iterator[None]:
     """Core and oracle reserve every second node, after half a second."""
     with pytest.MonkeyPatch.context() as patch:
         for module, after in (
-            ("server.preemption.reservation", "RESERVE_AFTER_MS"),
+            ("server.preemption.nodes.reservation", "RESERVE_AFTER_MS"),
             ("tests.simulation.reserving", "RESERVATION_AFTER_MS"),
         ):
             patch.setattr(f"{module}.NODES_PER_RESERVATION", 2)

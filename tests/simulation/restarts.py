@@ -13,7 +13,7 @@ from typing import Final
 
 from server.config import load
 from server.core.core import Core
-from server.core.decided import decisions as known_decisions
+from server.core.queries.known_decisions import decisions as known_decisions
 from server.model.asks import AskSpec, Constraints, ReleaseMark
 from server.model.decisions import (
     AskRejected,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from server.core.core import Core
-from server.core.queue_reports import share_reports
+from server.core.queries.queue_reports import share_reports
 from server.model.decisions import (
     AskRejected,
     Decided,

@@ -5,15 +5,15 @@ from itertools import groupby
 
 import pytest
 
-from server.books import ended
-from server.books.applications import Ask
-from server.books.ended import take_off
-from server.books.nodes import Node
-from server.books.partition import Partition
-from server.core import plain_ends
 from server.core.core import Core
+from server.core.events import releases_fast
 from server.model.decisions import Decision
 from server.model.events import Event
+from server.state import ended_fast
+from server.state.applications import Ask
+from server.state.ended_fast import take_off
+from server.state.nodes import Node
+from server.state.partition import Partition
 from tests.simulation.duel import run
 from tests.simulation.ebbs import ebbing
 from tests.simulation.worlds import World
@@ -46,7 +46,7 @@ def check(seed: int) -> None:
     world = ebbing(seed)
     usual = _lived(world)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain_ends, "take", lambda _state, _events, first, _decisions: first)
+        patch.setattr(releases_fast, "take", lambda _state, _events, first, _decisions: first)
         assert _lived(world) == usual, f"seed {seed}"
 
 
@@ -62,7 +62,7 @@ def test_many_ends_of_these_worlds_go_the_short_way(monkeypatch: pytest.MonkeyPa
         taken.append(len(asks))
         take_off(partition, asks, nodes)
 
-    monkeypatch.setattr(ended, "take_off", heard)
+    monkeypatch.setattr(ended_fast, "take_off", heard)
     for seed in range(WORLDS // 4):
         _lived(ebbing(seed))
     assert sum(taken) >= SHORT

@@ -18,7 +18,7 @@ from typing import Final
 
 import pytest
 
-from server.core import inspect
+from server.core.queries import inspect
 from server.model.asks import AskSpec
 from server.model.decisions import ApplicationUpdated
 from server.model.events import AllocationAdded, ApplicationAdded, AskAdded, ManagerRegistered

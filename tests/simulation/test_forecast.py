@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from server.core.forecast import forecast
+from server.core.queries.forecast import forecast
 from tests.simulation.lockstep import compare
 from tests.simulation.lockstep_lives import CHANGES, Life
 

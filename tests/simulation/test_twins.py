@@ -9,14 +9,14 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from server.books.classes import AskClass
-from server.books.limits import Limiter
-from server.books.nodes import Node, NodeIndex
-from server.books.partition import Partition
-from server.books.types import NO_LIMIT
-from server.core import takeover
 from server.core.core import Core
-from server.scheduling import burst, ordering, outranking, placement, yielding
+from server.core.preemption import takeover
+from server.scheduling import batch_fast, ordering, outranking, placement, yielding
+from server.state.equivalence import AskClass
+from server.state.limits import Limiter
+from server.state.nodes import Node, NodeIndex
+from server.state.partition import Partition
+from server.state.types import NO_LIMIT
 from tests.simulation.classes import classified
 from tests.simulation.floods import flooded
 from tests.simulation.reserved_worlds import eager, reserved
@@ -67,16 +67,16 @@ def _no_first_look(patch: pytest.MonkeyPatch, core: Core) -> None:
             nodes.append(node)
         return nodes
 
-    patch.setattr("server.scheduling.burst.take_nodes", take)
+    patch.setattr("server.scheduling.batch_fast.take_nodes", take)
     patch.setattr("server.scheduling.cycle.pick_node", pick)
     patch.setattr("server.scheduling.gangs.pick_node", pick)
-    patch.setattr("server.scheduling.replacing.pick_node", pick)
+    patch.setattr("server.scheduling.placeholders.pick_node", pick)
 
 
 def _no_bursts(patch: pytest.MonkeyPatch, core: Core) -> None:
     """However many come together, the cycle places them one by one."""
     del core
-    patch.setattr(burst, "LEAST", 1 << 40)
+    patch.setattr(batch_fast, "LEAST", 1 << 40)
 
 
 def _no_bound_of_limits(patch: pytest.MonkeyPatch, core: Core) -> None:

@@ -6,8 +6,8 @@ Run under different hash seeds the text must be the same, byte for byte (design 
 import sys
 from collections.abc import Iterator
 
-from server.core import inspect
 from server.core.core import Core
+from server.core.queries import inspect
 from tests.simulation.duel import run
 from tests.simulation.worlds import make_world, preempting, sharing
 

@@ -7,9 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from server.config import load
-from server.core import decided, inspect, shadowed, verdicts
 from server.core.core import Core
-from server.core.near_decisions import NotEvicted, not_evicted
+from server.core.queries import inspect, known_decisions, shadow_records, verdicts
+from server.core.queries.near_decisions import NotEvicted, not_evicted
 from server.model.decisions import Decision
 from server.model.events import ConfigurationApplied, ManagerRegistered
 from server.model.quota import Configuration
@@ -108,7 +108,7 @@ class Telling:
             found = verdicts.verdict(self.core, key, self.now)
             assert _verdict_line(found, nearest=" " in expected) == expected
         for key, expected in step.would.items():
-            found = shadowed.would(self.core, key, self.now)
+            found = shadow_records.would(self.core, key, self.now)
             assert found is not None, f"no shadow says anything of {key}"
             assert (found.law or found.node_id) == expected, found
         for key, laws in step.spared.items():
@@ -126,16 +126,16 @@ class Telling:
         """Return the open decisions for an ask, or those of the quota runs of a queue."""
         return [
             record
-            for record in decided.decisions(self.core, open_only=True)
+            for record in known_decisions.decisions(self.core, open_only=True)
             if key in [each.key for each in record.beneficiaries]
             or (record.shrink is not None and record.shrink.queue == key)
         ]
 
     def _spared(self, record: DecisionRecord) -> Iterable[Spared]:
-        return decided.spared(self.core, record)
+        return known_decisions.spared(self.core, record)
 
     def _levels(self, record: DecisionRecord) -> Iterable[Level]:
-        return [one for one in decided.levels(self.core, record) if one.role == VICTIM]
+        return [one for one in known_decisions.levels(self.core, record) if one.role == VICTIM]
 
 
 def _stood_line(one: NotEvicted) -> str:

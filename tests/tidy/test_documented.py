@@ -9,13 +9,13 @@ import pytest
 from typer.main import get_command
 
 from evenhand_cli.app import COMMANDS, app
-from server.core import tally
+from server.core.wait_reasons import node_filters
 from server.model.asks import Constraints, Term, Toleration
 from server.model.reasons import Code
 from server.model.records import DecisionState
 from server.observe import metrics
 from server.preemption.policy import Law
-from server.rpc.evenhand.law_words import words
+from server.rpc.evenhand.rule_text import words
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "user-guide.md").read_text(encoding="utf-8")
@@ -51,14 +51,16 @@ def test_every_meter_has_its_line() -> None:
 
 def test_every_reason_of_a_node_is_named() -> None:
     text = section("Reason codes")
-    named = {value for name, value in vars(tally).items() if name.isupper() and is_word(value)}
+    named = {
+        value for name, value in vars(node_filters).items() if name.isupper() and is_word(value)
+    }
     every = Constraints(
         node_selector=(("zone", "a"),),
         required_terms=(Term(),),
         tolerations=(Toleration(),),
         node_name="node-1",
     )
-    named |= {name for name, _ in tally.parts(every)}
+    named |= {name for name, _ in node_filters.parts(every)}
     assert len(named) > 10
     assert {name for name in named if f"`{name}" not in text} == set()
 

@@ -3,17 +3,19 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from server.books.applications import Ask, Group, Job
-from server.books.partition import Partition
-from server.core import describe, pacing, starving
-from server.core.shortage import Shortage
+from server.core.preemption import decision_records, due_claims, pacing
+from server.core.preemption.deficits import Shortage
 from server.model.records import Verdict, lost_of
 from server.model.shadow import Choice, Sum
-from server.preemption import guarantee, quota_enforcement, required_node, reservation, trim
+from server.preemption.claims import guarantee
+from server.preemption.nodes import required_node, reservation
 from server.preemption.policy import Law, Plan
+from server.preemption.quota import enforcement, reclaim
 from server.preemption.trial import Trial
+from server.state.applications import Ask, Group, Job
+from server.state.partition import Partition
 
-NOT_COMPARED = frozenset({quota_enforcement.NAME, reservation.NAME})
+NOT_COMPARED = frozenset({enforcement.NAME, reservation.NAME})
 """The policies of the live side alone (quota runs), or without victims (reservations)."""
 
 
@@ -40,8 +42,8 @@ def choices(
     names = subjects(plan)
     if not names:
         return
-    asks = describe.asks_of(partition, plan.releases)
-    victims = describe.with_running_times(trial, plan, asks, now)
+    asks = decision_records.asks_of(partition, plan.releases)
+    victims = decision_records.with_running_times(trial, plan, asks, now)
     nodes = {one.ask.key: one.node_id for one in plan.pledges}
     for name in names:
         yield name, Choice(plan.policy, nodes.get(name, ""), victims)
@@ -70,7 +72,7 @@ def _content(one: Choice) -> tuple[object, ...]:
 def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now: int) -> Why:
     """Return why a side gave a subject nothing for which the other side decided under this policy."""
     settings = side.spec.preemption
-    if policy == trim.NAME:
+    if policy == reclaim.NAME:
         return Why("", "nothing has to go")
     if not settings.enabled or policy not in settings.policies:
         return Why(Law.POLICY_OFF.value, f"policy {policy} is not on")
@@ -87,7 +89,7 @@ def _refused(side: Partition, ask: Ask, now: int) -> Verdict | None:
     if not isinstance(group, Group | Job):
         return None
     found = tries.verdict(group)
-    again = tries.refused_ms(group) + starving.backoff_of(side, ask)
+    again = tries.refused_ms(group) + due_claims.backoff_of(side, ask)
     fresh = found is not None and (found.at_ms == now or again > now)
     return found if fresh else None
 
@@ -98,7 +100,7 @@ def _not_due(side: Partition, shortage: Shortage, ask: Ask, policy: str, now: in
         return Why("", "its node has not changed since it was refused there")
     if pacing.is_between(side, now):
         return Why(Law.ROUND.value, "the next round of claims has not begun")
-    if ask.pending_since + starving.delay_ms(side, leaf, policy) > now:
+    if ask.pending_since + due_claims.delay_ms(side, leaf, policy) > now:
         return Why(Law.DELAY.value, "it has not waited for the delay of its queue")
     if policy != guarantee.NAME:
         return Why("", "its turn has not come")

@@ -1,7 +1,7 @@
 """The state as a shadow sees it: the same objects under other settings, with a round of its own.
 
 Planning code reads settings and rounds from the partition that it is given. So a shadow gives it
-another partition, which shares everything else with the true one: due asks, Views and rules are the
+another partition, which shares everything else with the true one: due asks, snapshots and rules are the
 same code for both.
 """
 
@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from server.books import sharing
-from server.books.partition import Partition
-from server.books.shadow import Shadow
-from server.books.storms import Storms
-from server.core import due, proportions
-from server.core.shortage import Shortage
+from server.core.preemption import due, shares
+from server.core.preemption.deficits import Shortage
 from server.model.shadow import is_on, settings_of
-from server.view.queues import Bounds
+from server.snapshot.queues import Bounds
+from server.state import sharing
+from server.state.partition import Partition
+from server.state.shadow import Shadow
+from server.state.thrashing import Storms
 
 
 def memory(partition: Partition, now: int) -> Shadow | None:
@@ -53,7 +53,7 @@ def seen(partition: Partition, known: Shadow) -> Partition:
 
 @contextmanager
 def settled(other: Partition) -> Iterator[Shortage]:
-    """Hold the bounds by which the shadow shares (W2) while Views are taken, with the live side's facts of queues."""
+    """Hold the bounds by which the shadow shares (W2) while snapshots are taken, with the live side's facts of queues."""
     columns, shortage = other.columns, Shortage(other)
     kept = columns.queues
     other.deserved = _bounds(other, shortage)
@@ -67,5 +67,5 @@ def _bounds(other: Partition, shortage: Shortage) -> dict[str, Bounds]:
     """Return by leaf what it deserves, where the shadow shares by plain weights (W2)."""
     if not sharing.is_shared_out(other) or other.spec.preemption.demand_cap:
         return {}
-    fresh = proportions.deserved(other, shortage.shares)
+    fresh = shares.deserved(other, shortage.shares)
     return other.deserved if fresh == other.deserved else fresh

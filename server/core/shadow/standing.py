@@ -11,15 +11,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from server.books import snapshot
-from server.books.applications import Job
-from server.books.partition import Partition
-from server.books.shadow import Held, Place, Shadow
-from server.core import jobs
-from server.preemption import laws
+from server.core.preemption import due_gangs
 from server.preemption.policy import Plan, Pledge, Release
+from server.preemption.rules import gate
 from server.preemption.trial import Trial
-from server.view.waiting import WaitingAsk
+from server.snapshot.waiting import WaitingAsk
+from server.state import snapshotting
+from server.state.applications import Job
+from server.state.partition import Partition
+from server.state.shadow import Held, Place, Shadow
 
 CHECKED_MAX: Final = 32
 """The most decisions that a turn checks against the rules again: as much work as so many plans."""
@@ -107,11 +107,11 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
 
     The rules are checked for CHECKED_MAX decisions a turn, in rotation.
     """
-    checked = _next_checked(known, trial.view.now)
+    checked = _next_checked(known, trial.snapshot.now)
     with _seen_waiting(other, trial, list(known.held.values())) as waiting:
         for name, one in list(known.held.items()):
             plan = _plan(other, one, waiting)
-            refusal = laws.gate(trial, plan) if name in checked else None
+            refusal = gate.gate(trial, plan) if name in checked else None
             if refusal is None:
                 trial.apply(plan)
             else:
@@ -136,7 +136,7 @@ def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
     with _seen_waiting(other, trial, held) as waiting:
         for one in held:
             plan = _plan(other, one, waiting)
-            if laws.gate(trial, plan) is None:
+            if gate.gate(trial, plan) is None:
                 trial.apply(plan)
 
 
@@ -144,24 +144,24 @@ def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
 def _seen_waiting(
     other: Partition, trial: Trial, held: Sequence[Held]
 ) -> Iterator[dict[str, WaitingAsk]]:
-    """Hold the gangs of decisions in the View, which need not be due, and provide the asks as it has them, by key.
+    """Hold the gangs of decisions in the snapshot, which need not be due, and provide the asks as it has them, by key.
 
     The rules look at the whole of a gang (J8). Equal asks share their class.
     """
-    view, asks = trial.view, [other.asks[place.key] for one in held for place in one.places]
+    snapshot, asks = trial.snapshot, [other.asks[place.key] for one in held for place in one.places]
     gangs = dict.fromkeys(ask.group for ask in asks if isinstance(ask.group, Job))
-    known = snapshot.jobs(other, [jobs.due(one) for one in gangs])
-    found = {one.key: one for one in snapshot.waiting(other, asks)}
+    known = snapshotting.jobs(other, [due_gangs.due(one) for one in gangs])
+    found = {one.key: one for one in snapshotting.waiting(other, asks)}
     found |= {member.key: member for one in known for member in one.members}
-    trial.view = replace(view, jobs=(*view.jobs, *known))
+    trial.snapshot = replace(snapshot, jobs=(*snapshot.jobs, *known))
     try:
         yield found
     finally:
-        trial.view = view
+        trial.snapshot = snapshot
 
 
 def _plan(other: Partition, one: Held, waiting: Mapping[str, WaitingAsk]) -> Plan:
-    """Return the plan as rows of a View that is taken now."""
+    """Return the plan as rows of a snapshot that is taken now."""
     nodes = other.index.nodes
     pledges = tuple(
         Pledge(waiting[place.key], nodes[place.node_id].slot, place.node_id, place.exclusive)

@@ -8,19 +8,19 @@ byte for byte.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from server.books import snapshot
-from server.books.partition import Partition
-from server.books.shadow import HELD_MAX, Shadow
-from server.core import due, orders, pacing, refusals, rounds
+from server.core.preemption import apply_plan, due, pacing, refusals, rounds
+from server.core.preemption.deficits import Shortage
 from server.core.shadow import comparing, side, standing
 from server.core.shadow.comparing import Why
-from server.core.shortage import Shortage
 from server.model.decisions import Decided, Decision, ShadowDecided
 from server.model.shadow import Choice, Difference, ShadowRecord, Sum, difference
-from server.preemption import quota_enforcement
 from server.preemption.policy import Plan
+from server.preemption.quota import enforcement
 from server.preemption.trial import Trial
-from server.view.waiting import WaitingAsk
+from server.snapshot.waiting import WaitingAsk
+from server.state import snapshotting
+from server.state.partition import Partition
+from server.state.shadow import HELD_MAX, Shadow
 
 LIVE, SHADOW = "live", "shadow"
 
@@ -93,7 +93,7 @@ class Turn:
             if not (self._is_for_others(asks) or trims or standing.is_due(known, now)):
                 return {}
             rounds.begin(other, asks, now, trims=trims)
-            trial = Trial(snapshot.take(other, now, due=asks), shortage.known)
+            trial = Trial(snapshotting.take(other, now, due=asks), shortage.known)
         standing.lay(other, known, trial, self._ended)
         _leave_out_served(trial)
         laid = len(trial.plans)
@@ -109,7 +109,7 @@ class Turn:
             self._keep(trial, plan)
         return found
 
-    def _is_for_others(self, asks: snapshot.Due) -> bool:
+    def _is_for_others(self, asks: snapshotting.Due) -> bool:
         """Return whether an ask is due for which no decision stands."""
         served = {name for one in self._known.held.values() for name in one.subjects}
         members = (ask for one in asks.jobs for ask in one.members)
@@ -121,11 +121,11 @@ class Turn:
         other, names = self._seen, comparing.subjects(plan)
         if not names:
             return
-        if not orders.is_shown(other, plan):
+        if not apply_plan.is_shown(other, plan):
             pacing.record(other, trial, plan, self._now)
         if other.spec.preemption.observe_only:
             refusals.stamp(other, plan, self._now)
-            orders.show(other, plan)
+            apply_plan.show(other, plan)
         else:
             self._known.held[names[0]] = standing.held(plan)
 
@@ -137,7 +137,7 @@ class Turn:
         for plan in () if trial is None else trial.plans[laid:]:
             assert trial is not None
             mine = dict(comparing.choices(partition, trial, plan, self._now))
-            shown = orders.is_shown(partition, plan)
+            shown = apply_plan.is_shown(partition, plan)
             if mine and not shown:
                 self._count(plan.policy, whose, next(iter(mine.values())))
             if shown and whose == LIVE:
@@ -241,24 +241,24 @@ def _is_same(before: ShadowRecord | None, live: Choice | None, mine: Choice | No
 
 def _leave_out_served(trial: Trial) -> None:
     """Leave out asks for which a decision stands; those for which one just ended are planned for again."""
-    view = trial.view
+    snapshot = trial.snapshot
 
     def left(asks: Iterable[WaitingAsk]) -> tuple[WaitingAsk, ...]:
         return tuple(one for one in asks if not trial.is_served(one.key))
 
-    trial.view = replace(
-        view,
-        claims=left(view.claims),
-        daemons=left(view.daemons),
-        replacing=left(view.replacing),
-        jobs=tuple(one for one in view.jobs if len(left(one.members)) == len(one.members)),
+    trial.snapshot = replace(
+        snapshot,
+        claims=left(snapshot.claims),
+        daemons=left(snapshot.daemons),
+        replacing=left(snapshot.replacing),
+        jobs=tuple(one for one in snapshot.jobs if len(left(one.members)) == len(one.members)),
     )
 
 
 def _lay_runs(trial: Trial, live: Trial | None) -> None:
     """Apply the quota runs of the live side: what they release is gone for the shadow, too."""
     for plan in () if live is None else live.plans:
-        if plan.policy == quota_enforcement.NAME:
+        if plan.policy == enforcement.NAME:
             left = tuple(one for one in plan.releases if trial.stands(one.row))
             trial.apply(replace(plan, releases=left))
 

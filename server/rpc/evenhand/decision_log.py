@@ -6,8 +6,8 @@ from itertools import chain, count
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
-from server.core import decided
 from server.core.core import Core
+from server.core.queries import known_decisions
 from server.model.asks import Tags
 from server.model.decisions import Decided, DecisionMoved, Decisions
 from server.model.ranking import Ranking
@@ -149,7 +149,7 @@ class DecisionLog:
     def _moved(self, moved: DecisionMoved) -> None:
         """Record a move of a decision. A decision of an earlier process is looked up in the core; an unknown one is ignored."""
         record = self._records.get(moved.decision_id)
-        record = record or decided.decision(self._core, moved.decision_id)
+        record = record or known_decisions.decision(self._core, moved.decision_id)
         if record is not None:
             self._add(moved.at_ms, record, moved)
         if not moved.state.is_open:

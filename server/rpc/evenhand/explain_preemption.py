@@ -6,19 +6,25 @@ from functools import partial
 
 from evenhand.v1 import decisions_pb2
 from evenhand.v1 import explain_pb2 as pb
-from server.core import decided, near_decisions, quota_outlook, shadowed, verdicts
 from server.core.core import Core
+from server.core.queries import (
+    known_decisions,
+    near_decisions,
+    quota_outlook,
+    shadow_records,
+    verdicts,
+)
 from server.model.records import DecisionRecord, Verdict, Victim
-from server.rpc.evenhand import decision_pictures, near_words, order_words, quota_words, sides
+from server.rpc.evenhand import encode_decisions, near_text, order_text, quota_text, redaction
 from server.rpc.evenhand.decision_log import DecisionLog
-from server.rpc.evenhand.decision_words import (
+from server.rpc.evenhand.decision_text import (
     evicted_sentence,
     held,
     of_victim,
     sentences,
     verdict_sentence,
 )
-from server.rpc.evenhand.sides import Side, sees, sees_all, side_of
+from server.rpc.evenhand.redaction import Side, sees, sees_all, side_of
 from server.rpc.roles import Caller
 
 
@@ -34,26 +40,26 @@ class Preempted:
         self, key: str, partition: str, now: int, victim: str = ""
     ) -> pb.ExplainResponse | None:
         """Return the decision with this id, ``victim`` compared first; None when there is none, or none that concerns the caller."""
-        record = decided.decision(self._core, key)
+        record = known_decisions.decision(self._core, key)
         if record is None or partition not in ("", record.partition):
             return None
-        side = side_of(decided.whole(self._core, record), self._caller)
+        side = side_of(known_decisions.whole(self._core, record), self._caller)
         if side is None:
             return None
         names = self._log.names(record.partition, record.decision_id)
-        picture = decision_pictures.decision(side, names, sees(self._caller))
-        ranking = decided.ranking_of(self._core, record)
+        picture = encode_decisions.decision(side, names, sees(self._caller))
+        ranking = known_decisions.ranking_of(self._core, record)
         if ranking is not None:
             known = sees(self._caller)
-            decision_pictures.add_ranking(picture, ranking, names, known)
-            told = order_words.sentences(
+            encode_decisions.add_ranking(picture, ranking, names, known)
+            told = order_text.sentences(
                 record,
                 ranking,
                 names,
                 known,
                 now,
                 victim,
-                later=partial(decided.evicted_later, self._core, record),
+                later=partial(known_decisions.evicted_later, self._core, record),
                 with_nodes=sees_all(self._caller),
             )
             picture.why_these.extend(told)
@@ -73,7 +79,7 @@ class Preempted:
         """
         if self._is_there(key, partition):
             return None
-        for record in reversed(decided.decisions(self._core, partition)):
+        for record in reversed(known_decisions.decisions(self._core, partition)):
             names = self._log.names(record.partition, record.decision_id)
             gone = frozenset(record.confirmed)
             victims = (one.key for one in record.victims if one.key in gone)
@@ -112,7 +118,7 @@ class Preempted:
             shown = victim is not None and known(victim.queue)
             name = (names(found.victim) or found.victim) if shown else ""
             node = found.node if sees_all(self._caller) else ""
-            told = near_words.picture(found, name, node, response.taken_at_ms)
+            told = near_text.picture(found, name, node, response.taken_at_ms)
             response.placed.not_evicted.append(told)
             response.lines.append(told.sentence)
 
@@ -124,7 +130,7 @@ class Preempted:
             return
         now, known = response.taken_at_ms, sees(self._caller)
         for number, found in enumerate(quota_outlook.outlook(self._core, books, ask, now), 1):
-            told = quota_words.picture(found, now, hidden=not known(found.queue))
+            told = quota_text.picture(found, now, hidden=not known(found.queue))
             response.placed.quota_outlook.append(told)
             response.lines.insert(number, told.sentence)
 
@@ -139,7 +145,7 @@ class Preempted:
         placed.release.decision_id = record.decision_id
         placed.release.policy = record.policy
         placed.release.because = victim.because
-        placed.release.state = decision_pictures.STATES[record.state]
+        placed.release.state = encode_decisions.STATES[record.state]
         placed.release.at_ms = record.at_ms
         if sees_all(self._caller):
             names = self._log.names(record.partition, record.decision_id)
@@ -148,10 +154,10 @@ class Preempted:
             )
         else:
             response.lines.append(_why(record, victim))
-        whole = decided.decision(self._core, record.decision_id)
+        whole = known_decisions.decision(self._core, record.decision_id)
         assert whole is not None, "the decision was found a moment ago"
-        levels = sides.levels(decided.levels(self._core, whole), self._caller)
-        told = decision_pictures.levels(levels, sees(self._caller))
+        levels = redaction.levels(known_decisions.levels(self._core, whole), self._caller)
+        told = encode_decisions.levels(levels, sees(self._caller))
         own = of_victim(told, victim.queue)
         if own:
             placed.release.levels.extend(own)
@@ -165,11 +171,11 @@ class Preempted:
         picture = self._picture(found, response.partition)
         response.waiting.preemption.CopyFrom(picture)
         response.lines.append(verdict_sentence(picture, response.taken_at_ms))
-        return sides.verdict(found, self._caller)
+        return redaction.verdict(found, self._caller)
 
     def add_shadow(self, response: pb.ExplainResponse) -> None:
         """Add to a waiting ask what the shadow of its partition, if there is one, would do for it."""
-        found = shadowed.would(self._core, response.key, response.taken_at_ms)
+        found = shadow_records.would(self._core, response.key, response.taken_at_ms)
         if found is None:
             return
         picture = self._picture(found, response.partition)
@@ -179,9 +185,9 @@ class Preempted:
 
     def _picture(self, found: Verdict, partition: str) -> decisions_pb2.PreemptionVerdict:
         """Return the message of a verdict as the caller may see it."""
-        told, names = sides.verdict(found, self._caller), self._log.names(partition)
-        told = replace(told, because=decision_pictures.with_names(told.because, names))
-        return decision_pictures.verdict(told, names, sees(self._caller))
+        told, names = redaction.verdict(found, self._caller), self._log.names(partition)
+        told = replace(told, because=encode_decisions.with_names(told.because, names))
+        return encode_decisions.verdict(told, names, sees(self._caller))
 
     def _taking(self, partition: str, key: str) -> tuple[Side, Victim] | None:
         """Return the caller's side of the latest decision that is evicting this allocation, and the victim; None without one."""
@@ -189,7 +195,7 @@ class Preempted:
         ask = None if books is None else books.asks.get(key)
         if ask is None or not ask.releasing:
             return None
-        for record in reversed(decided.decisions(self._core, partition)):
+        for record in reversed(known_decisions.decisions(self._core, partition)):
             side = None if key in record.stayed else side_of(record, self._caller)
             victims = side.record.victims if side is not None else ()
             victim = next((one for one in victims if one.key == key), None)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from server.rpc.failures import invalid
+from server.rpc.errors import invalid
 from server.rpc.limits import PAGE_MAX
 
 _Item = TypeVar("_Item")

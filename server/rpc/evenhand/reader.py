@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from server.core import inspect
 from server.core.core import Core
+from server.core.queries import inspect
 from server.model.queue_settings import SettingsReport
 from server.model.quota import DEFAULT_PARTITION, ROOT, is_below
 from server.model.reports import (
@@ -15,8 +15,8 @@ from server.model.reports import (
     PartitionReport,
     QueueReport,
 )
+from server.rpc.errors import not_found
 from server.rpc.evenhand.pages import Page
-from server.rpc.failures import not_found
 from server.rpc.roles import Caller, Role
 
 _NO_QUEUE: Final = "queue"

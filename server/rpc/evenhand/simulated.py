@@ -5,18 +5,18 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from evenhand.v1 import simulate_pb2 as pb
-from server.books.partition import Partition
-from server.books.placement_rules import Refused, deciding_rule, place_application
-from server.core.applications import QueueLookup
+from server.core.events.applications import QueueLookup
 from server.model.asks import AskSpec
 from server.model.events import ApplicationAdded
 from server.model.phrases import span
 from server.rpc import tags
-from server.rpc.evenhand.sides import sees_all
+from server.rpc.evenhand.redaction import sees_all
 from server.rpc.roles import Caller
 from server.rpc.translate.applications import application_batch
 from server.rpc.translate.fields import RefusedError, bounded, name
 from server.rpc.translate.templates import NO_SPEC, Specs
+from server.state.partition import Partition
+from server.state.placement_rules import Refused, deciding_rule, place_application
 from si.v1 import si_pb2
 
 NAMES_A_NODE: Final = (

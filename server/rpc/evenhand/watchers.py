@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from server.rpc.failures import draining, too_many
+from server.rpc.errors import draining, too_many
 from server.rpc.limits import WATCHERS_MAX
 from server.rpc.pump import Pump
 

@@ -9,7 +9,7 @@ from server.rpc import tags
 from server.rpc.limits import NAME_CHARACTERS_MAX
 from server.rpc.translate.fields import RefusedError, milliseconds, name
 from server.rpc.translate.templates import Specs, Template
-from server.rpc.views import AskHead, Head
+from server.rpc.wire_schemas import AskHead, Head
 from si.v1 import si_pb2
 
 

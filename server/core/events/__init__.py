@@ -1,0 +1,1 @@
+"""The events: what each does to the state, by subject."""

@@ -1,0 +1,232 @@
+"""The events of applications: queue placement, states and removal."""
+
+from server.core.events import lifecycle, placeholders, quota_tags
+from server.core.events.asks import owned_by_other
+from server.core.state import REGISTER_FIRST, State
+from server.model.decisions import (
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationState,
+    ApplicationUpdated,
+    Decision,
+    Noted,
+    Termination,
+)
+from server.model.events import ApplicationAdded, ApplicationRemoved
+from server.model.quota import QUEUES_MAX, RECOVERY_QUEUE
+from server.model.reasons import Code
+from server.state import tree
+from server.state.applications import Application
+from server.state.limits import Limiter
+from server.state.partition import Partition
+from server.state.placeholders import GangStyle, Reserve
+from server.state.placement_rules import QueueFacts, Refused, place_application
+from server.state.queues import Queue, QueueState
+
+APPLICATIONS_MAX = 200_000
+"""The most applications that one partition takes."""
+
+
+class QueueLookup:
+    """The part of the queue tree that placement rules may read."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    def find(self, path: str) -> QueueFacts | None:
+        """Return the facts of an existing queue; None for an unknown path."""
+        queue = self._partition.queues.get(path)
+        if queue is None:
+            return None
+        return QueueFacts(leaf=queue.leaf, accepting=queue.state is QueueState.ACTIVE)
+
+    def may_submit(self, path: str, user: str, groups: tuple[str, ...]) -> bool:
+        """Return whether the user may submit to this queue, existing or to be created.
+
+        The access list of any level suffices.
+        """
+        queue = self._nearest(path)
+        return any(
+            one.spec.submit_acl.allows(user, groups) or one.spec.admin_acl.allows(user, groups)
+            for one in queue.path_up()
+        )
+
+    def _nearest(self, path: str) -> Queue:
+        while path and path not in self._partition.queues:
+            path = path.rpartition(".")[0]
+        return self._partition.queues.get(path, self._partition.root)
+
+
+def add(state: State, event: ApplicationAdded, now: int) -> list[Decision]:
+    """Add an application: placement rules find its queue, whose limits decide whether it is accepted."""
+    partition = state.partitions.get(event.partition)
+    refusal = _may_add(state, partition, event)
+    if refusal or partition is None:
+        return [_rejected(event, refusal)]
+    wanted = quota_tags.quota(event.tags)
+    if isinstance(wanted, str):
+        return [_rejected(event, wanted)]
+    found = place_application(partition.spec.rules, event, QueueLookup(partition))
+    if isinstance(found, Refused):
+        return [_rejected(event, found.reason)]
+    return _enter(state, partition, event, found.path, wanted, now)
+
+
+def _may_add(state: State, partition: Partition | None, event: ApplicationAdded) -> str:
+    if event.rm_id not in state.managers:
+        return REGISTER_FIRST.format(rm_id=event.rm_id)
+    if not event.application_id:
+        return "applicationID is empty"
+    if partition is None or partition.retired:
+        return f"partition {event.partition!r} is not configured"
+    if partition.owner not in ("", event.rm_id):
+        return owned_by_other(partition)
+    if event.application_id in partition.applications:
+        return f"application {event.application_id!r} exists already"
+    if len(partition.applications) >= APPLICATIONS_MAX:
+        return (
+            f"partition {event.partition!r} has {APPLICATIONS_MAX} applications, the most it takes"
+        )
+    return ""
+
+
+def _rejected(event: ApplicationAdded, reason: str) -> ApplicationRejected:
+    return ApplicationRejected(event.rm_id, event.application_id, reason, event.partition)
+
+
+def _enter(  # noqa: PLR0913, PLR0917 - what one submission is about
+    state: State,
+    partition: Partition,
+    event: ApplicationAdded,
+    path: str,
+    wanted: quota_tags.TagQuota,
+    now: int,
+) -> list[Decision]:
+    notes: list[Decision] = []
+    leaf = partition.queues.get(path)
+    if leaf is None:
+        if len(partition.queues) + path.count(".") > QUEUES_MAX:
+            return [
+                _rejected(
+                    event,
+                    f"partition {partition.name!r} has {QUEUES_MAX} queues, the most it takes",
+                )
+            ]
+        leaf = tree.create_path(partition, path)
+        notes.append(_note_queue(partition, leaf, Code.QUEUE_CREATED, "created"))
+    _take_tags(partition, leaf, wanted)
+    forced = event.tags.get("application.create.force") == "true"
+    refusal = "" if forced else _too_many(partition, leaf, event)
+    if refusal:
+        return [*notes, *lifecycle.swept(partition, leaf), _rejected(event, refusal)]
+    application = _make(partition, leaf, event, now)
+    if event.placeholder_ask or event.gang_style or event.execution_timeout_ms:
+        style = GangStyle.of(event.gang_style)
+        reserve = Reserve(event.placeholder_ask, style, event.execution_timeout_ms)
+        placeholders.declare(state, partition, application, reserve, now)
+    if leaf.path == RECOVERY_QUEUE:
+        message = f"forced into {RECOVERY_QUEUE}: its queue is gone"
+        notes.append(
+            Noted(
+                "application",
+                event.application_id,
+                Code.FORCED_APPLICATION,
+                message,
+                partition.name,
+            )
+        )
+    return [
+        *notes,
+        ApplicationAccepted(event.rm_id, event.application_id, partition.name, leaf.path),
+        ApplicationUpdated(
+            event.rm_id, event.application_id, ApplicationState.ACCEPTED, now, "", partition.name
+        ),
+    ]
+
+
+def _make(partition: Partition, leaf: Queue, event: ApplicationAdded, now: int) -> Application:
+    application = Application(
+        event.rm_id,
+        event.application_id,
+        leaf,
+        partition.next_number(),
+        partition.types.zeros(),
+        event.user,
+        event.groups,
+        dict(event.tags),
+        now,
+    )
+    partition.owner = event.rm_id
+    partition.applications[application.application_id] = application
+    leaf.applications[application.application_id] = application
+    application.limiters = tree.limiters_of(partition, application)
+    for limiter in application.limiters:
+        limiter.applications += 1
+    return application
+
+
+def _take_tags(partition: Partition, leaf: Queue, wanted: quota_tags.TagQuota) -> None:
+    """Apply the quota of the namespace's annotations: to dynamic leaves only, for new pods only (Q17)."""
+    if leaf.managed or wanted == quota_tags.NO_QUOTA:
+        return
+    before = leaf.spec
+    tree.retag_queue(leaf, wanted.guaranteed, wanted.max, wanted.max_applications)
+    if leaf.spec != before:
+        tree.limit_queue(partition, leaf)
+
+
+def _too_many(partition: Partition, leaf: Queue, event: ApplicationAdded) -> str:
+    """Return which limit on applications is reached, "" for none.
+
+    First `maxapplications` of every queue on the path, then the limits of user and group.
+    """
+    for queue in leaf.path_up():
+        most = queue.spec.max_applications
+        if most and _running(queue) >= most:
+            return f"{Code.APPLICATION_LIMIT}: queue {queue.path} has its {most} applications"
+    probe = Application("", "", leaf, 0, [], event.user, event.groups, {}, 0)
+    for limiter in tree.limiters_of(partition, probe):
+        if _full(limiter):
+            return (
+                f"{Code.APPLICATION_LIMIT}: {limiter.kind} {limiter.name} has "
+                f"{limiter.max_applications} applications in {limiter.queue.path}, the most allowed there"
+            )
+    return ""
+
+
+def _full(limiter: Limiter) -> bool:
+    return bool(limiter.max_applications) and limiter.applications >= limiter.max_applications
+
+
+def _running(queue: Queue) -> int:
+    return sum(len(leaf.applications) for leaf in queue.leaves())
+
+
+def _note_queue(partition: Partition, queue: Queue, code: Code, what: str) -> Noted:
+    return Noted("queue", queue.path, code, f"queue {queue.path} is {what}", partition.name)
+
+
+def remove(state: State, event: ApplicationRemoved, now: int) -> list[Decision]:
+    """Remove an application at its client's request: drop its asks and release its allocations."""
+    partition = state.partitions.get(event.partition)
+    application = partition.applications.get(event.application_id) if partition else None
+    if partition is None or application is None or application.rm_id != event.rm_id:
+        message = f"application {event.application_id!r} is not known; nothing was changed"
+        return [
+            Noted(
+                "application",
+                event.application_id,
+                Code.RELEASE_UNKNOWN,
+                message,
+                event.partition,
+                event.rm_id,
+            )
+        ]
+    decisions: list[Decision] = []
+    application.reserve = None
+    for ask in [*application.asks.values(), *application.allocations.values()]:
+        if ask.node is not None:
+            message = f"application {application.application_id} was removed"
+            decisions.append(lifecycle.released(partition, ask, Termination.STOPPED_BY_RM, message))
+        lifecycle.end(state, partition, ask, now)
+    return decisions + lifecycle.forget(partition, application)

@@ -1,0 +1,399 @@
+"""The events of asks, allocations and foreign pods."""
+
+from typing import Final
+
+from server.core.events import (
+    gang_consistency,
+    gang_size,
+    lifecycle,
+    overflow,
+    placeholders,
+    recovery,
+)
+from server.core.preemption import due_quota, open_decisions
+from server.core.state import REGISTER_FIRST, State
+from server.model.asks import AVOIDED_NODES_MAX, PRIORITY_MAX, PRIORITY_MIN, AskSpec, Generation
+from server.model.decisions import (
+    ApplicationState,
+    AskRejected,
+    AskReleased,
+    Decision,
+    Noted,
+    Termination,
+)
+from server.model.events import AllocationAdded, AskAdded, ForeignAdded, ReleaseRequested
+from server.model.reasons import Code
+from server.state import journal, pending
+from server.state.applications import Application, Ask
+from server.state.gang_sizes import size_placeholders
+from server.state.nodes import Foreign, Node
+from server.state.partition import Partition
+
+AVOID_MS = 60_000
+"""How long an ask avoids a node after SCHEDULING_FAILED_ON_RM (design 1.8)."""
+
+_FAILED_ON_RM: Final = Termination.SCHEDULING_FAILED_ON_RM
+_STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
+"""Looked up once: to reach a member of an enumeration is slow."""
+
+# Adding ---------------------------------------------------------------------------------------------------------
+
+
+def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
+    """Add a new ask, or update one that waits or runs in place."""
+    partition = state.partitions.get(event.partition)
+    application = partition.applications.get(event.application_id) if partition else None
+    if partition is None or application is None or application.rm_id != event.rm_id:
+        return [_reject(state, event, _unknown(state, event))]
+    known = partition.asks.get(event.key)
+    refusal = _may_be(partition, event.key, event.spec, known, application)
+    if refusal:
+        return [_reject(state, event, refusal)]
+    event = gang_size.sized(
+        partition, application, placeholders.keyed(application, event, known), known
+    )
+    if known is not None:
+        return _update(state, partition, known, event.spec, now)
+    if refusal := _may_join(partition, application, event.spec):
+        return [_reject(state, event, refusal)]
+    if event.spec.job_key:
+        gang_size.joins(partition, application, event.spec)
+    ask = _make(partition, application, event, now)
+    placeholders.seen(state, partition, ask)
+    _add_waiting(state, partition, ask, now)
+    if event.spec.job_key:
+        gang_consistency.note(application, event.spec)
+    if event.spec.placeholder:
+        size_placeholders(partition, application)
+    return lifecycle.asks_added(partition, application, now)
+
+
+def _may_join(partition: Partition, application: Application, spec: AskSpec) -> str:
+    """Return why an application accepts no such ask, "" when it does."""
+    if application.state is ApplicationState.FAILING:
+        return f"application {application.application_id!r} is failing"
+    return gang_consistency.disagreement(partition, application, spec) if spec.job_key else ""
+
+
+def _unknown(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> str:
+    if event.rm_id not in state.managers:
+        return REGISTER_FIRST.format(rm_id=event.rm_id)
+    if event.partition not in state.partitions:
+        return f"partition {event.partition!r} is not configured"
+    if isinstance(event, ForeignAdded):
+        return owned_by_other(state.partitions[event.partition])
+    if event.application_id in state.partitions[event.partition].applications:
+        return f"application {event.application_id!r} belongs to another resource manager"
+    return (
+        f"application {event.application_id!r} is not known: add it and wait until it is accepted"
+    )
+
+
+def owned_by_other(partition: Partition) -> str:
+    """Return the answer to a manager that names another's partition: each partition serves one cluster (design 1.10)."""
+    if not partition.owner:
+        return f"partition {partition.name!r} has no nodes yet: register them first"
+    return (
+        f"partition {partition.name!r} belongs to resource manager {partition.owner!r}; "
+        "give this cluster a partition of its own"
+    )
+
+
+def _reject(state: State, event: AskAdded | AllocationAdded, reason: str) -> AskRejected:
+    _keep_tags(state, event)
+    return AskRejected(
+        event.rm_id, event.partition, event.key, event.application_id, reason, event.generation
+    )
+
+
+def _keep_tags(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> None:
+    """Keep the name of a pod that is refused, unless another one has its key."""
+    partition = state.partitions.get(event.partition)
+    if partition is not None and not partition.tags_of(event.key):
+        partition.keep_tags(event.key, event.tags)
+
+
+def _may_be(
+    partition: Partition, key: str, spec: AskSpec, known: Ask | None, application: Application
+) -> str:
+    """Return why an ask or allocation is invalid, "" when it is valid."""
+    if not key:
+        return "allocationKey is empty"
+    if known is not None and known.application is not application:
+        return (
+            f"allocationKey {key!r} is in use by application {known.application.application_id!r}"
+        )
+    if key in partition.foreign:
+        return f"allocationKey {key!r} is in use by a foreign pod"
+    if not PRIORITY_MIN <= spec.priority <= PRIORITY_MAX:
+        return f"priority {spec.priority} is not an int32"
+    if known is None and len(partition.asks) >= overflow.ASKS_MAX:
+        return f"partition {partition.name!r} has {overflow.ASKS_MAX} asks and allocations, the most it takes"
+    known_class = partition.shapes.get(spec)
+    if known_class is not None and known_class.small and not partition.crowded:
+        return ""
+    return overflow.overflow(partition, spec.resource, of_ask=True)
+
+
+def _make(
+    partition: Partition, application: Application, event: AskAdded | AllocationAdded, now: int
+) -> Ask:
+    created = now if event.created_ms is None else min(event.created_ms, now)
+    spec = event.spec
+    partition.arrivals += 1
+    ask_class = partition.class_of(spec, spec.constraints)
+    ask = Ask(
+        event.rm_id,
+        event.key,
+        application,
+        spec,
+        ask_class,
+        partition.arrivals,
+        created,
+        event.tags,
+        event.generation,
+    )
+    ask.cycle = partition.round.cycles
+    partition.asks[event.key] = ask
+    return ask
+
+
+def _add_waiting(state: State, partition: Partition, ask: Ask, now: int) -> None:
+    pending.enqueue(partition, ask)
+    if ask.spec.timeout_ms > 0:
+        ask.expires_ms = now + ask.spec.timeout_ms
+        state.at(ask.expires_ms, "ask-timeout", partition.name, ask.key)
+
+
+def _update(
+    state: State, partition: Partition, ask: Ask, spec: AskSpec, now: int
+) -> list[Decision]:
+    """Update a known ask in place; its place in the order stays (design 6.3)."""
+    if ask.spec is spec:
+        return []
+    if spec.constraints != ask.spec.constraints:
+        # Where it failed to bind before says nothing about what it asks for now; a change may come
+        # when it is placed again already.
+        partition.avoided.pop(ask.key, None)
+    if ask.node is not None:
+        before = ask.ask_class.demand
+        _update_allocation(partition, ask, spec)
+        _check_pledges(partition, ask, now)
+        return due_quota.forced(state, partition, ask, before, now)
+    if placeholders.keeps_place(partition, ask, spec):
+        return []
+    lifecycle.drop_pledge(partition, ask, "its ask changed")
+    since_ms = gang_size.joins(partition, ask.application, spec, ask)
+    pending.dequeue(partition, ask)
+    _respec(partition, ask, spec)
+    pending.enqueue(partition, ask)
+    gang_size.goes_on(partition, ask, since_ms)
+    size_placeholders(partition, ask.application)
+    return []
+
+
+def _respec(partition: Partition, ask: Ask, spec: AskSpec) -> None:
+    gang_consistency.note(ask.application, spec)
+    placeholders.resized(ask, spec)
+    before = ask.ask_class
+    ask.spec = spec
+    ask.ask_class = partition.class_of(spec, partition.constraints_of(spec, ask.key))
+    partition.leave_class(before)
+
+
+def _update_allocation(partition: Partition, ask: Ask, spec: AskSpec) -> None:
+    """Apply the resize of a running pod: a fact, charged even past a limit (Q7)."""
+    if ask.spec is spec:
+        return
+    node, placed_ms, releasing = ask.node, ask.placed_ms, ask.releasing
+    assert node is not None
+    journal.unsettle(partition, ask, for_good=False)
+    _respec(partition, ask, spec)
+    journal.settle(partition, ask, node, placed_ms)
+    journal.set_releasing(partition, ask, releasing=releasing)
+
+
+def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decision]:
+    """Add an existing allocation, which is never rejected for lack of capacity (design 1.10)."""
+    partition = state.partitions.get(event.partition)
+    application = partition.applications.get(event.application_id) if partition else None
+    if partition is None or application is None or application.rm_id != event.rm_id:
+        return [_reject(state, event, _unknown(state, event))]
+    node = partition.index.nodes.get(event.node_id)
+    if node is None:
+        return [_reject(state, event, f"nodeID {event.node_id!r} is not a known node")]
+    known = partition.asks.get(event.key)
+    refusal = _may_be(partition, event.key, event.spec, known, application)
+    if not refusal and known is not None and known.node not in (None, node):
+        refusal = f"allocation {event.key!r} runs on node {known.node.node_id!r}, not on {event.node_id!r}"
+    if refusal:
+        return [_reject(state, event, refusal)]
+    before = () if known is None or known.node is None else known.ask_class.demand
+    event = gang_size.existing(partition, application, event, known)
+    if known is None:
+        known = _make(partition, application, event, now)
+        known.was_brought = True
+        placeholders.seen(state, partition, known)
+        journal.settle(partition, known, node, now)
+    elif known.node is None:
+        _adopt(partition, known, node, event.spec, now)
+    else:
+        _update_allocation(partition, known, event.spec)
+    gang_consistency.note(application, event.spec)
+    journal.set_started(partition, known, event.started_ms)
+    if event.releasing is not None:
+        recovery.note(partition, known, event.releasing)
+    _check_pledges(partition, known, now)
+    size_placeholders(partition, application)
+    return [
+        *placeholders.runs_already(partition, known, now),
+        *due_quota.forced(state, partition, known, before, now),
+    ]
+
+
+def _check_pledges(partition: Partition, ask: Ask, now: int) -> None:
+    """Abort pledges whose capacity a new or larger allocation has taken (G10)."""
+    if ask.node is not None and ask.node.pledges:
+        open_decisions.abort_unfit(partition, now, ask.node)
+
+
+def _adopt(partition: Partition, ask: Ask, node: Node, spec: AskSpec, now: int) -> None:
+    """Turn a waiting ask that was placed outside this core into an allocation."""
+    lifecycle.drop_pledge(partition, ask, "its ask was placed by somebody else")
+    pending.dequeue(partition, ask)
+    _respec(partition, ask, spec)
+    journal.settle(partition, ask, node, now)
+
+
+def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
+    """Add or resize a pod of another scheduler, and abort pledges whose capacity it has taken (G10)."""
+    partition = state.partitions.get(event.partition)
+    if partition is None or partition.owner != event.rm_id:
+        return [_reject_foreign(state, event, _unknown(state, event))]
+    node = partition.index.nodes.get(event.node_id)
+    refusal = "" if node else f"nodeID {event.node_id!r} is not a known node"
+    if not event.key:
+        refusal = "allocationKey is empty"
+    if event.key in partition.asks:
+        refusal = f"allocationKey {event.key!r} is in use by an ask or allocation of this scheduler"
+    refusal = refusal or overflow.overflow(partition, event.resource)
+    if refusal or node is None:
+        return [_reject_foreign(state, event, refusal)]
+    known = partition.foreign.get(event.key)
+    if known is not None:
+        journal.unsettle_foreign(partition, known)
+    demand = partition.types.demand(event.resource)
+    partition.grow()
+    arrived = Foreign(event.rm_id, event.key, node, demand, event.static, event.tags)
+    journal.settle_foreign(partition, arrived)
+    if node.pledges:
+        open_decisions.abort_unfit(partition, now, node)
+    return []
+
+
+def _reject_foreign(state: State, event: ForeignAdded, reason: str) -> AskRejected:
+    _keep_tags(state, event)
+    return AskRejected(event.rm_id, event.partition, event.key, "", reason, Generation.ALLOCATION)
+
+
+# Ending ---------------------------------------------------------------------------------------------------------
+
+
+def release(state: State, event: ReleaseRequested, now: int) -> list[Decision]:
+    """Release what the shim names, or accept its confirmation of a release that the core ordered."""
+    partition = state.partitions.get(event.partition)
+    if partition is None or partition.owner != event.rm_id:
+        return [_nothing_to_release(event)]
+    if not event.key:
+        return _release_all(state, partition, event, now)
+    foreign = partition.foreign.get(event.key)
+    if foreign is not None:
+        journal.unsettle_foreign(partition, foreign)
+        return []
+    ask = partition.asks.get(event.key)
+    if ask is None or (
+        event.application_id and ask.application.application_id != event.application_id
+    ):
+        return [_nothing_to_release(event)]
+    return _release_one(state, partition, ask, event, now)
+
+
+def _nothing_to_release(event: ReleaseRequested) -> Noted:
+    message = f"release of {event.key or event.application_id!r}: no such ask or allocation; nothing was changed"
+    return Noted("ask", event.key, Code.RELEASE_UNKNOWN, message, event.partition, event.rm_id)
+
+
+def _release_all(
+    state: State, partition: Partition, event: ReleaseRequested, now: int
+) -> list[Decision]:
+    """Release everything of an application: the meaning of an empty key."""
+    application = partition.applications.get(event.application_id)
+    if application is None:
+        return [_nothing_to_release(event)]
+    decisions: list[Decision] = []
+    for ask in [*application.asks.values(), *application.allocations.values()]:
+        if ask.node is None or not event.asks_only:
+            decisions += _release_one(state, partition, ask, event, now)
+    return decisions
+
+
+def _release_one(
+    state: State, partition: Partition, ask: Ask, event: ReleaseRequested, now: int
+) -> list[Decision]:
+    if ask.node is None:
+        lifecycle.end(state, partition, ask, now)
+        return []
+    if event.asks_only:
+        return []
+    if event.termination is _FAILED_ON_RM:
+        return _wait_again(state, partition, ask, now)
+    ordered = ask.releasing or ask.is_replaced
+    confirmation = ordered and event.termination is not _STOPPED_BY_RM
+    reply = lifecycle.released(partition, ask, _STOPPED_BY_RM, event.message)
+    lifecycle.end(state, partition, ask, now)
+    return [] if confirmation else [reply]
+
+
+def _wait_again(state: State, partition: Partition, ask: Ask, now: int) -> list[Decision]:
+    """Turn an allocation whose binding failed back into an ask that avoids that node for a while (design 1.8)."""
+    node = ask.node
+    assert node is not None
+    journal.unsettle(partition, ask)
+    avoided = partition.avoided.setdefault(ask.key, {})
+    avoided.pop(node.node_id, None)
+    while len(avoided) >= AVOIDED_NODES_MAX:
+        del avoided[next(iter(avoided))]
+    avoided[node.node_id] = now + AVOID_MS
+    state.at(now + AVOID_MS, "avoid", partition.name, ask.key)
+    partition.arrivals += 1
+    ask.arrival = partition.arrivals
+    ask.cycle = partition.round.cycles  # an ask that was placed missed no opportunity (P2)
+    _respec(partition, ask, ask.spec)
+    _add_waiting(state, partition, ask, now)
+    message = f"binding on {node.node_id} failed; the node is avoided for {AVOID_MS // 1000} s"
+    return [Noted("ask", ask.key, Code.NODE_AVOIDED, message, partition.name, ask.rm_id)]
+
+
+# Instants -------------------------------------------------------------------------------------------------------
+
+
+def timed_out(state: State, partition: Partition, key: str, now: int) -> list[Decision]:
+    """Release an ask that has waited longer than its execution timeout."""
+    ask = partition.asks.get(key)
+    if ask is None or ask.node is not None or not 0 < ask.expires_ms <= now:
+        return []
+    application_id = ask.application.application_id
+    lifecycle.end(state, partition, ask, now)
+    message = f"not placed within {ask.spec.timeout_ms} ms"
+    return [
+        AskReleased(
+            ask.rm_id,
+            partition.name,
+            key,
+            application_id,
+            Termination.TIMEOUT,
+            message,
+            ask.generation,
+        ),
+        Noted("ask", key, Code.ASK_TIMEOUT, message, partition.name, ask.rm_id),
+    ]

@@ -1,0 +1,121 @@
+"""The fast path of adding asks: new ones of a known template, of which only their queue has to know.
+
+`asks.add_ask` is the whole rule, with the same result; this path is for asks that come by the ten
+thousand.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from server.core.events import asks, overflow
+from server.core.state import State
+from server.model.asks import AskSpec
+from server.model.decisions import ApplicationState, Decision
+from server.model.events import AskAdded, Event
+from server.state import unqueued_fast
+from server.state.applications import Ask
+from server.state.equivalence import is_small
+from server.state.partition import Partition
+
+_RUNNING: Final = ApplicationState.RUNNING
+_ACCEPTED: Final = ApplicationState.ACCEPTED
+"""Looked up once: to reach a member of an enumeration is slow."""
+
+
+def add(state: State, event: AskAdded, now: int) -> list[Decision]:
+    """Add a new ask by the fast path, where that has the result of the general one."""
+    partition = state.partitions.get(event.partition)
+    if partition is None or not _is_quiet(partition, event):
+        return asks.add_ask(state, event, now)
+    _take(partition, (event,), 0, now)
+    unqueued_fast.take_in(partition)
+    return []
+
+
+def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
+    """Enqueue events from the first on, as long as they are asks that matter to nothing before the next tick.
+
+    Until then they wait in no group, for the tick places most of them. Return the number of the
+    event behind the last one taken.
+    """
+    at = first
+    while at < len(events):
+        event = events[at]
+        if not isinstance(event, AskAdded):
+            return at
+        partition = state.partitions.get(event.partition)
+        if partition is None or _has_classes(partition) or not _is_quiet(partition, event):
+            return at
+        at += _take(partition, events, at, now)
+    return at
+
+
+def _has_classes(partition: Partition) -> bool:
+    """Return whether its asks are firm or lendable; then a waiting one takes capacity from others at once (J4)."""
+    return "job" in partition.spec.preemption.policies
+
+
+def _is_quiet(partition: Partition, event: AskAdded) -> bool:
+    """Return whether the event is a new ask of an application whose state stays, and its template is a plain one."""
+    application = partition.applications.get(event.application_id)
+    return (
+        application is not None
+        and application.rm_id == event.rm_id
+        and (application.state is _RUNNING or application.state is _ACCEPTED)
+        and application.reserve is None
+        and bool(event.key)
+        and event.key not in partition.asks
+        and event.key not in partition.foreign
+        and len(partition.asks) < overflow.ASKS_MAX
+        and (event.spec in partition.plain or _learned(partition, event.spec))
+    )
+
+
+def _learned(partition: Partition, spec: AskSpec) -> bool:
+    """Return whether a new template is plain, and remember it if so."""
+    new = spec not in partition.shapes and spec.is_plain
+    if not new or partition.crowded or not is_small(spec.resource):
+        return False  # a check of totals has to count the asks that came just now
+    if overflow.overflow(partition, spec.resource, of_ask=True):
+        return False
+    partition.learn(spec)
+    return True
+
+
+def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -> int:
+    """Take the first event, which qualifies, and more as long as they do; return how many."""
+    name, known, foreign = partition.name, partition.asks, partition.foreign
+    applications, classes = partition.applications, partition.plain
+    cycles, arrival, taken = partition.round.cycles, partition.arrivals, []
+    room = overflow.ASKS_MAX - len(known)
+    for at in range(first, min(len(events), first + room)):
+        event = events[at]
+        if type(event) is not AskAdded:
+            break
+        rm_id, key, application_id, spec, place, created_ms, tags, generation = event
+        application, ask_class = applications.get(application_id), classes.get(spec)
+        if (
+            application is None
+            or application.rm_id != rm_id
+            or (application.state is not _RUNNING and application.state is not _ACCEPTED)
+            or application.reserve is not None
+            or place != name
+            or key in known
+            or key in foreign
+            or not key
+        ):
+            break
+        if ask_class is None:
+            if not _learned(partition, spec):
+                break
+            ask_class = classes[spec]
+        arrival += 1
+        created = now if created_ms is None or created_ms > now else created_ms
+        ask = Ask(rm_id, key, application, spec, ask_class, arrival, created, tags, generation)
+        ask.cycle = cycles
+        known[key] = application.asks[key] = ask
+        ask_class.asks += 1
+        taken.append(ask)
+    partition.arrivals = arrival
+    partition.fresh += taken
+    return len(taken)

@@ -1,0 +1,187 @@
+"""The application of a checked configuration: the last one applied wins (design 1.11), unless it was made from an older one.
+
+A text that a manager sends in each of its sessions replaces what was applied meanwhile only when it
+differs from the text that the manager sent before.
+"""
+
+from typing import Final
+
+from server.core.events.lifecycle import removed_note
+from server.core.preemption import due_quota, open_decisions
+from server.core.state import State
+from server.core.wait_reasons import reservations
+from server.model.decisions import Decision, Noted
+from server.model.events import ConfigurationApplied
+from server.model.phrases import count
+from server.model.quota import Configuration
+from server.model.reasons import Code
+from server.model.revisions import Base, Revision
+from server.state import tree
+from server.state.partition import Partition
+
+PAST_MAX: Final = 8
+PAST_CHARACTERS_MAX: Final = 1 << 18
+"""The limits on earlier configurations that are kept for comparisons: their number, and the length of all their texts."""
+GIVEN_MAX: Final = 256
+"""The most managers whose last text is remembered."""
+
+
+def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision]:
+    """Apply a configuration, or answer why the one in force stays."""
+    refused = would_refuse(state, event)
+    if event.rm_id and not is_stale(state, event):
+        _note_given(state, event.rm_id, event.configuration.digest)
+    if refused:
+        return refused
+    revision = Revision(
+        state.revision.number + 1,
+        event.configuration.digest,
+        event.source,
+        event.by,
+        now,
+        standing=bool(event.rm_id),
+    )
+    return _replace(state, event.configuration, revision, now)
+
+
+def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
+    """Return the answer to a configuration that does not come into force; none for one that does."""
+    if is_stale(state, event):
+        message = (
+            f"it was made from {event.base}, and {state.revision.without_source()} is in force"
+        )
+        code = Code.CONFIGURATION_STALE
+        return [Noted("configuration", event.source, code, message, "", event.rm_id)]
+    if event.rm_id and not counts(state, event.rm_id, event.configuration.digest):
+        return [_overtaken(state, "configuration", event.source, event.rm_id)]
+    return []
+
+
+def is_stale(state: State, event: ConfigurationApplied) -> bool:
+    """Return whether a configuration was made from one that is no longer in force; False for the one in force itself."""
+    is_there = event.configuration.digest == state.revision.digest
+    return event.base.is_stale(state.revision) and not is_there
+
+
+def register(
+    state: State, rm_id: str, configuration: Configuration, by: str, now: int
+) -> list[Decision]:
+    """Apply the configuration of a registration, or answer why the one in force stays."""
+    is_used = counts(state, rm_id, configuration.digest)
+    _note_given(state, rm_id, configuration.digest)
+    if not is_used:
+        return [_overtaken(state, "manager", rm_id, rm_id)]
+    source = f"registration of {rm_id}"
+    revision = Revision(state.revision.number + 1, configuration.digest, source, by, now)
+    return _replace(state, configuration, revision, now)
+
+
+def counts(state: State, rm_id: str, digest: str) -> bool:
+    """Return whether a text that a manager sends in each of its sessions comes into force.
+
+    The text that the manager sent last does not undo what was applied since. When the manager sent
+    nothing before, it is not known whether its text was changed, so what an operator applied stays.
+    """
+    if not digest or digest == state.revision.digest:
+        return True
+    known = state.given.get(rm_id)
+    return state.revision.standing if known is None else known != digest
+
+
+def _overtaken(state: State, kind: str, subject: str, rm_id: str) -> Noted:
+    message = (
+        f"this configuration is not used: {state.revision.without_source()} stays in force until this text (on Kubernetes "
+        "the ConfigMap) is changed"
+    )
+    return Noted(kind, subject, Code.CONFIGURATION_REFUSED, message, "", rm_id)
+
+
+def past(state: State, base: Base) -> Configuration | None:
+    """Return the configuration of a revision; None when it is kept no longer."""
+    for number, configuration in [
+        *state.past.items(),
+        (state.revision.number, state.configuration),
+    ]:
+        if configuration.digest == base.digest if base.digest else number == base.number:
+            return configuration
+    return None
+
+
+def _replace(
+    state: State, configuration: Configuration, revision: Revision, now: int
+) -> list[Decision]:
+    """Apply a configuration as a revision; the same one again leaves the revision as it is."""
+    if not _is_same(state.configuration, configuration):
+        _keep_past(state)
+        state.revision = revision
+    return _apply(state, configuration, revision.source, now)
+
+
+def _is_same(one: Configuration, other: Configuration) -> bool:
+    return one.digest == other.digest if one.digest else one == other
+
+
+def _keep_past(state: State) -> None:
+    """Keep the configuration in force for comparisons; drop the oldest ones above the limits."""
+    kept = [*state.past.items(), (state.revision.number, state.configuration)][-PAST_MAX:]
+    while sum(len(one.text) for _, one in kept) > PAST_CHARACTERS_MAX:
+        del kept[0]
+    state.past = dict(kept)
+
+
+def _note_given(state: State, rm_id: str, digest: str) -> None:
+    if state.given.get(rm_id) == digest or not digest:
+        return
+    others = [(name, known) for name, known in state.given.items() if name != rm_id]
+    state.given = dict([*others, (rm_id, digest)][-GIVEN_MAX:])
+
+
+def _apply(state: State, configuration: Configuration, source: str, now: int) -> list[Decision]:
+    """Change every partition to what the configuration says; partitions that are gone stop and drain."""
+    state.configuration = configuration
+    named = {spec.name: spec for spec in configuration.partitions}
+    notes: list[Decision] = []
+    for spec in configuration.partitions:
+        partition = state.partitions.get(spec.name)
+        if partition is None:
+            state.add_partition_of(spec.name)
+            continue
+        partition.retired = False
+        notes += _change(state, partition, configuration, now)
+    for name, partition in list(state.partitions.items()):
+        if name not in named:
+            notes += _retire(partition)
+    drop_retired(state)
+    message = f"configuration from {source} applied, {count(len(named), 'partition')}, revision {state.revision.number}"
+    notes.append(Noted("configuration", source, Code.CONFIGURATION_APPLIED, message))
+    return notes
+
+
+def _change(
+    state: State, partition: Partition, configuration: Configuration, now: int
+) -> list[Decision]:
+    spec = next(one for one in configuration.partitions if one.name == partition.name)
+    before = partition.spec
+    removed = tree.apply_spec(partition, spec)
+    partition.relief += 1
+    open_decisions.abort_unfit(partition, now)
+    notes = due_quota.configured(state, partition, before, now)
+    notes += reservations.configured(state, partition, before, now)
+    return [*(removed_note(partition, path) for path in removed), *notes]
+
+
+def drop_retired(state: State) -> None:
+    """Clear the owner of every empty partition, and remove those that are no longer configured."""
+    for partition in list(state.partitions.values()):
+        if partition.index.nodes or partition.applications:
+            continue
+        partition.owner = ""
+        if partition.retired:
+            del state.partitions[partition.name]
+
+
+def _retire(partition: Partition) -> list[Decision]:
+    """Stop a partition that is no longer configured; it is removed when nothing is left in it."""
+    tree.stop(partition)
+    message = "not configured any more: nothing is placed until it is empty or configured again"
+    return [Noted("queue", "root", Code.QUEUE_DRAINING, message, partition.name)]

@@ -1,0 +1,32 @@
+"""The nodes on which an ask could not be bound: avoided for a while, or until the node changes (design 1.8)."""
+
+from server.state import reclassification
+from server.state.partition import Partition
+
+
+def over(partition: Partition, key: str, now: int) -> None:
+    """Allow an ask the nodes again that it has avoided long enough."""
+    avoided = partition.avoided.get(key)
+    if avoided is None:
+        return
+    _avoid_only(partition, key, {node: until for node, until in avoided.items() if until > now})
+
+
+def forget(partition: Partition, node_id: str) -> None:
+    """Allow a node that has changed to all asks that avoid it."""
+    for key, avoided in list(partition.avoided.items()):
+        if node_id in avoided:
+            _avoid_only(
+                partition, key, {node: until for node, until in avoided.items() if node != node_id}
+            )
+
+
+def _avoid_only(partition: Partition, key: str, avoided: dict[str, int]) -> None:
+    if avoided:
+        partition.avoided[key] = avoided
+    else:
+        partition.avoided.pop(key, None)
+    ask = partition.asks.get(key)
+    if ask is not None and ask.node is None:
+        reclassification.reclass(partition, ask)
+        partition.relief += 1

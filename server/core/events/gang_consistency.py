@@ -1,0 +1,47 @@
+"""The rule that members of a gang agree on class and preemption policy (J1).
+
+Members agree on the queue as members of one application. Classes mean something only where the
+policy `job` is listed, so that elsewhere no ask is rejected for one (J4). A member that runs
+already is never rejected (design 1.10), and labels that change later are taken as they are.
+"""
+
+from server.model.asks import AskSpec, JobClass, job_class
+from server.model.quota import PreemptionSettings
+from server.state.applications import Application
+from server.state.partition import Partition
+from server.state.placeholders import PLACEHOLDERS
+
+
+def disagreement(partition: Partition, application: Application, spec: AskSpec) -> str:
+    """Return why a new ask may not join its gang, "" when it may, or has none."""
+    settings = partition.spec.preemption
+    named = "job" in settings.policies and spec.job_key != PLACEHOLDERS
+    job = application.jobs.get(spec.job_key) if named else None
+    if job is None or job.example is None:
+        return ""
+    ours, others = _terms(spec, settings), _terms(job.example, settings)
+    if ours == others:
+        return ""
+    said = [
+        f"{mine}, not {theirs}" for mine, theirs in zip(ours, others, strict=True) if mine != theirs
+    ]
+    return (
+        f"job {job.key!r} is mixed: unlike members that are there, this one is {' and '.join(said)}"
+    )
+
+
+def note(application: Application, spec: AskSpec) -> None:
+    """Remember an accepted member as the example that later members are compared with."""
+    job = application.jobs.get(spec.job_key)
+    if job is not None:
+        job.example = spec
+
+
+def _terms(spec: AskSpec, settings: PreemptionSettings) -> tuple[str, str]:
+    """Return class (J2) and preemption policy (J3), by the partition's default where the ask says nothing."""
+    firm = job_class(spec, settings) is JobClass.FIRM
+    triggers = settings.job_default_trigger if spec.may_trigger is None else spec.may_trigger
+    may = triggers and spec.allow_preempt_other
+    return ("firm" if firm else "lendable"), (
+        "one that may preempt" if may else "one that preempts nobody"
+    )

@@ -1,0 +1,142 @@
+"""The size of gangs that declare none: complete once no further member has come for `job.gathering` (J1).
+
+A gang needs all members that are there at that instant; one that comes later joins it, and the gang
+does not need it. When a member is lost before all have their places, the gang gathers again.
+Members that run already when they are reported count at once: they were placed together, and their
+sender knows all of them. A gang of one is an ask like others and is not remembered: a member that
+comes after it gathers again.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from server.model.asks import UNSIZED, AskSpec, values
+from server.model.events import AllocationAdded, AskAdded
+from server.state import gang_sizes, pending
+from server.state.applications import Application, Ask, Job
+from server.state.partition import Partition
+
+E = TypeVar("E", AskAdded, AllocationAdded)
+
+# Arrivals -----------------------------------------------------------------------------------------------------------
+
+
+class _Size(NamedTuple):
+    """The size of a gang, whether it was counted, and the spec of some member."""
+
+    needed: int
+    counted: bool
+    example: AskSpec | None
+
+
+def sized(partition: Partition, application: Application, event: E, known: Ask | None) -> E:
+    """Return the event with the spec as the state has it: with the size of its gang, where the client gives none."""
+    spec = event.spec
+    if not spec.job_key or spec.min_members:
+        return event
+    size = _size(partition, application, spec.job_key, known)
+    made, like = replace(spec, min_members=size.needed, counted=size.counted), size.example
+    same = like is not None and values(like) == values(made)
+    return event._replace(spec=like if like is not None and same else made)
+
+
+def _size(partition: Partition, application: Application, key: str, known: Ask | None) -> _Size:
+    if known is not None and known.spec.job_key == key:
+        return _of_member(known)
+    job = application.jobs.get(key)
+    if job is not None:
+        return _Size(job.min_members, job.counted, job.example)
+    held = (one.ask for one in partition.pledges.values() if one.ask.application is application)
+    gangs = (ask for ask in held if ask.spec.job_key == key and ask.spec.min_members > 1)
+    member = next(gangs, None)
+    return _Size(UNSIZED, counted=True, example=None) if member is None else _of_member(member)
+
+
+def _of_member(ask: Ask) -> _Size:
+    return _Size(ask.spec.min_members, ask.spec.counted, ask.spec)
+
+
+def joins(
+    partition: Partition, application: Application, spec: AskSpec, known: Ask | None = None
+) -> int | None:
+    """Add a member to its gang: a gathering one waits again, or stops counting when a size is given.
+
+    A known member (``known``) that changes is no further one: return since when its gang gathers.
+    """
+    job = application.jobs.get(spec.job_key)
+    if job is None or not job.counted:
+        return None
+    further = known is None or known.spec.job_key != spec.job_key
+    if further:
+        partition.came[job] = True
+    if not spec.counted:
+        gang_sizes.resize(partition, job, spec.min_members, counted=False)
+    return None if further else partition.gathering.get(job)
+
+
+def goes_on(partition: Partition, ask: Ask, since_ms: int | None) -> None:
+    """Keep since when a gang gathers, when it was made again only because its single member changed."""
+    job = ask.group
+    if since_ms is not None and isinstance(job, Job) and job in partition.came:
+        partition.gathering.setdefault(job, since_ms)
+
+
+def existing(
+    partition: Partition, application: Application, event: AllocationAdded, known: Ask | None
+) -> AllocationAdded:
+    """Return the event of a running member with its gang's size; a new one is among those that the gang needs."""
+    event = sized(partition, application, event, known)
+    joins(partition, application, event.spec, known)
+    job = application.jobs.get(event.spec.job_key)
+    if known is None and job is not None and job.counted:
+        job.min_members = UNSIZED
+        if job.members:
+            pending.job_changed(partition, job)
+    return event
+
+
+# Time passes --------------------------------------------------------------------------------------------------------
+
+
+def note(partition: Partition, now: int) -> None:
+    """Update, after an event or a tick, which gangs gather, and since when no member joined them."""
+    changed, partition.came = partition.came, {}
+    for job, further in changed.items():
+        since_ms = partition.gathering.get(job, now)
+        if further or not gang_sizes.gathers(partition, job):
+            partition.gathering.pop(job, None)
+        if gang_sizes.gathers(partition, job):
+            partition.gathering[job] = now if further else since_ms
+
+
+def count(partition: Partition, now: int) -> None:
+    """Fix the size of gangs that have gathered for long enough at what they have now."""
+    for job in [one for one in partition.gathering if whole_ms(partition, one) <= now]:
+        whole(partition, job)
+
+
+def whole(partition: Partition, job: Job) -> None:
+    """Fix the size of the gang at the members that are there: it needs all of them."""
+    gang_sizes.resize(partition, job, gang_sizes.present(partition, job), counted=True)
+
+
+def whole_ms(partition: Partition, job: Job) -> int:
+    """Return when a gathering gang is complete, unless a further member comes."""
+    since_ms = partition.gathering[job]
+    at_once = job.placed and job.min_members == UNSIZED
+    return since_ms if at_once else since_ms + partition.spec.preemption.job_gathering_ms
+
+
+def next_due(partition: Partition) -> int | None:
+    """Return the instant at which the next gang is complete, None when none gathers."""
+    return min((whole_ms(partition, one) for one in partition.gathering), default=None)
+
+
+def resumed(partition: Partition) -> None:
+    """Complete, when all is known after a restart, every gang with an open decision: it was complete before (J10)."""
+    for marks in partition.marks.values():
+        for mark in marks.values():
+            ask = partition.asks.get(mark.released_for)
+            job = None if ask is None else ask.group
+            if isinstance(job, Job) and job in partition.gathering:
+                whole(partition, job)

@@ -1,0 +1,238 @@
+"""The life of applications, asks and queues: states on the way, and how each ends."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from server.core.state import State
+from server.model.decisions import (
+    ApplicationState,
+    ApplicationUpdated,
+    Decision,
+    Noted,
+    Placed,
+    Released,
+    Termination,
+)
+from server.model.reasons import Code
+from server.model.records import DecisionState
+from server.scheduling.placement import has_room_pledged
+from server.state import journal, pending, ranking, tree
+from server.state.applications import Application, Ask
+from server.state.commitments import Commitment
+from server.state.gang_sizes import size_placeholders
+from server.state.partition import Partition
+from server.state.placeholders import is_complete, is_reserving
+from server.state.queues import Queue
+
+RUNNING: Final = ApplicationState.RUNNING
+_FAILING: Final = ApplicationState.FAILING
+"""Looked up once: to reach a member of an enumeration is slow."""
+
+_COMPLETES: Final = (RUNNING, ApplicationState.ACCEPTED)
+"""The states of an application that completes when its last ask and allocation are gone."""
+
+COMPLETING_MS = 30_000
+"""The time that an application without asks and allocations stays Completing."""
+
+# States ---------------------------------------------------------------------------------------------------------
+
+
+def asks_added(partition: Partition, application: Application, now: int) -> list[Decision]:
+    """Bring a completing application back because it has new asks."""
+    if application.state is ApplicationState.COMPLETING:
+        return become(partition, application, ApplicationState.RUNNING, now)
+    return []
+
+
+def allocated(partition: Partition, application: Application, now: int) -> list[Decision]:
+    """Make an application Running at its first allocation; with declared placeholders, at the last of these (1.9)."""
+    if is_reserving(application) and not is_complete(partition, application):
+        return []
+    if application.state in _BEGINNING:
+        for_held(partition, application)
+        return become(partition, application, ApplicationState.RUNNING, now)
+    return []
+
+
+_BEGINNING = (
+    ApplicationState.ACCEPTED,
+    ApplicationState.COMPLETING,
+    ApplicationState.RESUMING,
+)
+
+
+def become(
+    partition: Partition,
+    application: Application,
+    new: ApplicationState,
+    now: int,
+    message: str = "",
+) -> list[Decision]:
+    """Change the state of an application and return the update for its client."""
+    application.state = new
+    application.completing_since = 0
+    size_placeholders(partition, application)
+    return [
+        ApplicationUpdated(
+            application.rm_id, application.application_id, new, now, message, partition.name
+        )
+    ]
+
+
+def for_held(partition: Partition, application: Application) -> None:
+    """Look in the next tick at the asks that wait for placeholders of the application."""
+    if application.holds:
+        partition.holding[application] = None
+
+
+def emptied(state: State, partition: Partition, application: Application, now: int) -> None:
+    """Begin to complete an application whose last ask and allocation are gone.
+
+    It is Completing, and Completed when nothing comes for a while, also where its asks never got a
+    node. An application that is Failing is Failed at once.
+    """
+    if application.asks or application.allocations:
+        return
+    if application.state is _FAILING:
+        state.at(now, "failed", partition.name, application.application_id)
+    if application.state not in _COMPLETES:
+        return
+    state.notes += become(partition, application, ApplicationState.COMPLETING, now)
+    application.completing_since = now
+    state.at(now + COMPLETING_MS, "completing", partition.name, application.application_id)
+
+
+def completed(partition: Partition, application_id: str, now: int) -> list[Decision]:
+    """Complete a completing application that got nothing new."""
+    application = partition.applications.get(application_id)
+    if application is None or application.state is not ApplicationState.COMPLETING:
+        return []
+    if now < application.completing_since + COMPLETING_MS:
+        return []
+    decisions = become(partition, application, ApplicationState.COMPLETED, now)
+    return decisions + forget(partition, application)
+
+
+def failed(partition: Partition, application_id: str, now: int) -> list[Decision]:
+    """Fail a failing application of which nothing is left."""
+    application = partition.applications.get(application_id)
+    if application is None or application.state is not ApplicationState.FAILING:
+        return []
+    if application.asks or application.allocations:
+        return []  # the timer is of an application of that name before the manager registered again
+    decisions = become(partition, application, ApplicationState.FAILED, now)
+    return decisions + forget(partition, application)
+
+
+def forget(partition: Partition, application: Application) -> list[Decision]:
+    """Remove an application without asks and allocations from the state."""
+    leaf = application.leaf
+    ranking.leave(leaf, application)
+    application.heap.clear()  # What is left there holds its groups, and they the application.
+    partition.holding.pop(application, None)
+    del partition.applications[application.application_id]
+    del leaf.applications[application.application_id]
+    for limiter in application.limiters:
+        limiter.applications -= 1
+        if not limiter.applications and limiter.kind != "queue":
+            limiter.blocked.clear()  # as above
+            partition.limiters.pop((limiter.queue.path, limiter.kind, limiter.name), None)
+    return swept(partition, leaf)
+
+
+def swept(partition: Partition, leaf: Queue) -> list[Decision]:
+    """Remove the queues on a path that nothing needs any more, with a note each."""
+    return [removed_note(partition, path) for path in tree.sweep_path(partition, leaf)]
+
+
+def removed_note(partition: Partition, path: str) -> Noted:
+    """Return the note about a queue that was removed."""
+    message = f"queue {path} is empty and not configured: removed"
+    return Noted("queue", path, Code.QUEUE_REMOVED, message, partition.name)
+
+
+# Asks -----------------------------------------------------------------------------------------------------------------
+
+
+def released(partition: Partition, ask: Ask, termination: Termination, message: str) -> Released:
+    """Return the release of an allocation for its shim."""
+    return Released(
+        ask.rm_id,
+        partition.name,
+        ask.key,
+        ask.application.application_id,
+        termination,
+        message,
+        generation=ask.generation,
+    )
+
+
+def placed(partition: Partition, asks: Iterable[Ask]) -> list[Placed]:
+    """Return placements for their shims, made as `Placed` makes them, without the cost of its keywords."""
+    name, new, made = partition.name, tuple.__new__, []
+    for ask in asks:
+        node, application = ask.node, ask.application
+        assert node is not None
+        line = (
+            ask.rm_id,
+            name,
+            ask.key,
+            application.application_id,
+            node.node_id,
+            ask.spec,
+            ask.tags,
+            ask.generation,
+            application.leaf.path,
+        )
+        made.append(new(Placed, line))
+    return made
+
+
+def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
+    """Remove an ask or allocation that is gone for good."""
+    drop_pledge(partition, ask, "its ask is gone")
+    decision = ask.released_by
+    if ask.node is None:
+        pending.dequeue(partition, ask, for_good=True)
+        partition.keep_tags(ask.key, ask.tags)
+    else:
+        journal.unsettle(partition, ask)
+    partition.leave_class(ask.ask_class)
+    partition.avoided.pop(ask.key, None)
+    del partition.asks[ask.key]
+    if ask.spec.placeholder:
+        _one_less(state, partition, ask, now)
+    if decision is not None and decision.replaces:
+        _take_over(state, partition, decision, now)
+    emptied(state, partition, ask.application, now)
+
+
+def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) -> None:
+    """Stop waiting for a placeholder that is gone, however it ended (YUNIKORN-1395)."""
+    application = placeholder.application
+    if application.reserve is not None:
+        application.reserve.lower(placeholder.spec.resource)
+        size_placeholders(partition, application)
+    if is_reserving(application) and is_complete(partition, application):
+        state.notes += allocated(partition, application, now)
+    for_held(partition, application)
+
+
+def _take_over(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
+    """Place the real ask where its placeholder is gone, unless the node has no capacity for it any more (1.9)."""
+    for held in list(commitment.pledges.values()):
+        ask, node = held.ask, held.node
+        if not has_room_pledged(ask.ask_class, held):
+            why = f"node {node.node_id} has no free capacity for it any more"
+            journal.close(partition, commitment, DecisionState.ABORTED, why)
+            return
+        journal.fulfil(partition, held)
+        journal.place(partition, ask, node, now)
+        state.notes += placed(partition, (ask,))
+        state.notes += allocated(partition, ask.application, now)
+
+
+def drop_pledge(partition: Partition, ask: Ask, reason: str) -> None:
+    """Free what was pledged to the ask, and end the decision behind it."""
+    if ask.pledge is not None:
+        journal.close(partition, ask.pledge.commitment, DecisionState.ABORTED, reason)

@@ -1,0 +1,186 @@
+"""The registration of managers, their re-registration and the end of a sync (design 1.10)."""
+
+from itertools import chain, islice
+
+from server.core.events import configuration, gang_size, lifecycle, nodes, recovery
+from server.core.preemption import due_quota
+from server.core.state import REGISTER_FIRST, Manager, State
+from server.model.decisions import Decision, Noted
+from server.model.events import (
+    DisruptionsAllowed,
+    ManagerForgotten,
+    ManagerRegistered,
+    ManagerWiped,
+    SyncCompleted,
+)
+from server.model.quota import Configuration
+from server.model.reasons import Code
+from server.state import journal, quota_timers, snapshotting
+from server.state.applications import Application
+from server.state.partition import Partition
+
+
+def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]:
+    """Register a shim, and wipe what a shim of that id had before."""
+    notes: list[Decision] = []
+    if event.rm_id in state.managers:
+        for partition in state.partitions.values():
+            notes += _wipe(state, partition, event.rm_id, now)
+        message = f"resource manager {event.rm_id!r} registered again: its state was wiped"
+        notes.append(Noted("manager", event.rm_id, Code.MANAGER_REPLACED, message, "", event.rm_id))
+    if event.configuration is not None and not state.configured:
+        notes += _configure(state, event, event.configuration, now)
+    state.managers[event.rm_id] = Manager(
+        event.rm_id,
+        event.version,
+        event.policy_group,
+        now,
+        event.explicit_sync,
+        synced=not event.explicit_sync,
+    )
+    version = f" {event.version}" if event.version else ""
+    message = f"resource manager {event.rm_id!r}{version} registered"
+    notes.append(Noted("manager", event.rm_id, Code.MANAGER_REGISTERED, message, "", event.rm_id))
+    return notes
+
+
+def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
+    """End some of what a shim had, before it registers again."""
+    left = event.most
+    for partition in state.partitions.values():
+        for application in _applications(partition, event.rm_id):
+            application.reserve = None
+            known = chain(application.asks.values(), application.allocations.values())
+            for ask in list(islice(known, left)):
+                lifecycle.end(state, partition, ask, now)
+                left -= 1
+    notes = [one for one in state.notes if one.rm_id != event.rm_id]
+    state.notes.clear()
+    return notes
+
+
+def forget(state: State, event: ManagerForgotten) -> list[Decision]:
+    """Drop the registration of a shim that left nothing behind; the next one may bring the configuration."""
+    manager = state.managers.get(event.rm_id)
+    if manager is None or manager.registered_ms > event.since:
+        return []
+    if any(held(state, event.rm_id).values()):
+        return []
+    del state.managers[event.rm_id]
+    if state.configured_by == event.rm_id:
+        state.configured_by = ""
+    return []
+
+
+def _configure(
+    state: State, event: ManagerRegistered, brought: Configuration, now: int
+) -> list[Decision]:
+    """Apply a registration's configuration: only those of the first manager that brings one count (design 1.11)."""
+    rm_id = event.rm_id
+    state.configured_by = state.configured_by or rm_id
+    if state.configured_by == rm_id:
+        return configuration.register(state, rm_id, brought, event.by, now)
+    message = (
+        f"its configuration is not used: {state.revision.without_source()} is in force, which another manager may not "
+        "replace at its registration; give the core a file, or change it with `evenhand config apply`"
+    )
+    return [Noted("manager", rm_id, Code.CONFIGURATION_REFUSED, message, "", rm_id)]
+
+
+def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> list[Decision]:
+    """Remove everything that a manager brought; return the decisions for other managers with pods on its nodes."""
+    decisions: list[Decision] = []
+    for application in _applications(partition, rm_id):
+        application.reserve = None
+        for ask in [*application.asks.values(), *application.allocations.values()]:
+            lifecycle.end(state, partition, ask, now)
+        decisions += lifecycle.forget(partition, application)
+    for foreign in [one for one in partition.foreign.values() if one.rm_id == rm_id]:
+        journal.unsettle_foreign(partition, foreign)
+    for node in [one for one in partition.index.nodes.values() if one.rm_id == rm_id]:
+        decisions += nodes.remove(state, partition, node, now)
+    decisions += state.notes
+    state.notes.clear()
+    if partition.owner == rm_id:
+        partition.owner = ""
+        partition.marks.clear()
+        quota_timers.on_restart(partition)  # Q7
+    return [one for one in decisions if one.rm_id != rm_id]
+
+
+def _applications(partition: Partition, rm_id: str) -> list[Application]:
+    """Return the applications of a manager."""
+    return [one for one in partition.applications.values() if one.rm_id == rm_id]
+
+
+def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision]:
+    """Complete a shim's sync, so that placement may begin. Counts that differ are reported, not rejected."""
+    manager = state.managers.get(event.rm_id)
+    if manager is None:
+        message = f"sync of {event.rm_id!r} completed without a registration; nothing was changed"
+        return [Noted("manager", event.rm_id, Code.SYNC_MISMATCH, message, "", event.rm_id)]
+    counts = held(state, event.rm_id)
+    manager.synced = True
+    manager.recovered_asks = counts["asks"]
+    manager.recovered = sum(
+        len(application.allocations)
+        for partition in state.partitions.values()
+        for application in partition.applications.values()
+        if application.rm_id == event.rm_id
+    )
+    quotas: list[Decision] = []
+    for partition in state.partitions.values():
+        partition.relief += 1
+        if partition.owner == event.rm_id:
+            snapshotting.catch_up(partition)  # now, so that the first claim does not wait for it
+            quotas += due_quota.synced(partition, now)
+            gang_size.resumed(partition)
+            recovered, expiring = recovery.rebuild(partition, now, all_known=True)
+            quotas += recovered
+            state.expect(partition, expiring)
+    sent = dict(
+        zip(counts, (event.nodes, event.applications, event.allocations, event.asks), strict=True)
+    )
+    notes: list[Decision] = []
+    wrong = [
+        f"{sent[name]} {name} sent, {counts[name]} held"
+        for name in counts
+        if sent[name] != counts[name]
+    ]
+    if wrong and any(sent.values()):
+        notes.append(
+            Noted("manager", event.rm_id, Code.SYNC_MISMATCH, "; ".join(wrong), "", event.rm_id)
+        )
+    message = ", ".join(f"{count} {name}" for name, count in counts.items())
+    notes.append(Noted("manager", event.rm_id, Code.SYNC_COMPLETE, message, "", event.rm_id))
+    return [*notes, *quotas]
+
+
+def held(state: State, rm_id: str) -> dict[str, int]:
+    """Count what the core holds of a manager: nodes, applications, allocations (foreign ones too) and asks."""
+    counts = {"nodes": 0, "applications": 0, "allocations": 0, "asks": 0}
+    for partition in state.partitions.values():
+        counts["nodes"] += sum(one.rm_id == rm_id for one in partition.index.nodes.values())
+        counts["allocations"] += sum(one.rm_id == rm_id for one in partition.foreign.values())
+        for application in partition.applications.values():
+            if application.rm_id == rm_id:
+                counts["applications"] += 1
+                counts["allocations"] += len(application.allocations)
+                counts["asks"] += len(application.asks)
+    return counts
+
+
+def allow_disruptions(state: State, event: DisruptionsAllowed) -> list[Decision]:
+    """Set how many pods of a disruption group may be evicted, as its manager last reported (specification 7.6)."""
+    manager = state.managers.get(event.rm_id)
+    if manager is None:
+        message = REGISTER_FIRST.format(rm_id=event.rm_id)
+        return [Noted("manager", event.rm_id, Code.CONFIGURATION_REFUSED, message, "", event.rm_id)]
+    if event.allowed is None:
+        manager.disruptions_allowed.pop(event.group, None)
+    else:
+        manager.disruptions_allowed[event.group] = max(0, event.allowed)
+    for partition in state.partitions.values():
+        if partition.owner == event.rm_id:
+            partition.relief += 1
+    return []

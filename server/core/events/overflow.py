@@ -1,0 +1,52 @@
+"""The bound on sums: an amount that would take one to 2^62 is rejected (design 6.13)."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from server.model.resources import QUANTITY_LIMIT, Resource
+from server.state.equivalence import SMALL, AskClass
+from server.state.partition import Partition
+
+ASKS_MAX: Final = 2_000_000
+"""The most asks and allocations of one partition."""
+CROWDED: Final = QUANTITY_LIMIT - ASKS_MAX * SMALL
+"""The total of a type below which any number of small asks that a partition takes fits; above, each is checked."""
+
+
+def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) -> str:
+    """Return why a quantity is empty, not allowed, or takes the usage of the whole tree to 2^62; "" when it is fine.
+
+    ``of_ask``: it is one of no more asks than a partition takes, so that a small quantity cannot
+    while the total is low.
+    """
+    if not resource:
+        return "the resource is empty: a positive quantity of some type is needed"
+    for name, quantity in resource:
+        if not 0 < quantity < QUANTITY_LIMIT:
+            return (
+                f"resource {name!r}: quantity is {quantity}, allowed are 1 to {QUANTITY_LIMIT - 1}"
+            )
+        if of_ask and quantity < SMALL and name not in partition.crowded:
+            continue
+        total = _total(partition, name) + quantity
+        if total >= QUANTITY_LIMIT:
+            return f"resource {name!r}: quantity {quantity} takes the partition's total past 2^62"
+        partition.crowd(name, crowded=total >= CROWDED)
+    return ""
+
+
+def _total(partition: Partition, name: str) -> int:
+    """Return what is used and what waits in one type, over the whole partition."""
+    index = partition.types.index.get(name)
+    if index is None:
+        return 0
+    waiting = (one for one in _classes(partition) if one.pending) if partition.ask_count else ()
+    pending = sum(dict(one.demand).get(index, 0) * one.pending for one in waiting)
+    return partition.root.usage[index] + partition.foreign_usage[index] + pending
+
+
+def _classes(partition: Partition) -> Iterator[AskClass]:
+    """Yield all classes, with those of asks that hold a pledge."""
+    yield from partition.classes.values()
+    for held in partition.pledges.values():
+        yield held.ask.ask_class

@@ -1,0 +1,309 @@
+"""The life of placeholders: real asks take their places, and unused ones are released after a while (specification 1.9).
+
+States and their messages are those of the published interface: an application whose placeholders
+did not all get their places in time is Resuming (Soft) or Failing (Hard); one that runs loses those
+that nothing needed.
+"""
+
+from dataclasses import replace as _with
+from typing import Final
+
+from server.core.events import lifecycle
+from server.core.state import State
+from server.model.asks import AskSpec
+from server.model.decisions import (
+    ApplicationState,
+    AskRejected,
+    AskReleased,
+    Decision,
+    Noted,
+    Released,
+    Termination,
+)
+from server.model.events import AskAdded
+from server.model.reasons import Code
+from server.model.records import REPLACEMENT, DecisionState
+from server.scheduling import placeholders
+from server.scheduling.placeholders import Swap
+from server.state import journal, pending, reclassification
+from server.state.applications import Application, Ask
+from server.state.commitments import Commitment
+from server.state.partition import Partition
+from server.state.placeholders import PLACEHOLDERS, GangStyle, Reserve, is_reserving
+
+TIMER: Final = "placeholders"
+LETTER: Final = "p"
+"""The first letter of the ids of replacements: a shim marks a placeholder with it before it ends."""
+LOOK_AGAIN_MS: Final = 1_000
+"""The time after which a time-out is checked again while its manager has not reported yet what runs (1.7)."""
+RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
+
+# Declared ---------------------------------------------------------------------------------------------------------
+
+
+def declare(
+    state: State, partition: Partition, application: Application, reserve: Reserve, now: int
+) -> None:
+    """Record the sum of the placeholders that an application declares; they have to come within their time-out, too."""
+    application.reserve = reserve
+    if reserve.wanted:
+        _expect(state, partition, application, now)
+
+
+def seen(state: State, partition: Partition, ask: Ask) -> None:
+    """Count a new placeholder; the first one of an application begins its time-out, declared or not."""
+    if not ask.spec.placeholder:
+        return
+    application = ask.application
+    if application.reserve is None:
+        application.reserve = Reserve((), GangStyle.SOFT, 0)
+    reserve = application.reserve
+    reserve.count += 1
+    reserve.came.update(dict(ask.spec.resource))
+    if not reserve.since_ms or ask.created_ms < reserve.since_ms:
+        reserve.since_ms = ask.created_ms
+        _expect(state, partition, application, reserve.since_ms)
+
+
+def keyed(application: Application, event: AskAdded, known: Ask | None) -> AskAdded:
+    """Return the ask as a member of the gang of its application's placeholders, where its client names no gang.
+
+    So they are placed together or not at all, once all that the application declared are there.
+    """
+    spec = event.spec
+    if not spec.placeholder or spec.job_key:
+        return event
+    held = is_reserving(application) if known is None else known.spec.job_key == PLACEHOLDERS
+    return event._replace(spec=_with(spec, job_key=PLACEHOLDERS)) if held else event
+
+
+def resized(ask: Ask, spec: AskSpec) -> None:
+    """Update the sum of what has come after a placeholder's size changed."""
+    reserve = ask.application.reserve
+    if reserve is not None and ask.spec.placeholder and spec.placeholder:
+        reserve.came.subtract(dict(ask.spec.resource))
+        reserve.came.update(dict(spec.resource))
+
+
+def runs_already(partition: Partition, ask: Ask, now: int) -> list[Decision]:
+    """Update an application for an existing allocation: with a real pod, nothing waits for all placeholders any more."""
+    reserve = ask.application.reserve
+    if reserve is not None and not ask.spec.placeholder:
+        reserve.wanted.clear()
+    return lifecycle.allocated(partition, ask.application, now)
+
+
+def _expect(state: State, partition: Partition, application: Application, since: int) -> None:
+    assert application.reserve is not None
+    due = since + application.reserve.timeout_ms
+    state.at(due, TIMER, partition.name, application.application_id)
+
+
+# Replaced ---------------------------------------------------------------------------------------------------------
+
+
+def replace(state: State, partition: Partition, now: int) -> list[Decision]:
+    """Give asks of task groups the places of their placeholders, before ordinary placement (cycle step 2)."""
+    decisions: list[Decision] = []
+    for swap in placeholders.swaps(partition) if partition.holding else ():
+        if swap.node is None:
+            decisions += _too_small(partition, swap)
+        else:
+            decisions.append(_order(state, partition, swap, now))
+    return decisions
+
+
+def _too_small(partition: Partition, swap: Swap) -> list[Decision]:
+    """Release a placeholder that is smaller than the real pod, which becomes an ordinary ask (peers 2.10)."""
+    ask, placeholder = swap.ask, swap.placeholder
+    pending.let_go(partition, ask)
+    message = (
+        f"the real pod of task group {placeholder.spec.task_group} is larger than its placeholder"
+    )
+    note = Noted("ask", ask.key, Code.PLACEHOLDER_TOO_SMALL, message, partition.name, ask.rm_id)
+    return [note, _go(partition, placeholder, message)]
+
+
+def _go(partition: Partition, placeholder: Ask, message: str) -> Decision:
+    """Release a placeholder for no ask."""
+    journal.set_releasing(partition, placeholder, releasing=True)
+    return lifecycle.released(partition, placeholder, Termination.TIMEOUT, message)
+
+
+def _order(state: State, partition: Partition, swap: Swap, now: int) -> Decision:
+    ask, placeholder, node = swap
+    assert node is not None
+    decision_id = partition.decision_id(LETTER, now)
+    commitment = Commitment(
+        decision_id, REPLACEMENT, now, now + partition.spec.preemption.expiry_ms
+    )
+    journal.replace(partition, commitment, ask, placeholder, node)
+    state.expect(partition, [(commitment.expires_ms, decision_id)])
+    return _released(partition, placeholder, commitment, ask.key, node.node_id)
+
+
+def keeps_place(partition: Partition, ask: Ask, spec: AskSpec) -> bool:
+    """Return whether a changed ask that replaces a placeholder still takes its place: only while this node suits it.
+
+    Other nodes may suit it as well. What suits it changes whenever a pod around it does; its
+    placeholder should not have been released for nothing.
+    """
+    held, before = ask.pledge, ask.spec
+    same_size = (spec.resource, spec.constraints.host_ports, spec.priority) == (
+        before.resource,
+        before.constraints.host_ports,
+        before.priority,
+    )
+    if held is None or not held.replaces or not same_size:
+        return False
+    ask.spec = spec
+    reclassification.reclass(partition, ask)
+    if ask.ask_class.mask.allows(held.node):
+        return True
+    ask.spec = before
+    reclassification.reclass(partition, ask)
+    return False
+
+
+def _released(
+    partition: Partition, placeholder: Ask, commitment: Commitment, key: str, node_id: str
+) -> Released:
+    message = f"a real pod of task group {placeholder.spec.task_group} takes its place"
+    return Released(
+        placeholder.rm_id,
+        partition.name,
+        placeholder.key,
+        placeholder.application.application_id,
+        Termination.PLACEHOLDER_REPLACED,
+        message,
+        commitment.commitment_id,
+        key,
+        (node_id,),
+        placeholder.generation,
+    )
+
+
+def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
+    """Order the release of a placeholder that is still there once more; the real ask waits as before."""
+    decisions: list[Decision] = [
+        _released(partition, placeholder, commitment, held.ask.key, held.node.node_id)
+        for placeholder in commitment.victims.values()
+        for held in commitment.pledges.values()
+    ]
+    journal.close(partition, commitment, DecisionState.EXPIRED, "its placeholder is still there")
+    return decisions
+
+
+def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
+    partition: Partition, decision_id: str, ask: Ask, placeholder: Ask, node_id: str, now: int
+) -> list[tuple[int, str]]:
+    """Continue a replacement that was under way before a restart (1.7), where it can; return when it expires.
+
+    Where it cannot, the placeholder ends all the same, and the real ask is an ordinary one.
+    """
+    node = partition.index.nodes.get(node_id)
+    if node is None or ask.pledge is not None or not placeholders.fits_into(ask, placeholder):
+        return []
+    journal.set_releasing(partition, placeholder, releasing=False)
+    expires = now + partition.spec.preemption.expiry_ms
+    commitment = Commitment(decision_id, REPLACEMENT, now, expires)
+    journal.replace(partition, commitment, ask, placeholder, node)
+    return [(expires, decision_id)]
+
+
+# Timed out --------------------------------------------------------------------------------------------------------
+
+
+def timed_out(state: State, partition: Partition, application_id: str, now: int) -> list[Decision]:
+    """Act on the time-out of an application's placeholders, by whether the application runs (peers 2.10)."""
+    application = partition.applications.get(application_id)
+    reserve = application.reserve if application is not None else None
+    if application is None or reserve is None:
+        return []
+    if (reserve.since_ms or application.submitted_ms) + reserve.timeout_ms > now:
+        return []
+    if not state.synced(partition) or not _is_told(state, partition):
+        state.at(now + LOOK_AGAIN_MS, TIMER, partition.name, application_id)
+        return []
+    if application.state is not ApplicationState.ACCEPTED:
+        return _release_unused(state, partition, application, now)
+    if not reserve.count and not is_reserving(application):
+        return []
+    if reserve.style is GangStyle.HARD:
+        return _fail(state, partition, application, now)
+    return _resume(state, partition, application, now)
+
+
+def _is_told(state: State, partition: Partition) -> bool:
+    """Return whether the core knows what runs.
+
+    Without an explicit sync a node's pods are reported before the node is opened (1.7).
+    """
+    manager = state.managers.get(partition.owner)
+    if manager is not None and manager.explicit_sync:
+        return True
+    return any(node.opened for node in partition.index.nodes.values())
+
+
+def _release_unused(
+    state: State, partition: Partition, application: Application, now: int
+) -> list[Decision]:
+    """Release unused placeholders; one that is preempted already, or is being replaced, ends anyway (G1)."""
+    message = "its application did not use it in time"
+    decisions: list[Decision] = [
+        _go(partition, one, message)
+        for one in application.allocations.values()
+        if one.spec.placeholder and not one.releasing and one.released_by is None
+    ]
+    for ask in [one for one in application.asks.values() if one.spec.placeholder]:
+        lifecycle.end(state, partition, ask, now)
+        decisions.append(
+            AskReleased(
+                ask.rm_id,
+                partition.name,
+                ask.key,
+                application.application_id,
+                Termination.TIMEOUT,
+                message,
+                ask.generation,
+            )
+        )
+    if decisions:
+        note = f"{len(decisions)} placeholders of {application.application_id} go: {message}"
+        subject = application.application_id
+        where = (partition.name, application.rm_id)
+        decisions.append(Noted("application", subject, Code.PLACEHOLDERS_TIMED_OUT, note, *where))
+    lifecycle.for_held(partition, application)
+    return decisions
+
+
+def _resume(
+    state: State, partition: Partition, application: Application, now: int
+) -> list[Decision]:
+    """Resume the application without the gang (Soft); its real asks are ordinary ones."""
+    resuming = lifecycle.become(
+        partition, application, ApplicationState.RESUMING, now, RESERVATION_TIMEOUT
+    )
+    return [*resuming, *_release_unused(state, partition, application, now)]
+
+
+def _fail(state: State, partition: Partition, application: Application, now: int) -> list[Decision]:
+    """Fail the application (Hard): reject its asks and release its placeholders."""
+    decisions = lifecycle.become(
+        partition, application, ApplicationState.FAILING, now, RESERVATION_TIMEOUT
+    )
+    for ask in [one for one in application.asks.values() if not one.spec.placeholder]:
+        lifecycle.end(state, partition, ask, now)
+        decisions.append(
+            AskRejected(
+                ask.rm_id,
+                partition.name,
+                ask.key,
+                application.application_id,
+                f"{RESERVATION_TIMEOUT}: its application failed, not all its placeholders got places in time",
+                ask.generation,
+            )
+        )
+    decisions += _release_unused(state, partition, application, now)
+    lifecycle.emptied(state, partition, application, now)
+    return decisions

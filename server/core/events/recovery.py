@@ -1,0 +1,225 @@
+"""The recovery of decisions that were open when the core ended, from the marks on their victims (specification 1.7).
+
+A mark names the decision, the preemptor and the node. Until all is known (the end of the sync, or
+the ask's arrival where no manager declares one) the victims only count as releasing.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from server.core.events import placeholders
+from server.core.preemption import apply_plan, due_gangs
+from server.core.preemption.due_gangs import Seat
+from server.core.preemption.open_decisions import drop_unfit
+from server.model.asks import ReleaseMark
+from server.model.decisions import Decision
+from server.model.fit import fits
+from server.model.records import Beneficiary, DecisionRecord, DecisionState, Victim
+from server.preemption.nodes import required_node
+from server.preemption.quota import enforcement, reclaim
+from server.state import journal
+from server.state.applications import Ask, Group, Job
+from server.state.commitments import Commitment, Pledge
+from server.state.nodes import Node
+from server.state.partition import Partition
+from server.state.placeholders import Hold
+
+BECAUSE: Final = "it was ordered to go before the core was restarted"
+
+
+def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
+    """Set an existing allocation to releasing, and keep the mark that it comes with.
+
+    One that is being evicted already is reported again, and its decision may have ended meanwhile:
+    that says nothing new. Nor does a mark that crosses the veto by which the allocation stays.
+    """
+    if ask.releasing or ask.is_replaced or (ask.vetoed and mark.decision_id):
+        return
+    journal.set_releasing(partition, ask, releasing=True)
+    if mark.decision_id:
+        partition.marks.setdefault(mark.decision_id, {})[ask.key] = mark
+
+
+def rebuild(
+    partition: Partition, now: int, *, all_known: bool
+) -> tuple[list[Decision], list[tuple[int, str]]]:
+    """Open the decisions again whose preemptors wait; that of a gang as soon as all its members are there (J10).
+
+    When all is known, the others are given up. Return the decisions for the shell, and when the
+    decisions expire.
+    """
+    decisions: list[Decision] = []
+    expiring: list[tuple[int, str]] = []
+    for decision_id, marks in list(partition.marks.items()):
+        mark = next(iter(marks.values()))
+        victims = [partition.asks[key] for key in marks if _goes(partition, key)]
+        if not victims:
+            del partition.marks[decision_id]
+            continue
+        ask = partition.asks.get(mark.released_for)
+        waits = ask is not None and ask.pledge is None and _is_complete(ask)
+        replaces = decision_id.startswith(f"{placeholders.LETTER}-")
+        waits = waits or (replaces and ask is not None and isinstance(ask.group, Hold))
+        if not (waits or all_known or not mark.released_for):
+            continue
+        if replaces:
+            del partition.marks[decision_id]
+            if waits and ask is not None and decision_id not in partition.commitments:
+                where = (ask, victims[0], mark.node_id)
+                expiring += placeholders.reopen(partition, decision_id, *where, now)
+            continue
+        del partition.marks[decision_id]
+        if decision_id not in partition.commitments:
+            mark = _mark_with_room(partition, marks, ask)
+            seats = _seats(partition, ask, marks, mark) if waits and ask is not None else []
+            record = _reopen(partition, decision_id, seats, victims, marks, now)
+            decisions.append(record)
+            decisions += _drop_unfit(partition, mark, now, all_known=all_known)
+            expiring.append((now + partition.spec.preemption.expiry_ms, decision_id))
+    return decisions, expiring
+
+
+def _is_complete(ask: Ask) -> bool:
+    """Return whether the ask waits for a place of its own, or with all others of its gang."""
+    return isinstance(ask.group, Group) or (isinstance(ask.group, Job) and ask.group.gathered)
+
+
+def _mark_with_room(
+    partition: Partition, marks: Mapping[str, ReleaseMark], ask: Ask | None
+) -> ReleaseMark:
+    """Return the first mark on whose node the ask fits once the decision's own victims are gone, else the first.
+
+    Marks name several nodes when a decision was planned again after a veto: a victim that was being
+    evicted already is still marked with the node that was given up.
+    """
+    found = list(marks.values())
+    for mark in found:
+        node = partition.index.nodes.get(mark.node_id)
+        if ask is not None and node is not None and _make_room(node, marks, ask):
+            return mark
+    return found[0]
+
+
+def _make_room(node: Node, marks: Iterable[str], ask: Ask) -> bool:
+    room = node.room_without(node.allocations[key] for key in marks if key in node.allocations)
+    return fits(ask.ask_class.node_demand, room)
+
+
+def _seats(
+    partition: Partition, ask: Ask, marks: Mapping[str, ReleaseMark], mark: ReleaseMark
+) -> list[Seat]:
+    """Return the places: of the ask where its mark says, or of all members of its gang (J10)."""
+    if isinstance(ask.group, Job):
+        return due_gangs.seats_again(partition, ask.group, marks.values())
+    node = partition.index.nodes.get(mark.node_id)
+    return [(ask, mark.node_id, node)]
+
+
+def _drop_unfit(
+    partition: Partition, mark: ReleaseMark, now: int, *, all_known: bool
+) -> list[Decision]:
+    """Drop pledges on the marked node that do not fit any more: it may have changed during the restart (G10).
+
+    Only once the node was enabled or drained, or when all is known.
+    """
+    node = partition.index.nodes.get(mark.node_id)
+    if node is None or not (all_known or node.opened):
+        return []
+    return drop_unfit(partition, node, now)
+
+
+def _goes(partition: Partition, key: str) -> bool:
+    ask = partition.asks.get(key)
+    return ask is not None and ask.releasing and ask.released_by is None
+
+
+def _shrinking(partition: Partition, policy: str, victims: list[Ask]) -> str:
+    """Return the queue that the decision shrinks; "" when it frees capacity for an ask."""
+    if policy == reclaim.NAME:
+        return partition.root.path
+    return _shared_queue(victims) if policy == enforcement.NAME else ""
+
+
+def _reopen(  # noqa: PLR0913, PLR0917 - what the marks tell
+    partition: Partition,
+    decision_id: str,
+    seats: list[Seat],
+    victims: list[Ask],
+    marks: Mapping[str, ReleaseMark],
+    now: int,
+) -> Decision:
+    policy = apply_plan.policy_of(decision_id)
+    expires = now + partition.spec.preemption.expiry_ms
+    queue = _shrinking(partition, policy, victims)
+    seats = [] if queue else seats  # a quota run frees capacity for no ask
+    commitment = Commitment(decision_id, policy, now, expires, queue)
+    record = _record(partition, commitment, seats, victims)
+    for ask, _, node in seats:
+        if node is None:
+            continue
+        demands = (ask.ask_class.demand, ask.ask_class.node_demand)
+        requires = ask.spec.constraints.required_node == node.node_id
+        exclusive = policy == required_node.NAME and requires
+        journal.pledge(partition, Pledge(commitment, ask, node, *demands, exclusive))
+    for how in sorted({marks[one.key].delivery for one in victims}):
+        same = [one for one in victims if marks[one.key].delivery == how]
+        journal.order(partition, commitment, same, now, delivery=how)
+    commitment.record = record
+    decided = apply_plan.keep(partition, record)
+    if not commitment.pledges and not queue:
+        reason = "its ask or its node is gone: found when the core was restarted"
+        journal.close(partition, commitment, DecisionState.ABORTED, reason)
+    return decided
+
+
+def _shared_queue(victims: list[Ask]) -> str:
+    """Return the lowest queue that all victims are below: a quota run's own, or one on the way to it."""
+    paths = [[one.path for one in ask.application.leaf.path_up()] for ask in victims]
+    return next(path for path in paths[0] if all(path in other for other in paths))
+
+
+def _record(
+    partition: Partition,
+    commitment: Commitment,
+    seats: list[Seat],
+    victims: list[Ask],
+) -> DecisionRecord:
+    beneficiaries = tuple(
+        Beneficiary(
+            ask.key,
+            ask.application.application_id,
+            ask.application.leaf.path,
+            node_id,
+            ask.spec.resource,
+            ask.spec.priority,
+        )
+        for ask, node_id, _ in seats
+    )
+    return DecisionRecord(
+        commitment.commitment_id,
+        commitment.policy,
+        partition.name,
+        commitment.created_ms,
+        DecisionState.ORDERED,
+        "rebuilt from the marks on its victims after a restart",
+        beneficiaries,
+        tuple(_victim(one, commitment.created_ms) for one in victims),
+        expires_ms=commitment.expires_ms,
+    )
+
+
+def _victim(ask: Ask, now: int) -> Victim:
+    node = ask.node
+    assert node is not None
+    return Victim(
+        ask.key,
+        ask.application.application_id,
+        ask.application.leaf.path,
+        node.node_id,
+        ask.spec.resource,
+        ask.spec.priority,
+        ask.spec.opted_out,
+        ask.spec.leads,
+        BECAUSE,
+        ask.ran_until(now),
+    )

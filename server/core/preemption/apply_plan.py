@@ -1,0 +1,284 @@
+"""The writing of plans into the state: pledges first, then releases, so that no other ask takes the capacity (G10).
+
+See design 1.6.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from server.core.preemption import decision_records, refusals
+from server.model.decisions import Decided, Decision, Noted, Released, Termination
+from server.model.lines import lines
+from server.model.phrases import span
+from server.model.ranking import Ranking
+from server.model.reasons import Code
+from server.model.records import JOB, DecisionRecord, DecisionState, Victim
+from server.preemption import policy as words
+from server.preemption.nodes import reservation
+from server.preemption.policy import Plan
+from server.preemption.trial import Trial
+from server.state import journal
+from server.state.applications import Ask
+from server.state.commitments import Commitment, Pledge
+from server.state.lost_work import SOFT
+from server.state.nodes import Node
+from server.state.partition import Partition
+
+LETTERS: Final = {
+    "required-node": "n",
+    "guaranteed": "g",
+    "quota": "q",
+    "job": "j",
+    "in-queue": "i",
+    "trim": "t",
+}
+"""The first letters of decision ids: after a restart they say under which policy a victim is evicted."""
+POLICIES: Final = {letter: policy for policy, letter in LETTERS.items()}
+KEPT_MAX: Final = 1_000
+"""The most records of ended decisions that a partition keeps."""
+
+
+_APPLICATION: Final = attrgetter("application_id")
+_GENERATION: Final = attrgetter("generation")
+_KEY: Final = attrgetter("key")
+_MANAGER: Final = attrgetter("rm_id")
+"""The getters of attributes, which cost no step of Python for each of tens of thousands."""
+
+
+class Written(NamedTuple):
+    """The decisions for the shell, each before its releases, and the instants at which decisions expire."""
+
+    decisions: list[Decision]
+    expiring: list[tuple[int, str]]
+
+
+def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
+    """Write one plan into the state."""
+    if plan.policy == reservation.NAME:
+        return _reserve(partition, plan, now)
+    settings = partition.spec.preemption
+    resumed = _resumed(partition, plan)
+    decision_id = (
+        resumed.commitment_id
+        if resumed is not None
+        else partition.decision_id(LETTERS[plan.policy], now)
+    )
+    gone = () if resumed is None else tuple(resumed.gone)
+    going = decision_records.asks_of(partition, plan.releases)
+    record = decision_records.record(partition, trial, plan, going, decision_id, gone, now)
+    if settings.observe_only:
+        refusals.stamp(partition, plan, now)
+        if is_shown(partition, plan):
+            return Written([], [])
+        show(partition, plan)
+        return Written([keep(partition, _observed(record), plan.ranking)], [])
+    partition.round.observed.clear()
+    if resumed is not None:
+        journal.resume(partition, resumed)
+        for held in list(resumed.pledges.values()):
+            journal.unpledge(partition, held)
+    notes = [note for pledge in plan.pledges for note in _make_way(partition, pledge)]
+    commitment = resumed or _commitment(plan, record, now)
+    commitment.expires_ms = record.expires_ms
+    for pledge in plan.pledges:
+        journal.pledge(partition, _pledge(partition, commitment, pledge))
+    how = delivery(partition, plan.policy)
+    journal.order(partition, commitment, going, now, delivery=how)
+    commitment.record = record
+    decisions = [
+        keep(partition, record, plan.ranking),
+        *notes,
+        *_released(partition, record, going, how),
+    ]
+    return Written(decisions, [(record.expires_ms, decision_id)])
+
+
+def is_shown(partition: Partition, plan: Plan) -> bool:
+    """Return whether a partition that only observes showed the same decision before, with no effect (P8)."""
+    if not partition.spec.preemption.observe_only or plan.policy == reservation.NAME:
+        return False
+    return partition.round.observed.get(_subject(plan)) == _content(plan)
+
+
+def show(partition: Partition, plan: Plan) -> None:
+    """Remember that a decision was shown, for as long as its subject waits."""
+    shown = partition.round.observed
+    if len(shown) > 2 * (partition.ask_count + len(partition.queues)):
+        for key in [key for key in shown if not _waits(partition, key)]:
+            del shown[key]
+    shown[_subject(plan)] = _content(plan)
+
+
+def _waits(partition: Partition, subject: str) -> bool:
+    ask = partition.asks.get(subject)
+    return subject in partition.queues or (ask is not None and ask.node is None)
+
+
+def _subject(plan: Plan) -> str:
+    """Return the first preemptor, or the queue that shrinks."""
+    return plan.shrink.queue if plan.shrink is not None else plan.pledges[0].ask.key
+
+
+def _content(plan: Plan) -> tuple[str, ...]:
+    """Return the place of each preemptor, and the victims."""
+    places = (f"{pledge.ask.key} on {pledge.node_id}" for pledge in plan.pledges)
+    return (plan.policy, *places, *(release.key for release in plan.releases))
+
+
+def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
+    """Return the decision that the plan continues, because a victim of it was vetoed (section 9)."""
+    keys = [pledge.ask.key for pledge in plan.pledges]
+    keys += [plan.shrink.queue] if plan.shrink is not None else []
+    found = [partition.suspended[key] for key in keys if key in partition.suspended]
+    return found[0] if found else None
+
+
+def end_suspended(partition: Partition) -> None:
+    """Abort suspended decisions for which no new plan was found."""
+    for commitment in list(dict.fromkeys(partition.suspended.values())):
+        journal.resume(partition, commitment)
+        if commitment.pledges or not commitment.victims:
+            reason = "a victim could not go, and nobody else may"
+            journal.close(partition, commitment, DecisionState.ABORTED, reason)
+
+
+def policy_of(decision_id: str) -> str:
+    """Return the policy of a decision, as its id says."""
+    return POLICIES.get(decision_id.partition("-")[0], "guaranteed")
+
+
+def _observed(record: DecisionRecord) -> DecisionRecord:
+    why = "the partition only observes"
+    return decision_records.moved(
+        record, DecisionState.OBSERVED, record.at_ms, why, record.confirmed
+    )
+
+
+def _commitment(plan: Plan, record: DecisionRecord, now: int) -> Commitment:
+    queue = plan.shrink.queue if plan.shrink is not None else ""
+    return Commitment(record.decision_id, plan.policy, now, record.expires_ms, queue)
+
+
+def _pledge(partition: Partition, commitment: Commitment, pledge: words.Pledge) -> Pledge:
+    ask, node = partition.asks[pledge.ask.key], _node(partition, pledge)
+    assert ask.node is None, f"a plan pledges room to {ask.key}, which runs"
+    assert ask.pledge is None, f"a plan pledges room to {ask.key}, which has some"
+    kind = pledge.ask.kind
+    return Pledge(commitment, ask, node, kind.demand, kind.node_demand, pledge.exclusive)
+
+
+def _node(partition: Partition, pledge: words.Pledge) -> Node:
+    node = partition.slots[pledge.row]
+    assert node is not None, "a plan pledges room on a node that is gone"
+    assert node.node_id == pledge.node_id, "a plan pledges room on a node that another replaced"
+    return node
+
+
+def _make_way(partition: Partition, pledge: words.Pledge) -> list[Decision]:
+    """Drop reservations of the ask itself, and of others on its node (design 6.6)."""
+    own = partition.asks[pledge.ask.key].pledge
+    known = _node(partition, pledge).pledges.values()
+    held = [one for one in known if one.reserves and not one.commitment.suspended]
+    notes: list[Decision] = []
+    for one in dict.fromkeys([*held, *([own] if own is not None else [])]):
+        reason = f"capacity on node {one.node.node_id} is needed for a queue that is entitled to it"
+        if one is not own:
+            message = f"{reason}: the reservation is dropped"
+            notes.append(
+                Noted(
+                    "ask",
+                    one.ask.key,
+                    Code.RESERVATION_DROPPED,
+                    message,
+                    partition.name,
+                    one.ask.rm_id,
+                )
+            )
+        journal.close(partition, one.commitment, DecisionState.ABORTED, reason)
+    return notes
+
+
+def _released(
+    partition: Partition, record: DecisionRecord, going: Sequence[Ask], how: str
+) -> Iterable[Decision]:
+    """Return an order for each victim, whose text names neither the preemptor nor its queue (specification 9)."""
+    if not going:
+        return ()
+    fresh, many = record.victims[-len(going) :], len(going)
+    return lines(
+        Released,
+        map(_MANAGER, going),
+        repeat(partition.name, many),
+        map(_KEY, fresh),
+        map(_APPLICATION, fresh),
+        repeat(Termination.PREEMPTED_BY_SCHEDULER, many),
+        decision_records.to_the_owners(record, fresh),
+        repeat(record.decision_id, many),
+        *_beneficiaries(record, fresh),
+        map(_GENERATION, going),
+        repeat(how, many),
+    )
+
+
+def _beneficiaries(
+    record: DecisionRecord, victims: Sequence[Victim]
+) -> tuple[Iterable[str], Iterable[tuple[str, ...]]]:
+    """Return the preemptor and the nodes for each victim: a gang's first member on its node, else the first of all."""
+    if not record.beneficiaries:
+        return repeat("", len(victims)), repeat((), len(victims))
+    first = record.beneficiaries[0]
+    there = {one.node_id: one for one in reversed(record.beneficiaries)}
+    found = [there.get(one.node_id, first) for one in victims]
+    return [one.key for one in found], [(one.node_id,) for one in found]
+
+
+def delivery(partition: Partition, policy: str) -> str:
+    """Return how victims of a policy are evicted; for gangs `podShouldBeDeletedWhenPreempted` overrides it (J11)."""
+    settings = partition.spec.preemption
+    if policy != JOB or settings.job_delete is None:
+        return settings.delivery
+    return "delete" if settings.job_delete else SOFT
+
+
+def keep(partition: Partition, record: DecisionRecord, ranking: Ranking | None = None) -> Decided:
+    """Keep the record, and the order in which victims were taken; the oldest ended records are dropped."""
+    known = partition.decisions
+    known[record.decision_id] = record
+    if ranking is not None:
+        partition.rankings[record.decision_id] = ranking
+    excess = len(known) - len(partition.commitments) - KEPT_MAX
+    if excess > 0:
+        ended = [key for key, one in known.items() if not one.state.is_open]
+        for key in ended[:excess]:
+            del known[key]
+            partition.rankings.pop(key, None)
+    return Decided(partition.owner, record)
+
+
+def _reserve(partition: Partition, plan: Plan, now: int) -> Written:
+    """Reserve the node of each pledge for its ask."""
+    written = Written([], [])
+    for pledge in plan.pledges:
+        made = reserve(partition, partition.asks[pledge.ask.key], _node(partition, pledge), now)
+        written.decisions.extend(made.decisions)
+        written.expiring.extend(made.expiring)
+    return written
+
+
+def reserve(partition: Partition, ask: Ask, node: Node, now: int) -> Written:
+    """Reserve the node for the ask, for as long as a reservation may last."""
+    assert ask.node is None, f"a node is reserved for {ask.key}, which runs"
+    assert ask.pledge is None, f"a node is reserved for {ask.key}, which has some"
+    timeout = partition.spec.reservations.timeout_ms
+    expires = now + timeout if timeout else 0
+    commitment = Commitment(f"r{partition.next_number()}", reservation.NAME, now, expires)
+    demand, node_demand = ask.ask_class.demand, ask.ask_class.node_demand
+    journal.pledge(partition, Pledge(commitment, ask, node, demand, node_demand))
+    lasts = f", for {span(timeout)} at the most" if timeout else ""
+    message = f"node {node.node_id} is kept for it until it fits there or elsewhere{lasts}"
+    decisions: list[Decision] = [
+        Noted("ask", ask.key, Code.RESERVED, message, partition.name, ask.rm_id)
+    ]
+    return Written(decisions, [(expires, commitment.commitment_id)] if timeout else [])

@@ -1,0 +1,88 @@
+"""The number of further asks that a queue is short of, known without a snapshot (G2, W6).
+
+So a snapshot is taken only when there is work. The number is an upper bound: policies and rules decide.
+Its cost arises when it is asked for, and once a round.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from server.model.fit import Amounts, Demand
+from server.model.quota import up_to_fence
+from server.preemption.proportion import Proportion, proportion
+from server.state import sharing, snapshotting
+from server.state.partition import Partition
+from server.state.queues import Queue
+
+
+class Shortage:
+    """The shortage of the queues of one partition at one instant."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._in_proportion = sharing.is_shared_out(partition)
+
+    @cached_property
+    def shares(self) -> Proportion:
+        """Return what the queues deserve, as a snapshot that is taken now has it."""
+        partition = self._partition
+        return proportion(
+            snapshotting.queues(partition),
+            sharing.pending(partition),
+            sharing.total(partition),
+            demand_cap=partition.spec.preemption.demand_cap,
+        )
+
+    @property
+    def known(self) -> Proportion | None:
+        """Return the shares, if they were computed."""
+        return self.__dict__.get("shares")
+
+    @cached_property
+    def _reserved(self) -> dict[str, Amounts]:
+        return snapshotting.reserved(self._partition)
+
+    def may_be(self, leaf: Queue) -> bool:
+        """Return whether there is anything that a queue on the path could be short of (G2)."""
+        return self._in_proportion or any(queue.spec.guaranteed for queue in leaf.path_up())
+
+    def lacking(self, leaf: Queue, demand: Demand) -> int:
+        """Return how many more asks of this demand may claim at the most, 0 for none (G2, W6).
+
+        An ask may claim while any type that it requests is open, and each claim lowers the deficit of the lowest open
+        queue in all types that this queue decides. So the queues' deficits add up.
+        """
+        most: dict[str, int] = {}
+        for index, quantity in demand:
+            for path, short in self._short(leaf, index):
+                most[path] = max(most.get(path, 0), _asks(short, quantity))
+        return sum(most.values())
+
+    def _short(self, leaf: Queue, at: int) -> Iterator[tuple[str, int]]:
+        """Yield what is missing of a type in each queue that decides it, or may once those below have their floor (W6)."""
+        for queue in up_to_fence(leaf.path_up()):
+            if not self._in_proportion:
+                guaranteed = self._guaranteed(queue, at)
+                if guaranteed > 0:
+                    yield queue.path, guaranteed - self._held(queue, at)
+                    return
+                continue
+            share, held = self.shares.of(queue.path), self._held(queue, at)
+            if share.contended[at] or held < share.floor[at]:
+                yield queue.path, share.entitled[at] - held
+            if share.contended[at]:
+                return
+
+    def _held(self, queue: Queue, at: int) -> int:
+        weak = self._reserved.get(queue.path)
+        held = queue.usage[at] - queue.releasing[at] + queue.promised[at]
+        return held - weak[at] if weak else held
+
+    def _guaranteed(self, queue: Queue, at: int) -> int:
+        name = self._partition.types.names[at]
+        return next((quantity for kind, quantity in queue.spec.guaranteed if kind == name), 0)
+
+
+def _asks(short: int, quantity: int) -> int:
+    """Return how many asks of this quantity begin while something is missing."""
+    return max(0, -(-short // quantity))

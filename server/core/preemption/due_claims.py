@@ -1,0 +1,220 @@
+"""The asks that are due for preemption, found in the live state, so that a snapshot is taken only for work (G1, G2, G11).
+
+The checks here are necessary for a claim and cheap, group by group of equal asks; policies and
+rules decide.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from server.core.preemption.deficits import Shortage
+from server.model.quota import PreemptionPolicy
+from server.model.records import JOB
+from server.preemption.claims import guarantee, in_queue
+from server.preemption.nodes import required_node
+from server.state import pending, sharing
+from server.state.applications import Ask, Group, Job
+from server.state.equivalence import AskClass
+from server.state.partition import Partition
+from server.state.queues import Queue, QueueState
+
+NEVER: Final = 1 << 62
+
+
+def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
+    """Return asks that may claim now, as many of each group as its deciding queues lack; the others set the next instant."""
+    settings = partition.spec.preemption
+    if not settings.enabled or guarantee.NAME not in settings.policies:
+        return []
+    asks: list[Ask] = []
+    for leaf in open_leaves(partition):
+        if shortage.may_be(leaf):
+            asks += _of_leaf(partition, leaf, shortage, now)
+    return asks
+
+
+def open_leaves(partition: Partition) -> Iterator[Queue]:
+    """Yield the leaves with waiting asks that may preempt."""
+    for leaf in partition.queues.values():
+        if leaf.leaf and leaf.pending_asks and is_open(leaf):
+            yield leaf
+
+
+def is_open(leaf: Queue) -> bool:
+    """Return whether preemption is on for the leaf (G3), and nothing on its path is stopped."""
+    if leaf.spec.properties.preemption_policy is PreemptionPolicy.DISABLED:
+        return False
+    return not any(queue.state is QueueState.STOPPED for queue in leaf.path_up())
+
+
+def _of_leaf(partition: Partition, leaf: Queue, shortage: Shortage, now: int) -> Iterator[Ask]:
+    for group in stuck_groups(leaf):
+        most = shortage.lacking(leaf, group.ask_class.demand)
+        if most:
+            yield from due(partition, group, most, now, guarantee.NAME)
+
+
+def stuck_groups(leaf: Queue) -> Iterator[Group]:
+    """Yield the leaf's groups of asks for which placement finds no capacity."""
+    for application in leaf.applications.values():
+        for group in application.groups.values():
+            if group.live and is_stuck(group):
+                yield group
+
+
+def is_stuck(group: Group) -> bool:
+    """Return whether the group lacks a node or headroom, has no pledge of a decision, and its user may use more.
+
+    Asks that require a node by name are served on that node alone, whatever their queue is entitled
+    to (G1, G11).
+    """
+    ask_class = group.ask_class
+    held = ask_class.pledge
+    if (held is not None and not held.reserves) or ask_class.constraints.required_node:
+        return False
+    if held is not None and held.commitment.policy == JOB and held.ask.spec.min_members > 1:
+        return False  # its gang is planned again as a whole (J8)
+    blocking = [
+        one for one in group.application.limits_of(ask_class) if not one.has_room(ask_class)
+    ]
+    # A node is reserved only for an ask that no node takes; placement may not have tried its class since.
+    stuck = ask_class.dead or bool(blocking) or held is not None
+    return stuck and all(one.kind == "queue" for one in blocking)
+
+
+def due(partition: Partition, group: Group, most: int, now: int, policy: str) -> Iterator[Ask]:
+    """Yield the group's first asks that waited long enough for a policy and were not refused a moment ago (G1, I5).
+
+    A group of which no ask is due rests until the first of them is.
+    """
+    if _rests(partition, group, now, policy):
+        return
+    found, earliest = 0, NEVER
+    for ask, instant in _instants(partition, group, now, policy):
+        if instant > now:
+            earliest = min(earliest, instant)
+            continue
+        yield ask
+        found += 1
+        if found >= most:
+            return
+    call_again(partition, earliest)
+    if not found:
+        partition.round.tries.let_rest(group, policy, (partition.spec, earliest))
+
+
+def _rests(partition: Partition, group: Group, now: int, policy: str) -> bool:
+    rests = partition.round.tries.rest(group, policy)
+    if rests is None or rests[0] is not partition.spec or rests[1] <= now:
+        return False
+    call_again(partition, rests[1])
+    return True
+
+
+def _instants(
+    partition: Partition, group: Group, now: int, policy: str
+) -> Iterator[tuple[Ask, int]]:
+    """Yield when each ask of a group may preempt, up to the first within its delay: those behind it came later."""
+    delay = delay_ms(partition, group.application.leaf, policy)
+    refused_ms = partition.round.tries.refused_ms(group)
+    for ask in group.asks if group.in_turn else sorted(group.asks, key=pending.by_turn):
+        if ask.group is not group or not ask.spec.allow_preempt_other or ask.spec.rm_check:
+            continue
+        instant = max(ask.pending_since + delay, ask.tried_ms)
+        if _was_refused(instant, refused_ms):
+            instant = refused_ms + longest_backoff(partition, (ask,))
+        yield ask, instant
+        if group.in_turn and ask.pending_since + delay > now:
+            return
+
+
+def _was_refused(instant: int, refused_ms: int) -> bool:
+    """Return whether the ask was due when asks like it were refused.
+
+    One whose delay ends later, or that may be tried at once, was not.
+    """
+    return bool(refused_ms) and instant <= refused_ms
+
+
+def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
+    """Return from when a policy may plan for a waiting ask (G1, I5), and whether a back-off is what it waits for.
+
+    Gangs and daemons have no delay.
+    """
+    group = ask.group
+    assert group is not None, f"ask {ask.key} waits"
+    refused_ms = partition.round.tries.refused_ms(group)
+    whole = isinstance(group, Job)
+    delays = not whole and not ask.spec.constraints.required_node
+    delay = delay_ms(partition, ask.application.leaf, policy) if delays else 0
+    instant = max(ask.pending_since + delay, ask.tried_ms)
+    if _was_refused(instant, refused_ms) or (whole and refused_ms):
+        return refused_ms + backoff_of(partition, ask), True
+    return instant, False
+
+
+def backoff_of(partition: Partition, ask: Ask) -> int:
+    """Return how long it waits after a refusal; a gang as long as the member that waits longest (7.7)."""
+    return longest_backoff(partition, ask.group.members if isinstance(ask.group, Job) else (ask,))
+
+
+def longest_backoff(partition: Partition, asks: Iterable[Ask]) -> int:
+    """Return the longest that any of the asks waits after a refusal: longer after decisions without effect (7.7)."""
+    return max([partition.spec.preemption.backoff_ms, *(ask.wait_ms for ask in asks)])
+
+
+def delay_ms(partition: Partition, leaf: Queue, policy: str) -> int:
+    """Return how long an ask waits before it may preempt: to claim (G1), and to replace others of its queue (I5).
+
+    A share by weight is claimed at once (W6); what is replaced within a queue is no queue's share.
+    """
+    at_once = policy == guarantee.NAME and sharing.is_shared_out(partition)
+    delays = policy in {guarantee.NAME, in_queue.NAME} and not at_once
+    return leaf.spec.properties.preemption_delay_ms if delays else 0
+
+
+def call_again(partition: Partition, instant: int) -> None:
+    """Set an instant at which, or in the first round after which, time alone may let an ask claim (P1)."""
+    if instant == NEVER:
+        return
+    known = partition.round.claims_ms
+    partition.round.claims_ms = instant if known is None else min(instant, known)
+
+
+# Required nodes -----------------------------------------------------------------------------------------------------
+
+
+def requiring(partition: Partition) -> list[Ask]:
+    """Return waiting asks that require a node by name, where that changed since they were last refused (G11)."""
+    settings = partition.spec.preemption
+    if not settings.enabled or required_node.NAME not in settings.policies:
+        return []
+    return [ask for ask_class in _required(partition) for ask in _untried(partition, ask_class)]
+
+
+def _required(partition: Partition) -> list[AskClass]:
+    classes = [*partition.dead]
+    for queue in partition.queues.values():
+        if queue.limiter is not None:
+            classes += queue.limiter.blocked
+    return [one for one in dict.fromkeys(classes) if one.constraints.required_node and one.pending]
+
+
+def _untried(partition: Partition, ask_class: AskClass) -> Iterator[Ask]:
+    node = partition.index.nodes.get(ask_class.constraints.required_node)
+    held = ask_class.pledge
+    if node is None or not node.opened or (held is not None and not held.reserves):
+        return
+    for group in _groups(partition, ask_class):
+        for ask in group.asks:
+            if ask.group is group and partition.round.tries.node_seen(ask) != node.changes:
+                yield ask
+
+
+def _groups(partition: Partition, ask_class: AskClass) -> list[Group]:
+    """Return the groups of a class that was parked."""
+    groups = list(ask_class.waiting)
+    for queue in partition.queues.values():
+        if queue.limiter is not None:
+            groups += queue.limiter.blocked.get(ask_class, [])
+    return groups

@@ -1,0 +1,227 @@
+"""The gangs that are due for preemption, and the asks that may replace others of their queue (J3, I5).
+
+Both are found in the live state, so that a snapshot is taken only when there is work; policies and
+rules decide. A gang has no delay: it is due as soon as it is complete and does not fit, and again
+when the back-off after a refusal is over.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from server.core.preemption import due_claims, pacing
+from server.model.asks import ReleaseMark
+from server.model.fit import Amounts, fits
+from server.preemption.claims import guarantee, in_queue
+from server.preemption.gangs import gang_policy
+from server.state import snapshotting
+from server.state.applications import Ask, Group, Job
+from server.state.commitments import Commitment
+from server.state.equivalence import AskClass
+from server.state.limits import Limiter
+from server.state.nodes import Node
+from server.state.partition import Partition
+from server.state.snapshotting import JobDue
+
+Seat = tuple[Ask, str, Node | None]
+"""The ask, the node on which it gets capacity, and that node where it is known."""
+Coming = tuple[Node, Amounts]
+"""The node from which pods are being evicted, and what is free there once they are gone."""
+GROUP_MOST: Final = 64
+"""The most asks of one group that a round looks at; the others follow when these have places."""
+
+
+def waiting(partition: Partition, now: int) -> list[JobDue]:
+    """Return the gangs that may plan now; the others set the next instant.
+
+    A single ask is a gang of one where no policy claims for it.
+    """
+    settings = partition.spec.preemption
+    if not settings.enabled or gang_policy.NAME not in settings.policies:
+        return []
+    found = [due(one) for one in partition.parked_jobs if _may_plan(partition, one, now)]
+    found += [again(one) for one in dict.fromkeys(partition.suspended.values()) if _is_job(one)]
+    if guarantee.NAME not in settings.policies:
+        found += [
+            single(ask)
+            for leaf in due_claims.open_leaves(partition)
+            for group in due_claims.stuck_groups(leaf)
+            for ask in _first(partition, group, now)
+        ]
+    return found
+
+
+def admitted(partition: Partition, found: list[JobDue], now: int) -> list[JobDue]:
+    """Return those of the gangs that are planned for now; the others wait for the next round (P1)."""
+    return [one for one in found if pacing.admits(partition, one.members[0], now)]
+
+
+def due(one: Job) -> JobDue:
+    """Return a waiting gang in the form that a snapshot takes."""
+    return JobDue(one.key, one.number, tuple(one.members), one.placed, one.min_members)
+
+
+def single(ask: Ask) -> JobDue:
+    """Return an ask as a gang of one (J4)."""
+    return JobDue(ask.spec.job_key or ask.key, 0, (ask,), 0, 1)
+
+
+def again(commitment: Commitment) -> JobDue:
+    """Return a gang whose decision is planned again, because a victim of it was vetoed (section 9)."""
+    members = tuple(held.ask for held in commitment.pledges.values())
+    first = members[0]
+    known = first.application.jobs.get(first.spec.job_key)
+    if len(members) == 1 and known is None:
+        return single(first)
+    waiting_too = tuple(known.members) if known else ()
+    placed, number = (known.placed, known.number) if known else (0, 0)
+    return JobDue(
+        first.spec.job_key, number, (*members, *waiting_too), placed, first.spec.min_members
+    )
+
+
+def promised(partition: Partition) -> dict[str, JobDue]:
+    """Return by member the gangs of several for which a decision holds capacity, to be planned again or not."""
+    found = [again(one) for one in partition.commitments.values() if _is_job(one)]
+    return {ask.key: job for job in found if job.size > 1 for ask in job.members}
+
+
+def _is_job(commitment: Commitment) -> bool:
+    return commitment.policy == gang_policy.NAME and bool(commitment.pledges)
+
+
+def _may_plan(partition: Partition, one: Job, now: int) -> bool:
+    if not due_claims.is_open(one.application.leaf):
+        return False
+    refused_ms = partition.round.tries.refused_ms(one)
+    again = refused_ms + due_claims.longest_backoff(partition, one.members)
+    if refused_ms and again > now:
+        due_claims.call_again(partition, again)
+        return False
+    return True
+
+
+# Single asks --------------------------------------------------------------------------------------------------------
+
+
+def replacing(partition: Partition, now: int) -> list[Ask]:
+    """Return asks that may replace others of their queue: those without a place, once their delay is over (I5)."""
+    settings = partition.spec.preemption
+    if not settings.enabled or in_queue.NAME not in settings.policies:
+        return []
+    return [
+        ask
+        for group in _worth_a_look(partition)
+        for ask in due_claims.due(partition, group, GROUP_MOST, now, in_queue.NAME)
+    ]
+
+
+def _worth_a_look(partition: Partition) -> Iterator[Group]:
+    """Yield groups in whose leaf another application runs (I2), and those for which capacity is coming anyway (G8).
+
+    Where two applications run, every group has another one beside it.
+    """
+    coming = _coming(partition)
+    for leaf in due_claims.open_leaves(partition):
+        running = list(islice((one for one in leaf.applications.values() if one.allocations), 2))
+        for group in due_claims.stuck_groups(leaf) if running or coming else ():
+            beside = any(one is not group.application for one in running)
+            if beside or (coming and _gets_room(group, coming)):
+                yield group
+
+
+def _coming(partition: Partition) -> list[Coming]:
+    """Return the nodes from which pods are being evicted, each with what it has once they are gone."""
+    nodes = dict.fromkeys(ask.node for ask in partition.leaving.values() if ask.node is not None)
+    return [(node, node.room_without(node.dying())) for node in nodes]
+
+
+def _gets_room(group: Group, coming: Iterable[Coming]) -> bool:
+    """Return whether an ask of the group fits once ordered evictions are done, where nothing is reserved (G8, I4)."""
+    ask_class = group.ask_class
+    full = [one for one in group.application.limits_of(ask_class) if not one.has_room(ask_class)]
+    if full:
+        return all(_has_head_room(one, ask_class) for one in full)
+    return any(_fits_on(ask_class, node, room) for node, room in coming)
+
+
+def _has_head_room(limiter: Limiter, ask_class: AskClass) -> bool:
+    going = limiter.queue.releasing
+    return all(
+        limiter.room_for(ask_class, at) + going[at] >= wanted for at, wanted in ask_class.demand
+    )
+
+
+def _fits_on(ask_class: AskClass, node: Node, room: Amounts) -> bool:
+    own = ask_class.pledge
+    if any(one.reserves and one is not own for one in node.pledges.values()):
+        return False
+    given = dict(own.node_demand) if own is not None and own.node is node else {}
+    free = [left + given.get(at, 0) for at, left in enumerate(room)]
+    allowed = node.is_open_to(ask_class.constraints) and ask_class.mask.allows(node)
+    return allowed and fits(ask_class.node_demand, free)
+
+
+def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
+    """Yield the group's first asks, unless it waits for the back-off."""
+    asks = _foremost(group)
+    again_ms = _again_ms(partition, group, asks)
+    if again_ms > now:
+        due_claims.call_again(partition, again_ms)
+        return
+    yield from asks
+
+
+def _again_ms(partition: Partition, group: Group, asks: list[Ask]) -> int:
+    """Return the end of the back-off after a refusal, 0 for none. There is no delay (J3)."""
+    tried = max(ask.tried_ms for ask in asks)
+    refused_ms = partition.round.tries.refused_ms(group)
+    if not refused_ms or tried > refused_ms:
+        return 0
+    return refused_ms + due_claims.longest_backoff(partition, asks)
+
+
+def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
+    """Return from when a policy may plan for a waiting ask, and whether a back-off is what it waits for (G1, J3, I5)."""
+    group = ask.group
+    if policy != gang_policy.NAME or not isinstance(group, Group):
+        return due_claims.awaits(partition, ask, policy)
+    again_ms = _again_ms(partition, group, _foremost(group))
+    return again_ms, again_ms > 0
+
+
+def _foremost(group: Group) -> list[Ask]:
+    return list(islice((ask for ask in group.asks if ask.group is group), GROUP_MOST))
+
+
+# Restarts -----------------------------------------------------------------------------------------------------------
+
+
+def seats_again(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> list[Seat]:
+    """Return a node for every member of a gang whose decision was open before a restart (J10, 19).
+
+    [] when a member has none. Members for which pods are evicted get the node that the marks name;
+    the others, which needed no victim, get the first by name that has capacity once everything that
+    was ordered is gone.
+    """
+    nodes = partition.index.nodes
+    rooms = {name: nodes[name].room_without(nodes[name].dying()) for name in sorted(nodes)}
+    named = {mark.released_for: mark.node_id for mark in marks}
+    order = sorted(one.members, key=snapshotting.job_order)
+    seats: dict[str, Seat] = {}
+    for ask in sorted(order, key=lambda member: member.key not in named):
+        wanted = named.get(ask.key, "")
+        names = [wanted] if wanted in rooms and _takes(partition, wanted, ask, rooms) else rooms
+        at = next((name for name in names if _takes(partition, name, ask, rooms)), None)
+        if at is None:
+            return []
+        for index, quantity in ask.ask_class.node_demand:
+            rooms[at][index] -= quantity
+        seats[ask.key] = (ask, at, nodes[at])
+    return [seats[ask.key] for ask in order]
+
+
+def _takes(partition: Partition, name: str, ask: Ask, rooms: Mapping[str, Amounts]) -> bool:
+    node = partition.index.nodes[name]
+    allowed = node.schedulable and ask.ask_class.mask.allows(node)
+    return allowed and fits(ask.ask_class.node_demand, rooms[name])

@@ -1,0 +1,157 @@
+"""The quota runs in the core: timers that events move, runs that come due, and notes for administrators (Q1-Q17)."""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from server.core.state import State
+from server.model.decisions import Decision, Noted
+from server.model.fit import Demand
+from server.model.phrases import quantities, span
+from server.model.quota import PartitionSpec
+from server.model.reasons import Code
+from server.model.records import Shrink
+from server.preemption.policy import Plan, Refusal, ShrinkIntent
+from server.preemption.quota import enforcement
+from server.state import quota_timers
+from server.state.applications import Ask
+from server.state.partition import Partition
+from server.state.quota_timers import Move, QuotaNote
+
+_CODES = {
+    Move.ARMED: Code.QUOTA_ARMED,
+    Move.RESTARTED: Code.QUOTA_ARMED,
+    Move.KEPT: Code.QUOTA_ARMED,
+    Move.WITHIN: Code.QUOTA_DISARMED,
+    Move.RAISED: Code.QUOTA_NOT_ENFORCED,
+    Move.OFF: Code.QUOTA_DISARMED,
+    Move.DROPPED: Code.QUOTA_DROPPED,
+}
+_WORDS = {
+    Move.ARMED: "its maximum will be enforced",
+    Move.RESTARTED: "its maximum will be enforced, the delay begins anew",
+    Move.KEPT: "its maximum will be enforced, at the instant that was set before",
+    Move.WITHIN: "it is within its maximum: nothing will be enforced",
+    Move.RAISED: "its maximum was raised, and nothing brings it down to that",
+    Move.OFF: "its maximum is not enforced any more",
+    Move.DROPPED: "its instant came while a run was going on: dropped",
+}
+
+# What moves timers --------------------------------------------------------------------------------------------------
+
+
+def configured(
+    state: State, partition: Partition, before: PartitionSpec, now: int
+) -> list[Decision]:
+    """Update the timers after a configuration was applied; before the sync is complete nothing is judged (Q7)."""
+    if not state.synced(partition):
+        return []
+    notes = quota_timers.on_configuration(partition, before, now)
+    told = {one.queue for one in notes}
+    return [*_told(partition, notes, now), *_not_enforced(partition, told)]
+
+
+def synced(partition: Partition, now: int) -> list[Decision]:
+    """Start the full delay for queues over their maximum when the sync is complete (Q7)."""
+    return _told(partition, quota_timers.on_sync(partition, now), now)
+
+
+def forced(
+    state: State, partition: Partition, ask: Ask, before: Demand, now: int
+) -> list[Decision]:
+    """Update the timers after an allocation came or grew without a check of the maximum (Q7).
+
+    One that was sent again unchanged forces nothing.
+    """
+    if not partition.spec.preemption.quota_enabled or not state.synced(partition):
+        return []
+    had = dict(before)
+    grown = [index for index, amount in ask.ask_class.demand if amount > had.get(index, 0)]
+    notes = quota_timers.on_forced(partition, ask.application.leaf, grown, now)
+    return _told(partition, notes, now)
+
+
+def _told(partition: Partition, notes: Iterable[QuotaNote], now: int) -> list[Decision]:
+    return [_note(partition, one, now) for one in notes]
+
+
+def _note(partition: Partition, note: QuotaNote, now: int) -> Noted:
+    over = f" (over it in {', '.join(note.over)})" if note.over else ""
+    when = f" in {span(note.due_ms - now)}" if note.due_ms is not None and note.due_ms > now else ""
+    message = f"queue {note.queue}: {_WORDS[note.move]}{when}{over}"
+    return _noted(partition, note.queue, _CODES[note.move], message)
+
+
+def _noted(partition: Partition, queue: str, code: Code, message: str) -> Noted:
+    return Noted("queue", queue, code, message, partition.name, partition.owner)
+
+
+def _not_enforced(partition: Partition, told: Collection[str]) -> Iterator[Noted]:
+    """Yield notes about queues over their maximum of which a new configuration changed nothing (Q4, section 2.2)."""
+    for path, queue in partition.queues.items():
+        if not any(queue.usage):
+            continue
+        why = quota_timers.why_not(partition, queue)
+        if why is not None and path not in told:
+            message = f"queue {path} is over its maximum, and nothing brings it down: {why}"
+            yield _noted(partition, path, Code.QUOTA_NOT_ENFORCED, message)
+
+
+# Runs ---------------------------------------------------------------------------------------------------------------
+
+
+def is_due(partition: Partition, now: int) -> bool:
+    """Return whether there is a run to start, or one that goes on after a veto."""
+    instant = quota_timers.next_due(partition)
+    return (instant is not None and instant <= now) or any(
+        one.policy == enforcement.NAME for one in partition.suspended.values()
+    )
+
+
+def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[ShrinkIntent]:
+    """Yield the runs that go on, then those that begin now, the deepest first of one instant (Q6).
+
+    Notes about runs that do not begin are added to ``told``.
+    """
+    for one in list(partition.suspended.values()):
+        if one.queue in partition.queues and one.policy == enforcement.NAME:
+            yield ShrinkIntent(enforcement.NAME, one.queue, one.commitment_id)
+    for path in quota_timers.due(partition, now):
+        start, notes = quota_timers.strike(partition, path)
+        told += _told(partition, notes, now)
+        if start:
+            yield ShrinkIntent(enforcement.NAME, path)
+
+
+def result(partition: Partition, intent: ShrinkIntent, answer: Plan | Refusal) -> list[Decision]:
+    """Return how far a run comes, for administrators (Q14)."""
+    shrink = answer.shrink
+    if shrink is None:
+        return []
+    message = _summary(shrink, observed=partition.spec.preemption.observe_only)
+    return [_noted(partition, intent.queue, Code.QUOTA_RUN, message)]
+
+
+def _summary(shrink: Shrink, *, observed: bool) -> str:
+    freed = "would be freed, the partition only observes" if observed else "freed"
+    parts = [
+        f"quota run of queue {shrink.queue}: {shrink.result.value}",
+        f"{quantities(shrink.target)} too much",
+        f"{quantities(shrink.freed) or 'nothing'} {freed}",
+    ]
+    if shrink.missing:
+        parts.append(f"{quantities(shrink.missing)} missing")
+    if shrink.blocked_by:
+        where = f" of queue {shrink.blocking_queue}" if shrink.blocking_queue else ""
+        parts.append(f"the rest is spared by {shrink.blocked_by}{where}")
+    return ", ".join(parts)
+
+
+def ended(partition: Partition, queue: str) -> list[Decision]:
+    """Return, after a run, a note when the queue stays over its maximum with nothing to bring it down (Q5, Q14)."""
+    known = partition.queues.get(queue)
+    why = quota_timers.why_not(partition, known) if known is not None else None
+    if why is None:
+        return []
+    message = (
+        f"queue {queue} is still over its maximum after its run, and nothing brings it down: {why}"
+    )
+    return [_noted(partition, queue, Code.QUOTA_NOT_ENFORCED, message)]

@@ -1,0 +1,254 @@
+"""The changes of victims and decisions over time: vetoes, expiry, pledges that do not fit any more, restarts."""
+
+from collections import Counter
+from collections.abc import Iterator, Set
+
+from server.core.preemption import apply_plan, decision_records
+from server.core.state import State
+from server.model.decisions import Decision, DecisionMoved, Noted, Released, Termination
+from server.model.events import VictimVetoed
+from server.model.fit import fits
+from server.model.reasons import Code
+from server.model.records import RESERVATION, DecisionState
+from server.state import journal, tree
+from server.state.applications import Ask, Group
+from server.state.commitments import Commitment, Pledge
+from server.state.lost_work import SOFT
+from server.state.nodes import Node
+from server.state.partition import Partition
+from server.state.queues import Queue
+
+Weak = Counter[tuple[Queue, int]]
+"""The promises of pledges that give way, by queue and type: they count for no maximum."""
+Over = Set[tuple[Queue, int]]
+
+# Vetoes -------------------------------------------------------------------------------------------------------------
+
+
+def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
+    """Keep a victim that the shim could not release: no plan takes it for a while, and its decision is planned again."""
+    for partition in state.partitions.values():
+        ask = partition.asks.get(event.key)
+        if partition.owner != event.rm_id or ask is None:
+            continue
+        if ask.is_replaced or _is_meant(partition, ask, event):
+            return _vetoed(state, partition, ask, event, now)
+    message = f"veto of the release of {event.key!r}: it is not being released for that decision; nothing was changed"
+    return [Noted("allocation", event.key, Code.RELEASE_UNKNOWN, message, "", event.rm_id)]
+
+
+def _is_meant(partition: Partition, ask: Ask, event: VictimVetoed) -> bool:
+    """Return whether it is evicted by the decision that the veto names; one that is over may still be vetoed."""
+    if not ask.releasing:
+        return False
+    if ask.released_by is not None:
+        return event.decision_id in {"", ask.released_by.commitment_id}
+    return event.decision_id in partition.decisions
+
+
+def _vetoed(
+    state: State, partition: Partition, ask: Ask, event: VictimVetoed, now: int
+) -> list[Decision]:
+    commitment = ask.released_by
+    reason = event.reason or "its manager could not release it"
+    decisions: list[Decision] = [_stays(state, partition, ask, reason, now)]
+    if commitment is not None and commitment.replaces:
+        why = "its placeholder could not go"  # the real ask waits as before (1.9)
+        journal.close(partition, commitment, DecisionState.ABORTED, why)
+        return decisions
+    if commitment is not None:
+        decisions += _record_veto(partition, commitment, ask, reason, now)
+        if commitment.queue:
+            journal.suspend(partition, commitment)
+    for held in _unfit(partition, ask.node):
+        _set_back(partition, held.ask, now)
+        journal.suspend(partition, held.commitment)
+    return decisions
+
+
+def _stays(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
+    """Keep the victim before anything else ends: it is no loss of its queue. No plan takes it for a while."""
+    journal.spare(partition, ask)
+    ask.vetoed = True
+    partition.changed[ask] = None
+    state.at(now + partition.spec.preemption.backoff_ms, "veto", partition.name, ask.key)
+    where = (partition.name, ask.rm_id)
+    return Noted("allocation", ask.key, Code.VICTIM_VETOED, f"it stays: {reason}", *where)
+
+
+def _record_veto(
+    partition: Partition, commitment: Commitment, ask: Ask, reason: str, now: int
+) -> list[Decision]:
+    known = partition.decisions.get(commitment.commitment_id)
+    if known is None:
+        return []
+    known = decision_records.vetoed(known, ask.key)
+    partition.decisions[known.decision_id] = commitment.record = known
+    where = (partition.name, known.decision_id, known.state)
+    return [DecisionMoved(ask.rm_id, *where, now, reason, ask.key)]
+
+
+def _set_back(partition: Partition, ask: Ask, now: int) -> None:
+    """Let the ask be tried at once; if that fails, its back-off is twice as long as before (7.7)."""
+    ask.tried_ms = now
+    if isinstance(ask.group, Group):
+        ask.group.wake()
+    ask.wait_ms = 2 * max(ask.wait_ms, partition.spec.preemption.backoff_ms)
+
+
+def veto_over(partition: Partition, key: str) -> None:
+    """Let a vetoed victim be chosen again."""
+    ask = partition.asks.get(key)
+    if ask is not None and ask.vetoed:
+        ask.vetoed = False
+        partition.changed[ask] = None
+        partition.relief += 1
+
+
+# Expiry -------------------------------------------------------------------------------------------------------------
+
+
+def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
+    """Expire a decision that lasted too long: it is planned again, and its victims' release is ordered again."""
+    late = {**commitment.victims, **_leaving_from(partition, commitment)}.values()
+    decisions = [one for ask in late for one in _overdue(partition, ask)]
+    for held in commitment.pledges.values():
+        _set_back(partition, held.ask, now)
+    waited = f"not fulfilled within {partition.spec.preemption.expiry_ms // 1_000} s"
+    journal.close(partition, commitment, DecisionState.EXPIRED, waited)
+    return decisions
+
+
+def _leaving_from(partition: Partition, commitment: Commitment) -> dict[str, Ask]:
+    """Return victims of ended decisions whose capacity the decision waits for."""
+    nodes = {held.node for held in commitment.pledges.values()}
+    known = partition.leaving.items()
+    return {key: ask for key, ask in known if ask.node in nodes and ask.released_by is None}
+
+
+def _overdue(partition: Partition, ask: Ask) -> list[Decision]:
+    """Order the release once more: the shim may not have received it."""
+    message = f"its release was ordered by decision {ask.leaves_by} and is not confirmed yet"
+    delivery = apply_plan.delivery(partition, apply_plan.policy_of(ask.leaves_by))
+    assert ask.going is not None
+    if delivery != SOFT:
+        journal.harden(partition, ask, delivery)  # other settings count by now
+    return [
+        Noted("allocation", ask.key, Code.RELEASE_OVERDUE, message, partition.name, ask.rm_id),
+        Released(
+            ask.rm_id,
+            partition.name,
+            ask.key,
+            ask.application.application_id,
+            Termination.PREEMPTED_BY_SCHEDULER,
+            message,
+            ask.leaves_by,
+            generation=ask.generation,
+            delivery=ask.going.delivery or "delete",  # evicted for good, not only marked
+        ),
+    ]
+
+
+# Pledges that do not fit any more -----------------------------------------------------------------------------------
+
+
+def give_up(
+    partition: Partition,
+    held: Pledge,
+    why: str,
+    now: int,
+    code: Code = Code.RESERVATION_DROPPED,
+) -> list[Decision]:
+    """End a pledge and the decision behind it; return a note for a reservation, as a decision reports its own end."""
+    ask, reserved = held.ask, held.commitment.policy == RESERVATION
+    if partition.pledges.get(ask.key) is not held:
+        return []  # the decision ended with another pledge of it
+    for one in () if reserved else held.commitment.pledges.values():
+        _set_back(partition, one.ask, now)
+    journal.close(partition, held.commitment, DecisionState.ABORTED, why)
+    message = f"{why}: the reservation is dropped"
+    return [Noted("ask", ask.key, code, message, partition.name, ask.rm_id)] if reserved else []
+
+
+def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
+    """Give up, after a node changed, what was pledged on it to asks that it could not even take when empty."""
+    notes: list[Decision] = []
+    for held in list(node.pledges.values()):
+        large = fits(held.demand, node.capacity)
+        taking = node.opened if held.exclusive else node.schedulable
+        if not taking or not large or not held.ask.ask_class.mask.allows(node):
+            why = f"node {node.node_id} cannot hold it any more"
+            notes += give_up(partition, held, why, now)
+    return notes
+
+
+def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> None:
+    """End pledges that do not fit any more after a maximum was lowered or a node shrank, the newest first (G10).
+
+    ``node`` is the one that changed, when nothing else did.
+    """
+    for held in _unfit(partition, node):
+        why = f"its capacity on node {held.node.node_id} or in its queues is no longer there"
+        give_up(partition, held, why, now)
+
+
+def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
+    """Yield pledges that do not fit any more, the newest first (G10); the caller has to end each before the next.
+
+    Where only a node lost capacity, others are looked at only while some queue is over its maximum.
+    """
+    if not partition.pledges:
+        return
+    weak = weak_promises(partition)
+    over = _over(partition, weak)
+    found = partition.pledges if over or node is None else node.pledges
+    for held in reversed(list(found.values())):
+        standing = held.ask.key in partition.pledges and not held.reserves
+        if standing and not _fits_planned(held, over):
+            yield held
+            _count_weak(weak, held)
+            over = _over(partition, weak)
+
+
+def weak_promises(partition: Partition) -> Weak:
+    """Return what is promised by pledges that give way."""
+    weak: Weak = Counter()
+    for held in partition.pledges.values():
+        _count_weak(weak, held)
+    return weak
+
+
+def _count_weak(weak: Weak, held: Pledge) -> None:
+    """Add the promise of a pledge that gives way."""
+    for queue in held.ask.application.leaf.path_up() if held.reserves else ():
+        for index, quantity in held.demand:
+            weak[queue, index] += quantity
+
+
+def _fits_planned(held: Pledge, over: Over) -> bool:
+    """Return whether all pledges of its node and queues fit once all ordered evictions are done."""
+    room = planned_room(held.node)
+    if any(room[index] < 0 for index, _ in held.node_demand):
+        return False
+    path = held.ask.application.leaf.path_up() if over else ()
+    return not any((queue, index) in over for queue in path for index, _ in held.demand)
+
+
+def planned_room(node: Node) -> list[int]:
+    """Return what is free once all ordered evictions are done, and all that is promised for good is taken."""
+    room = node.room_without(node.dying())
+    for held in node.pledges.values():
+        for index, quantity in held.node_demand if held.reserves else ():
+            room[index] += quantity
+    return room
+
+
+def _over(partition: Partition, weak: Weak) -> Over:
+    """Return the queues that are over what bounds them (W2 included), with the types, promises counted."""
+    found: set[tuple[Queue, int]] = set()
+    for queue in partition.queues.values():
+        for index, most in enumerate(tree.bound(partition, queue) or ()):
+            held = queue.usage[index] - queue.releasing[index] + queue.promised[index]
+            if held - weak[queue, index] > most:
+                found.add((queue, index))
+    return found

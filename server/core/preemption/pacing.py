@@ -1,0 +1,112 @@
+"""The pace of rounds: when the next round of claims may begin, and what the rounds so far have released (P1, P5).
+
+Kept in the state since the core started: after a restart the first round may begin at once, with
+its whole budget. Claims, gangs, in-queue preemption and surplus reclaim wait for a round; required
+nodes, quota runs and reservations do not, nor does a decision that is planned again after a veto:
+it belongs to the round that made it.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from server.core.preemption import due_claims
+from server.preemption import pace
+from server.preemption.policy import Plan
+from server.preemption.quota import reclaim
+from server.preemption.trial import Trial
+from server.snapshot.pace import OverUse
+from server.state.applications import Ask
+from server.state.partition import Partition
+from server.state.rounds import Released
+
+
+def earliest_ms(partition: Partition) -> int:
+    """Return the first instant at which the next round may begin (P1); 0: at once."""
+    state, interval = partition.round, partition.spec.preemption.rounds_interval_ms
+    return 0 if state.began_ms is None or not interval else state.began_ms + interval
+
+
+def is_between(partition: Partition, now: int) -> bool:
+    """Return whether claims wait for the next round."""
+    return not partition.round.goes_on and now < earliest_ms(partition)
+
+
+def due_ms(partition: Partition) -> int | None:
+    """Return the next instant at which a claim may be planned, as far as time alone decides; None for none."""
+    instant = partition.round.claims_ms
+    if instant is None or partition.round.goes_on:
+        return instant
+    return max(instant, earliest_ms(partition))
+
+
+def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
+    """Return the asks that are planned for now; the others wait for the next round."""
+    return [ask for ask in asks if admits(partition, ask, now)]
+
+
+def admits(partition: Partition, ask: Ask, now: int) -> bool:
+    """Return whether the ask, or the gang that it belongs to, may be planned for now; if not, set the next call.
+
+    A round that goes on is for asks that waited when it began, so that it ends.
+    """
+    state = partition.round
+    if is_between(partition, now):
+        found = ask.key in partition.suspended
+    elif state.goes_on and partition.spec.preemption.rounds_interval_ms:
+        found = ask.arrival <= state.arrivals
+    else:
+        found = True
+    if not found:
+        due_claims.call_again(partition, now)
+    return found
+
+
+def keep_waiting(partition: Partition, policy: str, now: int) -> None:
+    """Let an ask that was put off earlier in a round that goes on still wait for the next round (P5)."""
+    if policy in pace.BOUND and earliest_ms(partition) > now:
+        due_claims.call_again(partition, now)
+
+
+def may_trim(partition: Partition, now: int) -> bool:
+    """Return whether surplus may be reclaimed now; if not, set the next call for the next round (P1)."""
+    known = partition.suspended.values()
+    if not is_between(partition, now) or any(one.policy == reclaim.NAME for one in known):
+        return True
+    due_claims.call_again(partition, now)
+    return False
+
+
+def begin(partition: Partition, now: int) -> None:
+    """Begin a round of claims, unless one goes on, or what is planned belongs to the last one."""
+    state, window = partition.round, partition.spec.preemption.pace_window_ms
+    if state.goes_on or is_between(partition, now):
+        return
+    state.began_ms = now
+    state.arrivals = partition.arrivals
+    state.released = [one for one in state.released if one.began_ms + window > now]
+    state.released.append(Released(now, Counter()))
+
+
+def over_use(partition: Partition, trial: Trial) -> OverUse:
+    """Return what queues had over their entitlements when the round began (P9): call before any decision of the round.
+
+    A round that its step budget cut off keeps what it began with.
+    """
+    if not pace.is_natural(partition.spec.preemption):
+        return {}
+    if not partition.round.released:
+        return pace.over_use(trial)
+    last = partition.round.released[-1]
+    if last.over is None:
+        last.over = pace.over_use(trial)
+    return last.over
+
+
+def record(partition: Partition, trial: Trial, plan: Plan, now: int) -> None:
+    """Count what a decision releases for its round."""
+    if plan.policy not in pace.BOUND or not pace.is_bounded(partition.spec.preemption):
+        return
+    state = partition.round
+    if not state.released:
+        state.released.append(Released(now, Counter()))
+    state.released[-1].taken.update(pace.amounts(trial.snapshot, plan))

@@ -1,0 +1,76 @@
+"""The refusals of preemption and when it is tried again: kept with their asks, reported on change (G1, G12)."""
+
+from server.core.preemption import decision_records, due_claims, pacing
+from server.model.decisions import Decision, Noted
+from server.model.reasons import Code
+from server.preemption.claims import in_queue
+from server.preemption.nodes import required_node
+from server.preemption.policy import Intent, Law, Plan, Refusal
+from server.preemption.trial import Trial
+from server.state.applications import Ask, Group, Job
+from server.state.partition import Partition
+
+
+def remember(
+    partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
+) -> list[Decision]:
+    """Record a refused intent: its ask, and all due ones like it, wait for the back-off or a change of the node."""
+    ask = partition.asks.get(intent.ask.key)
+    group = ask.group if ask is not None else None
+    if ask is None or group is None:
+        return []
+    tries = partition.round.tries
+    told = isinstance(group, Group) and tries.refused_ms(group) == now
+    if told and intent.policy == in_queue.NAME:
+        return []  # an earlier refusal of this round is reported already
+    if intent.policy == required_node.NAME and refusal.law is not Law.HEAD_ROOM:
+        _tried(partition, ask)
+    elif intent.policy != required_node.NAME:
+        _wait(partition, ask, group, refusal, now)
+    before = tries.verdict(group)
+    retry_ms = 0 if intent.policy == required_node.NAME else _retry_ms(partition, ask, refusal, now)
+    tries.judge(
+        group, decision_records.refused(trial.snapshot, intent.policy, refusal, now, retry_ms)
+    )
+    if before is not None and (before.law, before.node_id) == (refusal.law, refusal.node_id):
+        return []
+    how = "is put off" if refusal.law is Law.PACE else "does not help"
+    message = f"preemption {how} ({refusal.law}): {refusal.because}"
+    code = Code.PREEMPTION_REFUSED
+    return [Noted("ask", ask.key, code, message, partition.name, ask.rm_id)]
+
+
+def _wait(partition: Partition, ask: Ask, group: Group | Job, refusal: Refusal, now: int) -> None:
+    """Set the next attempt: after the back-off (G1), or in the next round after a budget put the ask off (P5)."""
+    if not _in_the_next_round(partition, refusal):
+        partition.round.tries.refuse(group, now)
+    due_claims.call_again(partition, _retry_ms(partition, ask, refusal, now))
+
+
+def _retry_ms(partition: Partition, ask: Ask, refusal: Refusal, now: int) -> int:
+    if _in_the_next_round(partition, refusal):
+        return max(now, pacing.earliest_ms(partition))
+    return now + due_claims.backoff_of(partition, ask)
+
+
+def _in_the_next_round(partition: Partition, refusal: Refusal) -> bool:
+    return refusal.law is Law.PACE and partition.spec.preemption.rounds_interval_ms > 0
+
+
+def stamp(partition: Partition, plan: Plan, now: int) -> None:
+    """Treat the asks of a plan as refused, in a partition that only observes."""
+    for pledge in plan.pledges:
+        ask = partition.asks.get(pledge.ask.key)
+        if ask is None or ask.group is None:
+            continue
+        if plan.policy == required_node.NAME:
+            _tried(partition, ask)
+        else:
+            partition.round.tries.refuse(ask.group, now)
+            due_claims.call_again(partition, now + due_claims.backoff_of(partition, ask))
+
+
+def _tried(partition: Partition, ask: Ask) -> None:
+    """Record the node's changes so far: the ask is tried again only when the node changes (G11)."""
+    node = partition.index.nodes.get(ask.spec.constraints.required_node)
+    partition.round.tries.see_node(ask, -1 if node is None else node.changes)

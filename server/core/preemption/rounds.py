@@ -1,0 +1,343 @@
+"""The round loop: after placement the policies plan for what is left; what passes the rules is written (design 1.5).
+
+The order is always the same (specification 7.3): required nodes, quota runs that are due, surplus
+reclaim, claims and gangs, replacements within a queue, and reservations, for which nothing is
+evicted. Each plans on top of those before it. A round is held only when something may have become
+possible since the last one: a counter of the state moved, an ask joined, or an instant came; and a
+Snapshot is taken only when an ask is due then. With `rounds.interval` claims wait for their next round
+(P1, see `pacing`). A round that its budget cuts off goes on in the next tick on a new snapshot (design
+6.2).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from server.core.preemption import (
+    apply_plan,
+    due,
+    due_quota,
+    open_decisions,
+    pacing,
+    refusals,
+    takeover,
+    thrash_guard,
+)
+from server.core.preemption.deficits import Shortage
+from server.core.preemption.takeover import Takeover
+from server.model.decisions import Decision, Noted
+from server.model.reasons import Code
+from server.preemption.claims import guarantee, in_queue
+from server.preemption.gangs import gang_policy
+from server.preemption.nodes import required_node, reservation
+from server.preemption.pace import Account
+from server.preemption.policy import Intent, Law, Plan, Policy, Refusal, ShrinkIntent
+from server.preemption.quota import enforcement, reclaim
+from server.preemption.rules import gate
+from server.preemption.trial import Trial
+from server.scheduling.placement import fits_pledged
+from server.state import quota_timers, snapshotting
+from server.state.partition import Partition
+
+POLICIES: Final[tuple[Policy, ...]] = (required_node, guarantee, in_queue, reservation)
+"""The policies in their order; gangs and claims are one step (7.3)."""
+PLANNERS: Final[dict[str, Policy]] = {one.NAME: one for one in (*POLICIES, gang_policy)}
+
+ROWS_PER_STEP: Final = 256
+"""The rows that a plan may look at for one step of the budget: about the time of one placement."""
+
+
+@dataclass(slots=True)
+class RoundResult:
+    """The result of a round: decisions for the shell, steps spent, and whether there is more to do at once.
+
+    ``cut``: the budget of steps ended before the round did. ``refused`` counts intents by the rule
+    that refused them, ``moves`` is the takeover that is made unless a plan comes first,
+    ``expiring`` has the decisions that were made with the instants at which they expire.
+    """
+
+    notes: list[Decision] = field(default_factory=list)
+    spent: int = 0
+    more: bool = False
+    cut: bool = False
+    refused: dict[Law, int] = field(default_factory=dict)
+    moves: Takeover | None = None
+    expiring: list[tuple[int, str]] = field(default_factory=list)
+
+
+Beside = Callable[[Trial | None], None]
+"""The callback that gets what a round planned, None for nothing, before that is written: see `shadow`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The side that plans: the live one, or a shadow on a state that looks as its settings want it (see `shadow.side`).
+
+    ``runs`` applies the quota runs that are due to the Trial; ``watched``: what is planned will be
+    carried out, so that the thrashing monitor counts it.
+    """
+
+    partition: Partition
+    now: int
+    budget: int
+    runs: Callable[[Trial, RoundResult], None]
+    watched: bool
+
+
+def next_due(partition: Partition, now: int) -> int | None:
+    """Return the next instant after ``now`` at which time alone may let a policy act."""
+    instants = (*due.instants(partition), quota_timers.next_due(partition))
+    return min((one for one in instants if one is not None and one > now), default=None)
+
+
+def run(partition: Partition, now: int, budget: int, beside: Beside | None = None) -> RoundResult:
+    """Run one round, or its continuation, of up to ``budget`` steps. Call it when nothing more is placeable.
+
+    ``beside`` plans on the same state, after this round has planned and before anything is written.
+    """
+    result = RoundResult()
+    partition.storms.forget_old(now)
+    called = due.is_called_for(partition, now)
+    trial = _planned(partition, now, budget, result) if called else None
+    if beside is not None:
+        beside(trial)
+    if trial is not None:
+        _write(partition, trial, now, result)
+    if called:
+        _take_over(partition, now, result, planned=trial is not None and bool(trial.plans))
+        _end(partition, result)
+    return result
+
+
+def _write(partition: Partition, trial: Trial, now: int, result: RoundResult) -> None:
+    for plan in trial.plans:
+        if not apply_plan.is_shown(partition, plan):
+            pacing.record(partition, trial, plan, now)
+        written = apply_plan.write(partition, trial, plan, now)
+        result.notes += written.decisions
+        result.expiring += written.expiring
+        result.more |= _is_ready(partition, plan)
+
+
+def _take_over(partition: Partition, now: int, result: RoundResult, *, planned: bool) -> None:
+    """Move a reservation, once nothing else is left to decide; what that makes possible is placed before the next one."""
+    found = result.moves
+    if result.more or found is None:
+        return
+    if planned:  # what was planned may have changed which takeover is due
+        found = takeover.find(partition, now)
+        result.more = found is None  # those behind it have not reserved yet
+    if found is None:
+        return
+    if found.held is not None:
+        why = f"node {found.node.node_id} is kept for an ask of higher priority"
+        result.notes += open_decisions.give_up(partition, found.held, why, now)
+    written = apply_plan.reserve(partition, found.ask, found.node, now)
+    result.notes += written.decisions
+    result.expiring += written.expiring
+    result.more = True
+
+
+def _end(partition: Partition, result: RoundResult) -> None:
+    if not result.more:
+        apply_plan.end_suspended(partition)
+    partition.round.open = result.more
+    partition.round.goes_on = result.cut
+
+
+def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -> Trial | None:
+    """Plan the round and return the Trial with its plans; None: nothing is due."""
+    due.begin(partition)
+    shrinks = due_quota.is_due(partition, now)
+    reserving = due.reserving(partition, now)
+    result.moves = takeover.find(partition, now)
+    reserving = takeover.ahead(reserving, result.moves)
+    shortage = Shortage(partition)
+    asks = due.claimants(partition, shortage, now)._replace(reserving=reserving)
+    trims = due.may_trim(partition, now)
+    if not (any(asks) or shrinks or trims):
+        return None
+    begin(partition, asks, now, trims=trims)
+    trial = Trial(snapshotting.take(partition, now, due=asks), shortage.known)
+
+    def runs(trial: Trial, result: RoundResult) -> None:
+        _shrink(partition, trial, now, result)
+
+    decide(Side(partition, now, budget, runs, watched=True), trial, result, trims=trims)
+    return trial
+
+
+def begin(partition: Partition, asks: snapshotting.Due, now: int, *, trims: bool) -> None:
+    """Begin a round of claims, where an ask or queue is due that waits for rounds (P1)."""
+    if asks.claiming or asks.jobs or asks.replacing or trims:
+        pacing.begin(partition, now)
+
+
+def _is_ready(partition: Partition, plan: Plan) -> bool:
+    """Return whether the next tick has more to do: an ask of the plan fits, or a new reservation is to be offered."""
+    some = (
+        plan.pledges[:1] if plan.policy == gang_policy.NAME else plan.pledges
+    )  # a gang: as a whole
+    held = [partition.pledges.get(pledge.ask.key) for pledge in some]
+    if plan.policy == reservation.NAME:
+        return True  # the next tick offers it, and may change what asks wait for
+    return any(one is not None and fits_pledged(one.ask.ask_class, one) for one in held)
+
+
+def decide(side: Side, trial: Trial, result: RoundResult, *, trims: bool) -> None:
+    """Plan each policy's intents in order, on top of what was planned before them."""
+    partition = side.partition
+    account = Account(trial.snapshot, pacing.over_use(partition, trial))
+    for policy in POLICIES:
+        if policy is guarantee:  # 7.3: after required nodes, before claims
+            side.runs(trial, result)
+            _trim(partition, trial, result, due=trims)
+        for intent in policy.intents(trial):
+            if _is_masked(partition, intent):
+                pacing.keep_waiting(partition, intent.policy, side.now)
+                continue
+            if result.spent >= side.budget:
+                result.more = result.cut = True
+                return
+            refusal = _try(side, trial, intent, account, result)
+            if refusal is None:
+                continue
+            result.refused[refusal.law] = result.refused.get(refusal.law, 0) + 1
+            result.notes += _refused(partition, trial, intent, refusal, side.now)
+            if refusal.final:
+                break
+
+
+def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -> None:
+    """Plan the quota runs that are due, on top of each other: an ancestor counts what queues below it release (Q6).
+
+    A run that goes on is planned once a round, however many ticks the round takes.
+    """
+    for intent in due_quota.runs(partition, now, result.notes):
+        once = (intent.policy, intent.replans)
+        if once in partition.round.masked:
+            continue
+        if intent.replans:
+            partition.round.masked.add(once)
+        answer = enforcement.plan(trial, intent)
+        result.spent += 1 + len(trial.snapshot.allocations.keys) // ROWS_PER_STEP
+        refusal = None if isinstance(answer, Refusal) else gate.gate(trial, answer)
+        if refusal is not None:
+            result.notes.append(_broken(trial, intent.policy, "queue", intent.queue, refusal))
+            continue
+        result.notes += due_quota.result(partition, intent, answer)
+        if isinstance(answer, Plan):
+            trial.apply(answer)
+
+
+def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool) -> None:
+    """Reclaim surplus once a round: while more is used than there is, queues lose what exceeds their shares (W3)."""
+    once = (reclaim.NAME, partition.root.path)
+    if not due or once in partition.round.masked:
+        return
+    partition.round.masked.add(once)
+    goes_on = (
+        one.commitment_id for one in partition.suspended.values() if one.policy == reclaim.NAME
+    )
+    intent = ShrinkIntent(reclaim.NAME, partition.root.path, next(goes_on, ""))
+    answer = reclaim.plan(trial, intent)
+    result.spent += 1 + len(trial.snapshot.allocations.keys) // ROWS_PER_STEP
+    refusal = answer if isinstance(answer, Refusal) else gate.gate(trial, answer)
+    if isinstance(answer, Plan) and refusal is None:
+        trial.apply(answer)
+    elif refusal is not None:
+        result.refused[refusal.law] = result.refused.get(refusal.law, 0) + 1
+        if refusal is not answer:
+            result.notes.append(_broken(trial, reclaim.NAME, "queue", intent.queue, refusal))
+
+
+def _is_masked(partition: Partition, intent: Intent) -> bool:
+    """Return whether the intent was refused in this round already.
+
+    A round that its budget cut off must come to the intents behind it.
+    """
+    state = partition.round
+    return (intent.policy, intent.ask.key) in state.masked or (
+        intent.policy == reservation.NAME and intent.ask.kind.number in state.hopeless
+    )
+
+
+def _try(
+    side: Side, trial: Trial, intent: Intent, account: Account, result: RoundResult
+) -> Refusal | None:
+    """Attempt an intent; a claim for which only gangs are left is attempted again as a gang of one."""
+    refusal = _attempt(side, trial, intent, account, result)
+    if refusal is None or not _gangs_are_left(trial, intent, refusal):
+        return refusal
+    again = Intent(gang_policy.NAME, intent.ask)
+    found = _attempt(side, trial, again, account, result)
+    return None if found is None else refusal
+
+
+def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
+    """Return whether a claim would find victims among gangs: as a gang of one it may evict them whole (J4, J12)."""
+    whole = trial.snapshot.settings.job_victim_gang == "whole"
+    spared = any(one.law is Law.GANG for one in refusal.spared)
+    return intent.policy == guarantee.NAME and whole and spared
+
+
+def _attempt(
+    side: Side, trial: Trial, intent: Intent, account: Account, result: RoundResult
+) -> Refusal | None:
+    """Plan, gate, and on success count the plan as carried out; a budget may put it off (P5)."""
+    result.spent += 1
+    refusal = gate.admit(trial, intent)
+    if refusal is not None:
+        return refusal
+    before = trial.steps
+    plan = PLANNERS[intent.policy].plan(trial, intent)
+    result.spent += len(trial.snapshot.nodes.ids) // ROWS_PER_STEP + trial.steps - before
+    if isinstance(plan, Refusal):
+        return plan
+    frozen = thrash_guard.refusal(
+        side.partition.storms.active(trial.snapshot.now), trial.snapshot, plan
+    )
+    if frozen is not None:
+        return frozen
+    refusal = gate.gate(trial, plan)
+    if refusal is None:
+        return _decide(side, trial, plan, account, result)
+    if plan.policy != reservation.NAME:
+        result.notes.append(_broken(trial, plan.policy, "ask", intent.ask.key, refusal))
+    return refusal
+
+
+def _decide(
+    side: Side, trial: Trial, plan: Plan, account: Account, result: RoundResult
+) -> Refusal | None:
+    """Count a plan as carried out; one that was shown before and not carried out costs no budget again (P8)."""
+    if not apply_plan.is_shown(side.partition, plan):
+        refusal = account.refusal(plan)
+        if refusal is not None:
+            return refusal
+        account.count(plan)
+        if side.watched:
+            result.notes += thrash_guard.watch(side.partition, trial, plan)
+    trial.apply(plan)
+    return None
+
+
+def _broken(trial: Trial, policy: str, kind: str, subject: str, refusal: Refusal) -> Noted:
+    """Return a note about a plan that breaks a rule, a defect of the core: the plan is dropped (design 1.6)."""
+    message = f"a plan of policy {policy} was dropped, it breaks {refusal.law}: {refusal.because}"
+    return Noted(kind, subject, Code.LAW_BROKEN, message, trial.snapshot.partition)
+
+
+def _refused(
+    partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
+) -> list[Decision]:
+    """Mask the ask for this round, and a class that no node could hold until a node or pledge changes.
+
+    Ports come and go with every pod, so that a class with ports is looked at in each round.
+    """
+    partition.round.masked.add((intent.policy, intent.ask.key))
+    if intent.policy != reservation.NAME:
+        return refusals.remember(partition, trial, intent, refusal, now)
+    if refusal.law is Law.NO_NODE and not intent.ask.kind.ports:
+        partition.round.hopeless.add(intent.ask.kind.number)
+    return []

@@ -1,0 +1,98 @@
+"""The shares by weight as placement meets them: the order of queues, and their bounds (W2, W5).
+
+Queues are served lowest usage / E first (W5). With plain weight shares a leaf is also bounded by
+what it deserves, so that unused shares stay idle (W2). That bounds its ancestors, too: no queue
+below them has more than it deserves.
+"""
+
+from typing import Final
+
+from server.core.preemption.deficits import Shortage
+from server.model.fit import Amounts, share
+from server.preemption.proportion import Proportion
+from server.snapshot.queues import Bounds, FrozenAmounts
+from server.state import ranking, sharing, tree
+from server.state.partition import Partition
+from server.state.queues import Queue
+
+NOT_SHARED: Final = 1 << 94
+"""The divisor that makes any usage no share at all: no queue is entitled to any of the type."""
+
+
+def refresh(partition: Partition) -> bool:
+    """Update order and bounds before placement, from what is asked for, held and there.
+
+    Return whether a bound moved, so that what was promised may have no headroom any more. Cheap
+    when nothing changed.
+    """
+    if not sharing.is_shared_out(partition):
+        if partition.shared_for is not None or partition.deserved:
+            partition.shared_for = None
+            _bound(partition, {})
+            tree.rebuild_ranking(partition)
+        return False
+    before = partition.deserved
+    state = _state(partition)
+    if state != partition.shared_for:
+        partition.shared_for = state
+        shares = Shortage(partition).shares
+        plain = not partition.spec.preemption.demand_cap
+        _bound(partition, deserved(partition, shares) if plain else {})
+        if partition.ranking_stale:
+            tree.rebuild_ranking(partition)
+        _order(partition, shares)
+    return partition.deserved is not before
+
+
+def _state(partition: Partition) -> object:
+    """Return a value that differs whenever the shares may.
+
+    A placement changes none: it moves what is wanted to what is held.
+    """
+    pending = sharing.pending(partition)
+    nothing = tuple(partition.types.zeros())
+    return (
+        partition.spec,
+        sharing.total(partition),
+        [
+            (queue.path, queue.spec, *_wanted(queue, pending.get(queue.path, nothing)))
+            for queue in partition.queues.values()
+            if queue.leaf
+        ],
+    )
+
+
+def _wanted(queue: Queue, pending: FrozenAmounts) -> tuple[int, ...]:
+    lines = zip(queue.usage, queue.releasing, queue.promised, pending, strict=True)
+    return tuple(used - going + promised + more for used, going, promised, more in lines)
+
+
+def deserved(partition: Partition, shares: Proportion) -> dict[str, Bounds]:
+    """Return what leaves may use where they share by plain weights (W2); host ports belong to nodes alone."""
+    ports = partition.types.synthetic
+    return {
+        path: tuple(
+            None if port else one for port, one in zip(ports, shares.of(path).deserved, strict=True)
+        )
+        for path, queue in partition.queues.items()
+        if queue.leaf
+    }
+
+
+def _bound(partition: Partition, bounds: dict[str, Bounds]) -> None:
+    """Bound leaves by what they deserve; those that were blocked are tried again when a bound rose."""
+    if bounds != partition.deserved:
+        partition.deserved = bounds
+        tree.relimit(partition)
+
+
+def _order(partition: Partition, shares: Proportion) -> None:
+    for path, queue in partition.queues.items():
+        if queue.parent is None:
+            continue
+        basis: Amounts = [amount or NOT_SHARED for amount in shares.entitled(path)]
+        if basis != queue.basis:
+            queue.compare(queue.measure, basis)
+            queue.share = share(queue.usage, basis)
+            if queue.entry is not None:
+                ranking.renew_queue(queue.parent, queue)

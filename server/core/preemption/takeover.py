@@ -1,0 +1,215 @@
+"""The takeovers: a reservation moves to an ask of higher priority for which no other node can be reserved.
+
+An ask that is larger than what a node has free gains nothing from the rule that a reservation of a
+lower priority does not bind it. Without a reservation of its own, asks of its own priority would
+take every piece that becomes free. So it takes the reservation over:
+
+1. Its priority is higher than the owner's where the paths of both queues meet. Equal priorities
+   never take over, so that no two asks exchange a node without an end.
+2. It may reserve: it has waited long enough, no queue of it is stopped, and its limits have headroom
+   without all reservations that it outranks.
+3. Asks take their turns in the order of reservations. An ask gets the node that lacks least of it,
+   then the one that arrived first; where only those reservations, in its limits, kept it from
+   another node, that one and no reservation of others.
+4. At most RESERVATIONS_PER_LEAF nodes are reserved for its leaf afterwards, and no more in the
+   partition than before.
+
+Asks behind it in the order reserve nothing before it has its node: else what is reserved for one of
+them could be taken over at the same instant.
+
+A search costs one look at each group of equal asks. Groups that outrank no owner are passed over;
+which nodes could hold a class is found out once for as long as nodes and reservations stay as they
+are.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from server.core.preemption import due
+from server.model.fit import Demand, fits
+from server.preemption.nodes import reservation
+from server.scheduling.outranking import Below, Ranks, in_order, lifted, most_rooms
+from server.scheduling.placement import may_take, pick_node
+from server.state.applications import Ask, Group
+from server.state.commitments import Pledge
+from server.state.equivalence import AskClass
+from server.state.nodes import Node
+from server.state.partition import Partition
+from server.state.queues import Queue
+
+SCALE: Final = 2**20
+"""The parts of the node's capacity in which what a node lacks of an ask is compared."""
+
+
+class Takeover(NamedTuple):
+    """The ask, its node, and the reservation that moves to it; None: the node has no reservation."""
+
+    ask: Ask
+    node: Node
+    held: Pledge | None
+
+
+def find(partition: Partition, now: int) -> Takeover | None:
+    """Return the first takeover that is possible now; set the instant at which the next ask may reserve.
+
+    Call it after `due.reserving`, when nothing more is placeable.
+    """
+    if not partition.reservations:
+        return None
+    search = _Search(partition)
+    asks = in_order(ask for ask in search.contenders(now) if search.may_have_room(ask))
+    for below, alike in groupby(asks, key=search.below):
+        with lifted(partition, below):
+            for ask in alike:
+                found = search.best(ask, below)
+                if found is not None:
+                    return found
+    return None
+
+
+def ahead(asks: list[Ask], found: Takeover | None) -> list[Ask]:
+    """Return those of the asks that reserve before this takeover."""
+    if found is None:
+        return asks
+    every = in_order(dict.fromkeys((*asks, found.ask)))
+    return every[: every.index(found.ask)]
+
+
+class _Search:
+    """The facts that one search finds out once: ranks, and how many nodes are reserved for each leaf."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.ranks = Ranks(partition)
+        self.full = _full_leaves(partition)
+        self._most = most_rooms(partition)
+        self._open: dict[tuple[Queue, int], Below] = {}
+        state, held = partition.round, partition.reservations.values()
+        mark = (
+            str(partition.index.entered),
+            *(one.commitment.commitment_id for one in held),
+        )
+        if mark != state.unsuited_seen:
+            state.unsuited_seen = mark
+            state.unsuited.clear()
+        self.unsuited = state.unsuited
+        self.may_reserve = due.may_reserve_more(partition)
+        self._others: dict[AskClass, bool] = {}
+
+    def contenders(self, now: int) -> Iterator[Ask]:
+        """Yield the oldest ask of each group that waits for a node and may take a reservation over."""
+        unsuited = self.unsuited
+        for leaf in self.partition.queues.values():
+            if not (leaf.leaf and leaf.pending_asks):
+                continue
+            for application in leaf.applications.values():
+                for group in application.groups.values():
+                    if group.number in unsuited or not self._takes(leaf, group.priority):
+                        continue
+                    if _waits(group) and not self._has_another(leaf, group):
+                        yield from _of_age(self.partition, group, now)
+
+    def may_have_room(self, ask: Ask) -> bool:
+        """Return whether the ask's limits have headroom without any reservation; `best` looks at those that it outranks."""
+        ask_class = ask.ask_class
+        return all(
+            fits(ask_class.demand, self._most.get(one, one.room))
+            for one in ask.application.limits_of(ask_class)
+        )
+
+    def below(self, ask: Ask) -> Below:
+        """Return the reservations that the ask outranks."""
+        return self.ranks.below(ask.application.leaf, ask.spec.priority)
+
+    def _takes(self, leaf: Queue, priority: int) -> Below:
+        """Return the reservations that such asks may take over: only those of the leaf where it has as many as it may."""
+        at = (leaf, priority)
+        found = self._open.get(at)
+        if found is None:
+            below, is_full = self.ranks.below(leaf, priority), leaf in self.full
+            found = self._open[at] = tuple(
+                one for one in below if not is_full or one.ask.application.leaf is leaf
+            )
+        return found
+
+    def _has_another(self, leaf: Queue, group: Group) -> bool:
+        """Return whether another node can be reserved for the group, one without pledges."""
+        if not self.may_reserve or leaf in self.full or not due.is_stuck(self.partition, group):
+            return False
+        ask_class = group.ask_class
+        if ask_class not in self._others:
+            self._others[ask_class] = any(
+                _suits(ask_class, node) and fits(_ports(ask_class), node.free)
+                for node in self._unpledged(leaf)
+            )
+        return self._others[ask_class]
+
+    def best(self, ask: Ask, below: Below) -> Takeover | None:
+        """Return what is reserved for the ask now, None for nothing; all reservations that it outranks are lifted."""
+        ask_class, leaf = ask.ask_class, ask.application.leaf
+        if not all(one.has_room(ask_class) for one in ask.application.limits_of(ask_class)):
+            return None
+        taken = {one.node: one for one in self._takes(leaf, ask.spec.priority)}
+        free = self._unpledged(leaf)
+        suited = [node for node in (*free, *taken) if _suits(ask_class, node)]
+        if not suited:
+            assert isinstance(ask.group, Group), "members of jobs take no reservation over"
+            self.unsuited.add(ask.group.number)
+        ports = _ports(ask_class)
+        found = [node for node in suited if fits(ports, node.free)]
+        if not found or self._fits(ask_class, below):
+            return None
+        node = min(found, key=lambda one: (one in taken, *_order(ask_class, one)))
+        return Takeover(ask, node, taken.get(node))
+
+    def _unpledged(self, leaf: Queue) -> list[Node]:
+        """Return the nodes of which another may be reserved for the leaf."""
+        if not self.may_reserve or leaf in self.full:
+            return []
+        return [node for node in self.partition.index.nodes.values() if not node.pledges]
+
+    def _fits(self, ask_class: AskClass, below: Below) -> bool:
+        if ask_class.dead:
+            return any(may_take(ask_class, held.node) for held in below)
+        return pick_node(self.partition.index, ask_class) is not None
+
+
+def _full_leaves(partition: Partition) -> set[Queue]:
+    """Return the leaves for which as many nodes are reserved as may be."""
+    held = Counter(one.ask.application.leaf for one in partition.reservations.values())
+    return {leaf for leaf, many in held.items() if many >= reservation.RESERVATIONS_PER_LEAF}
+
+
+def _waits(group: Group) -> bool:
+    ask_class = group.ask_class
+    parked = ask_class.dead or group.parked
+    return bool(group.live) and ask_class.pledge is None and parked
+
+
+def _of_age(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
+    barren = partition.round.barren
+    oldest = due.reservable(group, known_barren=group.number in barren)
+    if not oldest:
+        barren.add(group.number)
+    return due.come_of_age(partition, oldest[:1], now)
+
+
+def _suits(ask_class: AskClass, node: Node) -> bool:
+    """Return whether the node could take an ask of the class if it were empty."""
+    large = fits(ask_class.demand, node.capacity)
+    return large and node.schedulable and ask_class.mask.allows(node)
+
+
+def _ports(ask_class: AskClass) -> Demand:
+    return ask_class.node_demand[len(ask_class.demand) :]
+
+
+def _order(ask_class: AskClass, node: Node) -> tuple[int, int]:
+    """Return what the node lacks of the ask without the reservation, in parts of its capacity; then its arrival."""
+    lacking = 0
+    for at, wanted in ask_class.demand:
+        missing = max(0, wanted - max(node.free[at], 0))
+        lacking += missing * SCALE // node.capacity[at]
+    return lacking, node.number

@@ -1,0 +1,234 @@
+"""The thrashing monitor: a preemptor and a victim that take from each other for ever are stopped (specification 7.7).
+
+A claim lowers the deficits of the queues that decide for it and raises none; between events from
+outside there are never more claims than deficits. So a deficit that is larger at a claim than the
+last claim left it, though its queue lost nothing to the outside and is entitled to no more, was
+raised by preemption itself: a wrong rule. So is a claim of a queue that has all it is entitled to,
+and, inside one queue, that a pod takes the place of one that took its place. Each is a strike
+against the pair; after STRIKES_MAX of them nothing is evicted for that pair for FROZEN_MS.
+
+A queue that grows may claim as often as its deficit allows: each of its claims lowers it. What it
+loses to the outside (pods that end, decisions without effect) explains as much of a deficit again.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from server.core.state import State
+from server.kernels.distinct import as_column
+from server.model.decisions import Decision, NodeRejected, Noted
+from server.model.events import (
+    ConfigurationApplied,
+    Event,
+    NodeAdded,
+    NodeRemoved,
+    NodeUpdated,
+)
+from server.model.phrases import span
+from server.model.quota import is_below
+from server.model.reasons import Code
+from server.model.records import Level
+from server.model.storms import FROZEN_MS, STRIKES_MAX, FrozenPair, Pair, Side
+from server.preemption import entitlement
+from server.preemption.claims import guarantee
+from server.preemption.nodes import required_node, reservation
+from server.preemption.policy import Law, Plan, Refusal, Release
+from server.preemption.quota import enforcement, reclaim
+from server.preemption.trial import Trial
+from server.snapshot.snapshot import Snapshot
+from server.snapshot.waiting import WaitingAsk
+from server.state import journal
+from server.state.partition import Partition
+from server.state.thrashing import Deficit, Strikes, keep
+
+EXEMPT: Final = frozenset({required_node.NAME, enforcement.NAME, reclaim.NAME, reservation.NAME})
+"""The policies not bounded by deficits, but by the number of DaemonSet pods, a maximum or a share, or without victims."""
+DECIDING: Final = "deciding"
+NODE_EVENTS: Final = (NodeAdded, NodeRemoved, NodeUpdated)
+HEARD: Final = frozenset({ConfigurationApplied, *NODE_EVENTS})
+"""The events that are passed to `heard`."""
+
+
+# What is frozen -----------------------------------------------------------------------------------------------------
+
+
+def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal | None:
+    """Return why a plan may not be carried out: it is one of a pair that is frozen now; None when it may.
+
+    Claims do not even look at such victims (`Terms`); this check is for plans that look elsewhere.
+    """
+    if plan.policy in EXEMPT or not frozen:
+        return None
+    found = next((pair for pair in _pairs(snapshot, plan) if pair in frozen), None)
+    if found is None:
+        return None
+    because = f"claims of its like from queue {found.victims.queue} repeated without end and are frozen for a while"
+    return Refusal(Law.FROZEN, because)
+
+
+def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
+    """End what is frozen after an event from outside that was accepted: another configuration, or other nodes."""
+    if isinstance(event, ConfigurationApplied):
+        if any(
+            isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED for one in answers
+        ):
+            for partition in state.partitions.values():
+                partition.storms.reset()
+    elif isinstance(event, NODE_EVENTS):
+        known = state.partitions.get(event.partition)
+        if known is not None and not any(isinstance(one, NodeRejected) for one in answers):
+            known.storms.thaw()
+
+
+# What is watched ----------------------------------------------------------------------------------------------------
+
+
+def watch(partition: Partition, trial: Trial, plan: Plan) -> list[Decision]:
+    """Record a plan that is about to be applied; return notes when its pair is stopped as unexplained."""
+    snapshot = trial.snapshot
+    if plan.policy == required_node.NAME:
+        _count_lost(partition, snapshot, plan.releases)
+    if plan.policy in EXEMPT or snapshot.settings.observe_only or _goes_on(partition, plan):
+        return []
+    unexplained = _unexplained(partition, trial, plan)
+    if entitlement.may_cross(trial) or entitlement.protects_only_whole(trial):
+        _count_crossed(partition, trial, plan)
+    struck = [
+        pair
+        for pair in dict.fromkeys(_pairs(snapshot, plan))
+        if _returns(partition, pair, snapshot.now)
+        or (unexplained and pair.victims.queue != pair.beneficiary.queue)
+    ]
+    return [note for pair in struck for note in _strike(partition, plan.policy, pair, snapshot.now)]
+
+
+def _goes_on(partition: Partition, plan: Plan) -> bool:
+    """Return whether the plan continues a decision after a veto."""
+    return bool(plan.replans) or any(one.ask.key in partition.suspended for one in plan.pledges)
+
+
+def _count_lost(partition: Partition, snapshot: Snapshot, releases: tuple[Release, ...]) -> None:
+    """Count what required nodes take as lost: they may raise deficits, and so explain claims (7.7)."""
+    for release in releases:
+        queue = partition.queues.get(release.leaf)
+        if queue is not None:
+            journal.lose(queue, snapshot.allocations.demands[release.row])
+
+
+def _count_crossed(partition: Partition, trial: Trial, plan: Plan) -> None:
+    """Count as lost by how far victims bring their queues below their shares (W8), which explains later deficits."""
+    for path, freed in _freed(trial, plan).items():
+        owed, held = entitlement.floor(trial, path), trial.held(path)
+        lost = partition.queues[path].lost
+        for index, quantity in freed.items():
+            lost[index] += min(quantity, max(0, owed[index] - held[index] + quantity))
+
+
+def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
+    """Return by queue what the plan takes from it."""
+    found: dict[str, Counter[int]] = {}
+    for leaf, amounts in trial.freed(plan.rows):
+        for queue in trial.snapshot.path_up(leaf):
+            found.setdefault(queue.path, Counter()).update(dict(amounts))
+    return found
+
+
+def _unexplained(partition: Partition, trial: Trial, plan: Plan) -> bool:
+    """Return whether a deficit grew since its last claim without cause from outside, or the claim lowers none (G2, 7.7).
+
+    Record what this claim leaves.
+    """
+    grown = lowers = False
+    for level in plan.levels:
+        if level.role == DECIDING and level.queue in partition.queues:
+            left = _left(partition, trial, plan, level)
+            grown |= _has_grown(partition, level, left)
+            lowers |= left < _short(level)
+    return grown or (plan.policy == guarantee.NAME and not lowers)
+
+
+def _short(level: Level) -> int:
+    return max(0, level.guaranteed - level.held)
+
+
+def _left(partition: Partition, trial: Trial, plan: Plan, level: Level) -> int:
+    """Return the deficit after the plan: victims for other types may run inside the queue (G2)."""
+    wanted = sum(
+        quantity
+        for one in plan.pledges
+        for kind, quantity in one.ask.spec.resource
+        if kind == level.resource_type
+    )
+    going = [one.row for one in plan.releases if is_below(one.leaf, level.queue)]
+    at = partition.types.index[level.resource_type]
+    inside = _summed(trial.freed(as_column(going)), at) if going else 0
+    return max(0, level.guaranteed - level.held - wanted + inside)
+
+
+def _summed(freed: Iterable[tuple[str, Iterable[tuple[int, int]]]], at: int) -> int:
+    return sum(quantity for _, amounts in freed for index, quantity in amounts if index == at)
+
+
+def _has_grown(partition: Partition, level: Level, left: int) -> bool:
+    lost = _lost(partition, level)
+    key = (level.queue, level.resource_type)
+    before = partition.storms.deficits.get(key)
+    keep(partition.storms.deficits, key, Deficit(left, level.guaranteed, lost))
+    if before is None:
+        return False
+    more = max(0, level.guaranteed - before.entitled)
+    return _short(level) > before.left + more + lost - before.lost
+
+
+def _lost(partition: Partition, level: Level) -> int:
+    return partition.queues[level.queue].lost[partition.types.index[level.resource_type]]
+
+
+def _returns(partition: Partition, pair: Pair, now: int) -> bool:
+    """Return whether, in one queue, the pair takes back from its like (7.8), and record that it takes."""
+    if pair.beneficiary.queue != pair.victims.queue:
+        return False
+    taken = partition.storms.taken
+    back = Pair(pair.victims, pair.beneficiary)
+    found = back in taken or back == pair
+    keep(taken, pair, now)
+    return found
+
+
+def _pairs(snapshot: Snapshot, plan: Plan) -> Iterator[Pair]:
+    """Yield the pairs of a plan, one for each release and preemptor."""
+    sides = dict.fromkeys(side_of(pledge.ask) for pledge in plan.pledges)
+    for release in plan.releases:
+        for side in sides:
+            yield Pair(side, _victims(snapshot, side, release))
+
+
+def side_of(ask: WaitingAsk) -> Side:
+    """Return the preemptor's side of an ask's pairs."""
+    return Side(ask.leaf, ask.spec.resource, ask.spec.priority)
+
+
+def _victims(snapshot: Snapshot, side: Side, release: Release) -> Side:
+    if release.leaf != side.queue:
+        return Side(release.leaf)
+    spec = snapshot.allocations.specs[release.row]
+    assert spec is not None
+    return Side(release.leaf, spec.resource, spec.priority)
+
+
+def _strike(partition: Partition, policy: str, pair: Pair, now: int) -> list[Decision]:
+    storms = partition.storms
+    before = storms.strikes.get(pair)
+    count = 1 if before is None else before.number + 1
+    if count < STRIKES_MAX:
+        keep(storms.strikes, pair, Strikes(count, now))
+        return []
+    storms.strikes.pop(pair, None)
+    keep(storms.frozen, pair, FrozenPair(pair, policy, now, now + FROZEN_MS))
+    storms.total += 1
+    message = (
+        f"its claims from queue {pair.victims.queue} repeat without end (policy {policy}): {count} of them are "
+        f"explained by nothing that happened outside; no pod is evicted for them for {span(FROZEN_MS)}"
+    )
+    return [Noted("queue", pair.beneficiary.queue, Code.PREEMPTION_STORM, message, partition.name)]

@@ -1,0 +1,265 @@
+"""The withdrawal of soft evictions: victims that were only marked, and that nothing needs gone, stay (J11).
+
+Only `delivery: soft` marks victims. The check is made at the end of a tick, once asks that lost a
+decision had the chance of a new plan: a marked victim counts as leaving, so that a new decision may
+use its capacity. A mark is left alone while
+
+1. the decision that ordered it is being planned again,
+2. its decision expired, and one of its asks waits to be planned again,
+3. a decision, its own or another, has pledged capacity or headroom that would not be there with it,
+4. a queue that was to come down would be over its maximum with it (Q5), or more would be used than
+   there is (W3).
+
+Members of a gang that is broken by their marks stay together or are evicted together (J12). A
+decision that goes on elsewhere after a veto, or gets capacity elsewhere, needs fewer victims than
+it ordered: this is checked when capacity was freed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from server.core.preemption import decision_records, open_decisions
+from server.model.asks import JobClass
+from server.model.decisions import Withdrawn
+from server.model.records import DecisionState
+from server.preemption.quota import enforcement, reclaim
+from server.state import journal, limits, quota_timers, sharing, tree
+from server.state.applications import Ask
+from server.state.nodes import Node
+from server.state.partition import Partition
+from server.state.queues import Queue
+
+NOBODY = "nobody waits for its capacity any more"
+ENOUGH = "its decision has enough capacity without it"
+_REACHED: Final = {
+    enforcement.NAME: "its queue is within its maximum without it",
+    reclaim.NAME: "no more is used than the nodes have",
+}
+
+
+class _Needs:
+    """The needs of the decisions that stand, each looked up once as long as no victim stays."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.weak = open_decisions.weak_promises(partition)
+        self.lending = {
+            queue
+            for held in partition.pledges.values()
+            if held.ask.ask_class.job_class is JobClass.LENDABLE and not held.reserves
+            for queue in held.ask.application.leaf.path_up()
+        }
+        """The queues in which something is promised to lendable asks."""
+        self._rooms: dict[Node, list[int]] = {}
+
+    def room(self, node: Node) -> list[int]:
+        """Return what is free there once all ordered evictions are done."""
+        found = self._rooms.get(node)
+        if found is None:
+            found = self._rooms[node] = open_decisions.planned_room(node)
+        return found
+
+    def forget(self, together: Iterable[Ask]) -> None:
+        """Forget the free capacity of the nodes on which these victims stay."""
+        for ask in together:
+            assert ask.node is not None
+            self._rooms.pop(ask.node, None)
+
+
+def withdraw(partition: Partition) -> list[Withdrawn]:
+    """Withdraw soft evictions that nothing needs, the newest orders first."""
+    needs: _Needs | None = None
+    found: list[Withdrawn] = []
+    for together in _units(partition) if partition.marked else ():
+        needs = needs or _Needs(partition)
+        if not _is_needed(needs, together):
+            found += _withdrawn(partition, together)
+            needs.forget(together)
+    _record(partition, found)
+    partition.round.looked = partition.relief
+    return found
+
+
+def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Withdrawn]:
+    for ask in together:
+        decision, ordered_by = ask.released_by, ask.leaves_by
+        reason = _reason(ask)
+        journal.spare(partition, ask)
+        partition.changed[ask] = None
+        if decision is not None and not decision.victims and not decision.pledges:
+            state = DecisionState.FULFILLED if decision.gone else DecisionState.ABORTED
+            journal.close(partition, decision, state, reason)
+        yield Withdrawn(ask.rm_id, partition.name, ask.key, ordered_by, reason)
+
+
+def _record(partition: Partition, found: Iterable[Withdrawn]) -> None:
+    """Record the victims that stay with their decisions, unless those were dropped; all of one decision at once."""
+    staying: dict[str, list[str]] = {}
+    for one in found:
+        staying.setdefault(one.decision_id, []).append(one.key)
+    for decision_id, keys in staying.items():
+        known = partition.decisions.get(decision_id)
+        if known is None:
+            continue
+        known = partition.decisions[decision_id] = decision_records.withdrawn(known, keys)
+        if decision_id in partition.commitments:
+            partition.commitments[decision_id].record = known
+
+
+def _reason(ask: Ask) -> str:
+    assert ask.going is not None
+    if _is_for_asks(ask):
+        return ENOUGH
+    return _REACHED.get(ask.going.policy, NOBODY)
+
+
+# Victims that may stay -----------------------------------------------------------------------------------------------
+
+
+def _units(partition: Partition) -> list[list[Ask]]:
+    """Return the victims that may stay, in units that stay or leave together: a run, the rest of a gang, or one.
+
+    Units without an open decision for asks come first: it needs fewer of its own once others free
+    its capacity.
+    """
+    known = list(reversed(partition.marked.values()))
+    free = _free(partition, known)
+    if not free:
+        return []
+    units: dict[tuple[str, ...], list[Ask]] = {}
+    for ask in known:
+        units.setdefault(_unit(ask), []).append(ask)
+    found = (unit for unit in units.values() if all(ask.key in free for ask in unit))
+    return sorted(found, key=lambda unit: any(map(_is_for_asks, unit)))
+
+
+def _is_for_asks(ask: Ask) -> bool:
+    return ask.released_by is not None and bool(ask.released_by.pledges)
+
+
+def _unit(ask: Ask) -> tuple[str, ...]:
+    """Return the key of the unit: a plan that brings a queue down holds whole or not at all."""
+    if ask.released_by is not None and ask.released_by.queue:
+        return ("run", ask.released_by.commitment_id)
+    key, fewest = ask.spec.job_key, ask.spec.min_members
+    job = ask.application.jobs.get(key)  # none is left when all its members are marked
+    if key and fewest > 1 and (job is None or job.placed < job.min_members):
+        return ("gang", ask.application.application_id, key)
+    return ("one", ask.key)
+
+
+def _free(partition: Partition, known: Iterable[Ask]) -> set[str]:
+    """Return victims that may be unneeded; what all victims of one order wait for is looked at once.
+
+    An open decision for asks needs the victims that it ordered until other capacity is freed.
+    """
+    moved = partition.round.looked != partition.relief
+    free: set[str] = set()
+    ended: dict[int, list[Ask]] = {}
+    for ask in known:
+        decision = ask.released_by
+        if decision is None:
+            ended.setdefault(id(ask.going), []).append(ask)
+        elif not decision.suspended and (decision.queue or moved):  # 1
+            free.add(ask.key)
+    for together in ended.values():
+        if not _is_awaited(partition, together[0]):  # 2
+            free.update(ask.key for ask in together)
+    return free
+
+
+def _is_awaited(partition: Partition, ask: Ask) -> bool:
+    assert ask.going is not None
+    return any(_is_planned_anew(partition, key) for key in ask.going.awaited)
+
+
+def _is_planned_anew(partition: Partition, key: str) -> bool:
+    """Return whether the ask waits without a decision; one with a pledge says by that what it needs."""
+    ask = partition.asks.get(key)
+    if ask is None or ask.node is not None:
+        return False
+    return ask.pledge is None or ask.pledge.reserves
+
+
+# Decisions that need them gone ---------------------------------------------------------------------------------------
+
+
+def _is_needed(needs: _Needs, together: list[Ask]) -> bool:
+    nodes: dict[Node, Counter[int]] = {}
+    for ask in together:
+        assert ask.node is not None
+        nodes.setdefault(ask.node, Counter()).update(dict(ask.ask_class.node_demand))
+    if any(_is_room_pledged(needs, node, back) for node, back in nodes.items()):
+        return True
+    partition, shrinking = needs.partition, _shrinking(together)
+    queues: dict[Queue, Counter[int]] = {}
+    for ask in together:
+        for queue in ask.application.leaf.path_up():
+            queues.setdefault(queue, Counter()).update(dict(ask.ask_class.demand))
+    return (
+        any(_is_promised(needs, queue, back) for queue, back in queues.items())
+        or any(
+            _is_to_come_down(partition, queue, back, shrinking) for queue, back in queues.items()
+        )
+        or _is_too_much(partition, queues)
+    )
+
+
+def _is_room_pledged(needs: _Needs, node: Node, back: Counter[int]) -> bool:
+    """Return whether a pledge on the node would not fit any more (3)."""
+    held = [one for one in node.pledges.values() if not one.reserves]
+    if not held:
+        return False
+    room = needs.room(node)
+    return any(room[index] < back[index] for one in held for index, _ in one.node_demand)
+
+
+def _is_promised(needs: _Needs, queue: Queue, back: Counter[int]) -> bool:
+    """Return whether promises in the queue would exceed its bound (3), with what is kept there for firm asks (J4)."""
+    for index, most in enumerate(tree.bound(needs.partition, queue) or ()):
+        promised = queue.promised[index] - needs.weak[queue, index]
+        used = _left(queue, index) + promised + back[index] + _kept(needs, queue, index)
+        if back[index] and promised > 0 and used > most:
+            return True
+    return False
+
+
+def _kept(needs: _Needs, queue: Queue, index: int) -> int:
+    if queue.firm is None or queue not in needs.lending:
+        return 0
+    return limits.kept(queue.firm.room[index], queue.firm_waiting[index])
+
+
+def _shrinking(together: Iterable[Ask]) -> set[str]:
+    """Return the queues that the victims bring down, even if their run has expired."""
+    known = [ask.going for ask in together]
+    return {one.claimant for one in known if one and one.policy == enforcement.NAME}
+
+
+def _is_to_come_down(
+    partition: Partition, queue: Queue, back: Counter[int], shrinking: Iterable[str]
+) -> bool:
+    """Return whether a queue would be over its maximum that a run brought down, or brings down now (4)."""
+    most = dict(queue.spec.max or ())
+    names = partition.types.names
+    over = any(
+        names[index] in most and _left(queue, index) + quantity > most[names[index]]
+        for index, quantity in back.items()
+    )
+    return over and quota_timers.is_left_to_victims(partition, queue, shrinking)
+
+
+def _is_too_much(partition: Partition, queues: dict[Queue, Counter[int]]) -> bool:
+    """Return whether more would be used than there is, where surplus is reclaimed (4)."""
+    if not sharing.is_shared_out(partition):
+        return False
+    root, whole = partition.root, sharing.whole(partition)
+    return any(
+        _left(root, index) + quantity > whole[index] for index, quantity in queues[root].items()
+    )
+
+
+def _left(queue: Queue, index: int) -> int:
+    """Return what the queue uses once all ordered evictions are done."""
+    return queue.usage[index] - queue.releasing[index]

@@ -1,0 +1,1 @@
+"""The read side: reports, explanations and simulations. Nothing here changes anything."""

@@ -1,0 +1,322 @@
+"""The findings of `doctor`, each with advice: broken invariants first, then what an operator should know."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from server.core.core import Core
+from server.core.queries import preemption_findings
+from server.core.queries.naming import Namer, by_key, some_of
+from server.core.queries.preemption_findings import NAMED_MAX, WAITING_MS, warning
+from server.core.queries.queue_reports import over_max
+from server.core.state import State
+from server.core.wait_reasons.obstacles import Obstacles
+from server.model.phrases import count, listed, quantities, some, span
+from server.model.reasons import Code
+from server.model.records import DecisionRecord, DecisionState
+from server.model.reports import Finding
+from server.state import quota_timers
+from server.state.applications import Ask
+from server.state.invariants.check import validate
+from server.state.nodes import Node
+from server.state.partition import Partition
+from server.state.queues import Queue
+
+RESERVATION_MS: Final = 3_600_000
+"""The age from which a reservation keeps capacity from others for too long."""
+RELEASE_MS: Final = 60_000
+"""The time after its grace within which an evicted pod is gone, unless something keeps it."""
+SYNC_MS: Final = 300_000
+"""The longest that a manager needs to send what it knows."""
+ALONE_MS: Final = 60_000
+"""The time for which a core that has just started waits for its first manager."""
+UNSCHEDULABLE_SHARE: Final = 5
+"""The share of the nodes, one in so many, that may take no placements without a warning."""
+
+
+CHECKS: Final = ("books", "nodes", "allocations", "queues")
+CHECKS_OF_AGE: Final = ("releases", "reservations", "waiting asks", "resource managers")
+"""The names of the checks; the latter are made only when the instant is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The facts about its surroundings that the core cannot know by itself."""
+
+    started_ms: int
+    away: Mapping[str, int] = field(default_factory=dict)
+    """The resource managers that are away for longer than a reconnect takes, each with the instant since when."""
+
+
+def doctor(
+    core: Core,
+    now: int | None = None,
+    partition: str = "",
+    around: Around | None = None,
+    name: Namer = by_key,
+) -> list[Finding]:
+    """Return all findings, errors first; of one partition when it is named (KeyError for an unknown name).
+
+    Without an instant there are no findings about how long things have lasted. Findings name asks
+    by ``name``.
+    """
+    state = core.state
+    wanted = [state.partitions[partition]] if partition else list(state.partitions.values())
+    found = [finding for one in wanted for finding in _partition(state, one, now, name)]
+    if now is not None:
+        found += _managers(state, now)
+        found += _absences(state, now, around) if around is not None else ()
+    return sorted(found, key=lambda one: one.severity != "error")
+
+
+def _partition(
+    state: State, partition: Partition, now: int | None, name: Namer
+) -> Iterator[Finding]:
+    yield from _invariants(partition)
+    yield from _nodes(partition)
+    yield from _lost(partition, name)
+    yield from _queues(partition, now)
+    yield from preemption_findings.storms(partition, now)
+    if now is not None:
+        yield from preemption_findings.unmet(state, partition, now)
+        yield from _releases(partition, now, name)
+        yield from _reservations(partition, now, name)
+        yield from _waiting(state, partition, now, name)
+
+
+def _invariants(partition: Partition) -> Iterator[Finding]:
+    try:
+        validate(partition)
+    except AssertionError as broken:
+        yield Finding(
+            "error",
+            f"partition {partition.name}",
+            "invariant-broken",
+            f"the books contradict themselves: {broken}",
+            "This is a defect of the core: report it with the log, and restart the core to rebuild its books.",
+        )
+
+
+# Nodes ----------------------------------------------------------------------------------------------------------
+
+
+def _nodes(partition: Partition) -> Iterator[Finding]:
+    known = partition.index.nodes.values()
+    for node in known:
+        yield from _overcommitted(partition, node)
+    shut = [node.node_id for node in known if not node.schedulable]
+    if shut and len(shut) * UNSCHEDULABLE_SHARE > len(known):
+        yield warning(
+            f"partition {partition.name}",
+            "nodes-unschedulable",
+            f"{len(shut)} of {count(len(known), 'node')} take no placements: {some(shut, NAMED_MAX)}",
+            "Uncordon them, or remove them from the cluster if they do not come back.",
+        )
+
+
+def _overcommitted(partition: Partition, node: Node) -> Iterator[Finding]:
+    """Yield a finding where a node's pods take more than it has: its free capacity is negative without the pledges."""
+    over = [-free for free in node.free]
+    for held in node.pledges.values():
+        for index, amount in held.node_demand:
+            over[index] -= amount
+    excess = partition.types.named([max(one, 0) for one in over])
+    if excess:
+        foreign = f", {len(node.foreign)} of them of other schedulers" if node.foreign else ""
+        pods = len(node.allocations) + len(node.foreign)
+        yield warning(
+            f"node {node.node_id}",
+            Code.NODE_OVERCOMMITTED.value,
+            f"{count(pods, 'pod')}{foreign} take {quantities(excess)} more than the node has",
+            "Nothing is placed here until pods end. Drain the node, or look for pods that bypass the scheduler.",
+        )
+
+
+def _lost(partition: Partition, name: Namer) -> Iterator[Finding]:
+    """Yield a finding about allocations on nodes that no manager reported."""
+    lost = [
+        ask
+        for ask in partition.asks.values()
+        if ask.node is not None and partition.index.nodes.get(ask.node.node_id) is not ask.node
+    ]
+    if lost:
+        yield Finding(
+            "error",
+            f"partition {partition.name}",
+            Code.NODE_LOST.value,
+            f"{count(len(lost), 'allocation')} on unknown nodes: {some_of(lost, NAMED_MAX, name)}",
+            "Restart the shim so that it sends its nodes and pods again.",
+        )
+
+
+# Queues ---------------------------------------------------------------------------------------------------------
+
+
+def _queues(partition: Partition, now: int | None) -> Iterator[Finding]:
+    for queue in partition.root.walk():
+        yield from _over_max(partition, queue, now)
+    guaranteed = _guaranteed(partition.root)
+    capacity = partition.types.named(partition.capacity)
+    over = {
+        kind: amount - capacity.get(kind, 0)
+        for kind, amount in sorted(guaranteed.items())
+        if amount > capacity.get(kind, 0)
+    }
+    if over and partition.index.nodes:
+        yield warning(
+            f"partition {partition.name}",
+            "guarantees-over-capacity",
+            f"the queues are guaranteed {quantities(over)} more than all nodes have together",
+            "Lower guarantees or add nodes: not all of them can be kept at once.",
+        )
+
+
+def _guaranteed(queue: Queue) -> Counter[str]:
+    """Return what a queue and those below it are guaranteed: its own figure, or their sum where that is larger."""
+    below: Counter[str] = Counter()
+    for child in queue.children.values():
+        below.update(_guaranteed(child))
+    return below | Counter(dict(queue.spec.guaranteed))
+
+
+def _over_max(partition: Partition, queue: Queue, now: int | None) -> Iterator[Finding]:
+    excess = over_max(partition, queue) if queue.parent is not None else {}
+    if excess:
+        yield warning(
+            f"queue {queue.path}",
+            Code.OVER_MAX.value,
+            f"it uses {quantities(excess)} more than its max",
+            _enforced(partition, queue, now),
+        )
+
+
+def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
+    """Return what brings a queue down to its maximum, and what people can do."""
+    why, due = quota_timers.why_not(partition, queue), partition.quota_due.get(queue.path)
+    if why is not None:
+        return f"Nothing enforces it: {why}. It gets no more until pods end; end some, or raise the max."
+    if due is not None:
+        when = f"in {span(due - now)}" if now is not None else "when its delay is over"
+        return f"Pods will be told to go for it {when}. Before that, end some, or raise the max."
+    return "Pods are leaving for it: see `evenhand decisions --policy quota`."
+
+
+# What lasts too long --------------------------------------------------------------------------------------------
+
+
+def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
+    """Yield a finding for each node with pods that should be gone by now."""
+    late: dict[str, dict[str, Ask]] = {}
+    for record in partition.decisions.values():
+        ordered = max(record.at_ms, record.expires_ms - partition.spec.preemption.expiry_ms)
+        for ask in _still_leaving(partition, record):
+            if now - ordered > ask.spec.grace_ms + RELEASE_MS:
+                late.setdefault(ask.node.node_id if ask.node else "", {})[ask.key] = ask
+    for node_id, asks in sorted(late.items()):
+        told = list(asks.values())
+        yield warning(
+            f"node {node_id}",
+            Code.RELEASE_OVERDUE.value,
+            f"{count(len(told), 'pod')} told to go and still there: {some_of(told, NAMED_MAX, name)}",
+            "See what keeps them: a finalizer, or a node that does not answer. What is to be placed there waits for them. "
+            "`evenhand explain KEY` names the decision.",
+        )
+
+
+def _still_leaving(partition: Partition, record: DecisionRecord) -> list[Ask]:
+    """Return the victims of a decision that were ordered to end and still run; none once it is fulfilled."""
+    if record.state in {DecisionState.FULFILLED, DecisionState.OBSERVED}:
+        return []
+    victims = (partition.asks.get(one.key) for one in record.victims)
+    return [ask for ask in victims if ask is not None and ask.releasing]
+
+
+def _reservations(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
+    for held in partition.pledges.values():
+        age = now - held.commitment.created_ms
+        if age > RESERVATION_MS:
+            yield warning(
+                f"ask {name(held.ask)}",
+                "reservation-old",
+                f"it has held node {held.node.node_id} for {span(age)}",
+                f"Drain node {held.node.node_id} to free the capacity, or delete the pod.",
+            )
+
+
+def _waiting(state: State, partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
+    """Yield a finding for each code of asks that have waited for long."""
+    obstacles = Obstacles(state, partition)
+    late: dict[Code, list[Ask]] = {}
+    for ask in partition.asks.values():
+        if ask.node is None and now - ask.pending_since > WAITING_MS:
+            late.setdefault(obstacles.code(ask), []).append(ask)
+    for code in sorted(late):
+        asks = late[code]
+        yield warning(
+            f"partition {partition.name}",
+            f"waiting-{code.value}",
+            f"{count(len(asks), 'ask')} waiting for more than {span(WAITING_MS)}: {some_of(asks, NAMED_MAX, name)}",
+            f"{_WAITING_ADVICE.get(code, 'They are tried in order.')} `evenhand explain KEY` says more.",
+        )
+
+
+_WAITING_ADVICE = {
+    Code.NOT_SYNCED: "Nothing is placed until every shim has sent what it knows: see its log.",
+    Code.QUEUE_STOPPED: "Their queue is stopped: configure it again, or move them.",
+    Code.QUEUE_LIMIT: "Raise a max on their path, or wait until pods of the queue end.",
+    Code.USER_LIMIT: "The user's limit is used up: raise it, or wait.",
+    Code.GROUP_LIMIT: "The group's limit is used up: raise it, or wait.",
+    Code.CAPACITY_RESERVED: "Wait until the reservation ends, or bound it with reservations.timeout.",
+    Code.NO_NODE: "The nodes are full: add some, or wait until pods end.",
+    Code.NO_NODE_CONSTRAINTS: "No node matches their constraints: correct these, or label nodes.",
+    Code.NO_NODE_CAPACITY: "They are larger than every node that they may use: let them use others, or add larger ones.",
+    Code.NO_NODES: "No node takes placements: add or uncordon nodes.",
+    Code.GANG_GATHERING: "Members of their jobs are missing: see whether their controllers make them.",
+    Code.GANG_COUNTING: "Members of their jobs keep coming: say how many a job has, or shorten `job.gathering`.",
+    Code.GANG_PARTIAL: "Their jobs do not fit whole: add nodes, or lower the jobs' sizes.",
+}
+
+
+def _managers(state: State, now: int) -> Iterator[Finding]:
+    late = [
+        one
+        for one in state.managers.values()
+        if not one.synced and now - one.registered_ms > SYNC_MS
+    ]
+    for manager in late:
+        touched = [
+            name
+            for name, partition in sorted(state.partitions.items())
+            if not state.synced(partition)
+        ]
+        rest = f"; nothing is placed in {listed(touched)}" if touched else ""
+        yield warning(
+            f"manager {manager.rm_id}",
+            Code.NOT_SYNCED.value,
+            f"it registered {span(now - manager.registered_ms)} ago and has not completed its sync{rest}",
+            "See the shim's log: it has to end its sync, or register without explicit sync.",
+        )
+
+
+def _absences(state: State, now: int, around: Around) -> Iterator[Finding]:
+    """Yield findings about managers that are away, and about a core that has none."""
+    for rm_id, since in around.away.items():
+        owned = [name for name, one in sorted(state.partitions.items()) if one.owner == rm_id]
+        where = f" in {listed(owned)}" if owned else ""
+        yield Finding(
+            "error",
+            f"manager {rm_id}",
+            Code.MANAGER_AWAY.value,
+            f"it is away for {span(now - since)}: what the core knows{where} is as old as that, and nothing "
+            "that it decides is carried out",
+            "See whether its shim still runs, and start it again: `evenhand shim`. It brings everything with it.",
+        )
+    alone = now - around.started_ms
+    if not state.managers and alone > ALONE_MS:
+        yield warning(
+            "core",
+            Code.NO_MANAGER.value,
+            f"no resource manager has registered since the core started {span(alone)} ago: it knows no cluster",
+            "Start one with `evenhand shim`, or see in its log why it does not reach this core.",
+        )

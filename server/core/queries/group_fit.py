@@ -1,0 +1,259 @@
+"""The fit of a group of asks: how many fit now, what the others lack, and on which nodes; the numbers about every gang.
+
+Members get places one after another, as placement gives them: limits of queues, users and groups
+first, then the best-ranked node. A member that gets none is charged to the node that lacks least
+for it. What such nodes lack in the end is what is missing: with exactly that free, all members have
+a place.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from server.model.fit import Demand
+from server.model.reports import Excluded, GroupFit, LimitFit, NodeFit
+from server.preemption import admission
+from server.preemption.policy import Plan, Pledge
+from server.preemption.trial import Trial
+from server.snapshot.queues import QueueFacts
+from server.snapshot.tentative import Tentative
+from server.snapshot.waiting import ClassFacts, WaitingAsk
+from server.state.applications import Application, Job
+from server.state.limits import Limiter
+
+NAME: Final = "tentative"
+"""The policy of a place that is only looked for."""
+NODES_MAX: Final = 5
+"""The most nodes that an answer names."""
+TRIED_MAX: Final = 1_000
+"""The most members for which places are looked for; an answer about more says so."""
+
+
+class PersonLimit(NamedTuple):
+    """The headroom under a limit of a user or group, by type index, when the state was read."""
+
+    kind: str
+    name: str
+    queue: str
+    room: tuple[int, ...]
+
+
+class Members(NamedTuple):
+    """The asks that have to fit together, in placement order. ``size`` is 0 where they are no gang."""
+
+    name: str
+    asks: Sequence[WaitingAsk]
+    running: int = 0
+    size: int = 0
+    people: tuple[PersonLimit, ...] = ()
+    key: str = ""
+    gang: bool = True
+    placeholders: bool = False
+    excluded: tuple[Excluded, ...] = ()
+
+
+def person_limits(application: Application | None) -> tuple[PersonLimit, ...]:
+    """Return the limits of an application's user and group."""
+    found: Iterable[Limiter] = () if application is None else application.limiters
+    return tuple(
+        PersonLimit(one.kind, one.name, one.queue.path, tuple(one.room))
+        for one in found
+        if one.kind in {"user", "group"}
+    )
+
+
+def gang_name(job: Job) -> str:
+    """Return what people call a gang: its key, or the application whose placeholders it is."""
+    if is_of_placeholders(job):
+        return f"placeholders of application {job.application.application_id}"
+    return f"gang {job.key}"
+
+
+def is_of_placeholders(job: Job) -> bool:
+    """Return whether the gang's members are placeholders."""
+    return bool(job.members) and all(one.spec.placeholder for one in job.members)
+
+
+def group_fit(trial: Trial, members: Members) -> GroupFit:
+    """Return how the members fit together now, on top of the plans of the Trial, which is unchanged afterwards.
+
+    What its plans evict counts as gone in what the others lack, and is not free yet for those that fit now.
+    """
+    asks = members.asks[:TRIED_MAX]
+    seats = _Seats(trial)
+    left = [one for one in asks if not seats.place(one.kind)]
+    without = [one for one in left if not seats.owe(one.kind)]
+    limits = tuple(_limits(trial, asks, members.people))
+    fitting = (
+        _placed(trial, asks, members.people) if limits or trial.plans else len(asks) - len(left)
+    )
+    nodes, missing = seats.told(), Counter[str](seats.missing())
+    for one in without:
+        missing.update(dict(one.spec.resource))
+    rest = Counter[str]()
+    for one in left:
+        rest.update(dict(one.spec.resource))
+    return GroupFit(
+        name=members.name,
+        members=len(members.asks),
+        running=members.running,
+        size=members.size,
+        fitting=fitting,
+        on_nodes=len(asks) - len(left),
+        missing=dict(sorted(missing.items())),
+        rest=dict(sorted(rest.items())),
+        without_node=len(without),
+        nodes=nodes[:NODES_MAX],
+        nodes_left_out=len(nodes[NODES_MAX:]),
+        limits=limits,
+        looked_at=len(asks),
+        key=members.key,
+        gang=members.gang,
+        placeholders=members.placeholders,
+        excluded=members.excluded if without else (),
+    )
+
+
+def free_row(trial: Trial, ask: WaitingAsk) -> int:
+    """Return the node that takes an ask at once, under the limits of its queues; -1 for none."""
+    free = ask.within_limits and trial.snapshot.may_place(ask.leaf)
+    return trial.best(ask.kind) if free and admission.has_room(trial, ask.leaf, ask.kind) else -1
+
+
+# Nodes ----------------------------------------------------------------------------------------------------------
+
+
+class _Seats:
+    """The tentative assignment, with what each node got."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self._room: Tentative = trial.tentative()
+        self._placed: Counter[int] = Counter()
+        self._owed: Counter[int] = Counter()
+        self._kinds: dict[int, None] = {}
+
+    def place(self, kind: ClassFacts) -> bool:
+        """Assign one ask; False when no node takes it now."""
+        self._kinds.update(dict.fromkeys(at for at, _ in kind.node_demand))
+        row = self._room.place(kind)
+        if row >= 0:
+            self._placed[row] += 1
+        return row >= 0
+
+    def owe(self, kind: ClassFacts) -> bool:
+        """Charge one ask to the nearest node; False when no node could ever hold it beside the others."""
+        row = self._room.owe(kind)
+        if row >= 0:
+            self._owed[row] += 1
+        return row >= 0
+
+    def missing(self) -> dict[str, int]:
+        """Return what the nodes lack in total."""
+        total = Counter[str]()
+        for row in self._owed:
+            total.update(self._lacks(row))
+        return dict(total)
+
+    def told(self) -> tuple[NodeFit, ...]:
+        """Return the nodes: those that lack something first, in the order in which they were taken."""
+        rows = dict.fromkeys([*self._owed, *self._placed])
+        return tuple(map(self._node, rows))
+
+    def _node(self, row: int) -> NodeFit:
+        snapshot = self._trial.snapshot
+        free = self._trial.free_on(row)
+        return NodeFit(
+            snapshot.nodes.ids[row],
+            {snapshot.types[at]: max(free[at], 0) for at in self._kinds if not snapshot.ports[at]},
+            self._placed[row],
+            self._owed[row],
+            self._lacks(row),
+        )
+
+    def _lacks(self, row: int) -> dict[str, int]:
+        types = self._trial.snapshot.types
+        return {types[at]: lack for at, lack in self._room.lacks(row, self._kinds).items()}
+
+
+# Limits ---------------------------------------------------------------------------------------------------------
+
+
+def _placed(trial: Trial, asks: Sequence[WaitingAsk], people: Sequence[PersonLimit]) -> int:
+    """Return how many get a place now, one after another: headroom under every limit, and a node."""
+    mark, count = trial.mark(), 0
+    rooms = [list(one.room) for one in people]
+    for one in asks:
+        demand = one.kind.demand
+        if any(room[at] < wanted for room in rooms for at, wanted in demand):
+            continue
+        row = free_row(trial, one)
+        if row < 0:
+            continue
+        trial.apply(Plan(NAME, (Pledge(one, row, trial.snapshot.nodes.ids[row]),)))
+        count += 1
+        for room in rooms:
+            for at, wanted in demand:
+                room[at] -= wanted
+    trial.rollback(mark)
+    return count
+
+
+def _limits(
+    trial: Trial, asks: Sequence[WaitingAsk], people: Sequence[PersonLimit]
+) -> Iterator[LimitFit]:
+    """Yield the limits that have no headroom for all members together, those of the leaf first."""
+    by_leaf: dict[str, list[WaitingAsk]] = {}
+    for one in asks:
+        by_leaf.setdefault(one.leaf, []).append(one)
+    paths = {queue.path: queue for leaf in by_leaf for queue in trial.snapshot.path_up(leaf)}
+    for path, queue in paths.items():
+        below = [
+            one for one in asks if path in {up.path for up in trial.snapshot.path_up(one.leaf)}
+        ]
+        for kind, room in _rooms(trial, queue, below[0].kind):
+            yield from _limit(trial, LimitFit(kind, path, path, 0, {}), room, below)
+    for person in people:
+        room = dict(enumerate(person.room))
+        yield from _limit(
+            trial, LimitFit(person.kind, person.name, person.queue, 0, {}), room, asks
+        )
+
+
+def _rooms(
+    trial: Trial, queue: QueueFacts, kind: ClassFacts
+) -> Iterator[tuple[str, dict[int, int]]]:
+    """Yield what a queue leaves for asks of a class, by its maximum and for firm asks by its guarantee (J4)."""
+    used, promised = trial.used(queue.path), trial.promised(queue.path)
+    bounds = {at: admission.most(trial, queue, at, kind) for at, _ in kind.demand}
+    yield (
+        "queue",
+        {at: most - used[at] - promised[at] for at, most in bounds.items() if most is not None},
+    )
+    if kind.firm:
+        held = trial.firm_held(queue.path)
+        yield (
+            "firm",
+            {at: queue.guaranteed[at] - held[at] for at in bounds if queue.guaranteed[at]},
+        )
+
+
+def _limit(
+    trial: Trial, limit: LimitFit, room: dict[int, int], asks: Sequence[WaitingAsk]
+) -> Iterator[LimitFit]:
+    """Yield the limit with what it lacks for all asks, if it lacks anything."""
+    total = Counter[int]()
+    held, full = 0, False
+    for one in asks:
+        total.update(dict(one.kind.demand))
+        full = full or _over(room, total, one.kind.demand)
+        held += not full
+    missing = {
+        trial.snapshot.types[at]: total[at] - left for at, left in room.items() if total[at] > left
+    }
+    if missing:
+        yield LimitFit(limit.kind, limit.name, limit.queue, held, dict(sorted(missing.items())))
+
+
+def _over(room: dict[int, int], total: Counter[int], demand: Demand) -> bool:
+    return any(at in room and total[at] > room[at] for at, _ in demand)

@@ -1,0 +1,340 @@
+"""The read side: what the core shows of itself, as plain values. Nothing here changes anything.
+
+Each function costs what its answer holds. An unknown partition gives an empty answer; a caller that
+names one checks that first. Lists have an order that only events change, so that `start` and `size`
+can page.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+from server.core.core import Core
+from server.core.events.managers import held
+from server.core.queries.doctor import doctor
+from server.core.queries.explain import explain
+from server.core.queries.queue_reports import queue_report
+from server.core.queries.queue_settings import settings_report
+from server.core.queries.reach import reach
+from server.core.wait_reasons.obstacles import Obstacles
+from server.model.asks import Taint
+from server.model.fit import Amounts
+from server.model.queue_settings import ReachReport, SettingsReport
+from server.model.quota import is_below
+from server.model.reports import (
+    AllocationReport,
+    ApplicationReport,
+    Holdings,
+    ManagerReport,
+    NodeReport,
+    PartitionReport,
+    QueueReport,
+)
+from server.state.applications import Application, Ask
+from server.state.nodes import Foreign, Node
+from server.state.partition import Partition
+
+__all__ = [
+    "allocations",
+    "applications",
+    "doctor",
+    "explain",
+    "holdings",
+    "managers",
+    "nodes",
+    "partitions",
+    "queue_reach",
+    "queue_settings",
+    "queue_tree",
+]
+
+Row = TypeVar("Row")
+
+
+def managers(core: Core) -> list[ManagerReport]:
+    """Return the registered resource managers in order of their registration."""
+    return [
+        ManagerReport(
+            one.rm_id,
+            one.version,
+            one.registered_ms,
+            one.explicit_sync,
+            one.synced,
+            **held(core.state, one.rm_id),
+            recovered=one.recovered,
+            recovered_asks=one.recovered_asks,
+        )
+        for one in core.state.managers.values()
+    ]
+
+
+def holdings(core: Core) -> Holdings:
+    """Return how many objects the core holds."""
+    known = core.state.partitions.values()
+    return Holdings(
+        nodes=sum(len(one.index.nodes) for one in known),
+        pods=sum(len(one.asks) + len(one.foreign) for one in known),
+        applications=sum(len(one.applications) for one in known),
+        queues=sum(len(one.queues) for one in known),
+    )
+
+
+def partitions(core: Core) -> list[PartitionReport]:
+    """Return the totals of every partition, by name."""
+    known = core.state.partitions
+    return [_partition(core, known[name]) for name in sorted(known)]
+
+
+def _partition(core: Core, partition: Partition) -> PartitionReport:
+    index, types = partition.index, partition.types
+    return PartitionReport(
+        name=partition.name,
+        node_sort=partition.spec.node_sort.value,
+        nodes=len(index.nodes),
+        schedulable_nodes=len(index.numbered),
+        applications=len(partition.applications),
+        allocations=len(partition.asks) - partition.ask_count,
+        foreign=len(partition.foreign),
+        asks=partition.ask_count,
+        reservations=len(partition.pledges),
+        capacity=types.named(partition.capacity),
+        usage=types.named(partition.root.usage),
+        foreign_usage=types.named(partition.foreign_usage),
+        waiting=_waiting(core, partition),
+        synced=core.state.synced(partition),
+        frozen_pairs=len(partition.storms.frozen),
+    )
+
+
+def _waiting(core: Core, partition: Partition) -> dict[str, int]:
+    """Return the number of waiting asks by code, most first."""
+    obstacles = Obstacles(core.state, partition)
+    counts: Counter[str] = Counter()
+    for application in partition.applications.values():
+        counts.update(obstacles.code(ask).value for ask in application.asks.values())
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+
+
+def queue_tree(core: Core, partition: str) -> QueueReport:
+    """Return the queues of a partition from its root down; KeyError for an unknown partition."""
+    books = core.state.partitions[partition]
+    return queue_report(books)
+
+
+def queue_settings(
+    core: Core, partition: str, path: str = "", *, start: int = 0, size: int | None = None
+) -> list[SettingsReport]:
+    """Return what is set for a queue and all below it, parents first; KeyError for an unknown partition."""
+    books = core.state.partitions[partition]
+    top = books.queues.get(path) if path else books.root
+    rows = top.walk() if top is not None else iter(())
+    return [settings_report(books, one) for one in _page(rows, start, size)]
+
+
+def queue_reach(core: Core, partition: str, path: str) -> ReachReport:
+    """Return from which queues a queue may claim and which may claim from it; KeyError for an unknown one."""
+    books = core.state.partitions[partition]
+    return reach(books, books.queues[path])
+
+
+# Applications ---------------------------------------------------------------------------------------------------
+
+
+def applications(
+    core: Core, partition: str, queue: str = "", *, start: int = 0, size: int | None = None
+) -> list[ApplicationReport]:
+    """Return the applications of a queue and all below it (empty: of the partition), in order of submission."""
+    books = core.state.partitions.get(partition)
+    if books is None:
+        return []
+    return [_application(books, one) for one in _page(_below(books, queue), start, size)]
+
+
+def _page(rows: Iterable[Row], start: int, size: int | None) -> Iterator[Row]:
+    return islice(rows, start, None if size is None else start + size)
+
+
+def _below(partition: Partition, path: str) -> Iterable[Application]:
+    if not path:
+        return partition.applications.values()
+    queue = partition.queues.get(path)
+    if queue is None:
+        return []
+    below = [one for each in queue.walk() for one in each.applications.values()]
+    return sorted(below, key=lambda one: one.number)
+
+
+def _application(partition: Partition, application: Application) -> ApplicationReport:
+    types = partition.types
+    pending = types.zeros()
+    for ask in application.asks.values():
+        for index, quantity in ask.ask_class.demand:
+            pending[index] += quantity
+    return ApplicationReport(
+        application_id=application.application_id,
+        queue=application.leaf.path,
+        state=application.state.value,
+        user=application.user,
+        groups=application.user_groups,
+        submitted_ms=application.submitted_ms,
+        usage=types.named(application.usage),
+        pending=types.named(pending),
+        asks=len(application.asks),
+        allocations=len(application.allocations),
+        tags=dict(application.tags),
+        rm_id=application.rm_id,
+    )
+
+
+# Nodes ----------------------------------------------------------------------------------------------------------
+
+
+def nodes(
+    core: Core, partition: str, *, start: int = 0, size: int | None = None
+) -> list[NodeReport]:
+    """Return the nodes of a partition in order of arrival."""
+    books = core.state.partitions.get(partition)
+    if books is None:
+        return []
+    return [_node(books, one) for one in _page(books.index.nodes.values(), start, size)]
+
+
+def _node(partition: Partition, node: Node) -> NodeReport:
+    types = partition.types
+    foreign = _sum(types.zeros(), (one.demand for one in node.foreign.values()))
+    usage = _sum(types.zeros(), (one.ask_class.demand for one in node.allocations.values()))
+    pledged = _sum(types.zeros(), (one.demand for one in node.pledges.values()))
+    return NodeReport(
+        node_id=node.node_id,
+        schedulable=node.schedulable,
+        capacity=types.named(node.capacity),
+        usage=types.named(usage),
+        foreign=types.named(foreign),
+        pledged=types.named(pledged),
+        free=types.named(node.free),
+        allocations=len(node.allocations),
+        labels=dict(node.labels),
+        taints=tuple(taint_text(one) for one in node.taints),
+        reserved_for=tuple(node.pledges),
+        rm_id=node.rm_id,
+    )
+
+
+def _sum(amounts: Amounts, demands: Iterable[Iterable[tuple[int, int]]]) -> Amounts:
+    for demand in demands:
+        for index, quantity in demand:
+            amounts[index] += quantity
+    return amounts
+
+
+def taint_text(taint: Taint) -> str:
+    """Return a taint as Kubernetes writes it: key=value:effect."""
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
+# Allocations ----------------------------------------------------------------------------------------------------
+
+
+def allocations(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
+    core: Core,
+    partition: str,
+    queue: str = "",
+    application_id: str = "",
+    node_id: str = "",
+    asks: bool = False,  # noqa: FBT001, FBT002 - the flag of the wire
+    *,
+    start: int = 0,
+    size: int | None = None,
+) -> list[AllocationReport]:
+    """Return allocations, and with ``asks`` waiting asks; foreign pods unless a queue or application is named."""
+    books = core.state.partitions.get(partition)
+    if books is None:
+        return []
+    obstacles = Obstacles(core.state, books)
+    if node_id:
+        rows = _on_node(books, queue, application_id, node_id)
+    else:
+        rows = _in_applications(books, queue, application_id, asks=asks)
+    return [_allocation(books, obstacles, one) for one in _page(rows, start, size)]
+
+
+def _on_node(
+    partition: Partition, path: str, application_id: str, node_id: str
+) -> Iterator[Ask | Foreign]:
+    node = partition.index.nodes.get(node_id)
+    if node is None:
+        return
+    for ask in node.allocations.values():
+        own = not application_id or ask.application.application_id == application_id
+        if own and (not path or is_below(ask.application.leaf.path, path)):
+            yield ask
+    if not path and not application_id:
+        yield from node.foreign.values()
+
+
+def _in_applications(
+    partition: Partition, path: str, application_id: str, *, asks: bool
+) -> Iterator[Ask | Foreign]:
+    for application in _chosen(partition, path, application_id):
+        yield from application.allocations.values()
+        if asks:
+            yield from application.asks.values()
+    if not path and not application_id:
+        yield from partition.foreign.values()
+
+
+def _chosen(partition: Partition, path: str, application_id: str) -> Iterable[Application]:
+    if not application_id:
+        return _below(partition, path)
+    application = partition.applications.get(application_id)
+    if application is None or (path and not is_below(application.leaf.path, path)):
+        return []
+    return [application]
+
+
+def _allocation(partition: Partition, obstacles: Obstacles, one: Ask | Foreign) -> AllocationReport:
+    if isinstance(one, Foreign):
+        return _foreign(partition, one)
+    spec = one.spec
+    waits = one.node is None
+    since, at_the_latest = one.runs_since
+    return AllocationReport(
+        key=one.key,
+        application_id=one.application.application_id,
+        queue=one.application.leaf.path,
+        node_id="" if one.node is None else one.node.node_id,
+        resource=dict(spec.resource),
+        priority=spec.priority,
+        created_ms=one.created_ms,
+        placed_ms=since,
+        placed_at_the_latest=at_the_latest,
+        releasing=one.releasing or one.is_replaced,
+        originator=spec.leads,
+        placeholder=spec.placeholder,
+        code=obstacles.code(one).value if waits else "",
+        waiting_since_ms=one.pending_since if waits else 0,
+        job_key=spec.job_key,
+        task_group=spec.task_group,
+        protection=spec.protection.name.lower().replace("_", "-"),
+        may_be_preempted=spec.allow_preempt_self,
+        may_preempt=spec.allow_preempt_other,
+        tags=one.tags,
+    )
+
+
+def _foreign(partition: Partition, foreign: Foreign) -> AllocationReport:
+    names = partition.types.names
+    return AllocationReport(
+        key=foreign.key,
+        application_id="",
+        queue="",
+        node_id=foreign.node.node_id,
+        resource=dict(sorted((names[index], quantity) for index, quantity in foreign.demand)),
+        priority=0,
+        created_ms=0,
+        placed_ms=0,
+        foreign=True,
+        tags=foreign.tags,
+    )

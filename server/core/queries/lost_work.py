@@ -1,0 +1,42 @@
+"""The work that preemption destroyed, as the state has summed it up since this core started, or since an instant."""
+
+from collections.abc import Mapping
+
+from server.core.core import Core
+from server.model.records import Lost, LostLine
+from server.state.lost_work import Amounts, Line, LostWork
+
+
+def lost_work(core: Core, partition: str) -> list[LostLine]:
+    """Return lost work by policy, claimant and victim queue; KeyError for an unknown partition."""
+    return _whole(core.state.partitions[partition].lost_work)
+
+
+def lost_owners(core: Core, partition: str) -> list[LostLine]:
+    """Return lost work by policy, claimant and victim queue, user and application of the victims."""
+    return _whole(core.state.partitions[partition].lost_owners)
+
+
+def lost_work_since(core: Core, partition: str, instant: int) -> tuple[list[LostLine], int]:
+    """Return what was lost to orders since the minute of an instant, and since when that is complete."""
+    found, begin = core.state.partitions[partition].lost_work.since(instant)
+    return _lines(found), begin
+
+
+def lost_owners_since(core: Core, partition: str, instant: int) -> tuple[list[LostLine], int]:
+    """Return what was lost to orders by user and application, too, and since when that is complete."""
+    found, begin = core.state.partitions[partition].lost_owners.since(instant)
+    return _lines(found), begin
+
+
+def _whole(table: LostWork) -> list[LostLine]:
+    return _lines({line: (lost, table.amounts.get(line, {})) for line, lost in table.lines.items()})
+
+
+def _lines(found: Mapping[Line, tuple[Lost, Amounts]]) -> list[LostLine]:
+    return [
+        LostLine(
+            line.policy, line.claimant, line.victim, lost, amounts, line.user, line.application
+        )
+        for line, (lost, amounts) in sorted(found.items())
+    ]

@@ -1,0 +1,23 @@
+"""The names of asks in sentences: their keys, unless the caller knows the names that people use.
+
+The core does not read tags, in which clients send the names of pods; the read side passes a
+function that does.
+"""
+
+from collections.abc import Callable, Sequence
+
+from server.model.phrases import some
+from server.state.applications import Ask
+
+Namer = Callable[[Ask], str]
+
+
+def by_key(ask: Ask) -> str:
+    """Return the key, for callers that know no names."""
+    return ask.key
+
+
+def some_of(asks: Sequence[Ask], most: int, name: Namer) -> str:
+    """Return the names of the first of many asks, and how many more there are."""
+    rest = (ask.key for ask in asks[most:])
+    return some([*map(name, asks[:most]), *rest], most)

@@ -1,0 +1,142 @@
+"""The rank of a running allocation in the latest decisions that evicted others near it: why it was not evicted."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from server.model.quota import is_below
+from server.model.ranking import NOT_CHOSEN, NOT_NEEDED, Rank, Ranked, Ranking, Rival
+from server.model.records import DecisionRecord
+from server.state.applications import Ask
+from server.state.partition import Partition
+
+NODE_KEYS: Final = ("opted-out", "originators", "priority", "victims", "excess")
+"""The keys by which nodes are compared (G8), in the order of the fields of `Rival`."""
+ALLOCATION_KEY: Final = "allocation-key"
+"""The last key of every order."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotEvicted:
+    """The reason why one decision did not evict an allocation.
+
+    ``law`` is the rule that protected it, "" when that is not known any more. ``place`` is its rank
+    among ``total`` candidates, 0 when it is not ranked. ``key`` is the first key in which it, or
+    its node, differs from what was chosen: ``own`` and ``other`` are the values, ``victim`` the one
+    compared with, or ``node`` the one that was chosen. ``before`` says that it ranks before every
+    victim, so that no key decided: a set of victims without it was better.
+    """
+
+    record: DecisionRecord
+    law: str
+    place: int
+    total: int
+    key: str = ""
+    own: Rank = 0
+    other: Rank = 0
+    victim: str = ""
+    node: str = ""
+    before: bool = False
+
+
+def not_evicted(partition: Partition, ask: Ask) -> list[NotEvicted]:
+    """Return how an allocation stood in the latest decision that evicted from its node, and in its queue."""
+    here, queue = "", ""
+    found: list[NotEvicted] = []
+    for record, ranking in _rankings(partition, ask):
+        on_node = ask.node is not None and ask.node.node_id in ranking.nodes
+        if on_node and not here:
+            here = record.decision_id
+        elif not on_node and not queue and _concerns(ranking, ask.application.leaf.path):
+            queue = record.decision_id
+        else:
+            continue
+        if not any(one.key == ask.key for one in record.victims):
+            found.append(_stood(record, ranking, ask))
+        if here and queue:
+            break
+    return found
+
+
+def _rankings(partition: Partition, ask: Ask) -> Iterator[tuple[DecisionRecord, Ranking]]:
+    """Yield the decisions with victims that were made since the allocation has its place, the latest first."""
+    for decision_id, record in reversed(partition.decisions.items()):
+        ranking = partition.rankings.get(decision_id)
+        if ranking is not None and record.victims and record.at_ms >= ask.placed_ms:
+            yield record, ranking
+
+
+def _concerns(ranking: Ranking, leaf: str) -> bool:
+    if ranking.queue:
+        return is_below(leaf, ranking.queue)
+    return leaf in ranking.queues
+
+
+def _stood(record: DecisionRecord, ranking: Ranking, ask: Ask) -> NotEvicted:
+    assert ask.node is not None, "an allocation has a node"
+    place, law = ranking.place(ask.key), ranking.laws.get(ask.key, "")
+    law = law or _named(record, ask.key)
+    if not place or law not in {"", NOT_NEEDED}:
+        law = law or _of_its_queue(record, ranking, ask)
+        beyond = ranking.nodes and ask.node.node_id not in ranking.nodes
+        if law == NOT_CHOSEN or (beyond and not law):
+            return _of_its_node(record, ranking, ask.node.node_id)
+        return NotEvicted(record, law, place, ranking.total)
+    return _ranked(record, ranking, place)
+
+
+def _named(record: DecisionRecord, key: str) -> str:
+    """Return the rule under which the record names the allocation among those that stay, "" for none."""
+    return next((one.law for one in record.spared if key in one.keys), "")
+
+
+def _of_its_queue(record: DecisionRecord, ranking: Ranking, ask: Ask) -> str:
+    """Return the rule that protected every protected pod of its queue; "" when there are several."""
+    leaf = ask.application.leaf.path
+    laws = {one.law for one in record.spared if one.queue == leaf}
+    if ranking.elsewhere.get(leaf):
+        laws.add(NOT_CHOSEN)
+    return laws.pop() if len(laws) == 1 else ""
+
+
+def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotEvicted:
+    """Return the first key in which the allocation's node differs from the chosen one, where both are known."""
+    chosen = ranking.nodes[0]
+    found = NotEvicted(record, NOT_CHOSEN, 0, ranking.total, node=chosen)
+    rivals = {one.node_id: one for one in ranking.rivals}
+    if node_id not in rivals or chosen not in rivals:
+        return found
+    own, other = rivals[node_id], rivals[chosen]
+    at = first_difference(own, other)
+    key = NODE_KEYS[at] if at < len(NODE_KEYS) else "node"
+    return NotEvicted(record, NOT_CHOSEN, 0, ranking.total, key, own[at], other[at], node=chosen)
+
+
+def _ranked(record: DecisionRecord, ranking: Ranking, place: int) -> NotEvicted:
+    """Return how the allocation compares with the last victim ranked before it, else with the first victim."""
+    victims = {one.key for one in record.victims}
+    at = place - 1 - ranking.start
+    taken = [number for number, one in enumerate(ranking.ranked) if one[-1] in victims]
+    ahead = [number for number in taken if number < at]
+    own = ranking.ranked[at]
+    if not ahead:
+        first = str(ranking.ranked[taken[0]][-1]) if taken else ""
+        return NotEvicted(
+            record, NOT_NEEDED, place, ranking.total, victim=first, before=bool(taken)
+        )
+    other = ranking.ranked[ahead[-1]]
+    told = difference_of(ranking, own, other)
+    return NotEvicted(record, NOT_NEEDED, place, ranking.total, *told, victim=str(other[-1]))
+
+
+def difference_of(ranking: Ranking, own: Ranked, other: Ranked) -> tuple[str, Rank, Rank]:
+    """Return the first key of an order in which two candidates differ, and both values."""
+    which = first_difference(own, other)
+    key = ranking.keys[which] if which < len(ranking.keys) else ALLOCATION_KEY
+    return key, own[which], other[which]
+
+
+def first_difference(own: Ranked | Rival, other: Ranked | Rival) -> int:
+    """Return the first place at which two lists of values differ."""
+    pairs = zip(own, other, strict=True)
+    return next(at for at, (one, another) in enumerate(pairs) if one != another)

@@ -1,0 +1,187 @@
+"""The reports of queues on the read side: amounts, headroom, share and effective properties."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from server.core.preemption.deficits import Shortage
+from server.model.fit import SHARE_ONE, SHARE_UNBOUNDED, Amounts, share
+from server.model.quota import QueueProperties
+from server.model.reports import QueueReport, ShareReport
+from server.preemption.proportion import Share, Side, Standing
+from server.state import quota_timers, sharing, tree
+from server.state.equivalence import AskClass
+from server.state.partition import Partition
+from server.state.queues import Queue
+from server.state.types import NO_LIMIT
+
+UNBOUNDED_PPM = -1
+"""The share of a queue that uses a type of which it should have nothing."""
+
+
+def queue_report(partition: Partition) -> QueueReport:
+    """Return the report of the whole tree."""
+    return _queue_report(partition, partition.root, None, share_reports(partition))
+
+
+def _queue_report(
+    partition: Partition, queue: Queue, above: Amounts | None, shares: Mapping[str, ShareReport]
+) -> QueueReport:
+    """Return the report of one queue with all below it; ``above`` is the headroom that the levels above leave."""
+    named = partition.types.named
+    room = _room(partition, queue, above)
+    children = tuple(
+        _queue_report(partition, queue.children[name], room, shares)
+        for name in sorted(queue.children)
+    )
+    own, waiting = queue.applications.values(), queue.waiting()
+    return QueueReport(
+        path=queue.path,
+        leaf=queue.leaf,
+        managed=queue.managed,
+        state=queue.state.value,
+        guaranteed=dict(queue.spec.guaranteed),
+        max=dict(queue.spec.max or ()),
+        usage=named(queue.usage),
+        promised=named(queue.promised),
+        pending=named(_pending(partition, waiting)),
+        releasing=named(queue.releasing),
+        headroom=headroom(partition, room),
+        weight=queue.spec.weight,
+        max_applications=queue.spec.max_applications,
+        applications=len(own) + sum(one.applications for one in children),
+        pending_asks=waiting.total(),
+        allocations=sum(len(one.allocations) for one in own)
+        + sum(one.allocations for one in children),
+        share_ppm=share_ppm(partition, queue),
+        properties=properties(queue),
+        children=children,
+        over_max=over_max(partition, queue),
+        quota_due_ms=partition.quota_due.get(queue.path, 0),
+        not_enforced=quota_timers.why_not(partition, queue) or "",
+        proportional=shares.get(queue.path),
+    )
+
+
+def share_reports(partition: Partition) -> dict[str, ShareReport]:
+    """Return by queue how it stands to its share, where shares follow weights (W4, W5)."""
+    if not sharing.is_shared_out(partition):
+        return {}
+    shares = Shortage(partition).shares
+    return {
+        path: _share_report(partition, shares.of(path), standing)
+        for path, standing in shares.standings().items()
+    }
+
+
+def _share_report(partition: Partition, share_of: Share, standing: Standing) -> ShareReport:
+    named, names = partition.types.named, partition.types.names
+    sides = zip(names, standing.sides, strict=True)
+    return ShareReport(
+        deserved=named(share_of.deserved),
+        entitled=named(share_of.entitled),
+        allocated=named(standing.allocated),
+        preempting=named(standing.preempting),
+        standing={name: side.value for name, side in sides if side is not Side.EVEN},
+    )
+
+
+def over_max(partition: Partition, queue: Queue) -> dict[str, int]:
+    """Return what a queue uses beyond its maximum, by name; what is being released counts as gone."""
+    index, most = partition.types.index, dict(queue.spec.max or ())
+    return {
+        kind: queue.usage[index[kind]] - queue.releasing[index[kind]] - most[kind]
+        for kind in quota_timers.over(partition, queue)
+    }
+
+
+def _room(partition: Partition, queue: Queue, above: Amounts | None) -> Amounts:
+    """Return the least headroom over the levels down to this one."""
+    room = above or [NO_LIMIT] * len(partition.types)
+    if queue.limiter is None:
+        return room
+    return [min(one, other) for one, other in zip(room, queue.limiter.room, strict=True)]
+
+
+def headroom(partition: Partition, room: Amounts) -> dict[str, int]:
+    """Return the headroom by name: types without a limit are left out, what is overdrawn counts as 0."""
+    names = partition.types.names
+    limited = (
+        (name, max(left, 0)) for name, left in zip(names, room, strict=True) if is_limited(left)
+    )
+    return dict(sorted(limited))
+
+
+def is_limited(left: int) -> bool:
+    """Return whether this is the headroom of a type that some level limits."""
+    return left < NO_LIMIT >> 1
+
+
+def _pending(partition: Partition, counts: Counter[AskClass]) -> Amounts:
+    amounts = partition.types.zeros()
+    for ask_class, count in counts.items():
+        for index, quantity in ask_class.demand:
+            amounts[index] += quantity * count
+    return amounts
+
+
+def share_ppm(partition: Partition, queue: Queue) -> int:
+    """Return the dominant share in millionths, from usage and configuration as they are now."""
+    found = share(queue.usage, _basis(partition, queue))
+    return (
+        UNBOUNDED_PPM
+        if found >= SHARE_UNBOUNDED
+        else (found * 1_000_000 + SHARE_ONE // 2) // SHARE_ONE
+    )
+
+
+def dominant_type(partition: Partition, queue: Queue) -> str:
+    """Return the type of the dominant share, "" where the queue uses nothing."""
+    lines = zip(partition.types.names, queue.usage, _basis(partition, queue), strict=True)
+    parts = {name: share((used,), (base,)) for name, used, base in lines if used > 0}
+    return max(parts, key=parts.__getitem__, default="")
+
+
+def compared_with(partition: Partition, queue: Queue, kind: str) -> str:
+    """Return what the usage of a type is compared with in shares (6.3, W8), in words."""
+    if partition.shared_for is not None:
+        return "what it is entitled to by weight"
+    if kind in dict(queue.spec.guaranteed):
+        return "its guarantee"
+    for one in queue.path_up():
+        if kind in dict(one.spec.max or ()):
+            return "its max" if one is queue else f"the max of queue {one.path}"
+    return "what the partition has"
+
+
+def _basis(partition: Partition, queue: Queue) -> Amounts:
+    return tree.measure(partition, queue) if partition.shared_for is None else queue.basis
+
+
+def properties(queue: Queue) -> dict[str, str]:
+    """Return the properties in force by their names in `queues.yaml`, with what else was written there."""
+    effective = _effective(queue.spec.properties)
+    return dict(sorted({**queue.spec.raw_properties, **effective}.items()))
+
+
+def _effective(own: QueueProperties) -> dict[str, str]:
+    found = {
+        "application.sort.policy": own.sort_policy.value,
+        "application.sort.priority": "enabled" if own.priority_sort else "disabled",
+        "priority.policy": own.priority_policy.value,
+        "priority.offset": str(own.priority_offset),
+        "preemption.policy": own.preemption_policy.value,
+        "preemption.delay": duration_text(own.preemption_delay_ms),
+    }
+    if own.preemption_minruntime_ms:
+        found["preemption.minruntime"] = duration_text(own.preemption_minruntime_ms)
+    if own.quota_delay_ms:
+        found["quota.preemption.delay"] = duration_text(own.quota_delay_ms)
+    return found
+
+
+def duration_text(milliseconds: int) -> str:
+    """Return a duration in the largest unit that divides it: 90s, 5m, 1500ms."""
+    for unit, length in (("h", 3_600_000), ("m", 60_000), ("s", 1_000)):
+        if milliseconds and milliseconds % length == 0:
+            return f"{milliseconds // length}{unit}"
+    return f"{milliseconds}ms"

@@ -1,0 +1,101 @@
+"""The outlook of quota runs whose timers are armed: their effect on a running allocation, if they began now."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from server.core.core import Core
+from server.core.queries.queue_reports import over_max
+from server.model.quota import is_below
+from server.model.records import Amounts
+from server.preemption.policy import Plan, Refusal, ShrinkIntent
+from server.preemption.quota import enforcement
+from server.preemption.quota.enforcement import Standing
+from server.preemption.rules import gate
+from server.preemption.trial import Trial
+from server.state import snapshotting
+from server.state.applications import Ask
+from server.state.partition import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaOutlook:
+    """The effect of one queue's next run on an allocation.
+
+    ``victims`` counts those that the run would evict; where it would evict none, ``refusal`` says
+    why. ``observed``: the partition only observes, and nothing is sent.
+    """
+
+    queue: str
+    over: Amounts
+    due_ms: int
+    standing: Standing
+    victims: int
+    refusal: str
+    observed: bool
+
+    @property
+    def evicted(self) -> bool:
+        """Return whether the run would evict the allocation."""
+        return not (self.refusal or self.standing.law)
+
+
+def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaOutlook]:
+    """Return what the armed runs on the path of an allocation would do to it, up to one that evicts it.
+
+    The victims of the runs before count as gone, and those runs as over.
+    """
+    path = [queue.path for queue in ask.application.leaf.path_up()]
+    armed = [queue for queue in path if queue in partition.quota_due]
+    if not armed:
+        return []
+    partition.disruptions = core.state.disruptions(partition)
+    trial = Trial(snapshotting.take(partition, now))
+    found: list[QuotaOutlook] = []
+    for queue in _before(partition, armed):
+        told = _run(partition, trial, queue, ask.key)
+        if queue in armed and told is not None:
+            found.append(told)
+            if told.evicted:
+                break
+    return found
+
+
+def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
+    """Return the queues whose runs decide, in their order (Q6): an ancestor counts what those below it release."""
+    due, top = partition.quota_due, armed[-1]
+    order = sorted(due, key=lambda path: (due[path], -path.count("."), path))
+    last = max(order.index(path) for path in armed)
+    return (path for path in order[: last + 1] if is_below(path, top))
+
+
+def _run(partition: Partition, trial: Trial, queue: str, key: str) -> QuotaOutlook | None:
+    """Apply the run of a queue to the trial and return its effect.
+
+    None when it would find the queue within its maximum, or is of another path.
+    """
+    intent = ShrinkIntent(enforcement.NAME, queue)
+    if not is_below(partition.asks[key].application.leaf.path, queue):
+        _carry_out(trial, enforcement.plan(trial, intent))
+        return None
+    found = enforcement.plan_with_standing(trial, intent, key)
+    if found is None:
+        return None
+    answer, standing = found
+    refusal = _carry_out(trial, answer)
+    return QuotaOutlook(
+        queue,
+        over_max(partition, partition.queues[queue]),
+        partition.quota_due[queue],
+        standing,
+        victims=len(answer.releases) if isinstance(answer, Plan) and refusal is None else 0,
+        refusal="" if refusal is None else refusal.because,
+        observed=partition.spec.preemption.observe_only,
+    )
+
+
+def _carry_out(trial: Trial, answer: Plan | Refusal) -> Refusal | None:
+    """Apply a plan to the trial; return why nothing is evicted, None when it is."""
+    refusal = answer if isinstance(answer, Refusal) else gate.gate(trial, answer)
+    if isinstance(answer, Plan) and refusal is None:
+        trial.apply(answer)
+    return refusal

@@ -1,0 +1,118 @@
+"""The instant from which nothing more happens by itself: what a forecast waits for, and when it may stop.
+
+A core that gets no events acts only when time lets it. Its instants are of two kinds. *Dues* happen
+once: timers (expiry of decisions and asks, vetoes, placeholders), quota runs, gangs that gather.
+*Repeats* never end: an ask that was refused is tried again after its back-off for as long as it
+waits, and reservations, for which nothing is evicted, end after `reservations.timeout` and are made
+again after as long.
+
+A repeat that meets the same state as the one before decides the same, unless time itself opened
+something in between: a delay or a pause of an ask ended, a candidate has run for its
+`preemption.minruntime`, a window of the pace passed, or a freeze of the thrashing monitor ended. So
+a core is settled when no due is left, and a whole period passed after the last change and after the
+last of those instants: the longest back-off, one interval of rounds, and where an ask reserves,
+twice the time-out.
+"""
+
+from collections.abc import Iterator
+
+from server.core.core import Core
+from server.core.events import gang_size
+from server.core.preemption import pacing
+from server.core.state import State
+from server.model.records import RESERVATION
+from server.preemption.nodes.reservation import RESERVE_AFTER_MS
+from server.state import quota_timers
+from server.state.partition import Partition
+
+_EXPIRY = "decision"
+
+
+def next_instant(core: Core, now: int, changed_ms: int) -> int | None:
+    """Return the next instant at which something could happen, after a tick at ``now``; None: the core is settled.
+
+    ``changed_ms`` is when something was placed, ended or decided last.
+    """
+    known = [one for one in core.state.partitions.values() if _ticks(core.state, one)]
+    due = min((one for one in _dues(core.state, known) if one > now), default=None)
+    repeat = min((one for one in _repeats(core.state, known) if one > now), default=None)
+    if repeat is None or (due is None and now >= _settled_ms(known, changed_ms)):
+        return due
+    return repeat if due is None else min(due, repeat)
+
+
+def _settled_ms(known: list[Partition], changed_ms: int) -> int:
+    """Return from when retries find nothing that they have not found before."""
+    return max((_tried_ms(one, changed_ms) for one in known), default=changed_ms)
+
+
+def _tried_ms(partition: Partition, changed_ms: int) -> int:
+    settings = partition.spec.preemption
+    waiting = [ask for ask in partition.asks.values() if ask.node is None]
+    longest = max([settings.backoff_ms, *(ask.wait_ms for ask in waiting)])
+    last = max([changed_ms, *_openings(partition)])
+    return last + longest + settings.rounds_interval_ms + _reserved_ms(partition)
+
+
+def _reserved_ms(partition: Partition) -> int:
+    """Return the time from one reservation of an ask to its next one; 0 where no ask reserves."""
+    return 2 * partition.spec.reservations.timeout_ms if _reserves(partition) else 0
+
+
+def reserves_in_turns(partition: Partition) -> bool:
+    """Return whether reservations of a partition end and are made again without end."""
+    return bool(partition.spec.reservations.timeout_ms) and _reserves(partition)
+
+
+def _reserves(partition: Partition) -> bool:
+    """Return whether an ask holds a reservation, or will ask for one again."""
+    return partition.round.due_ms is not None or any(
+        one.commitment.policy == RESERVATION for one in partition.pledges.values()
+    )
+
+
+def _openings(partition: Partition) -> Iterator[int]:
+    """Yield when time alone opens something for claims: delays, pauses of asks, minimum running times, pace, freezes."""
+    settings = partition.spec.preemption
+    for ask in partition.asks.values():
+        properties = ask.application.leaf.spec.properties
+        if ask.node is None:
+            waits = max(properties.preemption_delay_ms, RESERVE_AFTER_MS)
+            yield max(ask.pending_since + waits, ask.tried_ms)
+        elif properties.preemption_minruntime_ms:
+            yield max(ask.placed_ms, ask.started_ms or 0) + properties.preemption_minruntime_ms
+    yield from (one.until_ms for one in partition.storms.frozen.values())
+    released = (one for one in partition.round.released if one.taken)
+    yield from (one.began_ms + settings.pace_window_ms for one in released)
+
+
+def _ticks(state: State, partition: Partition) -> bool:
+    return not partition.retired and state.synced(partition)
+
+
+def _dues(state: State, known: list[Partition]) -> Iterator[int]:
+    """Yield the instants of what happens once; timers count in partitions, too, that are not configured any more."""
+    for due, _, kind, name, subject in state.timers:
+        partition = state.partitions.get(name)
+        if partition is not None and (kind != _EXPIRY or _expires(partition, subject)):
+            yield due
+    for partition in known:
+        found = (quota_timers.next_due(partition), gang_size.next_due(partition))
+        yield from (one for one in found if one is not None)
+
+
+def _expires(partition: Partition, decision_id: str) -> bool:
+    """Return whether the decision is still open, and more than a reservation."""
+    known = partition.commitments.get(decision_id)
+    return known is not None and known.policy != RESERVATION
+
+
+def _repeats(state: State, known: list[Partition]) -> Iterator[int]:
+    """Yield when claims are tried again, and when reservations end or are made."""
+    names = {one.name for one in known}
+    for due, _, kind, name, subject in state.timers:
+        if kind == _EXPIRY and name in names and subject in state.partitions[name].commitments:
+            yield due
+    for partition in known:
+        found = (pacing.due_ms(partition), partition.round.due_ms)
+        yield from (one for one in found if one is not None)

@@ -1,0 +1,139 @@
+"""The simulation of asks that were not submitted. Changes nothing.
+
+It runs on a snapshot and a Trial between ticks, with the planners that decide in earnest (design 6.12).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from server.core.core import Core
+from server.core.queries import simulated_gangs, simulation_answers
+from server.core.queries.group_fit import person_limits
+from server.core.queries.large_enough import excluded
+from server.core.queries.simulated_gangs import Simulation
+from server.core.queries.simulation_answers import SimulatedAsk
+from server.model.asks import AskSpec, HostPort, job_class
+from server.model.fit import Demand, fits
+from server.model.reasons import Code
+from server.model.records import AskSimulation
+from server.preemption.trial import Trial
+from server.snapshot.snapshot import Snapshot
+from server.snapshot.waiting import ClassFacts, WaitingAsk
+from server.state import snapshotting
+from server.state.constraints import port_units
+from server.state.partition import Partition
+
+# Asks ---------------------------------------------------------------------------------------------------------------
+
+
+def simulate_asks(
+    core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int
+) -> list[AskSimulation]:
+    """Return what each of the asks would get if it came now and had waited long enough, after those before it."""
+    return list(prepared(core, partition, asks, now).answers())
+
+
+def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int) -> Simulation:
+    """Return the simulation of the asks, which also knows the groups among them.
+
+    The state is read here and never again.
+    """
+    books = core.state.partitions[partition]
+    books.disruptions = core.state.disruptions(books)
+    kinds: dict[AskSpec, ClassFacts] = {}
+    asks = simulated_gangs.sized(books, _named(books, asks))
+    read = [_read(books, kinds, ask, number, now) for number, ask in enumerate(asks, start=1)]
+    trial = Trial(_with_asks(snapshotting.take(books, now), read))
+    jobs = simulated_gangs.whole(books, asks, read)
+    people = {
+        one.application_id: person_limits(books.applications.get(one.application_id))
+        for one in asks
+    }
+    kept_from = {
+        spec: excluded(books, spec.constraints, kind.node_demand) for spec, kind in kinds.items()
+    }
+    return Simulation(trial, list(zip(asks, read, strict=True)), jobs, people, kept_from)
+
+
+def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
+    """Return the asks under the names that people gave them; a name that is taken already gets a number."""
+    taken, named = set[str](), list[SimulatedAsk]()
+    for number, ask in enumerate(asks, start=1):
+        key = ask.key or f"{simulation_answers.NAME}-{number}"
+        if key in partition.asks or key in taken:
+            key = f"{key} ({number})"
+        taken.add(key)
+        named.append(ask._replace(key=key))
+    return named
+
+
+def _with_asks(snapshot: Snapshot, asks: Sequence[WaitingAsk | str]) -> Snapshot:
+    """Return the snapshot with the amounts of the asks added to what is pending, as if they were waiting (W1)."""
+    if not snapshot.is_shared_out:
+        return snapshot
+    pending = {path: list(line) for path, line in snapshot.pending.items()}
+    for ask in asks:
+        if isinstance(ask, WaitingAsk):
+            line = pending.setdefault(ask.leaf, [0] * len(snapshot.types))
+            for index, quantity in ask.kind.demand:
+                line[index] += quantity
+    return replace(snapshot, pending={path: tuple(line) for path, line in pending.items()})
+
+
+def _read(
+    partition: Partition,
+    kinds: dict[AskSpec, ClassFacts],
+    ask: SimulatedAsk,
+    number: int,
+    now: int,
+) -> WaitingAsk | str:
+    """Return the ask as if it had waited long enough already, or why it would not be accepted."""
+    queue, spec = partition.queues.get(ask.queue), ask.spec
+    unknown = [name for name, _ in spec.resource if name not in partition.types.index]
+    if queue is None or not queue.leaf:
+        return f"there is no leaf queue {ask.queue}"
+    if unknown:
+        return f"no node and no queue has any {', '.join(unknown)}"
+    kind = kinds.get(spec)
+    if kind is None:
+        kind = kinds[spec] = _kind(partition, spec, number)
+    return WaitingAsk(
+        key=ask.key,
+        rm_id=partition.owner,
+        application_id=ask.application_id,
+        leaf=ask.queue,
+        kind=kind,
+        spec=spec,
+        pending_since=now,
+        arrival=number,
+        code=Code.NO_NODE,
+        within_limits=_within_limits(partition, ask, kind.demand),
+        reserved=False,
+    )
+
+
+def _kind(partition: Partition, spec: AskSpec, number: int) -> ClassFacts:
+    """Return the class of asks with this spec; equal ones share the search for victims."""
+    index = partition.types.index
+    demand: Demand = tuple((index[name], quantity) for name, quantity in spec.resource)
+    ports = tuple(pair for port in spec.constraints.host_ports for pair in _port(partition, port))
+    mask = partition.constraint_index.acquire(spec.constraints)
+    try:
+        allowed = snapshotting.allowed(partition, mask)
+    finally:
+        partition.constraint_index.release(mask)
+    kind = job_class(spec, partition.spec.preemption)
+    return ClassFacts(-number, demand, demand + ports, allowed, kind)
+
+
+def _port(partition: Partition, port: HostPort) -> Iterator[tuple[int, int]]:
+    """Yield a port as the nodes know it; one that no pod has asked for is free everywhere."""
+    for name, quantity, _ in port_units(port):
+        if name in partition.types.index:
+            yield partition.types.index[name], quantity
+
+
+def _within_limits(partition: Partition, ask: SimulatedAsk, demand: Demand) -> bool:
+    application = partition.applications.get(ask.application_id)
+    limiters = () if application is None else application.limiters
+    return all(one.kind == "queue" or fits(demand, one.room) for one in limiters)

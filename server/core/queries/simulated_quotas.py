@@ -1,0 +1,77 @@
+"""The queues over the maxima of another configuration: when each is enforced, and how far its run comes (Q2-Q6, Q14)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from server.model.quota import Configuration, QueueSpec
+from server.model.records import DecisionRecord, QueueSimulation, Shrink
+from server.state import quota_timers
+from server.state.partition import Partition
+from server.state.quota_timers import WhyNot
+
+WITHIN_BY_THEN: Final = "it is within its max by then"
+
+
+def over(partition: Partition, configuration: Configuration, now: int) -> list[QueueSimulation]:
+    """Return the queues over their new maxima in the order in which their runs would begin (Q6), the others last.
+
+    Call before the configuration is applied.
+    """
+    spec = next((one for one in configuration.partitions if one.name == partition.name), None)
+    if spec is None:
+        return []
+    enabled = spec.preemption.quota_enabled
+    queues = [
+        _timer(partition, path, one, now, enabled=enabled) for path, one in quota_timers.specs(spec)
+    ]
+    over = [one for one in queues if one is not None]
+    return sorted(over, key=lambda one: (one.due_ms or 1 << 62, -one.queue.count("."), one.queue))
+
+
+def _timer(
+    partition: Partition, path: str, after: QueueSpec, now: int, *, enabled: bool
+) -> QueueSimulation | None:
+    """Return when the queue's run would begin, or why it would not; None: it is not over."""
+    queue = partition.queues.get(path)
+    over = quota_timers.over(partition, queue, after) if queue is not None else ()
+    if queue is None or not over:
+        return None
+    index, most = partition.types.index, dict(after.max or ())
+    target = {
+        name: queue.usage[index[name]] - queue.releasing[index[name]] - most[name] for name in over
+    }
+    delay = after.properties.quota_delay_ms
+    known = QueueSimulation(path, target, delay, 0)
+    if not enabled:
+        return replace(known, why_not=WhyNot.SWITCHED_OFF.value)
+    if not delay:
+        return replace(known, why_not=WhyNot.NO_DELAY.value)
+    due = _due(partition, path, after, over, now)
+    return replace(known, due_ms=due) if due else replace(known, why_not=WhyNot.SPENT.value)
+
+
+def _due(partition: Partition, path: str, after: QueueSpec, over: tuple[str, ...], now: int) -> int:
+    if not partition.spec.preemption.quota_enabled:
+        return now + after.properties.quota_delay_ms  # Q3: turning the switch on arms all
+    before = partition.queues[path]
+    due, _ = quota_timers.rearm(
+        before.spec if before.managed else None,
+        after,
+        over=over,
+        due_ms=partition.quota_due.get(path),
+        now=now,
+    )
+    return due or 0
+
+
+def with_run(
+    one: QueueSimulation, run: DecisionRecord | None, shrinks: Mapping[str, Shrink | None]
+) -> QueueSimulation:
+    """Return the queue with what its run would do when it is due."""
+    if run is not None:
+        return replace(one, victims=run.victims, shrink=run.shrink)
+    if one.queue not in shrinks:
+        return one
+    shrink = shrinks[one.queue]
+    return replace(one, shrink=shrink, why_not="" if shrink else WITHIN_BY_THEN)

@@ -1,0 +1,105 @@
+"""The answers to simulated asks, one after another on one Trial, as shown to people (design 6.12)."""
+
+from typing import Final, NamedTuple
+
+from server.core.preemption import decision_records
+from server.core.queries import verdicts
+from server.core.queries.fit_text import lack_text, none_large_enough_counted
+from server.core.queries.group_fit import Members, PersonLimit, free_row, group_fit
+from server.model.asks import AskSpec
+from server.model.records import AskSimulation, Verdict, Victim
+from server.model.reports import Excluded, GroupFit
+from server.preemption.policy import Plan, Pledge, Refusal
+from server.preemption.trial import Trial
+from server.snapshot.waiting import WaitingAsk
+
+NAME: Final = "simulation"
+PLACED, PREEMPTS, WAITS, REFUSED = "placed", "preempts", "waits", "refused"
+
+
+class SimulatedAsk(NamedTuple):
+    """The spec of an ask that was not submitted; of a known application, its user's limits count."""
+
+    queue: str
+    application_id: str
+    spec: AskSpec
+    key: str = ""
+    """The name that people use; without one a number is the name."""
+
+
+def answer(
+    trial: Trial,
+    ask: SimulatedAsk,
+    waiting: WaitingAsk | str,
+    people: tuple[PersonLimit, ...] = (),
+    excluded: tuple[Excluded, ...] = (),
+) -> AskSimulation:
+    """Return what one ask would get, after those before it; the Trial keeps what it takes."""
+    if isinstance(waiting, str):
+        return refused(ask, waiting)
+    now, row = trial.snapshot.now, free_row(trial, waiting)
+    if row >= 0:
+        return placed(trial, ask, waiting, row)
+    found = verdicts.plan(trial, waiting)
+    if isinstance(found, Refusal):
+        alone = Members(waiting.key, (waiting,), people=people, gang=False, excluded=excluded)
+        fit = group_fit(trial, alone)
+        verdict = verdicts.of_answer(trial.snapshot, waiting, found, now)
+        return waiting_for(ask, fit, lack_text(fit), found, verdict)
+    trial.apply(found)
+    return preempts(trial, ask, waiting, found, now)
+
+
+def refused(ask: SimulatedAsk, why: str) -> AskSimulation:
+    """Return the answer to an ask that would not even be accepted."""
+    return AskSimulation(REFUSED, ask.queue, resource=ask.spec.resource, lines=(f"{why}.",))
+
+
+def placed(trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, row: int) -> AskSimulation:
+    """Return the answer to an ask that gets a node at once, and take that node on the Trial."""
+    node_id = trial.snapshot.nodes.ids[row]
+    trial.apply(Plan(NAME, (Pledge(waiting, row, node_id),)))
+    line = f"It would be placed on node {node_id} at once."
+    return AskSimulation(PLACED, ask.queue, node_id, ask.spec.resource, lines=(line,))
+
+
+def preempts(
+    trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, plan: Plan, now: int
+) -> AskSimulation:
+    """Return the answer to an ask for which others are evicted."""
+    verdict = verdicts.of_answer(trial.snapshot, waiting, plan, now)
+    node_id = plan.pledges[0].node_id
+    return AskSimulation(
+        PREEMPTS,
+        ask.queue,
+        node_id,
+        ask.spec.resource,
+        victims(trial, plan),
+        decision_records.spared(plan),
+        plan.levels,
+        verdict,
+        (f"After the delay of its queue: {decision_records.would(plan, node_id)}.",),
+    )
+
+
+def waiting_for(
+    ask: SimulatedAsk, fit: GroupFit, lacks: str, refusal: Refusal, verdict: Verdict
+) -> AskSimulation:
+    """Return the answer to a waiting ask: first what it lacks, then why preemption frees no capacity for it."""
+    first = f"It would wait: {lacks}." if lacks else "It would wait."
+    second = f"Preemption frees no capacity for it (`{refusal.law}`): {refusal.because}."
+    return AskSimulation(
+        WAITS,
+        ask.queue,
+        resource=ask.spec.resource,
+        spared=decision_records.spared(refusal),
+        levels=refusal.levels,
+        verdict=verdict,
+        lines=(first, second),
+        brief="" if fit.limits else none_large_enough_counted(fit.excluded),
+    )
+
+
+def victims(trial: Trial, plan: Plan) -> tuple[Victim, ...]:
+    """Return the victims of a plan that is not carried out."""
+    return decision_records.victims(trial, plan)

@@ -1,0 +1,214 @@
+"""The questions to the planner: what it would do now, and on a snapshot with one difference. Nothing is ever guessed."""
+
+from collections.abc import Callable
+from typing import Final
+
+from server.core.queries import group_fit, verdicts
+from server.core.queries.unmet import claimants
+from server.model.quota import PreemptionSettings
+from server.preemption import entitlement
+from server.preemption.claims import guarantee
+from server.preemption.claims.turn_order import Claimant
+from server.preemption.gangs import gang_policy
+from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal
+from server.preemption.rules import gate
+from server.preemption.trial import Trial
+from server.snapshot.snapshot import Snapshot
+from server.snapshot.waiting import WaitingAsk, WaitingJob
+
+STEPS_MAX: Final = 150_000
+"""The cost limit of one report: each question counts a step a queue, and one for each ROWS_A_STEP allocations."""
+ROWS_A_STEP: Final = 64
+PLANS_LEAST: Final = 60
+"""The number of questions that every report may ask, however large the cluster is."""
+PLANS_A_NEED: Final = 150
+"""The number of questions on account of one kind of asks."""
+MEMBERS_A_PLAN: Final = 16
+"""The number of members of a gang that cost what another question costs."""
+
+SERVED_MAX: Final = 8
+"""The most equal asks for which one change is tried."""
+
+_NOBODY: Final = "no other queue holds more of what it asks for than its guarantee"
+
+
+class OutOfPlansError(Exception):
+    """The error of a report whose budget is spent."""
+
+
+class Planner:
+    """The planner with a count of the questions to it, and a bound.
+
+    ``snapshot`` is the partition as it is, ``listed`` with policy `job` on. Changes may take half of
+    the budget: the rest is for saying what binds the queues that come after.
+    """
+
+    def __init__(self, snapshot: Snapshot, listed: Snapshot, most: int = STEPS_MAX) -> None:
+        self.snapshot = snapshot
+        self.listed = listed
+        self.plans = 0
+        self._spent = 0
+        self._steps = 1 + len(snapshot.queues) + len(snapshot.allocations.keys) // ROWS_A_STEP
+        self._plans_max = max(most // self._steps, PLANS_LEAST)
+        self._until = 0
+        self._now = Trial(snapshot)
+        self._over: dict[int, set[str]] | None = None
+        self._helped: tuple[Snapshot, Claimant] | None = None
+
+    def begin(self, claimant: Claimant) -> None:
+        """Begin another kind of asks, which has its own share of the budget."""
+        self._helped = None
+        self._until = min(self._spent + PLANS_A_NEED * _cost(claimant), self._plans_max // 2)
+
+    def now(self, claimant: Claimant) -> Plan | Refusal | None:
+        """Return what the planner answers now; None: the claimant fits without any plan. Asked once a kind.
+
+        Raises OutOfPlansError where only a search could tell, and the budget is spent.
+        """
+        if fits(self._now, claimant):
+            return None
+        refusal = self._refused_at_once(claimant)
+        if refusal is not None:
+            return refusal
+        if self._spent < self._plans_max:
+            self._count(claimant)
+            return _plan(self._now, claimant)
+        if self._nobody_is_over(claimant):
+            return Refusal(Law.NOT_OVER_GUARANTEE, _NOBODY)
+        raise OutOfPlansError
+
+    def then(self, snapshot: Snapshot, claimant: Claimant) -> Plan | Refusal | None:
+        """Return what the planner answers on a snapshot with one difference. Raises OutOfPlansError."""
+        if self._spent >= self._until:
+            raise OutOfPlansError
+        self._count(claimant)
+        trial = Trial(snapshot)
+        trial.brief = True
+        return None if fits(trial, claimant) else _plan(trial, claimant)
+
+    def helps(self, snapshot: Snapshot, claimant: Claimant) -> bool:
+        """Return whether the claimant gets its place, or a plan for it, on a snapshot with one difference."""
+        found = not isinstance(self.then(snapshot, claimant), Refusal)
+        if found:
+            self._helped = snapshot, claimant
+        return found
+
+    def served(self, number: int) -> tuple[int, Refusal] | None:
+        """Return how many equal asks the last change that helped serves, and why not the next; None: all that were tried.
+
+        At most SERVED_MAX are tried, one after the other. Raises OutOfPlansError.
+        """
+        snapshot, first = self._helped or (self.snapshot, None)
+        if not isinstance(first, WaitingAsk):
+            return None
+        trial = Trial(snapshot)
+        trial.brief = True
+        for count in range(min(number, SERVED_MAX)):
+            if self._spent >= self._until:
+                raise OutOfPlansError
+            self._count(first)
+            ask = first if not count else first._replace(key=f"{first.key}~{count}")
+            if _seated(trial, ask):
+                continue
+            answer = _plan(trial, ask)
+            if isinstance(answer, Refusal):
+                return count, answer
+            trial.apply(answer)
+        return None
+
+    def _count(self, claimant: Claimant) -> None:
+        self.plans += 1
+        self._spent += _cost(claimant)
+
+    def _refused_at_once(self, claimant: Claimant) -> Refusal | None:
+        """Return the refusal that needs no search for victims: the claimant may not claim at all; None for none."""
+        policies = _serving(self.snapshot.settings, claimant)
+        if not policies:
+            found = _plan(self._now, claimant)
+            return found if isinstance(found, Refusal) else None
+        if policies not in ([guarantee.NAME], [gang_policy.NAME]):
+            return None
+        return _may_have_others_go(self._now, policies[0], claimant)
+
+    def _nobody_is_over(self, ask: Claimant) -> bool:
+        """Return whether no other leaf is over its entitlement in a type that the ask wants: nothing is evicted (rule 5).
+
+        False for gangs, and where asks replace others: pods of its own queue may be evicted then.
+        """
+        settings = self.snapshot.settings
+        if isinstance(ask, WaitingJob) or _serving(settings, ask) != [guarantee.NAME]:
+            return False
+        if self._over is None:
+            self._over = _over(self._now)
+        return not any(
+            self._over.get(index, set()) - {ask.leaf} for index, _ in ask.kind.node_demand
+        )
+
+
+def _over(trial: Trial) -> dict[int, set[str]]:
+    """Return by type the leaves that are over their entitlement in it."""
+    found: dict[int, set[str]] = {}
+    for path, queue in trial.snapshot.queues.items():
+        pairs = zip(trial.eff(path), entitlement.floor(trial, path), strict=True)
+        for index, (eff, owed) in enumerate(pairs):
+            if queue.leaf and (eff > owed or trial.snapshot.ports[index]):
+                found.setdefault(index, set()).add(path)
+    return found
+
+
+def least(low: int, high: int, helps: Callable[[int], bool]) -> int:
+    """Return the least number above ``low`` that helps; ``high`` does, and every number above one that helps."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if helps(middle) else (middle, high)
+    return high
+
+
+def fits(trial: Trial, claimant: Claimant) -> bool:
+    """Return whether placement would take it at once, a gang with all its members."""
+    if isinstance(claimant, WaitingAsk):
+        return group_fit.free_row(trial, claimant) >= 0
+    if not (claimant.gathered and claimant.within_limits):
+        return False
+    mark = trial.mark()
+    found = all(_seated(trial, one) for one in claimant.members)
+    if trial.mark() > mark:
+        trial.rollback(mark)
+    return found
+
+
+def _seated(trial: Trial, ask: WaitingAsk) -> bool:
+    """Return whether the ask has a node beside the members before it; it then holds that on the Trial."""
+    row = group_fit.free_row(trial, ask)
+    if row >= 0:
+        trial.apply(Plan(group_fit.NAME, (Pledge(ask, row, trial.snapshot.nodes.ids[row]),)))
+    return row >= 0
+
+
+def _cost(claimant: Claimant) -> int:
+    """Return how many questions one about the claimant counts as: a gang is placed member by member."""
+    return 1 + len(claimants.members(claimant)) // MEMBERS_A_PLAN
+
+
+def _serving(settings: PreemptionSettings, claimant: Claimant) -> list[str]:
+    """Return the policies that may evict others for the claimant here."""
+    if isinstance(claimant, WaitingAsk):
+        return verdicts.serving(settings, claimant)
+    return [gang_policy.NAME] if settings.enabled and gang_policy.NAME in settings.policies else []
+
+
+def _may_have_others_go(trial: Trial, policy: str, claimant: Claimant) -> Refusal | None:
+    whole = claimant if isinstance(claimant, WaitingJob) else None
+    first = claimants.members(claimant)[0]
+    refusal = gate.admit(trial, Intent(policy, first, whole))
+    if refusal is not None:
+        return refusal
+    if policy == guarantee.NAME:
+        return guarantee.may_claim(trial, first)
+    return gang_policy.may_plan(trial, whole or gang_policy.of_one(first))
+
+
+def _plan(trial: Trial, claimant: Claimant) -> Plan | Refusal:
+    if isinstance(claimant, WaitingJob):
+        return verdicts.plan_job(trial, claimant)
+    return verdicts.plan(trial, claimant)

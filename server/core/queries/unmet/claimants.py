@@ -1,0 +1,57 @@
+"""The claimants of the report, a single ask or a gang as a whole (J8), and copies with one difference."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from server.preemption.claims.turn_order import Claimant
+from server.preemption.gangs import eligibility
+from server.snapshot import what_if
+from server.snapshot.waiting import ClassFacts, WaitingAsk, WaitingJob
+from server.state import snapshotting
+
+
+def members(claimant: Claimant) -> tuple[WaitingAsk, ...]:
+    """Return all asks that have to get a node."""
+    return claimant.members if isinstance(claimant, WaitingJob) else (claimant,)
+
+
+def kinds(claimant: Claimant) -> tuple[ClassFacts, ...]:
+    """Return the classes of the members, each once."""
+    return tuple({one.kind.number: one.kind for one in members(claimant)}.values())
+
+
+def whole(claimant: Claimant) -> WaitingAsk:
+    """Return all members as one ask."""
+    return eligibility.whole(claimant) if isinstance(claimant, WaitingJob) else claimant
+
+
+def priority(claimant: Claimant) -> int:
+    """Return the priority that victims are compared with: that of the least important member (J7)."""
+    return min(one.spec.priority for one in members(claimant))
+
+
+def each(claimant: Claimant, change: Callable[[WaitingAsk], WaitingAsk]) -> Claimant:
+    """Return the claimant with every member changed."""
+    if isinstance(claimant, WaitingAsk):
+        return change(claimant)
+    changed_ones = sorted(map(change, claimant.members), key=snapshotting.job_order)
+    return replace(claimant, members=tuple(changed_ones))
+
+
+def saying(claimant: Claimant, **fields: Any) -> Claimant:  # noqa: ANN401 - fields of AskSpec
+    """Return the claimant with other fields in every pod's template."""
+    return each(claimant, lambda one: what_if.saying(one, **fields))
+
+
+def at_least(claimant: Claimant, priority: int) -> Claimant:
+    """Return the claimant with no priority lower than this."""
+    return each(
+        claimant, lambda one: what_if.saying(one, priority=max(one.spec.priority, priority))
+    )
+
+
+def limitless(claimant: Claimant) -> Claimant:
+    """Return the claimant as if the limits of its user and group had headroom."""
+    found = each(claimant, lambda one: one._replace(within_limits=True))
+    return replace(found, within_limits=True) if isinstance(found, WaitingJob) else found

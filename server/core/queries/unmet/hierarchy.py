@@ -1,0 +1,58 @@
+"""The rules between the numbers of queues that a configuration must keep: a cure that breaks one cannot be applied."""
+
+from server.model.quota import ROOT
+from server.snapshot.queues import FrozenAmounts
+from server.snapshot.snapshot import Snapshot
+
+
+def allows(snapshot: Snapshot, path: str, guaranteed: FrozenAmounts) -> bool:
+    """Return whether `config apply` takes another guarantee of one queue: no bound is passed that was kept before."""
+    return all(
+        one == before or _is_kept(snapshot, path, at, one)
+        for at, (one, before) in enumerate(
+            zip(guaranteed, snapshot.queues[path].guaranteed, strict=True)
+        )
+    )
+
+
+def allows_max(snapshot: Snapshot, path: str) -> bool:
+    """Return whether the max of a queue stays within the nearest max above it, type by type."""
+    own = snapshot.queues[path].max
+    above = snapshot.path_up(snapshot.queues[path].parent) if path != ROOT else ()
+    for queue in above:
+        pairs = zip(own, queue.max, strict=True)
+        if any(one is not None and most is not None and one > most for one, most in pairs):
+            return False
+    return True
+
+
+def _is_kept(snapshot: Snapshot, path: str, at: int, amount: int) -> bool:
+    """Compare one type with the queue's max, with what is below it, and with the bounds of its parents."""
+    queue = snapshot.queues[path]
+    most = queue.max[at]
+    if amount > queue.guaranteed[at]:
+        if most is not None and amount > most:
+            return False
+    elif amount and amount < _below(snapshot, path, at):
+        return False
+    needed = amount or _below(snapshot, path, at)
+    for above in snapshot.path_up(queue.parent) if path != ROOT else ():
+        parts = _below(snapshot, above.path, at) - _needs(snapshot, path, at) + needed
+        bounds = [one for one in (above.guaranteed[at], above.max[at]) if one]
+        if any(parts > one for one in bounds) and needed > _needs(snapshot, path, at):
+            return False
+        if above.guaranteed[at]:
+            break
+        path, needed = above.path, parts
+    return True
+
+
+def _needs(snapshot: Snapshot, path: str, at: int) -> int:
+    """Return what a queue needs guaranteed: its own amount, or else the sum of those below it."""
+    return snapshot.queues[path].guaranteed[at] or _below(snapshot, path, at)
+
+
+def _below(snapshot: Snapshot, path: str, at: int) -> int:
+    return sum(
+        _needs(snapshot, one.path, at) for one in snapshot.queues.values() if one.parent == path
+    )

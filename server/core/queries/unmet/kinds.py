@@ -1,0 +1,86 @@
+"""The waiting asks by what they have in common: equal single asks of a leaf, and each gang by itself (J1, J8)."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from server.core.preemption import due_gangs
+from server.state.applications import Ask, Group, Job
+from server.state.partition import Partition
+from server.state.snapshotting import JobDue
+
+ALIKE_MAX: Final = 32
+"""The most asks of a group that are looked at one by one for what their class leaves open."""
+
+
+class Kind(NamedTuple):
+    """The asks that are judged together: the first, how many, and the gang that they are; None: each is on its own."""
+
+    first: Ask
+    number: int
+    job: JobDue | None = None
+
+    @property
+    def members(self) -> tuple[Ask, ...]:
+        """Return the asks that get places together; of single asks the first."""
+        return (self.first,) if self.job is None else tuple(self.job.members)
+
+    @property
+    def types(self) -> frozenset[str]:
+        """Return the names of the resource types that they ask for."""
+        return frozenset(name for one in self.members for name, _ in one.spec.resource)
+
+
+def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
+    """Yield the waiting asks of a leaf by what they ask for and with which limits, in the order of their turns."""
+    promised = due_gangs.promised(partition)
+    found: dict[tuple[object, ...], Kind] = {}
+    for application in partition.queues[leaf].applications.values():
+        groups: list[Group | Job] = [*application.groups.values(), *application.jobs.values()]
+        for group in groups:
+            for kind in _of_group(group, promised):
+                key = _key(kind)
+                known = found.get(key)
+                found[key] = kind if known is None else _together(known, kind)
+    return iter(sorted(found.values(), key=lambda one: one.first.sort_key))
+
+
+def _together(known: Kind, kind: Kind) -> Kind:
+    """Return two kinds as one; a gang counts its members itself, as each with a pledge has a group of its own."""
+    first = min(known.first, kind.first, key=lambda one: one.sort_key)
+    number = known.number if known.job is not None else known.number + kind.number
+    return Kind(first, number, known.job)
+
+
+def _of_group(group: Group | Job, promised: dict[str, JobDue]) -> Iterator[Kind]:
+    for ask, count in _alike(group):
+        job = promised.get(ask.key)
+        if job is None and isinstance(group, Job):
+            job = due_gangs.due(group)
+        yield Kind(ask, count if job is None else len(job.members), job)
+
+
+def _alike(group: Group | Job) -> Iterator[tuple[Ask, int]]:
+    """Yield the first asks of a group, each with how many it represents: they may differ in what the class leaves open."""
+    if isinstance(group, Job):
+        if group.members:
+            yield min(group.members, key=lambda one: one.sort_key), len(group.members)
+        return
+    left = group.live
+    for ask in islice((one for one in group.asks if one.group is group), ALIKE_MAX - 1):
+        left -= 1
+        yield ask, 1 if left >= 0 else 0
+    last = next((one for one in reversed(group.asks) if one.group is group), None)
+    if left > 0 and last is not None:
+        yield last, left
+
+
+def _key(kind: Kind) -> tuple[object, ...]:
+    """Return what asks have in common that are judged together; a gang shares nothing with others of its name."""
+    ask, spec = kind.first, kind.first.spec
+    if kind.job is not None:
+        return ask.application.application_id, kind.job.key
+    limited = tuple(one for one in ask.application.limiters if one.kind != "queue")
+    decided = ask.pledge is not None and not ask.pledge.reserves
+    may = (spec.rm_check, spec.allow_preempt_other, spec.may_trigger)
+    return spec.resource, spec.constraints, spec.priority, spec.job_key, may, limited, decided

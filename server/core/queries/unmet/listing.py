@@ -1,0 +1,62 @@
+"""The partition as if policy `job` were listed: with it come the classes of asks, and which are firm (J2, J4).
+
+Read from the live state, because no snapshot knows what asks say of a class while classes have no
+effect.
+"""
+
+from dataclasses import replace
+
+from server.model.asks import JobClass, job_class
+from server.model.fit import Amounts
+from server.model.quota import PreemptionSettings
+from server.preemption.claims.turn_order import Claimant
+from server.preemption.gangs import gang_policy
+from server.snapshot.snapshot import Snapshot
+from server.snapshot.waiting import FirmUse, WaitingAsk
+from server.state.applications import Ask
+from server.state.partition import Partition
+
+
+def listing(partition: Partition, snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot with policy `job` on; the snapshot itself where it is."""
+    settings = snapshot.settings
+    if gang_policy.NAME in settings.policies:
+        return snapshot
+    listed = replace(settings, policies=(*settings.policies, gang_policy.NAME))
+    return replace(snapshot, settings=listed, firm=_firm(partition, listed))
+
+
+def classed(claimant: Claimant, settings: PreemptionSettings) -> Claimant:
+    """Return the claimant with the classes that these settings give to asks."""
+    if isinstance(claimant, WaitingAsk):
+        kind = replace(claimant.kind, job_class=job_class(claimant.spec, settings))
+        return claimant._replace(kind=kind)
+    members = (classed(one, settings) for one in claimant.members)
+    return replace(claimant, members=tuple(one for one in members if isinstance(one, WaitingAsk)))
+
+
+def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmUse]:
+    """Return by queue what firm asks hold once all ordered evictions are done, and that with what they want."""
+    held: dict[str, Amounts] = {path: partition.types.zeros() for path in partition.queues}
+    waiting = {path: partition.types.zeros() for path in partition.queues}
+    dying = set(partition.columns.allocations.dying())
+    for ask in partition.asks.values():
+        if ask.key not in dying and job_class(ask.spec, settings) is JobClass.FIRM:
+            _add(held if _is_counted(ask) else waiting, ask)
+    return {
+        path: FirmUse(
+            tuple(held[path]), tuple(map(sum, zip(held[path], waiting[path], strict=True)))
+        )
+        for path in held
+    }
+
+
+def _is_counted(ask: Ask) -> bool:
+    """Return whether the ask has its place, or a promise that does not give way."""
+    return ask.node is not None or (ask.pledge is not None and not ask.pledge.reserves)
+
+
+def _add(sums: dict[str, Amounts], ask: Ask) -> None:
+    for queue in ask.application.leaf.path_up():
+        for index, quantity in ask.ask_class.demand:
+            sums[queue.path][index] += quantity

@@ -1,0 +1,353 @@
+"""The cures that are a number of one queue or limit: how much a maximum, a guarantee, a user's limit has to change.
+
+Of each the least that helps is looked for, on the planner.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from typing import Final
+
+from server.core.queries.unmet import claimants, hierarchy
+from server.core.queries.unmet.asking import Planner, least
+from server.core.queries.unmet.needs import Need
+from server.model.phrases import ONE_CORE, quantities
+from server.model.quota import is_below
+from server.model.unmet import Change, Cure
+from server.preemption.claims.eligibility import blocks
+from server.preemption.policy import Law, Plan, Refusal
+from server.preemption.trial import Trial
+from server.snapshot import what_if
+from server.snapshot.queues import FrozenAmounts
+from server.snapshot.snapshot import Snapshot
+
+QUEUES_TRIED_MAX: Final = 8
+"""The most queues that are tried for one kind of change, those with the most candidates first."""
+ROUNDS_MAX: Final = 16
+"""The steps in which a guarantee is brought to the most that helps."""
+
+UNITS: Final[Mapping[str, int]] = {
+    "vcore": ONE_CORE,
+    "memory": 1 << 30,
+    "ephemeral-storage": 1 << 30,
+}
+"""The units to which amounts of these types are rounded up, in partitions that have at least one unit."""
+
+Lacks = dict[str, dict[int, int]]
+"""The missing amounts by queue and type index."""
+
+
+def spared_leaves(refusal: Refusal, *laws: Law) -> list[str]:
+    """Return the leaves whose candidates these rules protected, those with the most first."""
+    found = sorted((-one.count, one.leaf) for one in refusal.spared if one.law in laws)
+    return list(dict.fromkeys(leaf for _, leaf in found))
+
+
+def user_limit(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
+    """Yield the cure of raising a limit of its user or group by what it lacks there."""
+    if refusal.law is not Law.USER_LIMIT or len(need.limited) != 1:
+        return
+    (limited,) = need.limited
+    if planner.helps(planner.snapshot, claimants.limitless(need.claimant)):
+        text = f"raise the limit of {limited.name} by {quantities(limited.lacks)}"
+        yield Cure(Change.RAISE_USER_LIMIT, limited.name, text, limited.lacks)
+
+
+def maximum(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
+    """Yield cures of raising a maximum on its path without headroom for it, by just what is missing there (G9)."""
+    snapshot = planner.snapshot
+    lacks: dict[str, dict[int, int]] = {}
+    for block in blocks(Trial(snapshot), claimants.whole(need.claimant)):
+        lacks.setdefault(block.path, {})[block.at] = block.lack
+    for path, lack in lacks.items():
+        if _helps_with_max(planner, need, path, lack):
+            found = _least_room(planner, need, path, lack)
+            amounts = {snapshot.types[index]: more for index, more in found.items() if more}
+            text = f"raise the max of queue {path} by {quantities(amounts)}"
+            yield Cure(Change.RAISE_MAX, path, text, amounts)
+
+
+def _helps_with_max(planner: Planner, need: Need, path: str, more: Mapping[int, int]) -> bool:
+    raised = what_if.with_max(planner.snapshot, path, more)
+    return hierarchy.allows_max(raised, path) and planner.helps(raised, need.claimant)
+
+
+def _least_room(planner: Planner, need: Need, path: str, lack: dict[int, int]) -> dict[int, int]:
+    """Return the least that helps: less than is lacking where victims below the maximum may free some of it (G9)."""
+
+    def helps(more: dict[int, int]) -> bool:
+        return _helps_with_max(planner, need, path, more)
+
+    return _rounded(planner.snapshot, _least_of_each(lack, helps), helps)
+
+
+def _least_of_each(
+    enough: dict[int, int], helps: Callable[[dict[int, int]], bool]
+) -> dict[int, int]:
+    """Return the least of each type that helps, one after the other, where these amounts do."""
+    found = dict(enough)
+    for index, most in enough.items():
+
+        def one(more: int, index: int = index) -> bool:
+            return helps({**found, index: more})
+
+        if one(most - 1):  # seldom: it is asked first
+            found[index] = least(-1, most - 1, one)
+    return found
+
+
+def _rounded(
+    snapshot: Snapshot, amounts: dict[int, int], helps: Callable[[dict[int, int]], bool]
+) -> dict[int, int]:
+    """Return amounts in whole cores and GiB where these help too, else the exact amounts."""
+    found = dict(amounts)
+    for at, amount in amounts.items():
+        unit = UNITS.get(snapshot.types[at], 1)
+        if snapshot.capacity[at] >= unit:
+            found[at] = -(-amount // unit) * unit
+    return found if found == amounts or helps(found) else amounts
+
+
+def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
+    """Yield the cure of raising one guarantee on its path, which stops the claim of those above, or is too small."""
+    short = _SHORT.get(refusal.law)
+    more = {} if short is None else short(planner.snapshot, need, refusal)
+    if len(more) == 1:
+        ((path, lack),) = more.items()
+        yield from _raised(planner, need, path, lack, least_of=refusal.law is Law.MEMBER)
+
+
+def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
+    """Yield the cure that lets the leaf decide types that are closed, undecided, or held inside the deciding queue (G2)."""
+    if refusal.law not in {Law.OVER_GUARANTEE, Law.NO_VICTIMS, Law.SEARCH_BOUND, Law.MEMBER}:
+        return
+    snapshot, leaf = planner.snapshot, need.ask.leaf
+    held, owed = Trial(snapshot).held(leaf), snapshot.queues[leaf].guaranteed
+    whole = need.job is not None or snapshot.settings.trigger == "after"
+    wanted = claimants.whole(need.claimant).kind.demand
+    lacks = {
+        at: held[at] + (more if whole else 1) - owed[at]
+        for at, more in wanted
+        if not snapshot.ports[at]
+    }
+    missing = {at for at, _ in refusal.missing}
+    others_first = sorted(lacks, key=lambda at: at in missing)  # these are dropped first
+    lack = {at: lacks[at] for at in others_first if lacks[at] > 0}
+    if lack:
+        yield from _raised(planner, need, leaf, lack, least_of=True)
+
+
+def _raised(
+    planner: Planner, need: Need, path: str, lack: dict[int, int], *, least_of: bool
+) -> Iterator[Cure]:
+    """Yield the cure of raising the guarantee of a queue on the ask's path by what is lacking, or less where less helps."""
+    snapshot = planner.snapshot
+
+    def helps(amounts: dict[int, int]) -> bool:
+        guaranteed = _more(snapshot, path, amounts)
+        return hierarchy.allows(snapshot, path, guaranteed) and planner.helps(
+            what_if.with_guaranteed(snapshot, path, guaranteed), need.claimant
+        )
+
+    if least_of:
+        lack = _within(snapshot, path, lack)
+    if lack and helps(lack):
+        found = _rounded(snapshot, _least_of_each(lack, helps) if least_of else lack, helps)
+        amounts = {snapshot.types[index]: one for index, one in found.items() if one}
+        text = f"raise the guarantee of queue {path} by {quantities(amounts)}"
+        yield Cure(Change.RAISE_GUARANTEE, path, text, amounts)
+
+
+def _within(snapshot: Snapshot, path: str, lack: dict[int, int]) -> dict[int, int]:
+    """Return the types of which the queue may be guaranteed so much more beside its parents and its max."""
+    return {
+        at: more
+        for at, more in lack.items()
+        if hierarchy.allows(snapshot, path, _more(snapshot, path, {at: more}))
+    }
+
+
+def _more(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> FrozenAmounts:
+    before = snapshot.queues[path].guaranteed
+    return tuple(one + more.get(index, 0) for index, one in enumerate(before))
+
+
+def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
+    """Return what the lowest guarantee of a type lacks: it is used up, and stops claims of queues above (rule 4)."""
+    wanted = dict(need.ask.kind.demand)
+    more: Lacks = {}
+    for level in refusal.levels:
+        at = snapshot.types.index(level.resource_type)
+        enough = wanted[at] if snapshot.settings.trigger == "after" else 1
+        short = level.held + enough - level.guaranteed
+        if short > 0:
+            more.setdefault(level.queue, {})[at] = short
+    return more
+
+
+def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
+    """Return what the guarantees on the path lack: firm pods may use what is guaranteed, and no more (J4)."""
+    trial, more = Trial(snapshot), Lacks()
+    for queue in snapshot.path_up(need.ask.leaf):
+        held = trial.firm_held(queue.path)
+        for at, wanted in claimants.whole(need.claimant).kind.demand:
+            short = held[at] + wanted - queue.guaranteed[at]
+            if queue.guaranteed[at] and short > 0:
+                more.setdefault(queue.path, {})[at] = short
+    return more
+
+
+def _owed_too_little(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
+    """Return what a gang's queue lacks of its guarantee: pods are evicted for a gang only up to that (J7)."""
+    paths = {level.queue for level in refusal.levels}
+    if len(paths) != 1:
+        return {}
+    (path,) = paths
+    held, owed = Trial(snapshot).held(path), snapshot.queues[path].guaranteed
+    wanted = claimants.whole(need.claimant).kind.demand
+    lacks = {at: held[at] + more - owed[at] for at, more in wanted}
+    short = {at: lack for at, lack in lacks.items() if lack > 0}
+    return {path: short} if short else {}
+
+
+_SHORT: Final[Mapping[Law, Callable[[Snapshot, Need, Refusal], Lacks]]] = {
+    Law.OVER_GUARANTEE: _met,
+    Law.FIRM_LIMIT: _used_up,
+    Law.MEMBER: _owed_too_little,
+}
+
+
+def guarantees_of_others(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
+    """Yield the cure of lowering a guarantee that protects candidates, by the least that lets enough be evicted (G4)."""
+    if refusal.law not in {Law.NO_VICTIMS, Law.SEARCH_BOUND, Law.FROZEN, Law.MEMBER}:
+        return
+    if planner.snapshot.is_shared_out:
+        return  # every share depends on the guarantees, so that the shares of this snapshot would change
+    paths = _protecting(planner.snapshot, need, refusal)
+    if refusal.law is not Law.MEMBER and not _helps_without(planner, need, paths):
+        return  # nor would one of them alone; a gang's members get other places each time (J8)
+    found = [
+        one
+        for path in paths[:QUEUES_TRIED_MAX]
+        if (one := _lowered(planner, need, path)) is not None
+    ]
+    yield from sorted(found, key=lambda one: (_size(planner.snapshot, one), one.subject))[:1]
+
+
+def _helps_without(planner: Planner, need: Need, paths: list[str]) -> bool:
+    """Return whether it would help if none of these queues were guaranteed anything."""
+    nobody = planner.snapshot
+    for path in paths:
+        nobody = what_if.with_guaranteed(nobody, path, (0,) * len(nobody.types))
+    return bool(paths) and planner.helps(nobody, need.claimant)
+
+
+def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
+    """Return queues with a guarantee that do not hold the ask: those that protect most candidates first, then by path."""
+    leaves = spared_leaves(refusal, Law.NOT_OVER_GUARANTEE, Law.BELOW_GUARANTEE)
+    first = [one.path for leaf in leaves for one in snapshot.path_up(leaf)]
+    return [
+        path
+        for path in dict.fromkeys((*first, *sorted(snapshot.queues)))
+        if any(snapshot.queues[path].guaranteed) and not is_below(need.ask.leaf, path)
+    ]
+
+
+def _size(snapshot: Snapshot, found: Cure) -> Fraction:
+    """Return how large a change of numbers is: the largest share of the partition."""
+    pairs = (
+        (amount, snapshot.capacity[snapshot.types.index(kind)])
+        for kind, amount in found.amounts.items()
+    )
+    return max((Fraction(amount, max(whole, 1)) for amount, whole in pairs), default=Fraction(0))
+
+
+def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
+    """Return the cure of lowering a guarantee: tried with nothing first, then the most that allows the planner's victims."""
+    snapshot = planner.snapshot
+    before = snapshot.queues[path].guaranteed
+    nothing = (0,) * len(before)
+    answer = planner.then(what_if.with_guaranteed(snapshot, path, nothing), need.claimant)
+    if not isinstance(answer, Plan):
+        return None
+    kept = _most(planner, need, path, tuple(map(min, before, _left(snapshot, answer, path))))
+    if not planner.helps(what_if.with_guaranteed(snapshot, path, kept), need.claimant):
+        kept = _kept_for_a_job(planner, need, path)
+    kept = _rounded_down(planner, need, path, kept)
+    if not hierarchy.allows(snapshot, path, kept):
+        kept = _without_refused(snapshot, path, kept)
+        if not planner.helps(what_if.with_guaranteed(snapshot, path, kept), need.claimant):
+            return None
+    amounts = {
+        kind: one - less
+        for kind, one, less in zip(snapshot.types, before, kept, strict=True)
+        if one > less
+    }
+    text = f"lower the guarantee of queue {path} by {quantities(amounts)}"
+    return Cure(Change.LOWER_GUARANTEE, path, text, amounts)
+
+
+def _without_refused(snapshot: Snapshot, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
+    """Drop the types of which queues below are guaranteed more: a parent may guarantee none of a type, but not less."""
+    before = snapshot.queues[path].guaranteed
+    return tuple(
+        left if hierarchy.allows(snapshot, path, (*before[:at], left, *before[at + 1 :])) else 0
+        for at, left in enumerate(kept)
+    )
+
+
+def _rounded_down(
+    planner: Planner, need: Need, path: str, kept: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return what is left of a guarantee that is lowered by whole cores and GiB, where that helps too."""
+    snapshot, before = planner.snapshot, planner.snapshot.queues[path].guaranteed
+
+    def left(less: dict[int, int]) -> tuple[int, ...]:
+        return tuple(max(0, one - less.get(at, 0)) for at, one in enumerate(before))
+
+    def helps(less: dict[int, int]) -> bool:
+        return planner.helps(what_if.with_guaranteed(snapshot, path, left(less)), need.claimant)
+
+    less = {at: one - kept[at] for at, one in enumerate(before) if one > kept[at]}
+    return left(_rounded(snapshot, less, helps))
+
+
+def _kept_for_a_job(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
+    """Return what a guarantee may keep for a gang: lowered to nothing it helps, and a smaller change is looked for.
+
+    Its members may be placed elsewhere each time, so that nothing is evicted.
+    """
+    before = planner.snapshot.queues[path].guaranteed
+
+    def kept(less: dict[int, int]) -> tuple[int, ...]:
+        return tuple(one - less.get(at, 0) for at, one in enumerate(before))
+
+    def helps(less: dict[int, int]) -> bool:
+        return planner.helps(
+            what_if.with_guaranteed(planner.snapshot, path, kept(less)), need.claimant
+        )
+
+    return kept(_least_of_each({at: one for at, one in enumerate(before) if one}, helps))
+
+
+def _left(snapshot: Snapshot, plan: Plan, path: str) -> tuple[int, ...]:
+    """Return what the queue would have of each type after the releases of a plan: a guarantee of that much allows them."""
+    trial = Trial(snapshot)
+    trial.apply(plan)
+    return tuple(max(0, one) for one in trial.eff(path))
+
+
+def _most(planner: Planner, need: Need, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the most that a guarantee may keep: while one unit more still helps, go on from what the new victims leave."""
+    before = planner.snapshot.queues[path].guaranteed
+    for at, most in enumerate(before):
+        for _ in range(ROUNDS_MAX):
+            if kept[at] >= most:
+                break
+            more = (*kept[:at], kept[at] + 1, *kept[at + 1 :])
+            snapshot = what_if.with_guaranteed(planner.snapshot, path, more)
+            answer = planner.then(snapshot, need.claimant)
+            if not isinstance(answer, Plan):
+                break
+            left = _left(planner.snapshot, answer, path)
+            kept = tuple(max(one, min(*two)) for one, *two in zip(more, before, left, strict=True))
+    return kept

@@ -1,0 +1,219 @@
+"""The verdicts of preemption on waiting asks if it were their turn: a node and victims, or the first rule in the way (G12)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from server.core.core import Core
+from server.core.preemption import decision_records, due_gangs, pacing, thrash_guard
+from server.core.preemption.rounds import PLANNERS
+from server.model.phrases import span
+from server.model.quota import PreemptionSettings
+from server.model.records import Verdict
+from server.preemption.claims import guarantee, in_queue
+from server.preemption.gangs import gang_policy as job_policy
+from server.preemption.nodes import required_node
+from server.preemption.policy import Intent, Law, Plan, Refusal
+from server.preemption.rules import gate
+from server.preemption.trial import Trial
+from server.snapshot.snapshot import Snapshot
+from server.snapshot.waiting import WaitingAsk, WaitingJob
+from server.state import snapshotting
+from server.state.applications import Ask, Group, Job
+from server.state.partition import Partition
+from server.state.placeholders import Hold
+
+
+def verdict(core: Core, key: str, now: int) -> Verdict | None:
+    """Return the verdict on a waiting ask.
+
+    None for a key that does not wait, waits for a placeholder, or could be placed any moment.
+    """
+    for partition in core.state.partitions.values():
+        ask = partition.asks.get(key)
+        if ask is not None and ask.node is None:
+            partition.disruptions = core.state.disruptions(partition)
+            return of_ask(partition, ask, now)
+    return None
+
+
+Lay = Callable[[Trial], object]
+"""The callback that applies to a Trial what counts as decided besides."""
+
+
+def of_ask(
+    partition: Partition, ask: Ask, now: int, lay: Lay = lambda _trial: None
+) -> Verdict | None:
+    """Return the verdict on one ask, on top of what ``lay`` applies."""
+    held = ask.pledge
+    if isinstance(ask.group, Hold):
+        return None
+    if held is not None and not held.reserves:
+        return _decided(held.commitment.policy, held.commitment.commitment_id, held.node.node_id)
+    if isinstance(ask.group, Job):
+        return _of_job(partition, ask.group, now, lay)
+    daemon = bool(ask.spec.constraints.required_node)
+    due = snapshotting.Due(requiring=[ask]) if daemon else snapshotting.Due(claiming=[ask])
+    snapshot = snapshotting.take(partition, now, due=due)
+    waiting = (snapshot.daemons if daemon else snapshot.claims)[0]
+    trial = Trial(snapshot)
+    lay(trial)
+    answer = plan(trial, waiting)
+    found = of_answer(snapshot, waiting, answer, now)
+    return _when(partition, ask, found, now)
+
+
+def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
+    """Return the verdict on a gang, which is that on each of its members (J8); it names the one without a node."""
+    snapshot = snapshotting.take(partition, now, due=snapshotting.Due(jobs=[due_gangs.due(job)]))
+    waiting = snapshot.jobs[0]
+    trial = Trial(snapshot)
+    lay(trial)
+    answer = plan_job(trial, waiting)
+    if isinstance(answer, Plan):
+        found = of_plan(job_policy.NAME, answer, answer.pledges[0].node_id, now)
+    else:
+        found = decision_records.refused(snapshot, job_policy.NAME, answer, now)
+    return _when(partition, job.members[0], found, now)
+
+
+def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict | None:
+    """Return what is found for an ask that was refused a moment ago (G1); None: it was not."""
+    retry, backs_off = due_gangs.awaits(partition, ask, found.policy)
+    if not backs_off or retry <= now:
+        return None
+    return replace(found, law=found.law or Law.BACK_OFF.value, retry_ms=retry)
+
+
+def of_plan(policy: str, plan: Plan, node_id: str, now: int) -> Verdict:
+    """Return a plan for a gang as shown to one of its members."""
+    because, told = decision_records.would_job(plan), (decision_records.spared(plan), plan.levels)
+    return Verdict(policy, "", because, node_id, {}, now, 0, *told)
+
+
+def plan_job(trial: Trial, job: WaitingJob) -> Plan | Refusal:
+    """Return what policy `job` answers to a gang."""
+    settings = trial.snapshot.settings
+    if not settings.enabled or job_policy.NAME not in settings.policies:
+        because = f"it belongs to a gang, and {_switched_off(settings, job_policy.NAME)}"
+        return Refusal(Law.POLICY_OFF, because)
+    intent = Intent(job_policy.NAME, job.members[0], job)
+    return _planned(trial, intent)
+
+
+def _decided(policy: str, decision_id: str, node_id: str) -> Verdict:
+    because = f"decision {decision_id} frees capacity for it on node {node_id}"
+    return Verdict(policy, "", because, node_id)
+
+
+def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
+    """Return what the first policy answers that finds a plan for the ask, else the first that serves it (7.3)."""
+    first = None
+    for name in serving(trial.snapshot.settings, ask):
+        answer = _answer(trial, name, ask)
+        if isinstance(answer, Plan):
+            return answer
+        first = first or answer
+    return first or Refusal(Law.POLICY_OFF, _switched_off(trial.snapshot.settings, main(ask)))
+
+
+def _switched_off(settings: PreemptionSettings, policy: str) -> str:
+    """Return the setting that keeps a policy from serving its asks."""
+    if not settings.enabled:
+        return "preemption.enabled is false in this partition"
+    return f"preemption.policies of this partition does not list {policy}"
+
+
+def main(ask: WaitingAsk) -> str:
+    """Return the policy that serves asks of its kind first."""
+    return required_node.NAME if ask.spec.constraints.required_node else guarantee.NAME
+
+
+def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[str]:
+    """Return the policies that may serve the ask here, in the order of a round; `job` where no policy claims (J4)."""
+    if ask.spec.constraints.required_node:
+        names = [required_node.NAME]
+    else:
+        claims = guarantee.NAME in settings.policies
+        names = [guarantee.NAME if claims else job_policy.NAME, in_queue.NAME]
+    return [name for name in names if settings.enabled and name in settings.policies]
+
+
+def _answer(trial: Trial, name: str, ask: WaitingAsk) -> Plan | Refusal:
+    return _planned(trial, Intent(name, ask))
+
+
+def _planned(trial: Trial, intent: Intent) -> Plan | Refusal:
+    """Return what its policy answers, unless a rule or the thrashing monitor is in the way (7.7)."""
+    refusal = gate.admit(trial, intent)
+    answer = refusal if refusal is not None else PLANNERS[intent.policy].plan(trial, intent)
+    if isinstance(answer, Plan):
+        return thrash_guard.refusal(trial.snapshot.frozen, trial.snapshot, answer) or answer
+    return answer
+
+
+def of_answer(snapshot: Snapshot, ask: WaitingAsk, answer: Plan | Refusal, now: int) -> Verdict:
+    """Return a plan or a refusal as shown to people."""
+    policy = next(iter(serving(snapshot.settings, ask)), main(ask))
+    if isinstance(answer, Plan):
+        policy = answer.policy
+        pledge = answer.pledges[0]
+        because = decision_records.would(answer, pledge.node_id)
+        return Verdict(
+            policy,
+            "",
+            because,
+            pledge.node_id,
+            {},
+            now,
+            0,
+            decision_records.spared(answer),
+            answer.levels,
+        )
+    return decision_records.refused(snapshot, policy, answer, now)
+
+
+def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
+    """Return the verdict with when it is tried: not before its delay, nor shortly after a refusal (G1).
+
+    For a daemon its node counts alone (G11).
+    """
+    if found.policy == required_node.NAME:
+        return found
+    due, backs_off = due_gangs.awaits(partition, ask, found.policy)
+    if due > now and not backs_off:
+        because = _after_the_delay(found, due - now)
+        law = found.law or Law.DELAY.value
+        return replace(found, law=law, because=because, retry_ms=due)
+    group = ask.group
+    if group is not None and _is_put_off(partition, group, now):
+        return _next_round(partition, found, partition.round.tries.verdict(group), now)
+    again = _backs_off(partition, ask, found, now)
+    return again or _next_round(partition, found, None, now)
+
+
+def _after_the_delay(found: Verdict, left_ms: int) -> str:
+    """Return what was found for an ask, and for how long the preemption delay of its queue still runs (G1)."""
+    if found.law:
+        return found.because  # when it is tried again says the rest
+    return f"{found.because}, once the preemption.delay of its queue is over in {span(left_ms)}"
+
+
+def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
+    """Return whether a budget put off what would be done for it, and its time has not come yet (P5)."""
+    known = partition.round.tries.verdict(group)
+    if known is None or known.law != Law.PACE:
+        return False
+    return known.retry_ms > now or pacing.is_between(partition, now)
+
+
+def _next_round(partition: Partition, found: Verdict, put_off: Verdict | None, now: int) -> Verdict:
+    """Return the verdict with the instant of the next round that may act (P1, P5); no round cures what a rule forbids."""
+    retry = put_off.retry_ms if put_off is not None else 0
+    if pacing.is_between(partition, now):
+        retry = pacing.earliest_ms(partition)
+    if found.law or retry <= now:
+        return found
+    law = Law.ROUND.value if put_off is None else put_off.law
+    but = "the next round of claims has not begun" if put_off is None else put_off.because
+    because = f"{found.because}, but {but}"
+    return replace(found, law=law, because=because, retry_ms=retry)

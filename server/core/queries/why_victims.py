@@ -1,0 +1,82 @@
+"""The reason why a decision evicted its victims: the candidate and the node that come next in its orders."""
+
+from dataclasses import dataclass
+
+from server.core.queries.near_decisions import NODE_KEYS, difference_of, first_difference
+from server.model.ranking import NOT_NEEDED, Rank, Ranked, Ranking, Rival
+from server.model.records import DecisionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The place of a victim beside the next candidate of the order that stays.
+
+    ``place`` is the victim's rank among ``total`` candidates, 0 when it stands before the excerpt
+    that is kept. ``stays`` is the key of the candidate that stays, "" for none, ``stays_place`` its
+    place. ``key`` is the first key in which the two differ, ``own`` the value of the one that stays
+    and ``other`` that of the victim. ``before`` says that the one that stays comes first, so that
+    no key decided: a set of victims without it was better.
+    """
+
+    victim: str
+    place: int
+    total: int
+    stays: str = ""
+    stays_place: int = 0
+    key: str = ""
+    own: Rank = 0
+    other: Rank = 0
+    before: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NextNode:
+    """The chosen node beside the one that came next; ``next_value`` is to be read as "at least"."""
+
+    chosen: str
+    following: str
+    key: str
+    value: Rank
+    next_value: Rank
+
+
+def compared(record: DecisionRecord, ranking: Ranking, victim: str) -> Compared | None:
+    """Return how a victim compares with the next candidate that stays; None for one that was never ranked."""
+    place = ranking.place(victim)
+    if not place:
+        return Compared(victim, 0, ranking.total) if ranking.start else None
+    victims = {one.key for one in record.victims}
+    return _beside(ranking, place - ranking.start - 1, victims)
+
+
+def _beside(ranking: Ranking, at: int, victims: set[str]) -> Compared:
+    chosen = ranking.ranked[at]
+    key, place = str(chosen[-1]), ranking.start + at + 1
+    stays = [n for n, one in enumerate(ranking.ranked) if _stays(one, ranking, victims)]
+    after = next((n for n in stays if n > at), None)
+    if after is not None:
+        other = ranking.ranked[after]
+        differs, own, value = difference_of(ranking, other, chosen)
+        named = str(other[-1]), ranking.start + after + 1
+        return Compared(key, place, ranking.total, *named, differs, own, value)
+    if stays:
+        other = ranking.ranked[stays[-1]]
+        named = str(other[-1]), ranking.start + stays[-1] + 1
+        return Compared(key, place, ranking.total, *named, before=True)
+    return Compared(key, place, ranking.total)
+
+
+def _stays(one: Ranked, ranking: Ranking, victims: set[str]) -> bool:
+    """Return whether a candidate stays that no rule protects."""
+    return one[-1] not in victims and ranking.laws.get(str(one[-1]), "") in {"", NOT_NEEDED}
+
+
+def next_node(ranking: Ranking) -> NextNode | None:
+    """Return the node that came next to the chosen one; None where nodes were not compared."""
+    if len(ranking.rivals) < 2:  # noqa: PLR2004 - the chosen one and another
+        return None
+    chosen, *others = ranking.rivals
+    following: Rival = min(others)
+    at = first_difference(chosen, following)
+    key = NODE_KEYS[at] if at < len(NODE_KEYS) else "node"
+    return NextNode(chosen.node_id, following.node_id, key, chosen[at], following[at])

@@ -1,0 +1,167 @@
+"""The reasons why asks wait, sent to the shim once and again only when the reason changes (design 6.9)."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from server.core.state import State
+from server.core.wait_reasons import reservations
+from server.core.wait_reasons.obstacles import Obstacles, in_the_way
+from server.model.decisions import AskState, AskStateChanged, Decision
+from server.model.phrases import quantities
+from server.model.reasons import Code
+from server.state.applications import Ask, Group, Job
+from server.state.limits import CODES, Limiter
+from server.state.partition import Partition
+from server.state.placeholders import PLACEHOLDERS
+from server.state.snapshotting import first_blocker
+
+TELL_MAX = 2_500
+"""The most asks that one tick reports; the others follow in the next."""
+TELL_BESIDE_MAX = 1_000
+"""The most asks that a tick reports which placed something: placements leave at its end, and must not wait for texts."""
+RETELL_MS = 60_000
+"""The time in which a group of asks gets at most one report that another reservation keeps it waiting."""
+
+
+def tell(
+    state: State, partition: Partition, now: int, most: int = TELL_MAX
+) -> tuple[list[Decision], bool]:
+    """Report the reasons that the shim has not received yet, for about `most` asks; True when some are left."""
+    told: list[Decision] = []
+    _note_reserved(partition, now)
+    if not partition.untold:
+        return told, False
+    obstacles = Obstacles(state, partition)
+    for group in list(partition.untold):
+        if len(told) >= most:
+            return told, True
+        first = next(_waiting(group), None)
+        code = obstacles.code(first) if first else Code.NOT_TRIED
+        if first and code is Code.NOT_TRIED:
+            continue  # The tick that tries it reports the outcome.
+        del partition.untold[group]
+        if first:
+            reason = _reason(partition, code, group, first, now)
+            _tell_each(_listeners(group, code), code, reason, told)
+            group.told = code
+    return told, False
+
+
+def _note_reserved(partition: Partition, now: int) -> None:
+    """Mark groups whose reason changed with the reservations: the next `tell` reports them.
+
+    A group that knows of no reservation gets its report at once; one that knows of a reservation
+    which has ended, and still waits, gets what is true now at most once in RETELL_MS, however often
+    reservations change.
+    """
+    changes, known = partition.round, partition.round.reserved_told
+    if changes.reservations_untold and partition.reservations:
+        for ask_class in partition.dead:
+            groups = [one for one in ask_class.waiting if one.live and one.told == Code.NO_NODE]
+            first = next((_waiting(one) for one in groups), iter(()))
+            if any(in_the_way(partition, ask) for ask in islice(first, 1)):
+                partition.untold.update(dict.fromkeys(groups))
+    changes.reservations_untold = False
+    for group, (commitment_id, told_ms) in list(known.items()):
+        ended = commitment_id not in partition.commitments and now >= told_ms + RETELL_MS
+        if group.live and not ended:
+            continue
+        del known[group]
+        if group.live:
+            for ask in _waiting(group):
+                ask.code = ""
+            group.told = ""
+            partition.untold[group] = None
+
+
+def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now: int) -> str:
+    """Return the code in words; a reservation that is named is remembered, so that its end is reported."""
+    found = in_the_way(partition, ask) if code is Code.CAPACITY_RESERVED else []
+    if not found or isinstance(group, Job):
+        return reason_of(code, group, ask)
+    partition.round.reserved_told[group] = (found[0].commitment.commitment_id, now)
+    return reservations.sentence(ask, found)
+
+
+def _waiting(group: Group | Job) -> Iterator[Ask]:
+    """Return the members that wait, without those of a group that were pledged or taken elsewhere."""
+    if isinstance(group, Job):
+        return iter(group.members)
+    return (ask for ask in group.asks if ask.group is group)
+
+
+def _listeners(group: Group | Job, code: Code) -> Iterable[Ask]:
+    """Return the asks to report to: all when the reason differs from the one before, else those that came since."""
+    if isinstance(group, Job):
+        return group.members
+    new, group.untold = group.untold, []
+    return new if group.told == code else _waiting(group)
+
+
+_QUOTA = frozenset(
+    {
+        Code.QUEUE_LIMIT,
+        Code.FIRM_LIMIT,
+        Code.USER_LIMIT,
+        Code.GROUP_LIMIT,
+        Code.GANG_GATHERING,
+        Code.GANG_COUNTING,
+        Code.PLACEHOLDERS_GATHERING,
+        Code.PLACEHOLDER_AWAITED,
+        Code.PLACEHOLDER_GOING,
+        Code.QUEUE_STOPPED,
+    }
+)
+
+
+def _tell_each(asks: Iterable[Ask], code: Code, reason: str, told: list[Decision]) -> None:
+    state = AskState.SKIPPED if code in _QUOTA else AskState.FAILED
+    word = code.value
+    for ask in asks:
+        if ask.group is None or ask.code == code:
+            continue
+        ask.code = code
+        application_id = ask.application.application_id
+        told.append(AskStateChanged(ask.rm_id, application_id, ask.key, state, reason, word))
+
+
+def reason_of(code: Code, group: Group | Job, ask: Ask) -> str:
+    """Return the code in words, for the object's own event."""
+    if isinstance(group, Job) and group.key == PLACEHOLDERS and code in _OF_PLACEHOLDERS:
+        reserve = group.application.reserve
+        wanted = quantities({} if reserve is None else reserve.wanted)
+        return _OF_PLACEHOLDERS[code].format(wanted=wanted)
+    if isinstance(group, Job) and code is Code.GANG_GATHERING:
+        have = len(group.members) + group.placed
+        return f"{have} of {group.min_members} members of its job are there"
+    if code in CODES.values():
+        limiter = first_blocker(ask)
+        return _limit_text(limiter) if limiter else ""
+    return _TEXTS.get(code, "")
+
+
+_OF_PLACEHOLDERS = {
+    Code.GANG_GATHERING: "it waits for the remaining placeholders of its application: {wanted} in all are declared",
+    Code.GANG_PARTIAL: "not all placeholders of its application fit at once, {wanted} in all",
+}
+_TEXTS = {
+    Code.PLACEHOLDERS_GATHERING: "its application begins when all its placeholders have their places",
+    Code.PLACEHOLDER_AWAITED: "a placeholder of its task group holds its place, or is to",
+    Code.PLACEHOLDER_GOING: "it takes the place of a placeholder as soon as that is gone",
+    Code.GANG_COUNTING: "its job gathers: it is whole when no further member comes for a while",
+    Code.GANG_PARTIAL: "not all members of its job fit at once",
+    Code.QUEUE_STOPPED: "its queue is stopped and places nothing",
+    Code.NO_NODES: "there is no node that takes placements",
+    Code.NO_NODE_CONSTRAINTS: "its constraints allow none of the nodes that take placements",
+    Code.NO_NODE_CAPACITY: "it is larger than every node that its constraints allow",
+    Code.CAPACITY_RESERVED: "a node has free capacity for it that is reserved for another ask",
+    Code.NO_NODE: "no node that could hold it has enough free capacity now",
+}
+
+
+def _limit_text(limiter: Limiter) -> str:
+    if limiter.kind == "queue":
+        return f"queue {limiter.name} has no headroom for it"
+    if limiter.kind == "firm":
+        return f"queue {limiter.name} guarantees its firm pods no more"
+    return f"{limiter.kind} {limiter.name} has no headroom for it in {limiter.queue.path}"

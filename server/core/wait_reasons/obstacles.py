@@ -1,0 +1,160 @@
+"""The first rule that keeps an ask waiting, as a code. Looks only, touches no heap."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from server.core.state import State
+from server.kernels.fit import any_fit
+from server.model.fit import Amounts, Demand, fits
+from server.model.reasons import Code
+from server.state.applications import Ask, Group, Job
+from server.state.commitments import Pledge
+from server.state.constraints import NodeMask, matches
+from server.state.equivalence import AskClass
+from server.state.nodes import Node
+from server.state.partition import Partition
+from server.state.placeholders import Hold, is_reserving
+from server.state.queues import QueueState
+from server.state.snapshotting import first_blocker
+
+FEW_SIZES: Final = 16
+"""The number of node capacities up to which they are compared one by one."""
+
+
+class Obstacles:
+    """The obstacles of one partition's asks, each group and class looked at once during the life of the object."""
+
+    def __init__(self, state: State, partition: Partition) -> None:
+        self._partition = partition
+        self._synced = state.synced(partition)
+        self._groups: dict[Group | Job, Code] = {}
+        self._classes: dict[AskClass, Code] = {}
+        self._sizes: dict[NodeMask, list[Amounts]] = {}
+
+    def code(self, ask: Ask) -> Code:
+        """Return why the ask waits; NOT_TRIED when nothing is known against it."""
+        if not self._synced:
+            return Code.NOT_SYNCED
+        group = ask.group
+        assert group is not None, f"ask {ask.key} waits"
+        found = self._groups.get(group)
+        if found is None:
+            found = self._groups[group] = self._of_group(group, ask)
+        return found
+
+    def _of_group(self, group: Group | Job, ask: Ask) -> Code:
+        if is_stopped(self._partition, ask):
+            return Code.QUEUE_STOPPED
+        if isinstance(group, Job):
+            return _of_job(self._partition, group)
+        if ask.pledge is not None and ask.pledge.replaces:
+            return Code.PLACEHOLDER_GOING
+        limiter = first_blocker(ask)
+        if limiter is not None:
+            return limiter.code
+        if not group.ask_class.dead and ask.pledge is None:
+            return Code.NOT_TRIED
+        return self._of_nodes(ask)
+
+    def _of_nodes(self, ask: Ask) -> Code:
+        """Return why no node takes the ask; one that avoids nodes is judged by the constraints that it came with."""
+        ask_class = ask.ask_class
+        if ask.key in self._partition.avoided or ask.pledge is not None:
+            return node_code(self._partition, ask)
+        found = self._classes.get(ask_class)
+        if found is None:
+            found = self._classes[ask_class] = self._of_class(ask)
+        return found
+
+    def _of_class(self, ask: Ask) -> Code:
+        """Return the `node_code` of an ask's class, with one look at the nodes for all classes of a constraint."""
+        partition, mask = self._partition, ask.ask_class.mask
+        if mask.names is not None or ask.spec.constraints.required_node:
+            return node_code(partition, ask)
+        if not partition.index.numbered:
+            return Code.NO_NODES
+        sizes = self._sizes.get(mask)
+        if sizes is None:
+            nodes = partition.index.numbered.values()
+            found = {tuple(node.capacity) for node in nodes if mask.allows(node)}
+            sizes = self._sizes[mask] = [list(one) for one in sorted(found)]
+        if not sizes:
+            return Code.NO_NODE_CONSTRAINTS
+        if not _fits_any(ask.ask_class.node_demand, sizes):
+            return Code.NO_NODE_CAPACITY
+        return _without_room(partition, ask)
+
+
+def _fits_any(demand: Demand, sizes: Sequence[Amounts]) -> bool:
+    """Return whether a demand fits one of these capacities; of few, a plain loop finds it sooner than arrays do."""
+    if len(sizes) > FEW_SIZES:
+        return any_fit([demand], sizes)[0]
+    return any(fits(demand, size) for size in sizes)
+
+
+def is_stopped(partition: Partition, ask: Ask) -> bool:
+    """Return whether a queue on the ask's path, or the whole partition, places nothing any more."""
+    path = ask.application.leaf.path_up()
+    return partition.retired or any(queue.state is QueueState.STOPPED for queue in path)
+
+
+def _of_job(partition: Partition, job: Job) -> Code:
+    if isinstance(job, Hold):
+        reserving = is_reserving(job.application)
+        return Code.PLACEHOLDERS_GATHERING if reserving else Code.PLACEHOLDER_AWAITED
+    if not job.gathered:
+        return Code.GANG_COUNTING if job in partition.gathering else Code.GANG_GATHERING
+    return Code.GANG_PARTIAL if job.parked else Code.NOT_TRIED
+
+
+def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:
+    """Return whether the constraints that the ask came with allow the node, also when the ask avoids it for now."""
+    if ask.key not in partition.avoided:
+        return ask.ask_class.mask.allows(node)
+    return matches(ask.spec.constraints, node.labels, node.taints, node.node_id)
+
+
+def node_code(partition: Partition, ask: Ask) -> Code:
+    """Return why no node takes the ask.
+
+    The codes are: there are none, none is allowed, none is large enough, or none has free capacity
+    now that is not reserved.
+    """
+    constraints = ask.spec.constraints
+    if not any(node.is_open_to(constraints) for node in partition.index.nodes.values()):
+        return Code.NO_NODES
+    found = Code.NO_NODE_CONSTRAINTS
+    for node in _meant(partition, ask):
+        if node.is_open_to(constraints) and is_allowed(partition, ask, node):
+            if fits(ask.ask_class.node_demand, node.capacity):
+                return _without_room(partition, ask)  # the first one suffices
+            found = Code.NO_NODE_CAPACITY
+    return found
+
+
+def _meant(partition: Partition, ask: Ask) -> Iterator[Node]:
+    """Return the nodes that the ask's constraints can mean: few where they are kept by name."""
+    nodes, names = partition.index.nodes, ask.ask_class.mask.names
+    if names is None or ask.key in partition.avoided:
+        return iter(nodes.values())
+    return (nodes[name] for name in names if name in nodes)
+
+
+def _without_room(partition: Partition, ask: Ask) -> Code:
+    return Code.CAPACITY_RESERVED if in_the_way(partition, ask) else Code.NO_NODE
+
+
+def in_the_way(partition: Partition, ask: Ask) -> list[Pledge]:
+    """Return the reservations without which the ask would fit on their nodes now, the first to end first."""
+    found = [held for held in partition.reservations.values() if _keeps_off(partition, held, ask)]
+    return sorted(found, key=lambda held: (held.commitment.expires_ms or 1 << 62, held.node.number))
+
+
+def _keeps_off(partition: Partition, held: Pledge, ask: Ask) -> bool:
+    node = held.node
+    if held.ask is ask or not node.is_open_to(ask.spec.constraints):
+        return False
+    free = list(node.free)
+    for index, quantity in held.node_demand:
+        free[index] += quantity
+    return fits(ask.ask_class.node_demand, free) and is_allowed(partition, ask, node)

@@ -1,0 +1,159 @@
+"""The reservations over time and in words: their bound, their settings, and the texts for asks that wait because of them.
+
+A reservation that has lasted for `reservations.timeout` ends, and its application reserves nothing
+for the same time. So what the node has free is there for others, and no ask keeps others waiting
+without an end.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from server.core.preemption import open_decisions
+from server.core.state import State
+from server.model.decisions import Decision
+from server.model.phrases import count, date, span, time_of_day
+from server.model.quota import PartitionSpec
+from server.model.records import RESERVATION
+from server.model.reports import Amounts, Reserved
+from server.scheduling.outranking import Ranks, lifted, seen_together
+from server.state.applications import Ask
+from server.state.commitments import Commitment, Pledge
+from server.state.limits import OWN, Limiter
+from server.state.partition import Partition
+
+DAY_MS: Final = 86_400_000
+
+
+def bound(partition: Partition, made_ms: int) -> int:
+    """Return the instant at which a reservation made at ``made_ms`` ends; 0: it has no bound."""
+    timeout = partition.spec.reservations.timeout_ms
+    return made_ms + timeout if timeout else 0
+
+
+def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
+    """End a reservation whose time is over; its application reserves nothing for as long as it has lasted."""
+    if not commitment.expires_ms:
+        return []
+    lasted = commitment.expires_ms - commitment.created_ms
+    notes: list[Decision] = []
+    for held in list(commitment.pledges.values()):
+        held.ask.application.reserves_from_ms = now + lasted
+        why = f"node {held.node.node_id} had no free capacity for it within {span(lasted)}"
+        notes += open_decisions.give_up(partition, held, why, now)
+    return notes
+
+
+def configured(
+    state: State, partition: Partition, before: PartitionSpec, now: int
+) -> list[Decision]:
+    """Apply other settings: reservations that are switched off end, others get their new bound."""
+    settings = partition.spec.reservations
+    partition.round.reservations_moved = True  # priorities may have changed
+    notes = _drop_unfit(partition, now) if settings.enabled else []
+    if settings == before.reservations:
+        return notes
+    for held in list(partition.reservations.values()):
+        commitment = held.commitment
+        if not settings.enabled:
+            notes += open_decisions.give_up(partition, held, "reservations are switched off", now)
+            continue
+        commitment.expires_ms = bound(partition, commitment.created_ms)
+        if commitment.expires_ms:
+            state.expect(partition, [(commitment.expires_ms, commitment.commitment_id)])
+    partition.round.reservations_untold = True
+    return notes
+
+
+def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
+    """End reservations whose owners could reserve nothing under the limits in force, the newest first (G10).
+
+    As when a node is reserved, reservations of owners that an owner outranks do not count against
+    its limits.
+    """
+    notes: list[Decision] = []
+    for held in reversed(list(partition.reservations.values())):
+        limit = _full_limit(partition, held)
+        if limit is not None:
+            kind = "queue" if limit.kind in OWN else limit.kind
+            why = f"{kind} {limit.name} has no headroom for it any more"
+            notes += open_decisions.give_up(partition, held, why, now)
+    return notes
+
+
+def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
+    """Return the lowest limit without headroom for a reservation beside those that its owner does not outrank."""
+    ask = held.ask
+    lower = Ranks(partition).below(ask.application.leaf, ask.spec.priority)
+    with lifted(partition, lower):
+        limits = ask.application.limits_of(ask.ask_class)
+        return next((one for one in limits if not one.has_room(ask.ask_class)), None)
+
+
+def report(held: Pledge, missing: Amounts | None = None) -> Reserved:
+    """Return what is kept for which ask, and until when."""
+    commitment, ask = held.commitment, held.ask
+    return Reserved(
+        held.node.node_id,
+        ask.key,
+        ask.application.leaf.path,
+        ask.spec.priority,
+        commitment.created_ms,
+        commitment.expires_ms if held.is_reservation else 0,
+        RESERVATION if held.is_reservation else commitment.commitment_id,
+        missing or {},
+    )
+
+
+# In words -----------------------------------------------------------------------------------------------------------
+
+
+def sentence(ask: Ask, found: list[Pledge]) -> str:
+    """Return what is reserved, for which kind of ask and until when, without queue and pod: other tenants read it."""
+    nodes = "1 node has" if len(found) == 1 else f"{len(found)} nodes have"
+    return f"{nodes} free capacity that is reserved for {_owners(ask, found)} {until(found[0])}"
+
+
+def _owners(ask: Ask, found: list[Pledge]) -> str:
+    """Return the owners by the priorities that decide: those that the lowest queue above both sees (G5)."""
+    seen = [seen_together(ask.application.leaf, ask.spec.priority, held) for held in found]
+    own, owners = (sorted(set(each)) for each in zip(*seen, strict=True))
+    who = "an ask with priority" if len(found) == 1 else "asks with priority"
+    if len(owners) > 1:
+        who = "asks with priorities"
+    as_seen = own != [ask.spec.priority] or owners != sorted(
+        {held.ask.spec.priority for held in found}
+    )
+    against = f" (against {_range(own)} of this one, as their queues count)" if as_seen else ""
+    return f"{who} {_range(owners)}{against}" + (", the first" if len(found) > 1 else "")
+
+
+def _range(numbers: list[int]) -> str:
+    first, last = numbers[0], numbers[-1]
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+def until(held: Pledge) -> str:
+    """Return when a reservation ends at the latest, in words."""
+    instant = held.commitment.expires_ms
+    if not instant:
+        return "until that ask has a node"
+    day = f"{date(instant)} " if instant - held.commitment.created_ms >= DAY_MS else ""
+    return f"until {day}{time_of_day(instant)}"
+
+
+def lines(ask: Ask, found: list[Pledge]) -> Iterator[str]:
+    """Yield sentences for operators about at most three reservations, with the node and the queue of each."""
+    for held in found[:3]:
+        kind = (
+            f"an ask of queue {held.ask.application.leaf.path} with priority {_priority(ask, held)}"
+        )
+        yield f"Node {held.node.node_id} is reserved for {kind} {until(held)}."
+    if len(found) > 3:  # noqa: PLR2004
+        yield f"{count(len(found) - 3, 'further node')} are reserved likewise."
+
+
+def _priority(ask: Ask, held: Pledge) -> str:
+    """Return the owner's own priority, and the one that decides where that is another."""
+    own = held.ask.spec.priority
+    _, seen = seen_together(ask.application.leaf, ask.spec.priority, held)
+    return f"{own}" if seen == own else f"{own}, which counts as {seen}"

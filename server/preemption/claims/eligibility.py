@@ -1,0 +1,303 @@
+"""The terms on which a leaf's allocations may be evicted for one class of asks of one queue (G2-G5), as numbers per leaf.
+
+A queue on a victim's path can lose what it has over its entitlement; one that holds the preemptor too can lose as much again
+as the ask brings (rule 2). The same numbers bound single victims here and sets of them in `claim`.
+"""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from server.kernels.fit import Mask
+from server.model.asks import PRIORITY_MAX, PRIORITY_MIN
+from server.model.quota import PreemptionPolicy, is_below
+from server.preemption import admission
+from server.preemption.entitlement import (
+    Openness,
+    floor,
+    may_cross,
+    meeting,
+    openness,
+    protects_only_whole,
+    scope_root,
+    seen_at,
+    shows_itself,
+)
+from server.preemption.pace import is_beyond
+from server.preemption.policy import SPARED_KEYS_MAX, Law, Spared
+from server.preemption.trial import Trial
+from server.snapshot import eligibility_filter as screens
+from server.snapshot.eligibility_filter import UNLIMITED, Codes, LeafTerms, Screen
+from server.snapshot.queues import FrozenAmounts, QueueFacts
+from server.snapshot.snapshot import Snapshot
+from server.snapshot.waiting import WaitingAsk
+
+LAWS: Final = tuple(Law)
+CODE: Final = {law: number for number, law in enumerate(LAWS, start=1)}
+"""The numbers of rules in arrays; 0 is a row that passed."""
+CODES: Final = Codes(
+    gone=CODE[Law.RELEASING],
+    required_node=CODE[Law.REQUIRED_NODE],
+    firm=CODE[Law.FIRM],
+    untouchable=CODE[Law.UNTOUCHABLE],
+    replaced=CODE[Law.REPLACED],
+    budget=CODE[Law.BUDGET],
+    priority=CODE[Law.PRIORITY],
+    min_runtime=CODE[Law.MIN_RUNTIME],
+    no_type=CODE[Law.NO_COMMON_TYPE],
+    useless=CODE[Law.NOT_OVER_GUARANTEE],
+    below=CODE[Law.BELOW_GUARANTEE],
+    kin=CODE[Law.OWN_APPLICATION],
+    gang=CODE[Law.GANG],
+    inside=CODE[Law.DECIDING_QUEUE],
+)
+
+
+Rooms = Sequence[tuple[QueueFacts, list[int]]]
+"""The queues from a leaf up, each with what it can lose by type."""
+
+
+class Block(NamedTuple):
+    """A queue on the ask's path whose maximum lacks so much of one type for it (G9)."""
+
+    path: str
+    at: int
+    lack: int
+
+
+class Path(NamedTuple):
+    """The queues from a victim's leaf up; from place ``common`` on they hold the preemptor too."""
+
+    queues: tuple[QueueFacts, ...]
+    common: int
+
+
+class Terms:
+    """The terms of one class of asks; what does not change during a round is looked up once.
+
+    ``closed`` are the types of which the deciding queue has its share: where one of them is lacking no victim is taken.
+    """
+
+    def __init__(self, trial: Trial, ask: WaitingAsk, types: Openness | None = None) -> None:
+        snapshot = trial.snapshot
+        types = types or openness(trial, ask.leaf, ask.kind.demand)
+        self.ask = ask
+        self.closed = types.closed_types
+        self._wanted = dict(ask.kind.demand)
+        self._needed = dict(ask.kind.node_demand)
+        self._top = scope_root(snapshot, ask.leaf).path
+        self._outside, self._lowest = types.outside
+        self._paths: dict[str, Path] = {}
+        self._withheld: dict[str, frozenset[int]] = {}
+        self._lines: dict[str, tuple[FrozenAmounts, list[int]]] = {}
+        """The usage of each queue when it was last asked for, and what the queue could lose then."""
+
+    def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
+        """Yield the terms of every leaf in which allocations run, by its number."""
+        snapshot = trial.snapshot
+        for number in snapshot.allocations.leaf_places()[0]:
+            path = snapshot.leaf_paths.get(number)
+            if path is not None:
+                law = self._law_of(trial, path)
+                yield number, LeafTerms(CODE[law]) if law else self._open(trial, path)
+
+    def _law_of(self, trial: Trial, path: str) -> Law | None:
+        """Return the rule that protects everything in a leaf; None: its allocations are looked at one by one."""
+        if path == self.ask.leaf:
+            return Law.OWN_QUEUE  # G3, rule 3
+        if not is_below(path, self._top):
+            return Law.FENCE  # G3, rule 7
+        if len(self.withheld(path)) == len(self._needed):
+            return Law.DECIDING_QUEUE  # G2, W6
+        properties = trial.snapshot.queues[path].spec.properties
+        if properties.preemption_policy is PreemptionPolicy.DISABLED:
+            return Law.CANDIDATE_DISABLED  # G3
+        if trial.snapshot.is_frozen(self.ask, path):
+            return Law.FROZEN  # 7.7
+        return None
+
+    def _open(self, trial: Trial, path: str) -> LeafTerms:
+        snapshot, withheld = trial.snapshot, self.withheld(path)
+        minimum = snapshot.queues[path].spec.properties.preemption_minruntime_ms
+        useful = tuple(
+            index in self._needed
+            and index not in withheld
+            and (port or self.is_over(trial, path, index))
+            for index, port in enumerate(snapshot.ports)
+        )
+        inside = withheld - self.closed
+        return LeafTerms(
+            most=self._most(trial, path),
+            useful=useful,
+            priority=self._highest_priority(trial, path),
+            since_ms=snapshot.now - minimum if minimum else UNLIMITED,  # 7.6
+            inside=tuple(index in inside for index in range(len(snapshot.ports))) if inside else (),
+        )
+
+    def withheld(self, path: str) -> frozenset[int]:
+        """Return the types for which no allocation of a leaf is taken (G2, W6).
+
+        A closed type is one of them, and so is a type inside whose deciding queue the leaf lies.
+        """
+        known = self._withheld.get(path)
+        if known is None:
+            known = frozenset(index for index in self._needed if self._is_withheld(path, index))
+            self._withheld[path] = known
+        return known
+
+    def _is_withheld(self, path: str, index: int) -> bool:
+        return index in self.closed or is_below(path, self._outside.get(index, self._lowest))
+
+    def at_rest(self, trial: Trial, path: str) -> Sequence[int]:
+        """Return the types of which a leaf, or a queue above it, is in the dead zone by now (P9)."""
+        if not trial.snapshot.settings.deadzone_permyriad:
+            return ()
+        ports = trial.snapshot.ports
+        needed = (index for index in self._needed if not ports[index])
+        return [index for index in needed if not self.is_over(trial, path, index)]
+
+    def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
+        """Return by type what one victim may hold of it: the least that any queue of its path can lose (rule 2, G4)."""
+        if may_cross(trial):
+            return (UNLIMITED,) * len(trial.snapshot.ports)
+        return _narrowest(trial, self.rooms(trial, path))
+
+    def rooms(self, trial: Trial, path: str) -> Rooms:
+        """Return the queues from a leaf up, each with what it can lose by type (G4)."""
+        way = self.path(trial, path)
+        return [(queue, self.room(trial, way, place)) for place, queue in enumerate(way.queues)]
+
+    def room(self, trial: Trial, way: Path, place: int) -> list[int]:
+        """Return what one queue of a path can lose by type; computed again when its usage has changed."""
+        path = way.queues[place].path
+        used, known = trial.eff(path), self._lines.get(path)
+        if known is None or known[0] is not used:
+            line = self._line(trial, path, holds_asker=place >= way.common)
+            known = self._lines[path] = used, line
+        return known[1]
+
+    def _line(self, trial: Trial, path: str, *, holds_asker: bool) -> list[int]:
+        """Return what one queue can lose by type; where it holds the preemptor only a net fall counts (G4)."""
+        pairs = zip(trial.eff(path), floor(trial, path), strict=True)
+        over = [eff - entitled for eff, entitled in pairs]
+        if protects_only_whole(trial):
+            over = [UNLIMITED if one < 0 else one for one in over]  # W8
+        if holds_asker:
+            wanted = self._wanted
+            over = [max(0, one) + wanted.get(index, 0) for index, one in enumerate(over)]
+        return over
+
+    def is_over(self, trial: Trial, path: str, index: int) -> bool:
+        """Return whether the leaf and all queues above it without the preemptor are over E in a type (rule 5, P9)."""
+        known = self.path(trial, path)
+        return all(
+            is_beyond(
+                trial.eff(queue.path)[index],
+                floor(trial, queue.path)[index],
+                trial.snapshot.settings,
+            )
+            for queue in known.queues[: known.common]
+        )
+
+    def path(self, trial: Trial, path: str) -> Path:
+        """Return the path up from a leaf."""
+        known = self._paths.get(path)
+        if known is None:
+            queues = trial.snapshot.path_up(path)
+            meets = meeting(trial.snapshot, self.ask.leaf, path)
+            common = next(at for at, queue in enumerate(queues) if queue.path == meets)
+            known = self._paths[path] = Path(queues, common)
+        return known
+
+    def _highest_priority(self, trial: Trial, path: str) -> int:
+        """Return the highest priority that the leaf's allocations may have (rule 6, G5)."""
+        rule = trial.snapshot.settings.equal_priority
+        if rule == "ignore":
+            return UNLIMITED
+        snapshot, top = trial.snapshot, meeting(trial.snapshot, self.ask.leaf, path)
+        most = seen_at(snapshot, self.ask.leaf, top, self.ask.spec.priority) - (rule == "never")
+        if shows_itself(snapshot, path, top):
+            return max(PRIORITY_MIN - 1, min(most, PRIORITY_MAX))
+        low, high = PRIORITY_MIN - 1, PRIORITY_MAX
+        while low < high:  # the priority seen from outside never falls as the priority inside rises
+            middle = (low + high + 1) // 2
+            if seen_at(snapshot, path, top, middle) <= most:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def crosses(self, trial: Trial) -> bool:
+        """Return whether one victim may bring its queues below their shares (W8)."""
+        return may_cross(trial)
+
+    def kin(self, trial: Trial) -> Mask | None:
+        """Return the rows that are barred as the preemptor's own: None, for its whole queue is barred (rule 3)."""
+        del trial
+        return None
+
+    def blocks(self, trial: Trial) -> tuple[Block, ...]:
+        """Return the maxima on the ask's path without headroom for it once all that was ordered is gone (G9)."""
+        return blocks(trial, self.ask)
+
+
+def _narrowest(trial: Trial, rooms: Rooms) -> tuple[int, ...]:
+    """Return by type the least that any of the queues can lose; no queue counts ports."""
+    lines = [line for _, line in rooms]
+    return tuple(
+        UNLIMITED if port else min(line[index] for line in lines)
+        for index, port in enumerate(trial.snapshot.ports)
+    )
+
+
+def own_rooms(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> Rooms:
+    """Return what the queues from the preemptor's leaf up can lose: all hold it, so that only a net fall counts (G4)."""
+    return [(queue, own_room(trial, queue.path, wanted)) for queue in trial.snapshot.path_up(leaf)]
+
+
+def own_room(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
+    """Return what a queue that holds the preemptor can lose by type."""
+    pairs = zip(trial.eff(path), floor(trial, path), strict=True)
+    over = [max(0, eff - entitled) for eff, entitled in pairs]
+    return [one + wanted.get(index, 0) for index, one in enumerate(over)]
+
+
+def own_leaf(
+    trial: Trial, leaf: str, needed: Container[int], priority: int, rooms: Rooms
+) -> LeafTerms:
+    """Return the terms of the preemptor's own leaf at one priority: strictly lower priorities, any type (I2, J7)."""
+    snapshot = trial.snapshot
+    minimum = snapshot.queues[leaf].spec.properties.preemption_minruntime_ms
+    return LeafTerms(
+        most=_narrowest(trial, rooms),
+        useful=tuple(index in needed for index in range(len(snapshot.ports))),
+        priority=priority - 1,
+        since_ms=snapshot.now - minimum if minimum else UNLIMITED,  # 7.6
+    )
+
+
+def spared(snapshot: Snapshot, screened: Screen) -> tuple[Spared, ...]:
+    """Return the screened candidates that rules protected, by rule and leaf, without those that are ending anyway."""
+    paths = snapshot.leaf_paths
+    found = screens.tallied(snapshot.allocations, screened, SPARED_KEYS_MAX)
+    return tuple(
+        Spared(LAWS[one.code - 1], paths[one.leaf], one.rows, one.keys)
+        for one in found
+        if one.code != CODES.gone and one.leaf in paths
+    )
+
+
+def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Block, ...]:
+    """Return the maxima on an ask's path without headroom for it; lendable asks leave firm ones what is kept for them (J4).
+
+    ``claiming``: victims run in other queues, and move nothing of what the preemptor's own deserves by plain weights (W2).
+    """
+    found = []
+    for queue in trial.snapshot.path_up(ask.leaf):
+        if not queue.is_limited:
+            continue
+        held = trial.held(queue.path)
+        for index, wanted in ask.kind.demand:
+            most = admission.most(trial, queue, index, ask.kind, claiming=claiming)
+            if most is not None and held[index] + wanted > most:
+                found.append(Block(queue.path, index, held[index] + wanted - most))
+    return tuple(found)

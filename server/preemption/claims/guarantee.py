@@ -1,0 +1,286 @@
+"""Claims under a guarantee (seed 001): a queue below its guarantee gets its share back from queues above theirs.
+
+An ask triggers when it waited long enough and a queue that decides for it is below its guarantee in a type that the ask
+requests: that type is open (G1, G2). A node where the ask lacks a closed type, of which its deciding queue has the guarantee,
+is out of the question. Each victim is taken for a lacking type, from outside the queue that decides for it, and counts for all
+types that it frees. Victims run within the ask's fence, above their own guarantees, and leave their queues at or above them
+(G3, G4); their priority is not higher (G5). All victims of a claim run on one node; they are as few, and as seldom opted out,
+as possible (G7, G8). The node is pledged before any pod is evicted (G10). A claim without a plan is refused with the name of
+the rule (G12).
+"""
+
+from collections.abc import Hashable, Iterator
+from typing import Final
+
+from server.model.phrases import count, noun, quantity
+from server.model.records import JOB, Level
+from server.preemption import admission, entitlement
+from server.preemption.claims.preconditions import of_the_ask
+from server.preemption.claims.search import Choice, Claim, Nearest
+from server.preemption.claims.turn_order import Claimants
+from server.preemption.entitlement import (
+    Deciding,
+    Openness,
+    may_improve,
+    openness,
+    protects_only_whole,
+)
+from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release, Spared
+from server.preemption.trial import Trial
+from server.snapshot.waiting import WaitingAsk, WaitingJob
+
+NAME: Final = "guaranteed"
+
+REFUSED: Final = ""
+"""The key under which a Trial keeps the refusal of a class, beside those of its applications that had it."""
+
+BECAUSE: Final = (
+    "its queue is over its guarantee and stays at or above it (rules 2 and 5, G4), "
+    "and its priority is not higher (rule 6, G5)"
+)
+BECAUSE_IN_PROPORTION: Final = (
+    "its queue has more than its share and keeps it (W6), and its priority is not higher (G5)"
+)
+
+
+# The intents --------------------------------------------------------------------------------------------------------
+
+
+def intents(trial: Trial) -> Iterator[Intent]:
+    """Yield the asks that may claim, and gangs, those of the queue that is furthest below its entitlement first (7.3, P4)."""
+    for claimant in Claimants(trial, (*trial.snapshot.claims, *trial.snapshot.jobs)).in_turn():
+        if isinstance(claimant, WaitingJob):
+            yield Intent(JOB, claimant.members[0], claimant)
+        elif may_claim(trial, claimant) is None and not _is_hopeless(trial, claimant):
+            yield Intent(NAME, claimant)
+
+
+def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
+    """Return whether an equal ask of the same application was refused on this Trial already, and would be again.
+
+    The first of each application is refused by name, so that all of them wait for the back-off with the reason (G1, G12).
+    """
+    return (NAME, _class_of(trial, ask), ask.application_id, _moment(trial)) in trial.kept
+
+
+def _moment(trial: Trial) -> int:
+    """Return the state of the Trial for which a refusal holds: a count of touched nodes, or 0 for the whole Trial.
+
+    Plans leave less to others, so that a refusal holds on; but where they may free other victims it is asked again (W8).
+    """
+    return len(trial.touched) if may_improve(trial) else 0
+
+
+def _class_of(trial: Trial, ask: WaitingAsk) -> Hashable:
+    """Return what asks that share a search have in common; plans close types, and change which queue decides (G2, W6)."""
+    return ask.leaf, ask.kind.number, ask.spec.priority, _types(trial, ask).key
+
+
+def _types(trial: Trial, ask: WaitingAsk) -> Openness:
+    """Return which of the types that the ask requests are open."""
+    return openness(trial, ask.leaf, ask.kind.demand)
+
+
+# The trigger --------------------------------------------------------------------------------------------------------
+
+
+def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    """Return the first rule by which the ask may not claim, whatever the victims are; None: it may claim."""
+    return (
+        of_the_ask(trial, ask)
+        or _of_its_guarantee(trial, ask)
+        or _of_its_maximum(trial, ask)
+        or _of_its_share(trial, ask)
+    )
+
+
+def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    """Return a refusal when no type of the ask is open (G2, rule 4). Whether a closed one is lacking depends on the node.
+
+    By plain weights none may be closed: the leaf decides all types, and is placed no more than it deserves (W2).
+    """
+    types = _types(trial, ask)
+    if types.open and not (types.closed and protects_only_whole(trial)):
+        return None
+    if not types.closed:
+        return Refusal(Law.NO_GUARANTEE, _nothing_owed(trial))
+    because = _enough(trial, types.closed[0])
+    return Refusal(Law.OVER_GUARANTEE, because, levels=_closed_levels(trial, types.closed))
+
+
+def _nothing_owed(trial: Trial) -> str:
+    if trial.snapshot.is_shared_out:
+        return "no other queue waits for what it asks for, and no queue from its leaf up to its fence is below its guarantee"
+    return "no queue from its leaf up to its fence guarantees what it asks for"
+
+
+def _enough(trial: Trial, one: Deciding) -> str:
+    held = trial.held(one.queue.path)[one.at]
+    has, owed = (quantity(trial.snapshot.types[one.at], most) for most in (held, one.entitled))
+    with_it = ", and would hold more with this pod" if held < one.entitled else ""
+    what = "share" if trial.snapshot.is_shared_out else "guarantee"
+    return f"queue {one.queue.path} holds {has}, its {what} is {owed}{with_it}"
+
+
+def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    """Return a refusal when a queue of the ask is over its maximum: no pod is evicted for it, its quota comes first (G9)."""
+    for queue in trial.snapshot.path_up(ask.leaf):
+        if not queue.is_limited:
+            continue
+        held = trial.held(queue.path)
+        for index, _ in ask.kind.demand:
+            most = queue.max[index]
+            if most is not None and held[index] > most:
+                name = noun(trial.snapshot.types[index])
+                because = f"queue {queue.path} is over its maximum in {name}"
+                return Refusal(Law.OVER_MAX, because)
+    return None
+
+
+def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    """Return a refusal when a share by plain weights, less what is kept for firm asks, leaves no headroom (W2, J4).
+
+    No victim changes that share.
+    """
+    for queue in trial.snapshot.path_up(ask.leaf) if protects_only_whole(trial) else ():
+        held = trial.held(queue.path)
+        for index, wanted in ask.kind.demand:
+            most = admission.most(trial, queue, index, ask.kind)
+            if most is None or queue.bound[index] == queue.max[index]:
+                continue
+            if held[index] + wanted > most:
+                kind = noun(trial.snapshot.types[index])
+                because = f"queue {queue.path} keeps what it deserves of {kind} for firm asks"
+                return Refusal(Law.HEAD_ROOM, because)
+    return None
+
+
+def levels(trial: Trial, ask: WaitingAsk) -> tuple[Level, ...]:
+    """Return the queues whose deficit lets the ask claim, with their numbers in the open types."""
+    return entitlement.levels(trial, _types(trial, ask).open)
+
+
+def _closed_levels(trial: Trial, closed: tuple[Deciding, ...]) -> tuple[Level, ...]:
+    """Return the queues that have their share of closed types, with their numbers."""
+    return entitlement.levels(trial, (), closed)
+
+
+# The plan -----------------------------------------------------------------------------------------------------------
+
+
+def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
+    """Return the best node with the best victims on it (G8), or why there is none (G12)."""
+    ask = intent.ask
+    refusal = may_claim(trial, ask)
+    if refusal is not None:
+        return refusal
+    alike, moment = _class_of(trial, ask), _moment(trial)
+    known = trial.kept.get((NAME, alike, REFUSED, moment))
+    if known is None:
+        claim = _search_of(trial, ask, alike)
+        choice = _choice(trial, claim)
+        if choice is None and claim.is_stale(trial):
+            claim = Claim(trial, ask)  # a refusal must hold after the other plans, too (G12)
+            choice = _choice(trial, claim)
+        if choice is not None:
+            return _plan(trial, ask, claim, choice)
+        known = trial.kept[NAME, alike, REFUSED, moment] = _refusal(trial, ask, claim)
+    assert isinstance(known, Refusal)
+    trial.kept[NAME, alike, ask.application_id, moment] = True
+    return known
+
+
+def _choice(trial: Trial, claim: Claim) -> Choice | None:
+    found = claim.best(trial)
+    if found is None and trial.snapshot.settings.cross_node == "quota":
+        found = claim.across(trial)
+    return found
+
+
+def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: Choice) -> Plan:
+    snapshot = trial.snapshot
+    columns = snapshot.allocations
+    because = BECAUSE_IN_PROPORTION if snapshot.is_shared_out else BECAUSE
+    releases = tuple(
+        Release(row, columns.keys[row], snapshot.leaf_paths[int(columns.leaves[row])], because)
+        for row in choice.rows
+    )
+    pledge = Pledge(ask, choice.node, snapshot.nodes.ids[choice.node])
+    if not releases:
+        return Plan(NAME, (pledge,), levels=levels(trial, ask))
+    return Plan(
+        NAME,
+        (pledge,),
+        releases,
+        claim.spared,
+        levels(trial, ask),
+        ranking=claim.ranking(trial, choice),
+    )
+
+
+def _search_of(trial: Trial, ask: WaitingAsk, alike: Hashable) -> Claim:
+    """Return the search that asks of one class and leaf share on one Trial."""
+    key = (NAME, alike)
+    found = trial.kept.get(key)
+    if found is None:
+        found = trial.kept[key] = Claim(trial, ask)
+    assert isinstance(found, Claim)
+    return found
+
+
+def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
+    """Return the rule in the way, and the node that comes nearest with what it lacks (G12)."""
+    nearest = claim.nearest(trial)
+    spared = () if trial.brief else claim.spared
+    if nearest.node < 0:
+        because = "no node can hold it, even when empty"
+        return Refusal(Law.NO_NODE, because, spared=spared, levels=levels(trial, ask))
+    closed = _closed_in_the_way(trial, ask, claim, nearest)
+    law = _law_of(claim, nearest, spared)
+    missing = tuple((index, lack) for index, lack in enumerate(nearest.lacks) if lack)
+    return Refusal(
+        law,
+        _because(trial, claim, law, closed, nearest),
+        node_id=trial.snapshot.nodes.ids[nearest.node],
+        missing=missing,
+        spared=spared,
+        levels=(*levels(trial, ask), *_closed_levels(trial, closed)),
+    )
+
+
+def _closed_in_the_way(
+    trial: Trial, ask: WaitingAsk, claim: Claim, nearest: Nearest
+) -> tuple[Deciding, ...]:
+    """Return the closed types that are lacking at a maximum or on nodes, with the queues that decide for them."""
+    lacking = nearest.closed | {one.at for one in claim.closed_blocks()}
+    return tuple(one for one in _types(trial, ask).closed if one.at in lacking)
+
+
+def _law_of(claim: Claim, nearest: Nearest, spared: tuple[Spared, ...]) -> Law:
+    """Return the rule by which there are no victims. A frozen pair is named rather than the lack of victims (7.7)."""
+    if claim.closed_blocks() or nearest.is_barred:
+        return Law.OVER_GUARANTEE
+    if any(one.law is Law.FROZEN for one in spared):
+        return Law.FROZEN
+    return Law.SEARCH_BOUND if claim.cut else Law.NO_VICTIMS
+
+
+def _because(
+    trial: Trial, claim: Claim, law: Law, closed: tuple[Deciding, ...], nearest: Nearest
+) -> str:
+    if law is Law.OVER_GUARANTEE:
+        kinds = " and ".join(noun(trial.snapshot.types[one.at]) for one in closed)
+        blocks = claim.closed_blocks()
+        where = f"below the max of queue {blocks[0].path}" if blocks else "on any suitable node"
+        reached = "; ".join(_enough(trial, one) for one in closed)
+        return f"not enough {kinds} is free {where}, and no pod is evicted for {kinds}: {reached}"
+    if law is Law.FROZEN:
+        return "claims like this one repeated without end and are stopped for a while; other queues have too few eligible pods"
+    if law is Law.SEARCH_BOUND:
+        return "the search for victims was cut off: a node has too many eligible pods, and the first of them do not suffice"
+    because = "no node has enough free capacity, even if every eligible pod is evicted"
+    if not nearest.barred:
+        return because
+    number = count(nearest.barred, "other node")
+    kinds = " or ".join(noun(trial.snapshot.types[one.at]) for one in closed)
+    return f"{because}; {number} would also have to free {kinds}, of which its queue has its share"

@@ -1,0 +1,96 @@
+"""Replacement within a queue (specification 7.8): an ask takes the place of less important ones of its own queue.
+
+I1. Off unless the policy is listed. I2. Victims run in the preemptor's leaf, have strictly lower priorities, and never belong
+to its application. I3. All run on one node, which is pledged first; they pass what victims of claims pass (G6 to G8, G10). An
+ask that fits once what was ordered is gone gets that capacity without a victim (G8), even if its queue has candidates. I4. It
+replaces: afterwards the leaf, and every queue above it, holds no more than its maximum. I5. The ask has waited for
+`preemption.delay` of its leaf, as one that claims (G1), also where claims have no delay (W6).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from server.preemption.claims.eligibility import blocks
+from server.preemption.claims.own_queue_eligibility import OwnTerms
+from server.preemption.claims.preconditions import of_the_ask
+from server.preemption.claims.search import Claim
+from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.trial import Trial
+from server.snapshot import gangs
+from server.snapshot.waiting import WaitingAsk
+
+NAME: Final = "in-queue"
+
+BECAUSE: Final = (
+    "its priority is lower than that of an ask of its queue, in whose place it runs (I2)"
+)
+REFUSED: Final = "refused"
+
+
+def intents(trial: Trial) -> Iterator[Intent]:
+    """Yield the asks that may replace others, in the order in which they wait (7.3)."""
+    for ask in sorted(trial.snapshot.replacing, key=_order):
+        hopeless = (NAME, _class_of(ask), REFUSED) in trial.kept
+        if not trial.is_served(ask.key) and not hopeless and of_the_ask(trial, ask) is None:
+            yield Intent(NAME, ask)
+
+
+def _order(ask: WaitingAsk) -> tuple[int, int, int]:
+    return ask.order
+
+
+def _class_of(ask: WaitingAsk) -> tuple[str, str, int, int]:
+    return ask.leaf, ask.application_id, ask.kind.number, ask.spec.priority
+
+
+def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
+    """Return the best node with the best victims on it, among those of the ask's own queue (I2, I3)."""
+    ask = intent.ask
+    refusal = of_the_ask(trial, ask)
+    if refusal is not None:
+        return refusal
+    row = -1 if blocks(trial, ask, claiming=False) else trial.fits_coming(ask)
+    if row >= 0:
+        return Plan(NAME, (Pledge(ask, row, trial.snapshot.nodes.ids[row]),))  # G8
+    key = (NAME, _class_of(ask))
+    search = trial.kept.get(key)
+    if search is None:
+        search = trial.kept[key] = Claim(trial, ask, terms=OwnTerms(ask))
+    assert isinstance(search, Claim)
+    choice = search.best(trial)
+    if choice is None or not (choice.rows or _has_others(trial, ask)):
+        trial.kept[NAME, _class_of(ask), REFUSED] = True
+        return _refusal(trial, search)
+    columns = trial.snapshot.allocations
+    releases = tuple(Release(row, columns.keys[row], ask.leaf, BECAUSE) for row in choice.rows)
+    pledge = Pledge(ask, choice.node, trial.snapshot.nodes.ids[choice.node])
+    if not releases:
+        return Plan(NAME, (pledge,))
+    return Plan(NAME, (pledge,), releases, search.spared, ranking=search.ranking(trial, choice))
+
+
+def _has_others(trial: Trial, ask: WaitingAsk) -> bool:
+    """Return whether pods of other applications run in the ask's queue.
+
+    Without any, no reservation of another ask gives way to it.
+    """
+    columns, number = trial.snapshot.allocations, trial.snapshot.queues[ask.leaf].number
+    own = gangs.of_application(columns, number, ask.application_id)
+    return bool(((columns.leaves == number) & ~own).any())
+
+
+def _refusal(trial: Trial, search: Claim) -> Refusal:
+    """Return the rule in the way, and the node that comes nearest with what it lacks (G12)."""
+    row, lacks, *_ = search.nearest(trial)
+    spared = search.spared
+    if row < 0:
+        because = "no node can hold it, even when empty"
+        return Refusal(Law.NO_NODE, because, spared=spared)
+    law = Law.SEARCH_BOUND if search.cut else Law.NO_VICTIMS
+    because = (
+        "no node has enough free capacity, even if every less important pod of its queue is evicted"
+    )
+    missing = tuple((index, lack) for index, lack in enumerate(lacks) if lack)
+    return Refusal(
+        law, because, node_id=trial.snapshot.nodes.ids[row], missing=missing, spared=spared
+    )

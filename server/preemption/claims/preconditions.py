@@ -1,0 +1,40 @@
+"""The rules on an ask for which others may be evicted, whatever the victims: claims and replacements share them (G1, G3)."""
+
+from server.model.quota import PreemptionPolicy
+from server.model.records import JOB
+from server.preemption.policy import Law, Refusal
+from server.preemption.trial import Trial
+from server.snapshot.waiting import WaitingAsk
+
+
+def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    """Return the first of these rules that is in the ask's way; None: none is."""
+    properties = trial.snapshot.queues[ask.leaf].spec.properties
+    if not ask.spec.allow_preempt_other:  # G1
+        return Refusal(Law.NEVER_PREEMPTS, "its preemptionPolicy is Never")
+    if ask.spec.constraints.required_node:  # G1
+        return Refusal(
+            Law.REQUIRED_NODE, "it requires a node by name, and claims nothing elsewhere"
+        )
+    if ask.spec.rm_check:  # design 1.8
+        return Refusal(Law.RM_CHECK, "its resource manager has to look at a node first")
+    if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
+        return Refusal(Law.DISABLED, f"preemption is disabled for queue {ask.leaf}")
+    if not ask.within_limits:
+        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no headroom for it")
+    return of_its_labels(trial, ask)
+
+
+def of_its_labels(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    """Return a refusal when the ask may not have others evicted, by its own label or by default (J3).
+
+    The rule holds where gangs are planned for; a single ask is a gang of one.
+    """
+    settings, may = trial.snapshot.settings, ask.spec.may_trigger
+    if JOB not in settings.policies:
+        return None
+    if may is False:
+        return Refusal(Law.NO_TRIGGER, f"{ask.key} is labelled can-preempt: false")
+    if not (may or settings.job_default_trigger):
+        return Refusal(Law.NO_TRIGGER, f"{ask.key} is not labelled can-preempt: true")
+    return None

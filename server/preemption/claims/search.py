@@ -1,0 +1,360 @@
+"""A claim's search for victims: the best node and the best set on it, for all asks of one class in one leaf (G3-G9).
+
+Facts about the class are computed once a Trial: which leaves may give, which rows pass, and a true bound for each node. Plans
+only make nodes worse for it, except those that they touch: these are bounded again (design 6.7). Where queues may fall below
+their shares that does not hold, and the search restarts after each plan (W8).
+"""
+
+import heapq
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from server.kernels import cover
+from server.kernels.fit import Array, Mask, equal
+from server.model.quota import is_below
+from server.model.ranking import RANKED_MAX, RIVALS_MAX, Ranked, Ranking, window
+from server.preemption.claims import victim_sets
+from server.preemption.claims.candidate_pool import Least, ground, preferred_now
+from server.preemption.claims.eligibility import CODES, LAWS, Block, Terms
+from server.preemption.claims.node_candidates import Candidates, Need
+from server.preemption.claims.own_queue_eligibility import OwnTerms
+from server.preemption.claims.victim_sets import Found, NotFound, Task
+from server.preemption.entitlement import may_improve, numbers
+from server.preemption.policy import Spared
+from server.preemption.trial import Trial
+from server.preemption.victim_order import order
+from server.snapshot import eligibility_filter as screens
+from server.snapshot.eligibility_filter import PASSED, Field
+from server.snapshot.waiting import WaitingAsk
+
+NodeKey = tuple[int, int, int, int, int, str]
+"""The key of a set, then the node's name: the least is the best (G8)."""
+NODE_STEPS: Final = 1
+"""The cost of judging a node, in placements; branch and bound comes on top."""
+STEPS_A_STEP: Final = 32
+"""The number of branch and bound steps that take as long as a placement."""
+FEW = 4
+"""The number of nodes that are judged in the time that it takes to bound any number of them."""
+UNTOLD: Final = frozenset({PASSED, CODES.gone})
+"""The codes of rows that no rule protects."""
+UNJUDGED = -1
+"""The mark, in place of a number of plans, of a node of which only a bound is known."""
+
+
+class Considered(NamedTuple):
+    """The rows among which the victims on a node were chosen, and the types that were needed then."""
+
+    rows: Sequence[int] = ()
+    kinds: tuple[int, ...] = ()
+
+
+class Choice(NamedTuple):
+    """The chosen node and victims, of those considered: row numbers of the View."""
+
+    node: int
+    rows: tuple[int, ...]
+    considered: Considered = Considered()
+
+
+class Nearest(NamedTuple):
+    """The node that comes nearest, -1 for none, with what it ``lacks`` by type.
+
+    ``barred`` counts the nodes that lack a closed type; ``closed`` are such types, of the nearest node if it is barred.
+    """
+
+    node: int
+    lacks: list[int]
+    barred: int
+    closed: frozenset[int]
+    is_barred: bool
+
+
+class _Entry(NamedTuple):
+    """The best set on a node as it was after so many plans, or the bound of it (UNJUDGED)."""
+
+    key: NodeKey
+    plans: int
+    node: int
+    rows: tuple[int, ...]
+    considered: Considered = Considered()
+
+
+class Claim:
+    """The search for one class of asks of one leaf, on one Trial. ``cut``: on some node it was given up too early.
+
+    ``limited`` False: maxima on the queues' path are ignored.
+    """
+
+    def __init__(
+        self,
+        trial: Trial,
+        ask: WaitingAsk,
+        *,
+        limited: bool = True,
+        terms: OwnTerms | None = None,
+    ) -> None:
+        self.ask = ask
+        self.cut = False
+        self._limited = limited
+        self._alone: Claim | None = None
+        self._terms: Terms | OwnTerms = terms or Terms(trial, ask)
+        self._heap: list[_Entry] = []
+        self._latest: dict[int, _Entry] = {}
+        self._moved: set[int] = set()
+        """The nodes that plans touched since all were bounded: what is known of them is in the heap."""
+        self._weights = trial.snapshot.weights
+        self._improves = may_improve(trial)
+        self._begin(trial)
+
+    def _begin(self, trial: Trial) -> None:
+        """Judge every row and bound every node, on the Trial as it is now, or as it was for a queue that asks alike."""
+        self._blocks: tuple[Block, ...] = self._find_blocks(trial)
+        self._ground = ground(trial, self.ask.kind, self._terms, self._least())
+        self._order = order(trial.snapshot.settings, "claim")
+        self._candidates = Candidates(trial, self._terms, self._order, self._ground.preferred)
+        self._drawn = 0
+        self._ahead: NodeKey | None = None
+        """The bound of the node that is drawn next, once it was asked for."""
+        self._began = len(trial.touched)
+        self._moved.clear()
+        self._seen = self._ground.seen
+        self._heap.clear()
+        self._latest.clear()
+
+    def _least(self) -> Least:
+        """Return what has to be freed in any case: the headroom that full queues lack."""
+        return tuple((block.at, block.lack) for block in self._blocks)
+
+    def _find_blocks(self, trial: Trial) -> tuple[Block, ...]:
+        return self._terms.blocks(trial) if self._limited else ()
+
+    def _bounded(self, trial: Trial, rows: Array, need: Array) -> Field:
+        """Return the nodes of these rows with their bounds."""
+        snapshot = trial.snapshot
+        return screens.field(
+            snapshot.allocations,
+            rows,
+            need,
+            self._weights,
+            snapshot.nodes.names,
+            self._ground.preferred,
+        )
+
+    def _short(self, trial: Trial) -> tuple[Mask, Array]:
+        """Return by node whether it may serve, and the least that has to be freed there."""
+        return trial.short_nodes(self.ask.kind, self._least(), self._terms.closed)
+
+    # The search ---------------------------------------------------------------------------------------
+
+    def best(self, trial: Trial) -> Choice | None:
+        """Return the best node with the best set on it, on top of the plans so far; None: there is none."""
+        blocks = self._find_blocks(trial)
+        if not blocks:
+            row = trial.fits_claim(self.ask.kind)
+            if row >= 0:
+                return Choice(row, ())  # G8: it fits once what was ordered is gone
+        lacks = {(one.path, one.at): one.lack for one in blocks}
+        if any(lacks.get((one.path, one.at), 0) < one.lack for one in self._blocks):
+            self._begin(trial)  # others made headroom: nodes may be better than their bounds say
+        elif self.is_stale(trial) and not equal(self._ground.preferred, preferred_now(trial)):
+            self._begin(trial)  # rows without a disruption left count as opted out by now (7.6)
+        elif self._began != len(trial.touched) and self._improves:
+            self._begin(trial)  # rows that were protected may be evicted by now (W8)
+        self._blocks = blocks
+        self._look_again(trial)
+        return self._pop(trial)
+
+    def is_stale(self, trial: Trial) -> bool:
+        """Return whether plans changed anything since the search began."""
+        return self._ground.seen != len(trial.touched)
+
+    def across(self, trial: Trial) -> Choice | None:
+        """Return a node for an ask that maxima block, and victims below those maxima on any node (G9).
+
+        The node is the one that the ask would get without the maxima; only its own victims free capacity there.
+        """
+        if not self._blocks:
+            return None
+        node = trial.fits_claim(self.ask.kind)
+        if node < 0:
+            self._alone = self._alone or Claim(trial, self.ask, limited=False)
+            choice = self._alone.best(trial)
+            if choice is None:
+                return None
+            node = choice.node
+        snapshot = trial.snapshot
+        everywhere = snapshot.nodes.numbers > 0
+        known = screens.passed(snapshot.allocations, self._ground.screen, everywhere).tolist()
+        rows = [row for row in known if trial.stands(row) and self._helps(trial, row, node)]
+        need = self._need(trial, node)
+        found = self._solve(trial, need, rows)
+        if not isinstance(found, Found):
+            return None
+        going = tuple(one.row for one in found.victims)
+        return Choice(node, going, Considered(rows, need.kinds))
+
+    def _helps(self, trial: Trial, row: int, node: int) -> bool:
+        leaf = self._candidates.row(trial, row).leaf
+        on_it = int(trial.snapshot.allocations.nodes[row]) == node
+        return on_it or any(is_below(leaf, block.path) for block in self._blocks)
+
+    def _look_again(self, trial: Trial) -> None:
+        """Bound the nodes again that plans touched since, for they may be better now; a few are judged at once."""
+        touched = sorted(set(trial.touched[self._seen :]))
+        self._seen = len(trial.touched)
+        self._moved.update(touched)
+        if len(touched) <= FEW:
+            for node in touched:
+                self._judge(trial, node)
+            return
+        nodes, need = self._short(trial)
+        rows = self._ground.field.among(touched, trial.standing)
+        found = self._bounded(trial, screens.on(trial.snapshot.allocations, rows, nodes), need)
+        for node in touched:
+            self._latest.pop(node, None)
+        for node in found.order:
+            self._keep(_Entry(self._bound(trial, found, node), UNJUDGED, node, ()))
+
+    def _pop(self, trial: Trial) -> Choice | None:
+        now = trial.mark()
+        while True:
+            self._draw(trial)
+            if not self._heap:
+                return None
+            top = self._heap[0]
+            current = self._latest.get(top.node) is top
+            if current and top.plans == now:
+                return Choice(top.node, top.rows, top.considered)
+            heapq.heappop(self._heap)
+            if current:
+                self._judge(trial, top.node)
+
+    def _draw(self, trial: Trial) -> None:
+        """Judge nodes in the order of their bounds, as long as one could be better than the best that is known."""
+        order = self._ground.field.order
+        while self._drawn < len(order):
+            node = order[self._drawn]
+            if self._ahead is None:
+                self._ahead = self._bound(trial, self._ground.field, node)
+            if self._heap and self._heap[0].key < self._ahead:
+                return
+            self._drawn, self._ahead = self._drawn + 1, None
+            if node not in self._moved:
+                self._judge(trial, node)
+
+    def _bound(self, trial: Trial, field: Field, node: int) -> NodeKey:
+        rank, fewest, excess = field.bound(node)
+        return (*cover.parts(rank), fewest, excess, trial.snapshot.nodes.ids[node])
+
+    def _judge(self, trial: Trial, node: int) -> None:
+        """Find the best set on a node and keep it, if there is one."""
+        self._latest.pop(node, None)
+        considered, need = self._standing_on(trial, node), self._need(trial, node)
+        found = self._solve(trial, need, considered) if trial.is_open(node) else None
+        trial.steps += NODE_STEPS + (0 if found is None else found.steps // STEPS_A_STEP)
+        if not isinstance(found, Found):
+            self.cut = self.cut or (found is not None and found.cut)
+            return
+        key = (*found.key, trial.snapshot.nodes.ids[node])
+        rows = tuple(one.row for one in found.victims)
+        self._keep(_Entry(key, trial.mark(), node, rows, Considered(considered, need.kinds)))
+
+    def _keep(self, entry: _Entry) -> None:
+        self._latest[entry.node] = entry
+        heapq.heappush(self._heap, entry)
+
+    # One node -----------------------------------------------------------------------------------------
+
+    def _standing_on(self, trial: Trial, node: int) -> list[int]:
+        """Return the rows on a node that passed every rule and still stand."""
+        codes, stands = self._ground.screen.codes.item, trial.standing.item
+        rows = self._ground.field.rows(node)
+        return [row for row in rows if codes(row) == PASSED and stands(row)]
+
+    def _need(self, trial: Trial, node: int) -> Need:
+        return Need(node, self._lacks(trial, node), self._blocks)
+
+    def _solve(self, trial: Trial, need: Need, rows: list[int]) -> Found | NotFound | None:
+        """Return the best of these rows to evict, so that the ask gets what it needs for its place on a node."""
+        if not rows or not need.amounts or not self._terms.closed.isdisjoint(need.kinds):
+            return None
+        caps = self._candidates.caps(trial, rows)
+        task = Task(need.amounts, tuple(caps.left), need.lacks, self._weights)
+        everybody = list(self._candidates.of(trial, rows, need, caps))
+        candidates = [one for one in everybody if victim_sets.is_legal(one, task)]
+        found = victim_sets.choose(candidates, task) if candidates else None
+        if isinstance(found, Found) or not self._terms.crosses(trial):
+            return found
+        return victim_sets.choose_with_boundary(everybody, task) or found
+
+    def _lacks(self, trial: Trial, node: int) -> list[int]:
+        """Return what the node lacks for the ask, by type."""
+        room = trial.claim_room(node)
+        lacks = [0] * len(room)
+        for index, wanted in self.ask.kind.node_demand:
+            lacks[index] = max(0, wanted - room[index])
+        return lacks
+
+    # The report ---------------------------------------------------------------------------------------
+
+    def nearest(self, trial: Trial) -> Nearest:
+        """Return the node that comes nearest with all that the rules let it free, and what it still lacks (G12).
+
+        A node that lacks a closed type comes nearest only where all nodes do (G2).
+        """
+        snapshot, closed = trial.snapshot, self._terms.closed
+        nodes, need = trial.short_nodes(self.ask.kind)
+        screen = self._ground.screen.without(~trial.standing, CODES.gone)
+        barred = nodes & (need[:, sorted(closed)] > 0).any(axis=1)
+        of_use = nodes & ~barred
+        places = (snapshot.allocations, screen, of_use if of_use.any() else nodes)
+        row, lacks = screens.nearest(*places, need, self._weights, snapshot.nodes.names)
+        is_barred = row >= 0 and bool(barred[row])
+        if is_barred:
+            lacks = need[row].tolist()
+            barred[:] = False
+            barred[row] = True
+        lacking = frozenset(index for index in closed if (need[barred, index] > 0).any())
+        return Nearest(row, lacks, int(barred.sum()), lacking, is_barred)
+
+    def closed_blocks(self) -> tuple[Block, ...]:
+        """Return the maxima that lack a closed type for the ask: no victim may free headroom below them (G2)."""
+        return tuple(one for one in self._blocks if one.at in self._terms.closed)
+
+    @property
+    def spared(self) -> tuple[Spared, ...]:
+        """Return the candidates that rules protected when the search began, by rule and leaf."""
+        return self._ground.spared
+
+    def ranking(self, trial: Trial, choice: Choice) -> Ranking:
+        """Return the candidates on the chosen node for a ranking. Claims are frequent, so they are collected, not sorted."""
+        snapshot = trial.snapshot
+        columns, keys, known = snapshot.allocations, snapshot.allocations.keys, self._candidates
+        values: Sequence[Ranked] = known.ranks(*choice.considered)
+        start, total = 0, len(values)
+        queues = known.leaves(choice.considered.rows)
+        if total > RANKED_MAX:
+            leaves = dict(zip((one[-1] for one in values), queues, strict=True))
+            start, values = window(sorted(values), frozenset(keys[row] for row in choice.rows))
+            queues = [leaves[one[-1]] for one in values]
+        there = columns.on_node(choice.node)
+        codes = self._ground.screen.codes[there].tolist()
+        protected = [
+            (keys[row], LAWS[code - 1].value)
+            for row, code in zip(there.tolist(), codes, strict=True)
+            if code not in UNTOLD
+        ]
+        return Ranking(
+            self._order,
+            values,
+            queues,
+            total,
+            start,
+            (snapshot.nodes.ids[choice.node],),
+            "",
+            protected,
+            self._ground.passed,
+            [one.key for one in self._heap[: RIVALS_MAX + 1]],
+            snapshot.types,
+            numbers(trial, known.leaves(choice.rows)),
+        )

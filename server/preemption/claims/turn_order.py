@@ -1,0 +1,106 @@
+"""The order of claimants: next comes the queue furthest below its entitlement, measured again after each plan (7.3, P4).
+
+A plan moves what the queues of its asks and of its victims hold. Only leaves that are measured by these queues are measured
+again, so that one more queue with claimants costs a plan nothing.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from server.preemption.entitlement import measures
+from server.preemption.trial import Trial
+from server.snapshot.waiting import WaitingAsk, WaitingJob
+
+Claimant = WaitingAsk | WaitingJob
+"""A single ask or a gang; both wait in one line (7.3)."""
+LAST: Final = Fraction(1 << 63)
+"""The distance of a queue that is entitled to nothing, beyond any other: amounts stay under 2^62."""
+
+
+class _Place(NamedTuple):
+    """A leaf in line: how near it is to what it is entitled to, its first claimant's turn, its name."""
+
+    distance: Fraction
+    turn: tuple[int, int, int, int]
+    leaf: str
+
+
+class Claimants:
+    """The claiming asks and gangs of a snapshot, leaf by leaf.
+
+    Among queues at one distance, and within a queue, their order counts.
+    """
+
+    def __init__(self, trial: Trial, claimants: Iterable[Claimant]) -> None:
+        self._trial = trial
+        self._plans = trial.mark()
+        self._lines: dict[str, list[Claimant]] = {}
+        for one in sorted(claimants, key=_turn, reverse=True):
+            self._lines.setdefault(one.leaf, []).append(one)
+        self._measures = {leaf: tuple(measures(trial, leaf)) for leaf in self._lines}
+        self._measured: dict[str, list[str]] = {}
+        """The leaves whose distance a queue decides, by queue."""
+        for leaf, found in self._measures.items():
+            for path, _ in found:
+                self._measured.setdefault(path, []).append(leaf)
+        self._places = {leaf: self._place(leaf) for leaf in self._lines}
+        self._heap = list(self._places.values())
+        heapq.heapify(self._heap)
+
+    def in_turn(self) -> Iterator[Claimant]:
+        """Yield one claimant after the other; plans in between count."""
+        while self._heap:
+            place = heapq.heappop(self._heap)
+            if self._places.get(place.leaf) is not place:
+                continue  # its queue holds more or less by now: it stands elsewhere in the heap
+            yield self._lines[place.leaf].pop()
+            for leaf in dict.fromkeys((place.leaf, *self._moved())):
+                self._stand(leaf)
+
+    def _moved(self) -> Iterator[str]:
+        """Yield the leaves whose distance changed with the latest plans."""
+        plans, known = self._trial.mark(), self._plans
+        assert plans >= known, "what was planned before a claimant is not taken back after it"
+        self._plans = plans
+        leaves = {
+            leaf
+            for plan in self._trial.plans_since(known)
+            for leaf in (
+                *(pledge.ask.leaf for pledge in plan.pledges),
+                *(release.leaf for release in plan.releases),
+            )
+        }
+        paths = {queue.path for leaf in leaves for queue in self._trial.snapshot.path_up(leaf)}
+        for path in sorted(paths):
+            yield from self._measured.get(path, ())
+
+    def _stand(self, leaf: str) -> None:
+        if self._lines[leaf]:
+            self._places[leaf] = place = self._place(leaf)
+            heapq.heappush(self._heap, place)
+        else:
+            self._places.pop(leaf, None)
+
+    def _place(self, leaf: str) -> _Place:
+        far = distance(self._trial, self._measures[leaf])
+        return _Place(far, self._lines[leaf][-1].turn, leaf)
+
+
+def distance(trial: Trial, measured: Iterable[tuple[str, int]]) -> Fraction:
+    """Return how near a queue is to what it is entitled to: the largest held / E over all types with E > 0 (P4).
+
+    Fractions compare by cross-multiplication; a queue that is entitled to nothing comes last. A type that the leaf itself does
+    not guarantee is measured at the lowest queue above it that may decide for it.
+    """
+    largest: tuple[int, int] | None = None
+    for path, index in measured:
+        held, entitled = trial.held(path)[index], trial.entitled(path)[index]
+        if largest is None or held * largest[1] > largest[0] * entitled:
+            largest = held, entitled
+    return LAST if largest is None else Fraction(*largest)
+
+
+def _turn(one: Claimant) -> tuple[int, int, int, int]:
+    return one.turn

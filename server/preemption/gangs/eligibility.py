@@ -1,0 +1,137 @@
+"""The terms on which allocations may be evicted for a gang (J7).
+
+In the gang's own queue lower priorities may be evicted, whatever the queue is entitled to. In other queues the terms of
+claims hold (G3 to G5), a victim is taken only for a type that a queue on the gang's path guarantees, and the victims
+give no more of that type than the queue is still entitled to.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from server.model.fit import Demand
+from server.model.quota import is_below
+from server.preemption.claims.eligibility import CODE, Rooms, Terms, own_leaf, own_rooms
+from server.preemption.entitlement import Deciding, Openness, deciding
+from server.preemption.policy import Law
+from server.preemption.trial import Trial
+from server.snapshot.eligibility_filter import LeafTerms
+from server.snapshot.waiting import WaitingAsk, WaitingJob
+
+Amounts = list[int]
+
+
+def added(demands: Iterator[Demand]) -> Demand:
+    """Return the sum of demands, by type index."""
+    sums: dict[int, int] = {}
+    for demand in demands:
+        for index, quantity in demand:
+            sums[index] = sums.get(index, 0) + quantity
+    return tuple(sorted(sums.items()))
+
+
+def whole(job: WaitingJob) -> WaitingAsk:
+    """Return the gang as one ask: what all members want together, at the priority of the least important one."""
+    first = job.members[0]
+    kind = replace(
+        first.kind,
+        demand=added(one.kind.demand for one in job.members),
+        node_demand=added(one.kind.node_demand for one in job.members),
+    )
+    return first._replace(kind=kind, spec=replace(first.spec, priority=job.priority))
+
+
+class JobTerms:
+    """The terms of one gang on one Trial. ``owed`` are the queues that decide what others give back, by type (G2)."""
+
+    def __init__(self, trial: Trial, job: WaitingJob) -> None:
+        self.job = job
+        self.whole = whole(job)
+        self.leaf = job.leaf
+        self.owed: tuple[Deciding, ...] = deciding(trial, job.leaf, self.whole.kind.demand)
+        # What others give is bounded by `share`, type by type; no type is closed for the job as a whole.
+        self._others = Terms(trial, self.whole, Openness(self.owed)) if self.owed else None
+        self._wanted = dict(self.whole.kind.demand)
+        self._needed = dict(self.whole.kind.node_demand)
+        self._takes: dict[str, frozenset[int]] = {}
+        self._rooms: dict[str, Rooms] = {}
+
+    def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
+        """Yield the terms of every leaf in which allocations run, by its number."""
+        own = trial.snapshot.queues[self.leaf].number
+        closed = LeafTerms(CODE[Law.OTHER_QUEUE])
+        others = (
+            self._others.by_leaf(trial)
+            if self._others
+            else ((number, closed) for number in trial.snapshot.allocations.leaf_places()[0])
+        )
+        for number, terms in others:
+            if number == own:
+                yield number, self._own(trial)
+            elif terms.spared:
+                yield number, terms
+            else:
+                yield number, self._of_others(trial, trial.snapshot.leaf_paths[number], terms)
+
+    def _of_others(self, trial: Trial, leaf: str, terms: LeafTerms) -> LeafTerms:
+        """Return a claim's terms without the types that no queue on the gang's path guarantees (J7)."""
+        outside, takes = self._outside(leaf), self.takes_for(trial, leaf)
+        if not outside:
+            return LeafTerms(CODE[Law.DECIDING_QUEUE])
+        width = range(len(terms.useful))
+        return replace(
+            terms,
+            useful=tuple(index in takes for index in width),
+            inside=tuple(index in self._needed and index not in outside for index in width),
+        )
+
+    def _outside(self, leaf: str) -> list[int]:
+        """Return the types that a queue on the gang's path decides, and outside which the leaf lies."""
+        return [one.at for one in self.owed if not is_below(leaf, one.queue.path)]
+
+    def takes_for(self, trial: Trial, leaf: str) -> frozenset[int]:
+        """Return the types for which allocations of another queue may be taken where they are lacking (J7, G2, rule 5).
+
+        A queue on the gang's path decides the type, and the leaf lies outside it and is over its own entitlement.
+        """
+        known = self._takes.get(leaf)
+        if known is None:
+            assert self._others is not None, (
+                "a gang that no queue entitles takes from no other queue"
+            )
+            over = (at for at in self._outside(leaf) if self._others.is_over(trial, leaf, at))
+            known = self._takes[leaf] = frozenset(over)
+        return known
+
+    def takes_for_all(self, trial: Trial, leaf: str) -> bool:
+        """Return whether allocations of a leaf may be taken for every type that the gang wants."""
+        return leaf == self.leaf or self.takes_for(trial, leaf).issuperset(self._needed)
+
+    def _own(self, trial: Trial) -> LeafTerms:
+        """Return the terms of the gang's own queue: strictly lower priorities (J7), whatever it may claim.
+
+        Only a net fall of the queue counts (invariant 3).
+        """
+        rooms = self.rooms(trial, self.leaf)
+        return own_leaf(trial, self.leaf, self._needed, self.job.priority, rooms)
+
+    def rooms(self, trial: Trial, leaf: str) -> Rooms:
+        """Return the queues from a leaf up, each with what it can lose by type (G4)."""
+        known = self._rooms.get(leaf)
+        if known is None:
+            known = self._rooms[leaf] = self._find_rooms(trial, leaf)
+        return known
+
+    def _find_rooms(self, trial: Trial, leaf: str) -> Rooms:
+        if leaf == self.leaf:
+            return own_rooms(trial, leaf, self._wanted)
+        assert self._others is not None, (
+            "an allocation of another queue is evicted for a job that is owed nothing"
+        )
+        return self._others.rooms(trial, leaf)
+
+    def share(self, trial: Trial) -> dict[int, int]:
+        """Return, by type, what may be taken from other queues: what its deciding queue is entitled to and does not hold.
+
+        A type that no queue decides has no entry: it is not limited here, and no victim is taken for it (J7).
+        """
+        return {one.at: one.entitled - trial.held(one.queue.path)[one.at] for one in self.owed}

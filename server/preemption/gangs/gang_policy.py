@@ -1,0 +1,170 @@
+"""Gangs get capacity as a whole (seed 003): every member's node at once, or no pod is evicted.
+
+J3. A gang plans when others may be evicted for its members; there is no delay, only the back-off after a refusal. J6. It plans
+only when its class may use so much of the queue once the lendable pods of that queue are gone. J7. Lendable pods are evicted:
+of its own queue those of strictly lower priority, of others what G3 to G5 allow and what its queue is still entitled to. Never
+the gang's own pods, and never firm ones. J8. Members are placed by priority, age and key; the least important victims come
+first; one member without a node: no pod is evicted. J12. A gang that would fall below its minimum is evicted whole, or not at
+all. A single ask is a gang of one (J4).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from server.model.asks import UNSIZED, JobClass
+from server.model.phrases import noun
+from server.model.quota import PreemptionPolicy
+from server.model.records import JOB, Level
+from server.preemption import admission, entitlement
+from server.preemption.claims.preconditions import of_its_labels
+from server.preemption.gangs.eligibility import added
+from server.preemption.gangs.search import Answer, JobSearch
+from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.trial import Trial
+from server.snapshot.waiting import WaitingAsk, WaitingJob
+
+NAME: Final = JOB
+
+SAME: Final = "it is lendable, and its priority is lower than that of the job in its queue (J7)"
+OTHER: Final = (
+    "it is lendable, its queue is over its guarantee and stays at or above it (G4), "
+    "and its priority is not higher than the job's (J7, G5)"
+)
+
+
+# The intents --------------------------------------------------------------------------------------------------------
+
+
+def intents(trial: Trial) -> Iterator[Intent]:
+    """Yield the gangs of the snapshot in the order in which asks wait; the round merges them with claims (7.3)."""
+    for job in sorted(trial.snapshot.jobs, key=_order):
+        yield Intent(NAME, job.members[0], job)
+
+
+def _order(job: WaitingJob) -> tuple[int, int, int]:
+    return job.order
+
+
+def of_one(ask: WaitingAsk) -> WaitingJob:
+    """Return a single ask as a gang of one."""
+    return WaitingJob(ask.spec.job_key or ask.key, 0, (ask,), 0, 1, ask.within_limits)
+
+
+# Whether it may plan ------------------------------------------------------------------------------------------------
+
+
+def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
+    """Return the first rule by which no pod is evicted for the gang, whatever the victims are; None: it may plan."""
+    if not job.gathered:
+        there = len(job.members) + job.placed
+        wanted = "who knows how many" if job.size == UNSIZED else str(job.size)
+        return Refusal(Law.GATHERING, f"{there} of {wanted} members of its gang are there")
+    refused = (_of_member(trial, one) for one in job.members)
+    return next((one for one in refused if one is not None), None) or _of_the_job(trial, job)
+
+
+def _of_member(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    """Return the rule by which others may not be evicted for a member: its own fields, or its labels (J3); None: they may."""
+    if not ask.spec.allow_preempt_other:
+        return Refusal(Law.NEVER_PREEMPTS, f"the preemptionPolicy of {ask.key} is Never")
+    labelled = of_its_labels(trial, ask)
+    if labelled is not None:
+        return labelled
+    if ask.spec.constraints.required_node:
+        return Refusal(Law.REQUIRED_NODE, f"{ask.key} requires a node by name")
+    if ask.spec.rm_check:  # design 1.8
+        return Refusal(Law.RM_CHECK, f"the manager of {ask.key} has to look at a node first")
+    return None
+
+
+def _of_the_job(trial: Trial, job: WaitingJob) -> Refusal | None:
+    properties = trial.snapshot.queues[job.leaf].spec.properties
+    if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
+        return Refusal(Law.DISABLED, f"preemption is disabled for queue {job.leaf}")
+    if not job.within_limits:
+        return Refusal(
+            Law.USER_LIMIT, "a limit of its user or group has no headroom for the whole job"
+        )
+    return admission.within_guarantee(  # J4, J6
+        trial, job.leaf, job.members[0].kind, dict(added(one.kind.demand for one in job.members))
+    )
+
+
+# The plan -----------------------------------------------------------------------------------------------------------
+
+
+def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
+    """Return places for all members and the victims for them, or why there are none (J8)."""
+    job = intent.job or of_one(intent.ask)
+    refusal = may_plan(trial, job)
+    if refusal is not None:
+        return refusal
+    search = JobSearch(trial, job)
+    refusal = _gate(trial, search)
+    if refusal is not None:
+        return refusal
+    answer = search.best()
+    if not answer.found:
+        return _refusal(trial, search, answer)
+    snapshot = trial.snapshot
+    pledges = tuple(
+        Pledge(one.member, one.node, snapshot.nodes.ids[one.node]) for one in answer.seats
+    )
+    releases = tuple(_release(search, row) for row in answer.rows)
+    if not releases:
+        return Plan(NAME, pledges, levels=levels(trial, search))
+    told, ranking = levels(trial, search), search.ranking(answer.rows)
+    return Plan(NAME, pledges, releases, search.spared(), told, ranking=ranking)
+
+
+def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
+    """Return a refusal when a lendable gang exceeds its queue's maximum even without the queue's own victims (J6)."""
+    kind, leaf = search.terms.whole.kind, search.job.leaf
+    if kind.job_class is not JobClass.LENDABLE:
+        return None
+    queue = trial.snapshot.queues[leaf]
+    held, freed = trial.held(leaf), search.releasable()
+    for index, wanted in kind.demand:
+        most = admission.most(trial, queue, index, kind)
+        if most is not None and held[index] - freed[index] + wanted > most:
+            return Refusal(Law.MAX, _full(trial, leaf, index), spared=search.spared())
+    return None
+
+
+def _full(trial: Trial, path: str, index: int) -> str:
+    kind = noun(trial.snapshot.types[index])
+    return f"the maximum of queue {path} has no headroom for the whole job in {kind}, whichever pods of its queue are evicted"
+
+
+def _release(search: JobSearch, row: int) -> Release:
+    line = search.units.line(row)
+    columns = search.trial.snapshot.allocations
+    because = SAME if line.leaf == search.job.leaf else OTHER
+    return Release(row, columns.keys[row], line.leaf, because)
+
+
+def _refusal(trial: Trial, search: JobSearch, answer: Answer) -> Refusal:
+    """Return the member that gets no node, with the nearest one, or the queue that is full (G12)."""
+    spared, told = search.spared(), levels(trial, search)
+    if answer.member is None:
+        path, index = answer.full[0]
+        return Refusal(Law.MAX, _full(trial, path, index), spared=spared, levels=told)
+    key = answer.member.key
+    if answer.row < 0:
+        because = f"no node can hold {key}, even when empty"
+        return Refusal(Law.NO_NODE, because, spared=spared, levels=told)
+    node = trial.snapshot.nodes.ids[answer.row]
+    missing = tuple((index, lack) for index, lack in enumerate(answer.lacks) if lack)
+    because = f"the whole gang does not fit: {key} gets no node {_since(answer)}"
+    return Refusal(Law.MEMBER, because, node_id=node, missing=missing, spared=spared, levels=told)
+
+
+def _since(answer: Answer) -> str:
+    if answer.unowed:
+        return "once pods of its own queue are evicted, and other queues do not owe what is still lacking"
+    return "once the other members have theirs"
+
+
+def levels(trial: Trial, search: JobSearch) -> tuple[Level, ...]:
+    """Return the queues that decide what others have to give back, with their numbers."""
+    return entitlement.levels(trial, search.terms.owed)

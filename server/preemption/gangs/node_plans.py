@@ -1,0 +1,165 @@
+"""The victims on one node for one more member of a gang, least important first, each test cumulative (J8).
+
+Mostly nothing bars any candidate: no gang, no disruption budget, no queue near what it can lose. Then no candidate is tested,
+and the answer holds for later members as well. `Walks` takes that fast path where it is true for all victims on it, and the
+full path, with every test, where it is not.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from server.model.asks import PRIORITY_MIN
+from server.model.fit import Demand
+from server.preemption.gangs.tentative import Seats, Unit
+from server.preemption.gangs.units import Units
+from server.preemption.trial import Trial
+
+NodeKey = tuple[int, int, int, str]
+"""The key of a node, (highest victim priority, victim gangs, victims, node): the least is the best (J9)."""
+NOBODY: Final = PRIORITY_MIN - 1
+"""The highest priority of an empty set of victims, below any other."""
+NODE_STEPS: Final = 1
+"""The cost of judging a node, in placements."""
+
+
+class Judged(NamedTuple):
+    """The verdict on a node. ``key`` None: its allocations do not free enough."""
+
+    key: NodeKey | None
+    units: tuple[Unit, ...] = ()
+
+
+class Walks:
+    """The walks over nodes, beside what is placed and taken already; they change nothing.
+
+    ``own_first``: the allocations of the gang's own queue come before all others.
+    """
+
+    def __init__(self, trial: Trial, units: Units, seats: Seats, *, own_first: bool) -> None:
+        self.trial = trial
+        self.units = units
+        self.seats = seats
+        self._own_first = own_first
+        self._orders: dict[int, list[int]] = {}
+
+    def judge(self, node: int, demand: Demand) -> Judged:
+        """Return the victims on a node for one more member, with the node's key."""
+        self.trial.steps += NODE_STEPS
+        return self._short(node, demand) or self._long(node, demand)
+
+    def still_holds(self, node: int, units: tuple[Unit, ...], demand: Demand) -> bool:
+        """Return whether the units of an earlier verdict may still be evicted.
+
+        Then the verdict stands: what it passed over would be passed over again. The candidates of a node only become fewer
+        while others take, or the node is offered again.
+        """
+        if self._is_plain(units, demand):
+            return True
+        self.seats.seat(node, demand)
+        taken: list[Unit] = []
+        for unit in units:
+            same = self.units.unit(unit[0], self.seats.taken) == unit
+            if not (same and unit[0] not in self.seats.taken and self.seats.may_take(unit)):
+                break
+            self.seats.take(unit)
+            taken.append(unit)
+        enough = len(taken) == len(units) and self.seats.takes_no_more_than_its_share()
+        self._undo(node, demand, taken)
+        return enough
+
+    def key(self, node: int, units: Iterable[Unit]) -> NodeKey:
+        """Return the key by which the node is compared (J9)."""
+        rows = [row for unit in units for row in unit]
+        highest = max((self.units.priority(row) for row in rows), default=NOBODY)
+        jobs = len({self.units.job_of(row) for row in rows})
+        return highest, jobs, len(rows), self.trial.snapshot.nodes.ids[node]
+
+    # The fast path --------------------------------------------------------------------------------
+
+    def _short(self, node: int, demand: Demand) -> Judged | None:
+        """Return the verdict where no candidate can be barred; None: a candidate on the way may be."""
+        lacks = self.seats.lacks_with(node, demand)
+        rows: list[int] = []
+        for row in self.order(node):
+            if not lacks:
+                break
+            if row in self.seats.taken:
+                continue
+            if _covers(self.units.line(row).frees, lacks, self.seats.takes_for(row)):
+                rows.append(row)
+        units = tuple((row,) for row in rows)
+        if not self._is_plain(units, demand):
+            return None
+        return Judged(None) if lacks else Judged(self.key(node, units), units)
+
+    def _is_plain(self, units: Iterable[Unit], demand: Demand) -> bool:
+        """Return whether nothing can have barred any of these units since."""
+        rows = [row for unit in units for row in unit]
+        if not all(row not in self.seats.taken and self.seats.is_plain(row) for row in rows):
+            return False
+        others = self.seats.takes_from_others() or any(map(self.seats.is_of_others, rows))
+        return not others or self.seats.has_plenty_of_share(demand)
+
+    def order(self, node: int) -> list[int]:
+        """Return the rows on a node that pass every rule that looks at one alone, least important first."""
+        known = self._orders.get(node)
+        if known is None:
+            rows = filter(self.units.passed, self.trial.snapshot.allocations.rows_on(node))
+            known = self._orders[node] = sorted(rows, key=self.units.rank)
+            if self._own_first:
+                known.sort(key=self.seats.is_of_others)
+        return known
+
+    # The full path --------------------------------------------------------------------------------
+
+    def _long(self, node: int, demand: Demand) -> Judged:
+        self.seats.seat(node, demand)
+        units = self._walk(node)
+        enough = self.seats.holds(node) and self.seats.takes_no_more_than_its_share()
+        self._undo(node, demand, units)
+        return Judged(self.key(node, units), tuple(units)) if enough else Judged(None)
+
+    def _undo(self, node: int, demand: Demand, units: list[Unit]) -> None:
+        for unit in reversed(units):
+            self.seats.give_back(unit)
+        self.seats.seat(node, demand, -1)
+
+    def _walk(self, node: int) -> list[Unit]:
+        """Take the least important first, each test cumulative; what was passed over may be taken after others (J8)."""
+        units: list[Unit] = []
+        before = -1
+        while len(units) > before and not self.seats.holds(node):
+            before = len(units)
+            for row in self.order(node):
+                unit = self._unit(node, row)
+                if unit is not None:
+                    self.seats.take(unit)
+                    units.append(unit)
+                if self.seats.holds(node):
+                    break
+        return units
+
+    def _unit(self, node: int, row: int) -> Unit | None:
+        """Return the unit that is evicted with an allocation, when it helps and may be evicted; else None."""
+        lacks = self.seats.lacks(node)
+        if row in self.seats.taken or not any(
+            index in lacks for index, _ in self.units.line(row).frees
+        ):
+            return None
+        unit = self.units.unit(row, self.seats.taken)
+        return unit if unit is not None and self.seats.may_take(unit) else None
+
+
+def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) -> bool:
+    """Return whether an allocation helps, and if so subtract what it frees from what is lacking.
+
+    ``takes`` are the types for which it may be taken, None for any; once taken it counts for all that it frees (J7).
+    """
+    if not any(index in lacks and (takes is None or index in takes) for index, _ in frees):
+        return False
+    for index, quantity in frees:
+        if index in lacks:
+            lacks[index] -= quantity
+            if lacks[index] <= 0:
+                del lacks[index]
+    return True

@@ -1,0 +1,466 @@
+"""The search of a gang's plan (J8, J9): a node for one member after another, victims for all of them together.
+
+Nodes are looked at in the order of a true bound on the key by which the best is chosen, as a claim does (design 6.7). Members
+only make nodes worse for those that follow. The exceptions are judged again: nodes that victims leave, of a gang every one
+where it has members; all of them where victims of the gang's own queue leave more to be taken from others; and those, passed
+over before or not, on which a victim becomes barred that fewer others would replace. A victim of another queue has to be
+justified by the finished plan: with all victims of the gang's own queue gone, it frees a type that is still lacking and to
+which the gang's queue is entitled (J7). A plan in which one is not is tried once more with the allocations of the gang's own
+queue first on every node; where that gives no plan either, there is none.
+"""
+
+import heapq
+from collections.abc import Sequence, Set
+from typing import Final, NamedTuple
+
+from server.kernels.distinct import as_column
+from server.model.ranking import Ranking, window
+from server.preemption import victim_order
+from server.preemption.claims.eligibility import CODES, LAWS, spared
+from server.preemption.entitlement import numbers
+from server.preemption.gangs.closer_bound import Closer
+from server.preemption.gangs.eligibility import JobTerms
+from server.preemption.gangs.node_plans import NOBODY, NodeKey, Walks
+from server.preemption.gangs.tentative import Seats, Unit
+from server.preemption.gangs.units import Rank, Units
+from server.preemption.policy import Spared
+from server.preemption.trial import Trial
+from server.snapshot import assignments, gangs
+from server.snapshot import eligibility_filter as screens
+from server.snapshot.eligibility_filter import PASSED, Rules
+from server.snapshot.waiting import ClassFacts, WaitingAsk, WaitingJob
+
+UNJUDGED: Final = -1
+RANKED_NODES_MAX: Final = 8
+"""The number of nodes whose candidates a decision records in their order."""
+Ties = Set[str | int]
+"""The queues, disruption budgets and gangs that victims share."""
+Mark = tuple[bool, str | int]
+OF_OTHERS: Final[Mark] = (False, 0)
+"""The mark of victims of other queues. It is no tie: gangs have positive numbers."""
+
+
+class Seat(NamedTuple):
+    """The node of a member, and the units that are evicted there for it."""
+
+    member: WaitingAsk
+    node: int
+    units: tuple[Unit, ...]
+
+
+class Answer(NamedTuple):
+    """The answer of a search: a whole plan, or what is missing for one.
+
+    A plan has seats in the order of the members, and all victims, least important first. Else ``member`` has no node, ``row``
+    is the one that comes nearest and ``lacks`` what is missing there, by type; ``full`` are the queues whose maximum has no
+    headroom (J4). ``unowed``: there would be capacity, if other queues had to give what is missing.
+    """
+
+    seats: tuple[Seat, ...] = ()
+    rows: tuple[int, ...] = ()
+    member: WaitingAsk | None = None
+    row: int = -1
+    lacks: tuple[int, ...] = ()
+    full: tuple[tuple[str, int], ...] = ()
+    unowed: bool = False
+
+    @property
+    def found(self) -> bool:
+        """Return whether the answer is a plan."""
+        return self.member is None and not self.full
+
+
+class JobSearch:
+    """The search for one gang on one Trial; the Trial is not changed."""
+
+    def __init__(self, trial: Trial, job: WaitingJob) -> None:
+        self.trial = trial
+        self.job = job
+        self.terms = JobTerms(trial, job)
+        snapshot = trial.snapshot
+        budgets = snapshot.settings.disruption_budgets
+        spent = trial.exhausted()
+        needed = tuple(index for index, _ in self.terms.whole.kind.node_demand)
+        barred = (
+            (spent if budgets == "respect" else None, CODES.budget),
+            (gangs.of(snapshot.allocations, job.number), CODES.kin),
+        )
+        self.screen = screens.screen(
+            snapshot.allocations,
+            trial.standing,
+            dict(self.terms.by_leaf(trial)),
+            Rules(CODES, needed, snapshot.firm_flags, barred),
+        )
+        rows = assignments.marked(spent) if budgets == "prefer" else ()
+        self.units = Units(trial, self.terms, self.screen, rows)
+        self._fields: dict[tuple[int, bool], assignments.Field] = {}
+
+    def best(self) -> Answer:
+        """Return a plan without opted-out pods, else with them (7.6), else why there is none."""
+        self.units.willing = True
+        answer = self._try()
+        if not answer.found and self.units.has_reluctant():
+            self.units.willing = False
+            answer = self._try()
+        return answer
+
+    def releasable(self) -> list[int]:
+        """Return what the allocations of the gang's own queue hold that may be evicted for it, by type (J6)."""
+        snapshot = self.trial.snapshot
+        rows = assignments.passed(
+            snapshot.allocations, self.screen, snapshot.queues[self.job.leaf].number
+        )
+        return assignments.held(snapshot.allocations, rows)
+
+    def _try(self) -> Answer:
+        """Return the plan in the order of victims; where it takes too much of others, one with the gang's own queue first."""
+        answer = self._attempt()
+        if not answer.unowed:
+            return answer
+        second = self._attempt(own_first=True)
+        return second if second.found else answer
+
+    def _attempt(self, *, own_first: bool = False) -> Answer:
+        attempt = Attempt(self, own_first=own_first)
+        chosen: list[Seat] = []
+        for member in self.job.members:  # J8: by priority, age, key
+            seat = attempt.place(member)
+            if seat is None:
+                row, lacks = attempt.nearest(member)
+                return Answer(member=member, row=row, lacks=tuple(lacks))
+            chosen.append(seat)
+        full = attempt.make_head_room()
+        if full:
+            return Answer(full=full)
+        attempt.give_back()
+        unowed = attempt.seats.unowed()
+        if unowed:
+            return attempt.without(max(unowed, key=attempt.importance), chosen)
+        rows = sorted(attempt.seats.taken, key=self.units.rank)
+        return Answer(tuple(chosen), tuple(rows))
+
+    def field(self, kind: ClassFacts) -> assignments.Field:
+        """Return the nodes for members of a class, with a bound for each."""
+        which = kind.number, self.units.willing
+        known = self._fields.get(which)
+        if known is None:
+            nodes, need = self.trial.short_nodes(kind)
+            snapshot = self.trial.snapshot
+            known = self._fields[which] = assignments.field(
+                snapshot.allocations, self.units.may_go(), nodes, need, snapshot.nodes.names
+            )
+        return known
+
+    def spared(self) -> tuple[Spared, ...]:
+        """Return the protected candidates, by rule and leaf."""
+        return spared(self.trial.snapshot, self.screen)
+
+    def ranking(self, rows: Sequence[int]) -> Ranking:
+        """Return the order of the candidates on the nodes of these victims."""
+        trial, columns = self.trial, self.trial.snapshot.allocations
+        nodes = list(dict.fromkeys(columns.nodes_of(as_column(rows))))[:RANKED_NODES_MAX]
+        there = [row for node in nodes for row in trial.rows_on(node)]
+        codes = dict(zip(there, self.screen.codes[there].tolist(), strict=True))
+        passed = {*rows, *(row for row, code in codes.items() if code == PASSED)}
+        leaves = {columns.keys[row]: self.units.line(row).leaf for row in passed}
+        order = sorted(map(self.units.rank, passed))
+        start, shown = window(order, frozenset(columns.keys[row] for row in rows))
+        protected = tuple(
+            (columns.keys[row], LAWS[code - 1].value)
+            for row, code in codes.items()
+            if row not in passed and code != CODES.gone
+        )
+        return Ranking(
+            victim_order.order(trial.snapshot.settings, "job"),
+            shown,
+            [leaves[str(one[-1])] for one in shown],
+            len(order),
+            start,
+            tuple(trial.snapshot.nodes.ids[node] for node in nodes),
+            protected=protected,
+            types=trial.snapshot.types,
+            numbers=numbers(trial, [self.units.line(row).leaf for row in rows]),
+        )
+
+
+class _Entry(NamedTuple):
+    """The knowledge of a node for a class of members: its key as of a version, or a bound (UNJUDGED)."""
+
+    key: NodeKey
+    node: int
+    version: int
+    units: tuple[Unit, ...]
+
+
+class Attempt:
+    """A try to place all members. ``version`` counts what was taken or placed: what was judged before may be worse.
+
+    ``own_first``: on every node the allocations of the gang's own queue are evicted before all others.
+    """
+
+    def __init__(self, search: JobSearch, *, own_first: bool) -> None:
+        self.search = search
+        self.trial = search.trial
+        self.units = search.units
+        self.seats = Seats(search.trial, search.terms, search.units)
+        self.own_first = own_first
+        self.walks = Walks(search.trial, search.units, self.seats, own_first=own_first)
+        self.version = 0
+        self.better: dict[int, None] = {}
+        """The nodes that may be better by now than they were on the Trial."""
+        self._lines: dict[int, _Line] = {}
+
+    def place(self, member: WaitingAsk) -> Seat | None:
+        """Take the best node for a member at once and return it; None: there is none."""
+        kind = member.kind
+        line = self._lines.get(kind.number)
+        if line is None:
+            line = self._lines[kind.number] = _Line(self, kind)
+        best = line.best()
+        if best is None:
+            return None
+        for unit in best.units:
+            self.seats.take(unit)
+        self.seats.seat(best.node, kind.node_demand)
+        self.version += 1
+        self._bound_anew(best)
+        return Seat(member, best.node, best.units)
+
+    def _bound_anew(self, best: _Entry) -> None:
+        """Bound the nodes again that became better: those that victims leave, all where others have more to give (J7).
+
+        Nodes where a candidate may be barred by now are judged again, too.
+        """
+        rows = [row for unit in best.units for row in unit]
+        nodes = dict.fromkeys([best.node, *(self.units.line(row).node for row in rows)])
+        self.better |= nodes
+        ties = {tie for row in rows for tie in self.seats.strained(row)}
+        touched = {tie for row in rows for tie in self.seats.ties(row)}
+        for line in self._lines.values():
+            if self.seats.limited and rows:
+                line.begin()
+            else:
+                line.doubt(ties, touched)
+            for node in nodes:
+                line.offer(node)
+        self.seats.limited = self.seats.limited and not rows
+
+    def nearest(self, member: WaitingAsk) -> tuple[int, list[int]]:
+        """Return the node that comes nearest for a member beside those placed, -1 for none, and what it lacks (G12)."""
+        nodes, need = self.trial.short_nodes(member.kind)
+        apart = nodes.copy()
+        for node, line in self.seats.needs_with(member.kind.node_demand):
+            need[node], apart[node] = line, False
+        snapshot = self.trial.snapshot
+        screen = self.search.screen
+        found = [
+            screens.nearest(
+                snapshot.allocations, screen, some, need, snapshot.weights, snapshot.nodes.names
+            )
+            for some in (nodes, apart)
+        ]
+        # Of two equal nodes take the one on which no other member has its place.
+        return found[1] if found[1][1] == found[0][1] else found[0]
+
+    # Queues ---------------------------------------------------------------------------------------
+
+    def make_head_room(self) -> tuple[tuple[str, int], ...]:
+        """Evict allocations of the gang's own queue on any node while a maximum needs it (J8); return the queues still full."""
+        over = self.seats.over_max()
+        if not over:
+            return ()
+        for row in self._own_by_rank():
+            held = {index for index, _ in self.units.line(row).charged}
+            if row in self.seats.taken or not any(index in held for _, index in over):
+                continue
+            unit = self.units.unit(row, self.seats.taken)
+            if unit is not None and self.seats.may_take(unit):
+                self.seats.take(unit)
+                over = self.seats.over_max()
+            if not over:
+                break
+        return tuple(over)
+
+    def _own_by_rank(self) -> list[int]:
+        snapshot = self.trial.snapshot
+        number = snapshot.queues[self.search.job.leaf].number
+        rows = assignments.passed(snapshot.allocations, self.search.screen, number)
+        return sorted(filter(self.units.passed, rows), key=self.units.rank)
+
+    def give_back(self) -> None:
+        """Give back victims that are not needed, from the most important down, as long as there are any (J8, invariant 11)."""
+        spared = True
+        while spared:
+            spared = False
+            for unit in sorted(set(self.seats.taken.values()), key=self.importance, reverse=True):
+                if self.seats.is_enough_without(unit):
+                    self.seats.give_back(unit)
+                    spared = True
+
+    def importance(self, unit: Unit) -> Rank:
+        """Return the place of the unit's most important member among those that may be evicted."""
+        return max(map(self.units.rank, unit))
+
+    def without(self, unit: Unit, chosen: Sequence[Seat]) -> Answer:
+        """Return what is missing when a unit that need not give stays: capacity on a member's node, or below a maximum."""
+        self.seats.give_back(unit)
+        for seat in reversed(chosen):
+            lacks = self.seats.lacks(seat.node)
+            if lacks:
+                amounts = tuple(
+                    lacks.get(index, 0) for index in range(len(self.trial.snapshot.types))
+                )
+                return Answer(member=seat.member, row=seat.node, lacks=amounts, unowed=True)
+        return Answer(full=tuple(self.seats.over_max()), unowed=True)
+
+
+class _Judged:
+    """The nodes with a verdict, by the marks that would shake it: of the victims, or of candidates that did not suffice.
+
+    A mark is a tie, with whether it is that of a gang's member; or that an allocation runs in another queue than the gang's.
+    """
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._nodes: dict[Mark, dict[int, None]] = {}
+        self._marks: dict[int, set[Mark]] = {}
+
+    def note(self, node: int, rows: Sequence[int]) -> None:
+        """Record a verdict on a node that depends on these rows."""
+        seats, is_bound = self._attempt.seats, self._attempt.units.is_bound
+        marks: set[Mark] = {(is_bound(row), tie) for row in rows for tie in seats.ties(row)}
+        if any(map(seats.is_of_others, rows)):
+            marks.add(OF_OTHERS)
+        self._marks[node] = marks
+        for mark in marks:
+            self._nodes.setdefault(mark, {})[node] = None
+
+    def forget(self, node: int) -> None:
+        """Forget the verdict on a node."""
+        for mark in self._marks.pop(node, ()):
+            del self._nodes[mark][node]
+
+    def marked(self, marks: Set[Mark]) -> list[int]:
+        """Return the nodes with any of these marks."""
+        return sorted({node for mark in marks for node in self._nodes.get(mark, ())})
+
+
+class _Line:
+    """The nodes for one class of members: judged ones on a heap, the others in the order of their bounds."""
+
+    def __init__(self, attempt: Attempt, kind: ClassFacts) -> None:
+        self._attempt = attempt
+        self._kind = kind
+        self._field = attempt.search.field(kind)
+        self._is_close = self._has_plenty() and not attempt.own_first
+        self._closer: Closer | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget everything but the bounds."""
+        self._drawn = 0
+        self._heap: list[_Entry] = []
+        self._latest: dict[int, _Entry] = {}
+        self._judged = _Judged(self._attempt)
+        for node in self._attempt.better:
+            self.offer(node)
+
+    def offer(self, node: int) -> None:
+        """Judge a node again that became better than it was."""
+        self._judged.forget(node)
+        if self._field.takes(node):
+            self._push(_Entry((NOBODY, 0, 0, self._name(node)), node, UNJUDGED, ()))
+
+    def doubt(self, ties: Ties, touched: Ties) -> None:
+        """Judge the nodes again whose victims have these ties, for less may be taken of them now.
+
+        A gang takes from several nodes, so that whatever was ``touched`` may bar it. Where no victims sufficed, the candidate
+        that was in the way may be barred by now.
+        """
+        plenty = self._has_plenty()
+        if self._is_close and not (plenty and (self._closer is None or self._closer.holds(ties))):
+            self._is_close = False
+            self.begin()
+        marks = {*((False, tie) for tie in ties), *((True, tie) for tie in touched)}
+        for node in self._judged.marked(marks if plenty else {*marks, OF_OTHERS}):
+            self.offer(node)
+
+    def _has_plenty(self) -> bool:
+        return self._attempt.seats.has_plenty_of_share(self._kind.node_demand)
+
+    def best(self) -> _Entry | None:
+        """Return the best node as things stand; None: there is none."""
+        while True:
+            self._draw()
+            if not self._heap:
+                return None
+            top = self._heap[0]
+            if self._latest.get(top.node) is not top:
+                heapq.heappop(self._heap)
+            elif top.version == self._attempt.version:
+                return top
+            elif top.version != UNJUDGED and self._still_holds(top):
+                fresh = self._latest[top.node] = top._replace(version=self._attempt.version)
+                heapq.heapreplace(self._heap, fresh)
+            else:
+                heapq.heappop(self._heap)
+                self._judge(top.node)
+
+    def _draw(self) -> None:
+        """Take nodes in the order of their bounds, as long as one could be better than the best that is known."""
+        order = self._field.order
+        while self._drawn < len(order):
+            node = order[self._drawn]
+            key = (*(self._field.bound(self._drawn) or (NOBODY, 0, 0)), self._name(node))
+            if self._heap and self._heap[0].key < key:
+                return
+            if node not in self._latest:
+                self._push(_Entry(self._closely(key), node, UNJUDGED, ()))
+            self._drawn += 1
+
+    def _closely(self, bound: NodeKey) -> NodeKey:
+        """Return a better bound for the node that is drawn, as long as its victims are taken in their order."""
+        priority, _, number, name = bound
+        if not number or not self._is_close:
+            return bound
+        if self._closer is None:
+            self._closer = Closer(self._attempt.seats, self._field)
+        closer = self._closer.number(self._drawn)
+        return (priority, closer, closer, name) if closer > number else bound
+
+    def _still_holds(self, entry: _Entry) -> bool:
+        return self._attempt.walks.still_holds(entry.node, entry.units, self._kind.node_demand)
+
+    def _judge(self, node: int) -> None:
+        self._latest.pop(node, None)
+        key, units = self._attempt.walks.judge(node, self._kind.node_demand)
+        if key is None:
+            self._judged.note(node, self._attempt.walks.order(node))
+        else:
+            self._judged.note(node, [row for unit in units for row in unit])
+            self._push(_Entry(key, node, self._attempt.version, units))
+
+    def _push(self, entry: _Entry) -> None:
+        self._latest[entry.node] = entry
+        heapq.heappush(self._heap, entry)
+
+    def _name(self, node: int) -> str:
+        return self._attempt.trial.snapshot.nodes.ids[node]
+
+
+def fits(trial: Trial, job: WaitingJob) -> bool:
+    """Return whether all members fit without victims, one after another on the first node that holds them (invariant 12)."""
+    used: dict[int, dict[int, int]] = {}
+    return all(_seated(trial, one.kind, used) for one in job.members)
+
+
+def _seated(trial: Trial, kind: ClassFacts, used: dict[int, dict[int, int]]) -> bool:
+    nodes, need = trial.short_nodes(kind)
+    for node in assignments.roomy(nodes, need, trial.snapshot.nodes.names):
+        room, line = trial.claim_room(node), used.get(node, {})
+        if all(room[at] - line.get(at, 0) >= wanted for at, wanted in kind.node_demand):
+            line = used.setdefault(node, {})
+            for at, wanted in kind.node_demand:
+                line[at] = line.get(at, 0) + wanted
+            return True
+    return False

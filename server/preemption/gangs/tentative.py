@@ -1,0 +1,321 @@
+"""The running sums of a gang's plan: its members' places, its victims, and what each node and queue has then (J8).
+
+Everything is a sum, so that a try is taken back by subtracting it. The questions that a victim has to pass are here: what its
+queues can lose (G4), what its disruption budget allows (7.6), and what other queues have to give at all (J7).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from server.model.fit import Demand
+from server.preemption import admission
+from server.preemption.gangs.eligibility import Amounts, JobTerms
+from server.preemption.gangs.units import Line, Units
+from server.preemption.trial import Trial
+
+Unit = tuple[int, ...]
+"""The rows that are evicted together."""
+NOTHING: Final[Counter[int]] = Counter()
+
+
+class Seats:
+    """The members that have a node, and the units that are evicted for them."""
+
+    def __init__(self, trial: Trial, terms: JobTerms, units: Units) -> None:
+        self.trial = trial
+        self.terms = terms
+        self.units = units
+        self.leaf = terms.leaf
+        self.taken: dict[int, Unit] = {}
+        self.limited = False
+        """Whether a candidate was passed over because of what other queues have to give."""
+        self._width = len(trial.snapshot.types)
+        self._freed: dict[int, Amounts] = {}
+        self._own: dict[int, Amounts] = {}
+        self._used: dict[int, Amounts] = {}
+        self._lost: dict[str, Counter[int]] = {}
+        self._room: dict[int, Amounts] = {}
+        self._groups: Counter[str] = Counter()
+        self._others = 0
+        self._own_freed = [0] * self._width
+        self._needs: dict[int, Amounts] = {}
+        self._need = [0] * self._width
+        self._share = terms.share(trial)
+        self._respects = trial.snapshot.settings.disruption_budgets == "respect"
+        self._narrow: dict[str, tuple[str, ...]] = {}
+        self._ties: dict[int, frozenset[str | int]] = {}
+
+    # Changes --------------------------------------------------------------------------------------
+
+    def seat(self, node: int, demand: Demand, sign: int = 1) -> None:
+        """Place a member on a node; ``sign`` -1: take the member off again."""
+        used = self._used.setdefault(node, [0] * self._width)
+        for index, quantity in demand:
+            used[index] += sign * quantity
+        self._measure(node)
+
+    def take(self, unit: Unit) -> None:
+        """Take a unit as victims."""
+        for row in unit:
+            self.taken[row] = unit
+        self._count(unit, 1)
+
+    def give_back(self, unit: Unit) -> None:
+        """Give back a unit that was taken."""
+        for row in unit:
+            del self.taken[row]
+        self._count(unit, -1)
+
+    def _count(self, unit: Unit, sign: int) -> None:
+        for row in unit:
+            line = self.units.line(row)
+            self._free(line, sign)
+            self._others += sign if line.leaf != self.leaf else 0
+            for queue, _ in self.terms.rooms(self.trial, line.leaf):
+                lost = self._lost.setdefault(queue.path, Counter())
+                for index, quantity in line.charged:
+                    lost[index] += sign * quantity
+            for group in self.units.groups(row):
+                self._groups[group] += sign
+        self._narrow.clear()
+        for node in {self.units.line(row).node for row in unit}:
+            self._measure(node)
+
+    def _free(self, line: Line, sign: int) -> None:
+        """Add what a victim frees on its node. What allocations of the gang's own queue free is counted apart, too (J7)."""
+        own = line.leaf == self.leaf
+        for table in (self._freed, self._own) if own else (self._freed,):
+            amounts = table.setdefault(line.node, [0] * self._width)
+            for index, quantity in line.frees:
+                amounts[index] += sign * quantity
+        for index, quantity in line.charged if own else ():
+            self._own_freed[index] += sign * quantity
+
+    def _measure(self, node: int) -> None:
+        """Update the members' need on a node that neither free capacity nor victims of their own queue cover (J7)."""
+        used, own = self._used.get(node), self._own.get(node)
+        before = self._needs.get(node)
+        now = [0] * self._width
+        if used is not None:
+            for index, much in enumerate(used):
+                left = much - max(0, self.room(node)[index]) - (own[index] if own else 0)
+                now[index] = max(0, left) if much else 0
+        for index, much in enumerate(now):
+            self._need[index] += much - (before[index] if before else 0)
+        self._needs[node] = now
+
+    # Questions ------------------------------------------------------------------------------------
+
+    def room(self, node: int) -> Amounts:
+        """Return what a node has free once everything that was ordered before this plan is gone."""
+        known = self._room.get(node)
+        if known is None:
+            known = self._room[node] = self.trial.claim_room(node)
+        return known
+
+    def lacks(self, node: int) -> dict[int, int]:
+        """Return what a node lacks for all members that have their places there."""
+        return self.lacks_with(node, ())
+
+    def holds(self, node: int) -> bool:
+        """Return whether the node lacks nothing."""
+        return not self.lacks(node)
+
+    def lacks_with(self, node: int, demand: Demand) -> dict[int, int]:
+        """Return what a node would lack for one more member."""
+        room, freed, used = self.room(node), self._freed.get(node), self._used.get(node)
+        wanted = dict(demand)
+        for index, much in enumerate(used or ()):
+            if much:
+                wanted[index] = wanted.get(index, 0) + much
+        found = {}
+        for index, much in wanted.items():
+            left = room[index] + (freed[index] if freed else 0)
+            if left < much:
+                found[index] = much - left
+        return found
+
+    def needs_with(self, demand: Demand) -> Iterator[tuple[int, Amounts]]:
+        """Yield each node where members have places, with what one more would need there beyond what is free now."""
+        for node, used in self._used.items():
+            need = [0] * self._width
+            for index, wanted in demand:
+                need[index] = max(0, wanted + used[index] - self.room(node)[index])
+            yield node, need
+
+    def may_take(self, unit: Unit) -> bool:
+        """Return whether a unit may be evicted after those taken; it is not taken yet, and the member has its place."""
+        if not (self._keeps_floors(unit) and self._keeps_budgets(unit)):
+            return False
+        if not any(map(self.is_of_others, unit)):
+            return True
+        return any(map(self._is_taken_for_a_type, unit)) and self._is_within()
+
+    def takes_for(self, row: int) -> frozenset[int] | None:
+        """Return the types for which an allocation of another queue may be taken; None: any type, it is of the own queue."""
+        leaf = self.units.line(row).leaf
+        return None if leaf == self.leaf else self.terms.takes_for(self.trial, leaf)
+
+    def _is_taken_for_a_type(self, row: int) -> bool:
+        """Return whether an allocation of another queue frees a type that its node lacks, and for which it may be taken (J7)."""
+        takes = self.takes_for(row)
+        lacks = self.lacks(self.units.line(row).node)
+        return takes is not None and any(
+            index in lacks and index in takes for index, _ in self.units.line(row).frees
+        )
+
+    def unowed(self) -> tuple[Unit, ...]:
+        """Return units of other queues that no type justifies once all victims of the gang's own queue are gone (J7).
+
+        The others can be put in an order in which each frees a type that its node still lacks and for which it may be taken.
+        The last of the order is looked for first: without the later ones no less is lacking. None of those that are left can
+        be the last.
+        """
+        left = [unit for unit in dict.fromkeys(self.taken.values()) if self.is_of_others(unit[0])]
+        if not left or all(map(self.is_of_others, self.taken)):
+            return ()  # each was taken for a type that was lacking beside the ones before it
+        stay: list[Unit] = []
+        before = len(left) + 1
+        while len(left) < before:
+            before = len(left)
+            for unit in left:
+                self.give_back(unit)
+                if any(map(self._is_taken_for_a_type, unit)):
+                    stay.append(unit)
+                else:
+                    self.take(unit)
+            left = [unit for unit in left if unit[0] in self.taken]
+        for unit in stay:
+            self.take(unit)
+        return tuple(left)
+
+    def takes_no_more_than_its_share(self) -> bool:
+        """Return whether the share of other queues is kept when a further member uses what their victims left over."""
+        return not self._others or self._is_within()
+
+    def _is_within(self) -> bool:
+        within = self.within_share()
+        self.limited = self.limited or not within
+        return within
+
+    def within_share(self) -> bool:
+        """Return whether what has to come from other queues is no more than the gang's own may still claim (J7)."""
+        return all(
+            self._need[index] <= max(0, left + self._own_freed[index])
+            for index, left in self._share.items()
+        )
+
+    def takes_from_others(self) -> bool:
+        """Return whether any victim runs in another queue."""
+        return self._others > 0
+
+    def _keeps_floors(self, unit: Unit) -> bool:
+        """Return whether no queue loses more than it can, all victims counted (G4)."""
+        lost: dict[str, Counter[int]] = {}
+        rooms: dict[str, Amounts] = {}
+        for row in unit:
+            line = self.units.line(row)
+            for queue, room in self.terms.rooms(self.trial, line.leaf):
+                rooms[queue.path] = room
+                sums = lost.setdefault(queue.path, Counter())
+                for index, quantity in line.charged:
+                    sums[index] += quantity
+        return all(
+            self._lost.get(path, NOTHING)[index] + quantity <= rooms[path][index]
+            for path, sums in lost.items()
+            for index, quantity in sums.items()
+        )
+
+    def _keeps_budgets(self, unit: Unit) -> bool:
+        if not self._respects:
+            return True
+        more = Counter(group for row in unit for group in self.units.groups(row))
+        return all(
+            self._groups[group] + count <= self.trial.disruptions_left(group)
+            for group, count in more.items()
+        )
+
+    # What bars no candidate ------------------------------------------------------------------------
+
+    def is_plain(self, row: int) -> bool:
+        """Return whether a victim is independent of others: it is in no gang, and no other victim on one node can bar it."""
+        if self.units.is_bound(row) or (self._respects and self.units.groups(row)):
+            return False
+        return not self.strained_queues(self.units.line(row).leaf)
+
+    def strained_queues(self, leaf: str) -> tuple[str, ...]:
+        """Return the queues from a leaf up that may have to protect a candidate, whatever node is asked."""
+        known = self._narrow.get(leaf)
+        if known is None:
+            rooms = self.terms.rooms(self.trial, leaf)
+            known = self._narrow[leaf] = tuple(
+                queue.path for queue, room in rooms if not self._is_ample(queue.path, room)
+            )
+        return known
+
+    def _is_ample(self, path: str, room: Amounts) -> bool:
+        """Return whether a queue can lose all that may be evicted from any node, beside what it loses already (G4)."""
+        lost = self._lost.get(path, NOTHING)
+        return all(
+            lost.get(index, 0) + much <= room[index] for index, much in enumerate(self.units.most)
+        )
+
+    def has_plenty_of_share(self, demand: Demand) -> bool:
+        """Return whether others may give all that one more member needs, whatever its node lacks (J7)."""
+        wanted = dict(demand)
+        return all(
+            self._need[index] + wanted.get(index, 0) <= left + self._own_freed[index]
+            for index, left in self._share.items()
+            if self._need[index] or index in wanted
+        )
+
+    def is_of_others(self, row: int) -> bool:
+        """Return whether an allocation runs in another queue than the gang's."""
+        return self.units.line(row).leaf != self.leaf
+
+    def ties(self, row: int) -> frozenset[str | int]:
+        """Return the ties of a row: its queues, disruption budgets and gang; what others take from these may bar it."""
+        known = self._ties.get(row)
+        if known is None:
+            rooms = self.terms.rooms(self.trial, self.units.line(row).leaf)
+            paths = [queue.path for queue, _ in rooms]
+            known = self._ties[row] = frozenset([*paths, *self._own_ties(row)])
+        return known
+
+    def strained(self, row: int) -> Iterator[str | int]:
+        """Yield the ties of a row by which other candidates may be barred once it is evicted."""
+        yield from self.strained_queues(self.units.line(row).leaf)
+        yield from self._own_ties(row)
+
+    def _own_ties(self, row: int) -> Iterator[str | int]:
+        """Yield the disruption budgets and the gang of a row."""
+        yield from self.units.groups(row)
+        if self.units.is_bound(row):
+            yield self.units.job_of(row)
+
+    def over_max(self) -> dict[tuple[str, int], int]:
+        """Return the queues on the path whose maximum has no headroom for the whole gang, and what is missing (J4)."""
+        found = {}
+        kind = self.terms.whole.kind
+        for queue in self.trial.snapshot.path_up(self.terms.leaf):
+            held, lost = self.trial.held(queue.path), self._lost.get(queue.path, NOTHING)
+            for index, wanted in kind.demand:
+                most = admission.most(self.trial, queue, index, kind)
+                over = 0 if most is None else held[index] - lost[index] + wanted - most
+                if over > 0:
+                    found[queue.path, index] = over
+        return found
+
+    def is_enough_without(self, unit: Unit) -> bool:
+        """Return whether the plan would still hold if a unit stayed; the unit is taken again afterwards."""
+        self.give_back(unit)
+        nodes = {self.units.line(row).node for row in unit}
+        enough = (
+            all(map(self.holds, nodes))
+            and not self.over_max()
+            and self.units.keeps_gangs(self.taken)
+            and (not self.takes_from_others() or self.within_share())
+        )
+        self.take(unit)
+        return enough

@@ -1,0 +1,195 @@
+"""The victims of a gang's plan as units: an allocation alone, or a gang that would otherwise be broken, as a whole (J12).
+
+A gang that would fall below its minimum is evicted whole, and counts as one; with `victimgang: avoid` none of it is, nor when
+the queue of a member is in the dead zone (P9). A gang that has fewer members than it needs is broken already, and protects
+none of them.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from server.kernels.fit import Mask
+from server.preemption.claims.eligibility import CODE
+from server.preemption.gangs.eligibility import JobTerms
+from server.preemption.policy import Law
+from server.preemption.trial import Trial
+from server.preemption.victim_order import Comparator, order, tail
+from server.snapshot import assignments, gangs
+from server.snapshot.columns import GROUPED, OPTED_OUT
+from server.snapshot.eligibility_filter import PASSED, Screen
+
+Rank = tuple[int | str, ...]
+"""The keys of the partition's order for gangs, then the allocation's own: the least is evicted first (7.5)."""
+HARMLESS = frozenset(
+    {
+        PASSED,
+        CODE[Law.NO_COMMON_TYPE],
+        CODE[Law.DECIDING_QUEUE],
+        CODE[Law.NOT_OVER_GUARANTEE],
+        CODE[Law.BELOW_GUARANTEE],
+    }
+)
+"""The rules that a member of a gang that is evicted whole may break: it need not help, and sums decide about queues."""
+AT_REST = CODE[Law.NOT_OVER_GUARANTEE]
+"""The rule of the dead zone: all asked-for types that an allocation holds are types of which its queues are in the zone."""
+
+
+def _harmless(trial: Trial) -> frozenset[int]:
+    """Return the rules that a member may break; not the dead zone, whose pods are protected in any company (P9)."""
+    return HARMLESS - {AT_REST} if trial.snapshot.settings.deadzone_permyriad else HARMLESS
+
+
+class Line(NamedTuple):
+    """The facts of an allocation: its node, its queue, what its queues and its node get back."""
+
+    node: int
+    leaf: str
+    charged: tuple[tuple[int, int], ...]
+    frees: tuple[tuple[int, int], ...]
+
+
+class Units:
+    """The allocations that may be evicted for a gang on a Trial, as units. What was taken is not known here.
+
+    ``willing``: opted-out pods are not evicted (7.6).
+    """
+
+    def __init__(self, trial: Trial, terms: JobTerms, screen: Screen, spent: Iterable[int]) -> None:
+        self.trial = trial
+        self.terms = terms
+        self.willing = True
+        self.most = assignments.most_on_a_node(trial.snapshot.allocations, screen)
+        """The most that may be evicted from any one node, by type."""
+        self._codes = screen.codes
+        self._harmless = _harmless(trial)
+        self._spent = frozenset(spent)
+        self._sizes = gangs.sizes(trial.snapshot.allocations, trial.standing)
+        self._lines: dict[int, Line] = {}
+        self._ranks: dict[int, Rank] = {}
+        settings, is_spent = trial.snapshot.settings, self._spent.__contains__
+        self._order = Comparator(trial, order(settings, "job"), is_spent)
+        self.tail = Comparator(trial, tail(settings, "job"), is_spent)
+        """The order between allocations that the fixed keys leave equal."""
+
+    def line(self, row: int) -> Line:
+        """Return the facts of an allocation."""
+        known = self._lines.get(row)
+        if known is None:
+            snapshot = self.trial.snapshot
+            columns = snapshot.allocations
+            held = columns.resources[row].tolist()
+            known = self._lines[row] = Line(
+                int(columns.nodes[row]),
+                snapshot.leaf_paths[int(columns.leaves[row])],
+                columns.demands[row],
+                tuple((index, much) for index, much in enumerate(held) if much),
+            )
+        return known
+
+    def rank(self, row: int) -> Rank:
+        """Return the place of an allocation in the order of eviction."""
+        known = self._ranks.get(row)
+        if known is None:
+            key = self.trial.snapshot.allocations.keys[row]
+            known = self._ranks[row] = (*self._order.read(row), key)
+        return known
+
+    def priority(self, row: int) -> int:
+        """Return the priority of an allocation."""
+        return int(self.trial.snapshot.allocations.priorities[row])
+
+    def opted_out(self, row: int) -> bool:
+        """Return whether the allocation is opted out, or its disruption budget is used up (7.6)."""
+        return (
+            bool(int(self.trial.snapshot.allocations.flags[row]) & OPTED_OUT) or row in self._spent
+        )
+
+    def job_of(self, row: int) -> int:
+        """Return a number that allocations of one gang share; an allocation without one is a gang of its own (J4)."""
+        return int(self.trial.snapshot.allocations.jobs[row]) or -1 - row
+
+    def is_bound(self, row: int) -> bool:
+        """Return whether the allocation belongs to a gang."""
+        return int(self.trial.snapshot.allocations.jobs[row]) != 0
+
+    def tied(self) -> Mask:
+        """Return by row whether it belongs to a gang, or counts in a disruption budget that is respected."""
+        columns, budgets = (
+            self.trial.snapshot.allocations,
+            self.trial.snapshot.settings.disruption_budgets,
+        )
+        grouped = GROUPED if budgets == "respect" else 0
+        found: Mask = (columns.jobs != 0) | (columns.flags & grouped != 0)
+        return found
+
+    def groups(self, row: int) -> tuple[str, ...]:
+        """Return the disruption budgets in which the allocation counts."""
+        return self.trial.snapshot.allocations.groups(row)
+
+    def passed(self, row: int) -> bool:
+        """Return whether the allocation may be evicted, by the rules that look at it alone."""
+        return int(self._codes[row]) == PASSED and not (self.willing and self.opted_out(row))
+
+    def may_go(self) -> Mask:
+        """Return by row whether it may be evicted, alone or together with others of its gang."""
+        found = self._eligible()
+        return found & ~self.reluctant() if self.willing else found
+
+    def has_reluctant(self) -> bool:
+        """Return whether any allocation that may be evicted is opted out."""
+        return bool((self._eligible() & self.reluctant()).any())
+
+    def _eligible(self) -> Mask:
+        found: Mask = self._codes == PASSED
+        in_gang = self.trial.snapshot.allocations.jobs > 0
+        for code in sorted(self._harmless - {PASSED}):  # evicted with others of their gang (J12)
+            found |= in_gang & (self._codes == code)
+        return found
+
+    def reluctant(self) -> Mask:
+        """Return by row what `opted_out` says."""
+        found: Mask = self.trial.snapshot.allocations.flags & OPTED_OUT != 0
+        found[list(self._spent)] = True
+        return found
+
+    def unit(self, row: int, taken: Iterable[int]) -> tuple[int, ...] | None:
+        """Return the rows that are evicted together with a row, after those taken already; None: the gang protects it (J12)."""
+        number = int(self.trial.snapshot.allocations.jobs[row])
+        least = self.minimum(row)
+        left = self._sizes.get(number, 0) - sum(1 for one in taken if self.job_of(one) == number)
+        if not number or left > least or self._sizes[number] < least:
+            return (row,)
+        if self.trial.snapshot.settings.job_victim_gang == "avoid":
+            return None
+        before = set(taken)
+        rest = [one for one in self.gang(number) if one not in before]
+        return tuple(rest) if all(map(self._may_join, rest)) else None
+
+    def minimum(self, row: int) -> int:
+        """Return how many members the allocation's gang needs."""
+        spec = self.trial.snapshot.allocations.specs[row]
+        return spec.min_members if spec is not None else 0
+
+    def gang(self, number: int) -> list[int]:
+        """Return the members of a gang that stand."""
+        return gangs.members(self.trial.snapshot.allocations, self.trial.standing, number)
+
+    def keeps_gangs(self, rows: Iterable[int]) -> bool:
+        """Return whether each gang keeps the members it needs, unless it had fewer before or is evicted whole (J12)."""
+        return next(self.broken(rows), None) is None
+
+    def broken(self, rows: Iterable[int]) -> Iterator[int]:
+        """Yield one allocation of each gang that these would leave broken."""
+        going: dict[int, list[int]] = {}
+        for row in rows:
+            number = int(self.trial.snapshot.allocations.jobs[row])
+            if number:
+                going.setdefault(number, []).append(row)
+        for number, some in going.items():
+            size, least = self._sizes.get(number, 0), self.minimum(some[0])
+            if size >= least and size - len(some) < least and len(some) < size:
+                yield some[0]
+
+    def _may_join(self, row: int) -> bool:
+        fine = int(self._codes[row]) in self._harmless
+        return fine and not (self.willing and self.opted_out(row))

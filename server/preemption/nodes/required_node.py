@@ -1,0 +1,240 @@
+"""Preemption for a required node (G11): a DaemonSet's pod gets its node from other pods, whatever their queues are guaranteed.
+
+1. The ask requires one node by name; only that node counts, cordoned or not. There is no delay, and one attempt for
+each change of the node.
+2. Every pod on it may be evicted except pods that require it themselves, untouchable and firm ones (firm ones may with
+`firmbreak: true`), those of a higher priority, and members that a gang needs to stay whole (J12, where gangs are planned for).
+Fences and guarantees protect no pod here.
+3. Regular pods come first, then those that opted out or whose disruption budget is used up, originators last; among
+these the lower priority first, then the younger, then the smaller, or what `preemption.order` says instead of age and size
+(7.5).
+4. The headroom of its own queue counts, with what its victims give back.
+5. The node is held for it alone until it runs there.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from server.model.quota import is_below
+from server.model.ranking import Ranking
+from server.preemption import admission, victim_order
+from server.preemption.claims import victim_gangs
+from server.preemption.entitlement import numbers
+from server.preemption.policy import (
+    SPARED_KEYS_MAX,
+    Intent,
+    Law,
+    Plan,
+    Pledge,
+    Refusal,
+    Release,
+    Spared,
+)
+from server.preemption.trial import Trial
+from server.preemption.victim_order import Comparator
+from server.snapshot.columns import (
+    REPLACED,
+    REQUIRED_NODE,
+    UNTOUCHABLE,
+    VETOED,
+)
+from server.snapshot.waiting import WaitingAsk
+
+NAME: Final = "required-node"
+
+BECAUSE: Final = "a pod that must run on this node needs the capacity (G11)"
+
+_NEEDLESS: Final = (Law.NOT_NEEDED, Law.NO_COMMON_TYPE)
+"""The reasons for which a candidate stays without being protected."""
+Need = dict[int, int]
+"""What has to be freed, by type index."""
+
+
+def intents(trial: Trial) -> Iterator[Intent]:
+    """Yield the asks that require a node and do not fit there, in the order of waiting asks."""
+    for ask in sorted(trial.snapshot.daemons, key=_order):
+        if may_require(ask) is None:
+            yield Intent(NAME, ask)
+
+
+def _order(ask: WaitingAsk) -> tuple[int, int, int]:
+    return ask.order
+
+
+def may_require(ask: WaitingAsk) -> Refusal | None:
+    """Return why no pod is evicted for the ask, whatever runs on its node; None: some may be."""
+    if not ask.spec.allow_preempt_other:
+        return Refusal(Law.NEVER_PREEMPTS, "its preemptionPolicy is Never")
+    if ask.spec.rm_check:  # design 1.8
+        return Refusal(Law.RM_CHECK, "its resource manager has to look at a node first")
+    if not ask.within_limits:
+        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no headroom for it")
+    return None
+
+
+def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
+    """Return a plan with victims in order, less those that are not needed in the end; or why there is none."""
+    ask = intent.ask
+    refused = may_require(ask)
+    if refused is not None:
+        return refused
+    row = trial.snapshot.row_of(ask.spec.constraints.required_node)
+    if row < 0 or not trial.may_require(ask.kind, row):
+        return Refusal(Law.NO_NODE, "its node is not there, or does not suit it")
+    lacks = _lacks(trial, ask, row)
+    ranked = _comparator(trial)
+    order = ranked.in_order(trial.rows_on(row), tuple(lacks))
+    walked = _walk(trial, ask, order, dict(lacks))
+    kept = _give_back(trial, [one for one, law in walked.items() if law is None], lacks)
+    missing = _left(trial, kept, lacks)
+    stay = {one: law or Law.NOT_NEEDED for one, law in walked.items() if one not in kept}
+    told = _spared(trial, stay)
+    node_id = trial.snapshot.nodes.ids[row]
+    if missing:
+        because = f"the pods that may be evicted from node {node_id} do not free enough"
+        lacking = tuple(missing.items())
+        return Refusal(Law.NO_VICTIMS, because, node_id=node_id, missing=lacking, spared=told)
+    blocked = _blocked(trial, ask, kept)
+    if blocked:
+        return Refusal(Law.HEAD_ROOM, f"queue {blocked} has no headroom for it", spared=told)
+    columns, paths = trial.snapshot.allocations, trial.snapshot.leaf_paths
+    releases = tuple(
+        Release(one, columns.keys[one], paths[int(columns.leaves[one])], BECAUSE) for one in kept
+    )
+    pledge = Pledge(ask, row, node_id, exclusive=True)
+    if not releases:
+        return Plan(NAME, (pledge,), spared=told)
+    ranking = _ranking(trial, ranked, row, stay, kept)
+    return Plan(NAME, (pledge,), releases, told, ranking=ranking)
+
+
+def _comparator(trial: Trial) -> Comparator:
+    order = victim_order.order(trial.snapshot.settings, NAME)
+    return Comparator(trial, order, lambda other: _is_exhausted(trial, other))
+
+
+def _spared(trial: Trial, stay: Mapping[int, Law]) -> tuple[Spared, ...]:
+    columns, paths = trial.snapshot.allocations, trial.snapshot.leaf_paths
+    found: dict[tuple[Law, str], list[str]] = {}
+    for row, law in stay.items():
+        found.setdefault((law, paths[int(columns.leaves[row])]), []).append(columns.keys[row])
+    return tuple(
+        Spared(law, leaf, len(keys), tuple(keys[:SPARED_KEYS_MAX]))
+        for (law, leaf), keys in sorted(found.items())
+    )
+
+
+def _ranking(
+    trial: Trial, ranked: Comparator, node: int, stay: Mapping[int, Law], kept: list[int]
+) -> Ranking:
+    """Return the order in which the node's allocations were considered, with those apart that a rule protects."""
+    columns, paths = trial.snapshot.allocations, trial.snapshot.leaf_paths
+    rows = [*kept, *(row for row, law in stay.items() if law in _NEEDLESS)]
+    queues = [paths[int(columns.leaves[row])] for row in rows]
+    return Ranking(
+        victim_order.order(trial.snapshot.settings, NAME),
+        ranked.ranks(rows),
+        queues,
+        len(rows),
+        nodes=(trial.snapshot.nodes.ids[node],),
+        protected=tuple(
+            (columns.keys[row], law.value) for row, law in stay.items() if law not in _NEEDLESS
+        ),
+        types=trial.snapshot.types,
+        numbers=numbers(trial, queues[: len(kept)]),
+    )
+
+
+def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Need:
+    room = trial.claim_room(row)
+    return {
+        index: wanted - room[index]
+        for index, wanted in ask.kind.node_demand
+        if wanted > room[index]
+    }
+
+
+def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Need) -> dict[int, Law | None]:
+    """Return by row the rule that protects it, None for a victim; victims are taken while they hold what is lacking."""
+    columns = trial.snapshot.allocations
+    found: dict[int, Law | None] = {}
+    may_go = victim_gangs.spare(trial, rows)
+    for one in rows:
+        law, gang = _law_of(trial, ask, one, left), int(columns.jobs[one])
+        if law is None and gang in may_go and not may_go[gang]:
+            law = Law.GANG
+        if law is None:
+            may_go[gang] = may_go.get(gang, 0) - 1
+            _free(trial, one, left)
+        found[one] = law
+    return found
+
+
+def _law_of(trial: Trial, ask: WaitingAsk, row: int, left: Need) -> Law | None:
+    """Return the rule that protects an allocation on the node (rule 2)."""
+    columns = trial.snapshot.allocations
+    flags = int(columns.flags[row])
+    firm = 0 if trial.snapshot.settings.firm_break else trial.snapshot.firm_flags
+    verdicts = (
+        (Law.REQUIRED_NODE, flags & REQUIRED_NODE),
+        (Law.FIRM, flags & firm),
+        (Law.UNTOUCHABLE, flags & (UNTOUCHABLE | VETOED)),
+        (Law.REPLACED, flags & REPLACED),
+        (Law.PRIORITY, int(columns.priorities[row]) > ask.spec.priority),
+        (Law.NOT_NEEDED, not left),
+        (Law.NO_COMMON_TYPE, not any(columns.resources[row, index] > 0 for index in left)),
+    )
+    return next((law for law, applies in verdicts if applies), None)
+
+
+def _free(trial: Trial, row: int, left: Need) -> None:
+    line = trial.snapshot.allocations.resources[row]
+    for index in list(left):
+        left[index] -= int(line[index])
+        if left[index] <= 0:
+            del left[index]
+
+
+def _is_exhausted(trial: Trial, row: int) -> bool:
+    """Return whether a disruption budget of the pod is used up.
+
+    Budgets count as `prefer` here, whatever the partition says, unless it ignores them (G11).
+    """
+    if trial.snapshot.settings.disruption_budgets == "ignore":
+        return False
+    groups = trial.snapshot.allocations.groups(row)
+    return any(trial.disruptions_left(group) <= 0 for group in groups)
+
+
+def _give_back(trial: Trial, taken: list[int], lacks: Need) -> list[int]:
+    """Return the victims without those that are not needed, looked at from the last taken back (invariant 11)."""
+    kept = list(taken)
+    for one in reversed(taken):
+        others = [other for other in kept if other != one]
+        if not _left(trial, others, lacks):
+            kept = others
+    return kept
+
+
+def _left(trial: Trial, rows: list[int], lacks: Need) -> Need:
+    left = dict(lacks)
+    for row in rows:
+        _free(trial, row, left)
+    return left
+
+
+def _blocked(trial: Trial, ask: WaitingAsk, rows: list[int]) -> str:
+    """Return the first queue on the ask's path without headroom for it once the victims are gone (rule 4); "" for none."""
+    columns, snapshot = trial.snapshot.allocations, trial.snapshot
+    for queue in snapshot.path_up(ask.leaf):
+        held = list(trial.held(queue.path))
+        for row in rows:
+            path = snapshot.leaf_paths[int(columns.leaves[row])]
+            if is_below(path, queue.path):
+                for index, quantity in columns.demands[row]:
+                    held[index] -= quantity
+        for index, wanted in ask.kind.demand:
+            most = admission.most(trial, queue, index, ask.kind)
+            if most is not None and held[index] + wanted > most:
+                return queue.path
+    return ""

@@ -1,0 +1,52 @@
+"""Reservations: a node is kept for an ask that is too large for what others leave over (design 6.6).
+
+1. Nothing is reserved for an ask that has waited less than 2 s, that its manager has to check first (design 1.8),
+or that belongs to a gang: gangs are planned for as a whole.
+2. All its limits have headroom and its queue is not stopped: only a node is missing.
+3. Asks come in one order over the whole partition: higher priority where their queues meet, longer pending, earlier
+arrived (`server.scheduling.outranking`). The snapshot has them in this order.
+4. An ask gets the node that lacks least of it, among those that are schedulable, allowed by its constraint, large
+enough, with its ports free, and held for no other ask; ties go to the node that arrived first.
+5. At most one an ask and one a node, RESERVATIONS_PER_LEAF a leaf, and one for each NODES_PER_RESERVATION nodes of
+the partition, but one at least. The planner keeps rule 4; the gate checks rules 2 and 5 again, with all earlier plans counted.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from server.model.records import RESERVATION
+from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal
+from server.preemption.trial import Trial
+from server.snapshot.waiting import WaitingAsk
+
+NAME: Final = RESERVATION
+
+RESERVE_AFTER_MS: Final = 2_000
+RESERVATIONS_PER_LEAF: Final = 5
+NODES_PER_RESERVATION: Final = 10
+
+
+def intents(trial: Trial) -> Iterator[Intent]:
+    """Yield an intent for each ask that has waited long enough for a node."""
+    snapshot = trial.snapshot
+    for ask in snapshot.waiting_without_node():  # rules 2 and 3
+        if _may_reserve(ask) and ask.pending_ms(snapshot.now) >= RESERVE_AFTER_MS:  # rule 1
+            yield Intent(NAME, ask)
+
+
+def _may_reserve(ask: WaitingAsk) -> bool:
+    return not (ask.reserved or ask.gang or ask.spec.rm_check)
+
+
+def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
+    """Return a pledge without victims: the capacity becomes free by itself, and no other ask may take it."""
+    ask = intent.ask
+    row = trial.least_short(ask.kind)
+    if row < 0:
+        return Refusal(Law.NO_NODE, "no node that nobody holds could take it, were it empty")
+    return Plan(intent.policy, (Pledge(ask, row, trial.snapshot.nodes.ids[row]),))
+
+
+def most(nodes: int) -> int:
+    """Return how many reservations a partition of so many nodes may have."""
+    return max(1, nodes // NODES_PER_RESERVATION)

@@ -1,0 +1,165 @@
+"""Quota enforcement: a queue over a lowered maximum gives back what it has too much (seed 000, specification 2).
+
+1. The target is what the queue uses beyond its maximum, in the types that the maximum names (Q9).
+2. Candidates hold something of that. DaemonSet pods, foreign pods and those that are ending already are none (Q10); nor are
+firm and untouchable ones, nor, with `disruptionbudgets: respect`, one whose group has no disruption left (7.6).
+3. Non-originators before originators, low priority before high, preemptible before opted out, young before old (Q11); a
+partition may put other keys in place of age (`preemption.order`, 7.5).
+4. No queue from the victim's leaf to the root falls below its guarantee in a type that the victim uses. A candidate that would
+bring one there is left out, and the walk continues. In the end no pod is evicted that is not needed (Q12).
+5. The last victim may be larger than what is left of the target, or none may (`quota.preemption.overshoot`, Q13).
+6. A parent's target is shared among its children by what they use beyond their guarantees, level by level (Q15).
+7. What is missing then is sought below the whole queue; a short run of few candidates searches for a set (Q15).
+8. A run frees what it can (`quota.preemption.shortfall: abstain`: all but `miss`, or nothing) and says how far it
+came and what was in the way (Q14). Fences, preemption delays, priority policies and offsets count for nothing here (Q16).
+Dynamic leaves take part (Q17).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from server.model.comparing import TAILS
+from server.model.ranking import Rank, Ranking
+from server.model.records import ShrinkResult
+from server.preemption import victim_order
+from server.preemption.entitlement import numbers
+from server.preemption.policy import Law, Plan, Refusal, ShrinkIntent
+from server.preemption.quota.outcome import BARS, Outcome
+from server.preemption.quota.run import SEARCHED_MOST, Budgets, Run
+from server.preemption.quota.tree import Tree
+from server.preemption.trial import Trial
+from server.preemption.victim_order import Comparator
+from server.snapshot.columns import FIRM
+from server.snapshot.victims_in_order import Question, Running, running
+
+NAME: Final = "quota"
+
+
+class Standing(NamedTuple):
+    """The standing of an allocation in a quota run: its place among the candidates, from 1 on, and the rule that protects it.
+
+    ``place`` is 0 for one that is no candidate. ``law`` is "" for one that the run takes.
+    """
+
+    place: int
+    total: int
+    law: str
+
+
+def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
+    """Return the victims with which the queue comes down to its maximum, or why there are none; change nothing."""
+    outcome = _run(trial, intent.queue)
+    if outcome is None:
+        return Refusal(Law.NOT_NEEDED, f"queue {intent.queue} is within its maximum")  # Q5
+    return _answer(trial, intent, outcome)
+
+
+def plan_with_standing(
+    trial: Trial, intent: ShrinkIntent, key: str
+) -> tuple[Plan | Refusal, Standing] | None:
+    """Return the plan and the standing of one allocation in it; None when the queue is within its maximum."""
+    outcome = _run(trial, intent.queue)
+    if outcome is None:
+        return None
+    return _answer(trial, intent, outcome), Standing(*outcome.standing(key))
+
+
+def _run(trial: Trial, path: str) -> Outcome | None:
+    """Return how a run would end; None when there is nothing to free (Q5)."""
+    target = _target(trial, path)
+    if not target:
+        return None
+    tree = Tree(trial, path, target)
+    run = _begin(trial, path, tree, list(target.values()))
+    _free(run, tree, path)
+    return Outcome(trial.snapshot, path, run, list(target.values()), tree.types)
+
+
+def _target(trial: Trial, path: str) -> dict[int, int]:
+    """Return by type index what the queue uses beyond its maximum; a type without a maximum is unlimited (Q9)."""
+    bounds = trial.snapshot.queues[path].max
+    return {
+        index: used - most
+        for index, (used, most) in enumerate(zip(trial.eff(path), bounds, strict=True))
+        if most is not None and used > most
+    }
+
+
+def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> Run:
+    bars = tuple(trial.snapshot.firm_flags if flag == FIRM else flag for flag in BARS)
+    asked = Question(tree.leaves, tree.types, len(target), bars, _further(trial, tree, len(target)))
+    found = running(trial.snapshot, trial.standing, asked)
+    overshoot = trial.snapshot.queues[path].spec.properties.quota_overshoot
+    return Run(found, target, tree.rooms(), overshoot, _budgets(trial, found))
+
+
+def _further(trial: Trial, tree: Tree, wanted: int) -> Callable[[int], tuple[Rank, ...]] | None:
+    """Return what compares victims after originator, priority and protection, where it is not age (7.5)."""
+    keys = victim_order.tail(trial.snapshot.settings, NAME)
+    if keys == TAILS[NAME]:
+        return None
+    ranked, types = Comparator(trial, keys), tuple(tree.types[:wanted])
+    return lambda row: ranked.read(row, types)
+
+
+def _budgets(trial: Trial, found: Running) -> Budgets:
+    mode = trial.snapshot.settings.disruption_budgets
+    if mode == "ignore":
+        return Budgets()
+    groups = found.disruption_groups()
+    names = sorted({name for own in groups.values() for name in own})
+    return Budgets(mode, groups, {name: trial.disruptions_left(name) for name in names})
+
+
+def _free(run: Run, tree: Tree, path: str) -> None:
+    """Take victims by shares, then without shares, then by a search (Q15), and give back what is not needed."""
+    tree.free(run, run.running.lots(), path, list(run.rest))
+    run.give_back()
+    while run.is_short and run.walk_all(f"{path} was over its maximum still (Q15, Q12)"):
+        run.give_back()
+    if run.is_short and len(run.running.candidates) <= SEARCHED_MOST:
+        run.search(f"of the sets that bring {path} to its maximum this comes first (Q15)")
+        run.give_back()
+
+
+def _answer(trial: Trial, intent: ShrinkIntent, outcome: Outcome) -> Plan | Refusal:
+    shrink, spared, levels = outcome.shrink(), outcome.spared(), outcome.levels()
+    if shrink.result is ShrinkResult.IMPOSSIBLE:
+        because = f"queue {intent.queue} is over its maximum, and rules protect all of its pods"
+    elif shrink.result is ShrinkResult.SHORTFALL and outcome.abstains:
+        because = f"queue {intent.queue} abstains: it would come only part of the way"
+        shrink = replace(shrink, freed={}, missing=shrink.target)
+    else:
+        releases = outcome.releases()
+        ranking = _ranking(trial, outcome)
+        return Plan(NAME, (), releases, spared, levels, shrink, intent.replans, ranking)
+    law = Law(shrink.blocked_by) if shrink.blocked_by else Law.NO_VICTIMS
+    return Refusal(law, because, spared=spared, levels=levels, shrink=shrink)
+
+
+def _ranking(trial: Trial, outcome: Outcome) -> Ranking:
+    """Return the order of the queue's candidates around its last victim (Q11)."""
+    run, words = outcome.run, victim_order.order(trial.snapshot.settings, NAME)
+    found, wanted = run.running, tuple(outcome.types[: len(outcome.target)])
+    total, start, places = found.excerpt(max(run.taken, default=0))
+    ranked, keys = Comparator(trial, words), trial.snapshot.allocations.keys
+    rows = found.rows[places].tolist()
+    order = tuple((*ranked.read(row, wanted), keys[row]) for row in rows)
+    protected = tuple(
+        (keys[row], run.spared[place].value)
+        for place, row in zip(places, rows, strict=True)
+        if place in run.spared and place not in run.taken
+    )
+    queues = [found.leaf(place) for place in places]
+    return Ranking(
+        words,
+        order,
+        queues,
+        total,
+        start,
+        queue=outcome.queue,
+        protected=protected,
+        types=trial.snapshot.types,
+        numbers=numbers(trial, found.leaves_of(run.taken)),
+    )

@@ -1,0 +1,156 @@
+"""The end of a quota run, in numbers and words: its result, what was in the way, and what was protected by which rule (Q14)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from server.model.lines import lines
+from server.model.records import Amounts, Level, Shrink, ShrinkResult
+from server.preemption.policy import SPARED_KEYS_MAX, Law, Release, Spared
+from server.preemption.quota.run import Line, Run
+from server.snapshot.columns import FIRM, RELEASING, REPLACED, REQUIRED_NODE, UNTOUCHABLE, VETOED
+from server.snapshot.queues import QueueFacts
+from server.snapshot.snapshot import Snapshot
+
+BARS: Final = {
+    RELEASING: Law.RELEASING,
+    REQUIRED_NODE: Law.REQUIRED_NODE,
+    REPLACED: Law.REPLACED,
+    UNTOUCHABLE | VETOED: Law.UNTOUCHABLE,
+    FIRM: Law.FIRM,
+}
+"""The flags by which an allocation is no candidate, each with its rule (Q10, 7.6)."""
+BLOCKING: Final = (Law.BELOW_GUARANTEE, Law.OVERSHOOT, Law.BUDGET)
+"""The rules by which a candidate is skipped when its turn comes (Q12, Q13, 7.6)."""
+GROUNDS: Final = (*BARS.values(), Law.NO_COMMON_TYPE, Law.NOT_NEEDED, *BLOCKING)
+"""The rules that protect an allocation; those that bar it come first, in the order of the bars."""
+WHOLE: Final = 10_000
+"""The whole of a target, in hundredths of a percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a run. ``types`` are the indices of its columns, the first ones those of the target."""
+
+    snapshot: Snapshot
+    queue: str
+    run: Run
+    target: Line
+    types: Sequence[int]
+
+    def shrink(self) -> Shrink:
+        """Return the numbers of the run (Q14)."""
+        law, queue = self._block()
+        freed = [amount - left for amount, left in zip(self.target, self.run.rest, strict=True)]
+        return Shrink(
+            queue=self.queue,
+            target=self._named(self.target),
+            freed=self._named(freed),
+            missing=self._named([max(0, left) for left in self.run.rest]),
+            result=self.result(),
+            candidates=len(self.run.running.candidates),
+            blocked_by=law,
+            blocking_queue=queue,
+        )
+
+    def result(self) -> ShrinkResult:
+        """Return the result of the run, which never changes the victims (Q14)."""
+        if not self.run.is_short:
+            return ShrinkResult.COMPLETE
+        if not self.run.taken:
+            return ShrinkResult.IMPOSSIBLE
+        miss = self.snapshot.queues[self.queue].spec.properties.quota_miss_permyriad
+        pairs = zip(self.run.rest, self.target, strict=True)
+        if all(left * WHOLE <= miss * amount for left, amount in pairs):
+            return ShrinkResult.WITHIN_MISS
+        return ShrinkResult.SHORTFALL
+
+    @property
+    def abstains(self) -> bool:
+        """Return whether the queue takes nothing when it would miss too much (Q14)."""
+        return self.snapshot.queues[self.queue].spec.properties.quota_shortfall == "abstain"
+
+    def _named(self, line: Sequence[int]) -> Amounts:
+        names = self.snapshot.types
+        pairs = [(names[index], amount) for index, amount in zip(self.types, line, strict=False)]
+        return {name: amount for name, amount in sorted(pairs) if amount}
+
+    # What was in the way --------------------------------------------------------------------------
+
+    def _last_skipped(self) -> tuple[int, Law] | None:
+        """Return the most important candidate that was skipped and stays, and the rule that protected it."""
+        run = self.run
+        skipped = [
+            (place, law)
+            for place, law in run.spared.items()
+            if law in BLOCKING and place not in run.taken
+        ]
+        return max(skipped, default=None)
+
+    def _block(self) -> tuple[str, str]:
+        last = self._last_skipped()
+        if last is None:
+            return self._bar(), ""
+        place, law = last
+        queue = self._floored(place) if law is Law.BELOW_GUARANTEE else None
+        return law.value, queue.path if queue is not None else ""
+
+    def _bar(self) -> str:
+        """Return the rule that barred the most important candidate that could have helped, when none was skipped, or ""."""
+        ground = self.run.running.last_barred(len(BARS)) if self.run.is_short else None
+        return GROUNDS[ground].value if ground is not None else ""
+
+    def _floored(self, place: int) -> QueueFacts | None:
+        """Return the lowest queue that would be below its floor without this candidate, at the end of the run."""
+        running, run = self.run.running, self.run
+        leaf, size = running.leaf(place), running.size(place)
+        for queue, room in zip(self.snapshot.path_up(leaf), run.rooms[leaf], strict=True):
+            if any(amount > room[at] for at, amount in enumerate(size) if amount):
+                return queue
+        return None
+
+    def levels(self) -> tuple[Level, ...]:
+        """Return the numbers of the queue whose guarantee was in the way, one line for each type that it guarantees."""
+        last = self._last_skipped()
+        queue = self._floored(last[0]) if last and last[1] is Law.BELOW_GUARANTEE else None
+        if queue is None:
+            return ()
+        facts = zip(self.snapshot.types, queue.guaranteed, queue.max, queue.usage, strict=True)
+        return tuple(
+            Level(queue.path, "blocking", name, least, most, used)
+            for name, least, most, used in facts
+            if least
+        )
+
+    # Victims and protected pods -------------------------------------------------------------------
+
+    def releases(self) -> tuple[Release, ...]:
+        """Return the victims, least important first."""
+        taken = self.run.taken
+        places = sorted(taken)
+        because = map(taken.__getitem__, places)
+        return tuple(lines(Release, *self.run.running.victims(places), because))
+
+    def standing(self, key: str) -> tuple[int, int, str]:
+        """Return the place of an allocation among the candidates, how many there are, and the rule that keeps it.
+
+        The place is 0 for one that is no candidate, the rule "" for one that is taken.
+        """
+        place, number, total, ground = self.run.running.standing(key)
+        if place in self.run.taken:
+            return number, total, ""
+        otherwise = Law.NOT_NEEDED if number else GROUNDS[ground]
+        return number, total, self.run.spared.get(place, otherwise).value
+
+    def spared(self) -> tuple[Spared, ...]:
+        """Return the protected candidates, by rule and leaf (design 6.8)."""
+        return tuple(self._spared())
+
+    def _spared(self) -> Iterator[Spared]:
+        run = self.run
+        grounds = {place: GROUNDS.index(law) for place, law in run.spared.items()}
+        otherwise = GROUNDS.index(Law.NOT_NEEDED)
+        for ground, leaf, count, keys in run.running.spared(
+            run.taken, grounds, otherwise, SPARED_KEYS_MAX
+        ):
+            yield Spared(GROUNDS[ground], leaf, count, keys)

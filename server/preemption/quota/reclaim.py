@@ -1,0 +1,269 @@
+"""Surplus reclaim: while more is used than there is, queues give back what they have beyond their shares (seed 004, W3).
+
+1. The target is what the partition uses beyond what its nodes have, foreign pods left out: after a race between two
+schedulers, or when a node shrank. Pods on a drained node have their capacity there and are not too much.
+2. Only with `entitlement: proportional`. No ask gets the capacity.
+3. Candidates hold something of the target, on a node on which more of it is used than the node has: elsewhere an evicted pod
+frees capacity for the next, and so without end. DaemonSet, firm and untouchable pods, those that are ending already, those
+that run for less than `preemption.minruntime`, those of a queue with `preemption.policy: disabled`, and with
+`disruptionbudgets: respect` those without a disruption left, are none (7.6).
+4. No queue below the root falls below what it deserves in a type of which too much is used, nor below its entitlement
+in another that the victim uses.
+5. Opted-out pods come last, originators before them; lower priority first, not running before running, the shortest
+running time first (or what `preemption.order` says instead of these two, 7.5), key (W8). In the end no pod is evicted that is
+not needed.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from server.model.quota import ROOT, PreemptionPolicy
+from server.model.ranking import Rank, Ranking, window
+from server.model.records import Amounts, Shrink, ShrinkResult
+from server.preemption import victim_order
+from server.preemption.entitlement import numbers, protects_only_whole
+from server.preemption.policy import (
+    SPARED_KEYS_MAX,
+    Law,
+    Plan,
+    Refusal,
+    Release,
+    ShrinkIntent,
+    Spared,
+)
+from server.preemption.trial import Trial
+from server.preemption.victim_order import Comparator
+from server.snapshot.columns import (
+    NOT_STARTED,
+    RELEASING,
+    REPLACED,
+    REQUIRED_NODE,
+    UNTOUCHABLE,
+    VETOED,
+)
+from server.snapshot.eligibility_filter import UNLIMITED
+
+NAME: Final = "trim"
+BARRED: Final = RELEASING | REPLACED | REQUIRED_NODE | UNTOUCHABLE | VETOED
+BECAUSE: Final = "more is used than there is, and its queue has more than its share (W3)"
+
+Order = tuple[Rank, ...]
+
+
+class Candidate(NamedTuple):
+    """A candidate, with its place in the order."""
+
+    order: Order
+    row: int
+    node: int
+    leaf: str
+    size: tuple[tuple[int, int], ...]
+
+
+def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
+    """Return the victims of surplus reclaim, or why there are none; change nothing."""
+    target = _target(trial)
+    if not target:
+        return Refusal(Law.NOT_NEEDED, "no more is used than there is")
+    candidates = sorted(_candidates(trial, target))
+    left = dict(target)
+    laws: dict[int, Law] = {}
+    taken = _walk(trial, candidates, left, laws)
+    shrink = _shrink(trial, intent.queue, target, left, len(candidates), bool(taken))
+    if not taken:
+        because = "more is used than there is, and rules protect every pod"
+        return Refusal(Law.NO_VICTIMS, because, shrink=shrink)
+    keys = trial.snapshot.allocations.keys
+    releases = tuple(Release(one.row, keys[one.row], one.leaf, BECAUSE) for one in taken)
+    stay = {one.order[-1]: laws.get(one.row, Law.NOT_NEEDED) for one in candidates}
+    for one in taken:
+        del stay[one.order[-1]]
+    spared = _spared(candidates, stay)
+    ranking = _ranking(trial, candidates, stay)
+    return Plan(NAME, (), releases, spared, shrink=shrink, replans=intent.replans, ranking=ranking)
+
+
+def _spared(candidates: Iterable[Candidate], stay: Mapping[Rank, Law]) -> tuple[Spared, ...]:
+    found: dict[tuple[Law, str], list[str]] = {}
+    for one in candidates:
+        key = one.order[-1]
+        if key in stay:
+            found.setdefault((stay[key], one.leaf), []).append(str(key))
+    return tuple(
+        Spared(law, leaf, len(keys), tuple(keys[:SPARED_KEYS_MAX]))
+        for (law, leaf), keys in sorted(found.items())
+    )
+
+
+def _ranking(trial: Trial, candidates: Sequence[Candidate], stay: Mapping[Rank, Law]) -> Ranking:
+    """Return the order in which the partition's candidates were considered, around its last victim."""
+    order = [one.order for one in candidates]
+    start, shown = window(order, frozenset(one[-1] for one in order) - stay.keys())
+    return Ranking(
+        victim_order.order(trial.snapshot.settings, NAME),
+        shown,
+        [one.leaf for one in candidates[start : start + len(shown)]],
+        len(order),
+        start,
+        queue=ROOT,
+        protected=tuple(
+            (str(one[-1]), stay[one[-1]].value)
+            for one in shown
+            if stay.get(one[-1], Law.NOT_NEEDED) is not Law.NOT_NEEDED
+        ),
+        types=trial.snapshot.types,
+        numbers=numbers(trial, [one.leaf for one in candidates if one.order[-1] not in stay]),
+    )
+
+
+def _walk(
+    trial: Trial, candidates: Iterable[Candidate], left: dict[int, int], laws: dict[int, Law]
+) -> list[Candidate]:
+    """Return the victims in order (rules 4 and 5).
+
+    What is left to free shrinks; ``laws`` gets by row the rule that protects a candidate.
+    """
+    rooms, spent = _rooms(trial, frozenset(left)), Counter[str]()
+    full = trial.overfull(sorted(left))
+    taken: list[Candidate] = []
+    for one in candidates:
+        if max(left.values()) <= 0:
+            break
+        short = full.get(one.node, {})
+        if not _helps(one, left, short):
+            continue
+        law = _objection(trial, one, rooms, spent)
+        if law is not None:
+            laws[one.row] = law
+        else:
+            _change(trial, one, left, rooms, -1)
+            for index, quantity in one.size:
+                short[index] = short.get(index, 0) - quantity
+            spent.update(trial.snapshot.allocations.groups(one.row))
+            taken.append(one)
+    for one in reversed(taken[:]):
+        if all(left[index] + quantity <= 0 for index, quantity in one.size if index in left):
+            _change(trial, one, left, rooms, 1)
+            taken.remove(one)
+    return taken
+
+
+def _objection(
+    trial: Trial, one: Candidate, rooms: dict[str, list[int]], spent: Counter[str]
+) -> Law | None:
+    """Return the rule that protects a candidate after those taken so far; None: it is evicted."""
+    if not _fits(trial, one, rooms):
+        return Law.BELOW_GUARANTEE
+    return None if _is_allowed(trial, one, spent) else Law.BUDGET
+
+
+def _is_allowed(trial: Trial, one: Candidate, spent: Counter[str]) -> bool:
+    """Return whether each of the candidate's groups has a disruption left, those of this plan counted (7.6).
+
+    Always true where budgets are not respected.
+    """
+    return trial.snapshot.settings.disruption_budgets != "respect" or all(
+        trial.disruptions_left(group) > spent[group]
+        for group in trial.snapshot.allocations.groups(one.row)
+    )
+
+
+def _target(trial: Trial) -> dict[int, int]:
+    """Return by type index what is used beyond what there is (rule 1)."""
+    snapshot = trial.snapshot
+    used = trial.eff(ROOT)
+    over = {index: used[index] - there for index, there in enumerate(snapshot.whole)}
+    return {index: much for index, much in over.items() if much > 0}
+
+
+def _candidates(trial: Trial, target: Collection[int]) -> Iterator[Candidate]:
+    snapshot, columns = trial.snapshot, trial.snapshot.allocations
+    rows = columns.rows_holding(trial.standing, list(target), BARRED | snapshot.firm_flags)
+    exhausted = trial.exhausted()
+    spent = None if exhausted is None else exhausted.item
+    ranked = Comparator(trial, victim_order.order(snapshot.settings, NAME), spent)
+    for row in rows:
+        leaf = snapshot.leaf_paths[int(columns.leaves[row])]
+        if _may_go(trial, row, leaf):
+            size = tuple(pair for pair in columns.demands[row] if not snapshot.ports[pair[0]])
+            order = (*ranked.read(row, target), columns.keys[row])
+            yield Candidate(order, row, int(columns.nodes[row]), leaf, size)
+
+
+def _may_go(trial: Trial, row: int, leaf: str) -> bool:
+    """Return whether the rules of the candidate's queue allow its eviction (rule 3)."""
+    snapshot = trial.snapshot
+    properties = snapshot.queues[leaf].spec.properties
+    if properties.preemption_policy is PreemptionPolicy.DISABLED:
+        return False
+    started, least = int(snapshot.allocations.started_ms[row]), properties.preemption_minruntime_ms
+    return started == NOT_STARTED or started + least <= snapshot.now
+
+
+def least(trial: Trial, path: str, target: Container[int]) -> tuple[int, ...]:
+    """Return by type what a queue keeps (rule 4); the root keeps nothing."""
+    share = trial.shares.of(path)
+    if path == ROOT:
+        return (0,) * len(share.deserved)
+    pairs = zip(share.deserved, share.entitled, strict=True)
+    return tuple(part if at in target else floor for at, (part, floor) in enumerate(pairs))
+
+
+def _rooms(trial: Trial, target: Container[int]) -> dict[str, list[int]]:
+    """Return how far each queue may fall, by type."""
+    whole = protects_only_whole(trial)
+    return {
+        path: [
+            UNLIMITED if used < kept and whole and at not in target else used - kept
+            for at, (used, kept) in enumerate(
+                zip(trial.eff(path), least(trial, path, target), strict=True)
+            )
+        ]
+        for path in trial.snapshot.queues
+    }
+
+
+def _helps(one: Candidate, left: dict[int, int], short: dict[int, int]) -> bool:
+    """Return whether the candidate holds something that is still to be freed, in the partition and on its node."""
+    return any(left.get(index, 0) > 0 and short.get(index, 0) > 0 for index, _ in one.size)
+
+
+def _fits(trial: Trial, one: Candidate, rooms: dict[str, list[int]]) -> bool:
+    return all(
+        rooms[queue.path][index] >= quantity
+        for queue in trial.snapshot.path_up(one.leaf)
+        for index, quantity in one.size
+    )
+
+
+def _change(
+    trial: Trial, one: Candidate, left: dict[int, int], rooms: dict[str, list[int]], sign: int
+) -> None:
+    """Subtract a victim (-1) from what is left to free and from its queues, or add it back (1)."""
+    for index, quantity in one.size:
+        if index in left:
+            left[index] += sign * quantity
+        for queue in trial.snapshot.path_up(one.leaf):
+            rooms[queue.path][index] += sign * quantity
+
+
+def _shrink(  # noqa: PLR0913, PLR0917 - the numbers of a run
+    trial: Trial,
+    queue: str,
+    target: dict[int, int],
+    left: dict[int, int],
+    candidates: int,
+    taken: bool,  # noqa: FBT001
+) -> Shrink:
+    def named(amounts: dict[int, int]) -> Amounts:
+        names = trial.snapshot.types
+        pairs = sorted((names[index], amount) for index, amount in amounts.items())
+        return {name: amount for name, amount in pairs if amount}
+
+    missing = {index: max(0, amount) for index, amount in left.items()}
+    freed = {index: amount - left[index] for index, amount in target.items()}
+    result = ShrinkResult.COMPLETE
+    if any(missing.values()):
+        result = ShrinkResult.SHORTFALL if taken else ShrinkResult.IMPOSSIBLE
+    return Shrink(queue, named(target), named(freed), named(missing), result, candidates)

@@ -1,0 +1,357 @@
+"""A quota run in progress: what is still to free, how far each queue may fall, what was taken (Q12, Q13, Q15).
+
+Amounts are lists by column: the target types first, then the types that some queue on a path guarantees.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final
+
+from server.preemption.policy import Law
+from server.snapshot.victims_in_order import Lot, Running, Standing
+
+STRIDE: Final = 256
+"""The number of candidates that are looked at together at first, doubled as long as all of them can be taken."""
+STRIDE_MOST: Final = 8_192
+WORTHWHILE: Final = 32
+"""The number of candidates taken together below which the next ones are looked at one by one."""
+SEARCHED_MOST: Final = 16
+"""The largest number of candidates among which a set is searched for when a run ends short (Q15)."""
+
+Line = list[int]
+Rooms = tuple[Line, ...]
+"""The amounts by which each queue from a leaf to the root may fall, by column."""
+
+
+@dataclass(slots=True)
+class Budgets:
+    """The disruptions left by group, and the effect of having none: respect, prefer or ignore (specification 7.6)."""
+
+    mode: str = "ignore"
+    groups: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+
+    def exhausted(self, place: int) -> bool:
+        """Return whether one of the candidate's groups has no disruption left."""
+        for group in self.groups.get(place, ()):  # noqa: SIM110 - thousands of times a run
+            if self.left[group] <= 0:
+                return True
+        return False
+
+    def fork(self) -> "Budgets":
+        """Return a copy of the budgets, on which counting leaves these unchanged."""
+        return Budgets(self.mode, self.groups, dict(self.left))
+
+    def count_all(self, places: Iterable[int]) -> None:
+        """Count victims in their budgets."""
+        for place in places:
+            self.count(place, 1)
+
+    def count(self, place: int, sign: int) -> None:
+        """Count a victim in its budgets (1), or take it off again (-1)."""
+        for group in self.groups.get(place, ()):
+            self.left[group] -= sign
+
+
+@dataclass(slots=True)
+class Step:
+    """The part of one leaf in a run: what is wanted of it, the lines that shrink with each victim, and the victims.
+
+    The first line is ``wanted``, the last one how far the leaf's path may fall.
+    """
+
+    wanted: Line
+    lines: tuple[Line, ...]
+    because: str
+    places: list[int] = field(default_factory=list)
+
+    @property
+    def is_short(self) -> bool:
+        """Return whether something is still wanted."""
+        return max(self.wanted, default=0) > 0
+
+
+class Run:
+    """A quota run in progress. ``rest`` is what is still to free of each target type, below zero where more was freed.
+
+    ``rooms`` has by leaf the lines of its path, shared where paths meet. ``taken`` says by place which rule took a candidate,
+    ``spared`` which rule protected it last; the others that stay are not needed.
+    """
+
+    __slots__ = ("_budgets", "_late", "_overshoot", "rest", "rooms", "running", "spared", "taken")
+
+    def __init__(
+        self,
+        running: Running,
+        target: Sequence[int],
+        rooms: Mapping[str, Rooms],
+        overshoot: str = "last",
+        budgets: Budgets | None = None,
+    ) -> None:
+        self.running = running
+        self.rest = list(target)
+        self.rooms = rooms
+        self.taken: dict[int, str] = {}
+        self.spared: dict[int, Law] = {}
+        self._overshoot = overshoot
+        self._budgets = budgets or Budgets()
+        self._late: set[int] = set()
+
+    @property
+    def is_short(self) -> bool:
+        """Return whether something of a target type is still to free."""
+        return max(self.rest, default=0) > 0
+
+    # Walks ----------------------------------------------------------------------------------------
+
+    def walk(self, leaf: str, lot: Lot, share: Sequence[int], because: str) -> Line:
+        """Free a share from one leaf, without victims that it does not need (Q12); return what was freed by target type."""
+        before, wanted, room = list(self.rest), list(share), _narrowest(self.rooms[leaf])
+        whole = list(room)
+        step = Step(wanted, (wanted, self.rest, room), because)
+        if self._budgets.groups:
+            self._walk_grouped(lot, step)
+        else:
+            self._walk(lot, step)
+        _lower(self.rooms[leaf], [had - has for had, has in zip(whole, room, strict=True)])
+        self._give_back(step.places, wanted, wanted)
+        return [had - has for had, has in zip(before, self.rest, strict=True)]
+
+    def _walk(self, lot: Lot, step: Step) -> None:
+        """Take many candidates at once where all can be taken, and one by one from where one cannot."""
+        at = 0
+        while at < len(lot) and step.is_short:
+            at, productive = self._together(lot, at, step)
+            if step.is_short:
+                stop = at + (1 if productive else STRIDE)
+                self._one_by_one(lot.walk(at, stop), step)
+                at = stop
+
+    def _walk_grouped(self, lot: Lot, step: Step) -> None:
+        """Free a leaf's part where disruption budgets count (7.6).
+
+        The candidates are taken together in an order that holds while each is evicted when its turn comes; then one by one.
+        """
+        at, foreseen = 0, lot
+        if self._budgets.mode == "prefer":
+            late = self._foresee(lot)
+            foreseen = self.running.reordered(lot, late) if late else lot
+            at, _ = self._together(foreseen, 0, step)
+            self._late.update(late.intersection(step.places))
+            self._budgets.count_all(step.places)
+        if at < len(lot) and step.is_short:
+            self._one_by_one(self._in_turn(foreseen.rest(at)), step)
+
+    def _together(self, lot: Lot, at: int, step: Step) -> tuple[int, bool]:
+        """Take candidates from a place on as long as all can be taken; return up to where, and whether it was worth while."""
+        start, stride = at, STRIDE
+        while at < len(lot) and step.is_short:
+            count, total = lot.takeable(at, stride, step.wanted, self._bounds(step))
+            _lower(step.lines, total)
+            places = lot.part(at, at + count)
+            self.taken.update(dict.fromkeys(places, step.because))
+            step.places += places
+            at += count
+            if count < stride:
+                break
+            stride = min(2 * stride, STRIDE_MOST)
+        return at, at - start >= WORTHWHILE
+
+    def _bounds(self, step: Step) -> Line:
+        """Return how much may be freed of each column."""
+        room = step.lines[-1]
+        if self._overshoot != "none":
+            return room
+        capped = [min(pair) for pair in zip(self.rest, room, strict=False)]  # Q13
+        return [*capped, *room[len(capped) :]]
+
+    def _one_by_one(self, candidates: Iterable[Standing], step: Step) -> None:
+        """Take the candidates in turn, until all target types are met (Q12)."""
+        for one in candidates:
+            if not step.is_short:
+                return
+            if self._considers(one, step.wanted, step.lines[-1:]):
+                self._take(one, step.lines, step.because)
+                step.places.append(one.place)
+
+    def walk_all(self, because: str) -> bool:
+        """Take candidates from all that are left, without shares (Q15); return whether any was taken."""
+        lacking = [at for at, left in enumerate(self.rest) if left > 0]
+        room = {leaf: _narrowest(rooms) for leaf, rooms in self.rooms.items()}
+        lot, beyond = self.running.restricted(self.taken, lacking, room)
+        self.spared.update(dict.fromkeys(beyond, Law.BELOW_GUARANTEE))
+        before = len(self.taken)
+        for one in self._in_turn(lot.walk()):
+            if not self.is_short:
+                break
+            rooms = self._path(one)
+            if self._considers(one, self.rest, rooms):
+                self._take(one, (self.rest, *rooms), because)
+        return len(self.taken) > before
+
+    def _path(self, one: Standing) -> Rooms:
+        return self.rooms[self.running.leaves[one.home]]
+
+    def _in_turn(self, candidates: Iterable[Standing]) -> Iterator[Standing]:
+        """Yield the candidates in Q11's order; one without disruptions left counts as opted out when its turn comes (7.6)."""
+        if self._budgets.mode != "prefer" or not self._budgets.groups:
+            yield from candidates
+            return
+        for _, alike in groupby(self._ranked(candidates), key=lambda pair: pair[0] >> 1):
+            late: list[Standing] = []
+            for rank, one in alike:
+                if rank & 1 or self._budgets.exhausted(one.place):
+                    late.append(one)
+                else:
+                    self._late.discard(one.place)
+                    yield one
+            yield from self._as_opted_out(late)
+
+    def _ranked(self, candidates: Iterable[Standing]) -> Iterator[tuple[int, Standing]]:
+        whole = list(candidates)
+        return zip(self.running.rank([one.place for one in whole]), whole, strict=True)
+
+    def _as_opted_out(self, late: Iterable[Standing]) -> Iterator[Standing]:
+        importance = self.running.importance
+        for one in sorted(late, key=lambda one: importance(one.place, as_opted_out=True)):
+            self._late.add(one.place)
+            yield one
+
+    def _foresee(self, lot: Lot) -> set[int]:
+        """Return the candidates whose groups would have no disruption left at their turn, if each were evicted at its turn."""
+        late: set[int] = set()
+        left = self._budgets.fork()
+        grouped = [place for place in lot.part(0, len(lot)) if place in left.groups]
+        alike, waiting = -1, list[int]()
+        for rank, place in zip(self.running.rank(grouped), grouped, strict=True):
+            if rank >> 1 != alike:
+                left.count_all(waiting)
+                late.update(waiting)
+                alike, waiting = rank >> 1, []
+            if not rank & 1 and left.exhausted(place):
+                waiting.append(place)
+            else:
+                left.count(place, 1)
+        late.update(waiting)
+        return late
+
+    # One candidate --------------------------------------------------------------------------------
+
+    def _considers(self, one: Standing, wanted: Line, rooms: Sequence[Line]) -> bool:
+        """Return whether a candidate may be taken; keep the rule that protects it, unless it is only not needed."""
+        law = self._objection(one, wanted, rooms)
+        if law is not None and law is not Law.NOT_NEEDED:
+            self.spared[one.place] = law
+        return law is None
+
+    def _objection(self, one: Standing, wanted: Line, rooms: Sequence[Line]) -> Law | None:
+        size = one.size
+        if not any(left > 0 and size[at] for at, left in enumerate(wanted)):
+            return Law.NOT_NEEDED  # Q12: it reduces no target type that is not met
+        for room in rooms:
+            for at, amount in enumerate(size):
+                if amount and amount > room[at]:
+                    return (
+                        Law.BELOW_GUARANTEE
+                    )  # Q12: a queue from its leaf to the root would be below E
+        if self._overshoot == "none" and not _fits(size, self.rest):
+            return Law.OVERSHOOT  # Q13
+        if self._budgets.mode == "respect" and self._budgets.exhausted(one.place):
+            return Law.BUDGET  # 7.6
+        return None
+
+    def _take(self, one: Standing, lines: Sequence[Line], because: str) -> None:
+        self.taken[one.place] = because
+        self._budgets.count(one.place, 1)
+        _lower(lines, one.size)
+
+    def _spare(self, place: int, lines: Sequence[Line]) -> None:
+        """Give back a victim."""
+        del self.taken[place]
+        self._budgets.count(place, -1)
+        _lower((*lines, self.rest, *self.rooms[self.running.leaf(place)]), self._negative(place))
+
+    def _negative(self, place: int) -> Line:
+        return [-amount for amount in self.running.size(place)]
+
+    # Passes over all victims ----------------------------------------------------------------------
+
+    def give_back(self) -> None:
+        """Give back each victim that the run does not need, the most protected first (Q12, Q15)."""
+        self._give_back(list(self.taken), self.rest)
+
+    def _give_back(self, places: Sequence[int], wanted: Line, *lines: Line) -> None:
+        """Give back the victims among these that are not needed for what was wanted; the lines grow with each."""
+        over = [max(0, -left) for left in wanted]
+        if not any(over) or not places:
+            return
+        late = self._late.intersection(places)
+        for place in self.running.needless(places, over, late):
+            self._spare(place, lines)
+
+    def search(self, because: str) -> None:
+        """Replace what was taken by the first legal set in Q11's order that meets the target, if there is one (Q15)."""
+        found, late = dict(self.taken), set(self._late)
+        for place in found:
+            self._spare(place, ())
+        candidates = list(self._in_turn(self.running.candidates.walk()))
+        if self._reaches(candidates, 0, _suffixes(candidates, len(self.rest)), because):
+            return
+        self._late = late
+        for one in candidates:
+            if one.place in found:
+                self._take(one, (self.rest, *self._path(one)), found[one.place])
+
+    def _reaches(
+        self, candidates: Sequence[Standing], start: int, left: Sequence[Line], because: str
+    ) -> bool:
+        """Take a set from ``start`` on that meets the target, and return whether there is one; ``left`` sums the rests."""
+        if not self.is_short:
+            return True
+        for at in range(start, len(candidates)):
+            if not _fits(self.rest, left[at]):
+                return False
+            one = candidates[at]
+            rooms = self._path(one)
+            if self._objection(one, self.rest, rooms) is None:
+                self._take(one, (self.rest, *rooms), because)
+                if self._reaches(candidates, at + 1, left, because):
+                    return True
+                self._spare(one.place, ())
+        return False
+
+
+def _narrowest(rooms: Rooms) -> Line:
+    """Return by column how far all of them may fall."""
+    return [min(column) for column in zip(*rooms, strict=True)]
+
+
+def _lower(lines: Iterable[Line], size: Sequence[int]) -> None:
+    for line in lines:
+        for at in range(len(line)):
+            line[at] -= size[at]
+
+
+def _helps(size: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Return whether a size has something of what is wanted."""
+    for amount, left in zip(size, wanted, strict=False):  # noqa: SIM110 - thousands of times a run
+        if left > 0 and amount > 0:
+            return True
+    return False
+
+
+def _fits(size: Sequence[int], room: Sequence[int]) -> bool:
+    """Return whether a size is within ``room`` in each column of both of which it has something."""
+    for amount, have in zip(size, room, strict=False):  # noqa: SIM110 - thousands of times a run
+        if amount > have and amount > 0:
+            return False
+    return True
+
+
+def _suffixes(candidates: Sequence[Standing], width: int) -> list[Line]:
+    """Return by number of a candidate what it and those after it have, in the first columns."""
+    sums = [[0] * width]
+    for one in reversed(candidates):
+        sums.append([have + more for have, more in zip(sums[-1], one.size, strict=False)])
+    return sums[::-1]

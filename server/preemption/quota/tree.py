@@ -1,0 +1,86 @@
+"""The queues below a shrinking one: what each may release, how far it may fall, and its share of the target (Q15)."""
+
+from collections.abc import Mapping, Sequence
+
+from server.preemption.entitlement import floor
+from server.preemption.quota.run import Line, Rooms, Run
+from server.preemption.quota.shares import shares, turns, use_credit
+from server.preemption.trial import Trial
+from server.snapshot.victims_in_order import Lot
+
+
+class Tree:
+    """The queues that take part. ``target`` is by type index; amounts are by column, those of the target first."""
+
+    def __init__(self, trial: Trial, top: str, target: Mapping[int, int]) -> None:
+        self._trial = trial
+        self._top = top
+        self._children: dict[str, list[str]] = {}
+        self.leaves: list[str] = []
+        self._grow(top)
+        self._targets = list(target)
+        self.types = [*self._targets, *self._guarded(self._targets)]
+
+    def _grow(self, top: str) -> None:
+        snapshot = self._trial.snapshot
+        below: dict[str, list[str]] = {}
+        for path, queue in snapshot.queues.items():
+            # Q15: a child whose own run began at an earlier instant takes no part, nor does what is below it.
+            if snapshot.runs.get(path, snapshot.now) >= snapshot.now:
+                below.setdefault(queue.parent, []).append(path)
+        found = [top]
+        for path in found:
+            if snapshot.queues[path].leaf:
+                self.leaves.append(path)
+            self._children[path] = sorted(below.get(path, ()))
+            found += self._children[path]
+
+    def _guarded(self, targets: Sequence[int]) -> list[int]:
+        """Return the other types of which some queue has a floor: in those, too, no victim may bring one below it."""
+        snapshot = self._trial.snapshot
+        paths = dict.fromkeys(one.path for leaf in self.leaves for one in snapshot.path_up(leaf))
+        floors = {floor(self._trial, path) for path in paths}
+        found = {index for each in floors for index, least in enumerate(each) if least}
+        return sorted(found.difference(targets))
+
+    def rooms(self) -> dict[str, Rooms]:
+        """Return by leaf how far each queue up to the root may fall; a queue has one line, shared by all paths through it."""
+        lines: dict[str, Line] = {}
+        return {
+            leaf: tuple(self._room(one.path, lines) for one in self._trial.snapshot.path_up(leaf))
+            for leaf in self.leaves
+        }
+
+    def _room(self, path: str, lines: dict[str, Line]) -> Line:
+        if path not in lines:
+            used, least = self._trial.eff(path), floor(self._trial, path)
+            lines[path] = [used[index] - least[index] for index in self.types]
+        return lines[path]
+
+    def releasable(self, path: str) -> Line:
+        """Return what a queue uses beyond its floor; a type without one is all beyond it (Q15)."""
+        used, least = self._trial.eff(path), floor(self._trial, path)
+        return [max(0, used[index] - least[index]) for index in self._targets]
+
+    def _because(self, leaf: str) -> str:
+        if leaf == self._top:
+            return f"{leaf} is over its maximum (Q11, Q12)"
+        return f"its queue's share of what {self._top} has beyond its maximum (Q15, Q12)"
+
+    def free(self, run: Run, lots: Mapping[str, Lot], path: str, wanted: Line) -> Line:
+        """Free an amount below a queue, level by level; return what was freed, which may be more or less (Q15)."""
+        if path in lots:
+            return run.walk(path, lots[path], wanted, self._because(path))
+        children = self._children[path]
+        releasable = [self.releasable(child) for child in children]
+        parts = shares(wanted, releasable)
+        freed, credit = [0] * len(wanted), [0] * len(wanted)
+        for number in turns(wanted, releasable):
+            share = use_credit(parts[number], credit)
+            if not any(share):
+                continue
+            got = self.free(run, lots, children[number], share)
+            for at, amount in enumerate(got):
+                freed[at] += amount
+                credit[at] += max(0, amount - share[at])
+        return freed

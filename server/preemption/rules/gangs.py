@@ -1,0 +1,379 @@
+"""The rules on plans for gangs, and on gangs among the victims of any plan. Part of the gate (see `laws`).
+
+The rules are asked of the finished plan and share nothing with the search that made it but the numbers of the Trial.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from server.model.phrases import noun
+from server.model.quota import PreemptionPolicy, is_below
+from server.preemption import admission
+from server.preemption.claims import in_queue
+from server.preemption.claims.preconditions import of_the_ask
+from server.preemption.entitlement import Deciding, deciding, meeting, scope_root, seen_at
+from server.preemption.gangs import gang_policy, search
+from server.preemption.gangs.eligibility import Amounts, added
+from server.preemption.policy import Law, Plan, Pledge, Refusal, Release
+from server.preemption.trial import Trial
+from server.snapshot import gangs
+from server.snapshot.waiting import WaitingJob
+
+POLICIES = frozenset({gang_policy.NAME, in_queue.NAME})
+
+
+def _job_of(trial: Trial, plan: Plan) -> WaitingJob:
+    """Return the gang that a plan is for; a single ask is a gang of its own."""
+    first = plan.pledges[0].ask
+    found = (one for one in trial.snapshot.jobs if first in one.members)
+    return next(found, None) or gang_policy.of_one(first)
+
+
+# All or nothing -------------------------------------------------------------------------------------------------
+
+
+def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a plan that does not serve every waiting member of its gang, and only them (J8, invariant 9)."""
+    if plan.policy != gang_policy.NAME:
+        return None
+    planned = _job_of(trial, plan)
+    wanted = {one.key for one in planned.members}
+    if {one.ask.key for one in plan.pledges} != wanted or not planned.gathered:
+        return Refusal(Law.PART_OF_JOB, "it is not for all members of the job")
+    return None
+
+
+def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a plan whose gang may not plan at all (J3, J6), or whose ask may not replace others of its queue (I2, I5)."""
+    refusal = None
+    if plan.policy == gang_policy.NAME:
+        refusal = gang_policy.may_plan(trial, _job_of(trial, plan))
+    elif plan.policy == in_queue.NAME:
+        refusal = of_the_ask(trial, plan.pledges[0].ask)
+    return None if refusal is None else Refusal(refusal.law, refusal.because)
+
+
+def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a plan of a policy other than `job` for a member of a gang that waits for the others (J8)."""
+    if plan.policy == gang_policy.NAME:
+        return None
+    waiting = {member.key for one in trial.snapshot.jobs for member in one.members if one.size > 1}
+    for pledge in plan.pledges:
+        if pledge.ask.key in waiting:
+            return Refusal(Law.PART_OF_JOB, f"{pledge.ask.key} belongs to a job that waits")
+    return None
+
+
+# The victims ----------------------------------------------------------------------------------------------------
+
+
+def victims_of_jobs(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a victim that a plan for a gang (J7), or a replacement (I2), may not take.
+
+    Of its own queue strictly lower priorities, never its own pods; of other queues as for a claim, a replacement none.
+    """
+    if plan.policy not in POLICIES:
+        return None
+    planned = _job_of(trial, plan)
+    owed = _owed(trial, planned) if plan.policy == gang_policy.NAME else ()
+    for release in plan.releases:
+        refusal = _of_own(trial, plan.policy, planned, release)
+        if release.leaf != planned.leaf:
+            refusal = _of_other(trial, planned, owed, release)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def _of_own(trial: Trial, policy: str, planned: WaitingJob, release: Release) -> Refusal | None:
+    columns, row = trial.snapshot.allocations, release.row
+    if int(columns.priorities[row]) >= planned.priority:
+        return Refusal(Law.PRIORITY, f"{release.key} has no lower priority")
+    same = columns.application_ids[row] == planned.application_id
+    spec = columns.specs[row]
+    member = planned.number and spec is not None and spec.job_key == planned.key
+    if same and (policy == in_queue.NAME or member):
+        return Refusal(Law.OWN_APPLICATION, f"{release.key} is of the same application or job")
+    return None
+
+
+def _owed(trial: Trial, planned: WaitingJob) -> tuple[Deciding, ...]:
+    """Return the queues that decide what others have to give to the whole gang (G2)."""
+    return deciding(trial, planned.leaf, added(one.kind.demand for one in planned.members))
+
+
+def _of_other(
+    trial: Trial, planned: WaitingJob, owed: Sequence[Deciding], release: Release
+) -> Refusal | None:
+    """Refuse a victim of another queue by G3 to G5, for the whole gang; any, where the gang may claim nothing (I2)."""
+    snapshot, leaf = trial.snapshot, planned.leaf
+    if not owed:
+        return Refusal(Law.OTHER_QUEUE, f"{release.key} runs in another queue")
+    if not is_below(release.leaf, scope_root(snapshot, leaf).path):
+        return Refusal(Law.FENCE, f"{release.key} runs outside the job's fence")
+    if all(is_below(release.leaf, one.queue.path) for one in owed):
+        return Refusal(Law.DECIDING_QUEUE, f"{release.key} runs below a queue that claims")
+    policies = snapshot.queues[release.leaf].spec.properties.preemption_policy
+    if policies is PreemptionPolicy.DISABLED:
+        return Refusal(Law.CANDIDATE_DISABLED, f"preemption is disabled for {release.leaf}")
+    rule = snapshot.settings.equal_priority
+    top = meeting(snapshot, leaf, release.leaf)
+    own = seen_at(snapshot, leaf, top, planned.priority)
+    priority = seen_at(
+        snapshot, release.leaf, top, int(snapshot.allocations.priorities[release.row])
+    )
+    if rule != "ignore" and priority > own - (rule == "never"):
+        return Refusal(Law.PRIORITY, f"{release.key} has a higher priority")
+    return None
+
+
+def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse to take more of a type from others than its deciding queue may claim without the gang's own victims (J7)."""
+    if plan.policy != gang_policy.NAME or not plan.releases:
+        return None
+    planned = _job_of(trial, plan)
+    own = [one for one in plan.releases if one.leaf == planned.leaf]
+    if len(own) == len(plan.releases):
+        return None
+    freed, needs = _charged(trial, own), _needs(trial, plan, own)
+    for one in _owed(trial, planned):
+        left = one.entitled - trial.held(one.queue.path)[one.at] + freed[one.at]
+        if needs[one.at] > max(0, left):
+            kind = noun(trial.snapshot.types[one.at])
+            return Refusal(Law.OVER_SHARE, f"others give more {kind} than its queue is owed")
+    return None
+
+
+def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a victim of another queue that frees no type that its node lacks and a queue on the gang's path decides (J7, G2).
+
+    The gang's own victims come first. The others can be put in an order in which each frees such a type that is still lacking.
+    The last one of the order is looked for first: without the later ones no less is lacking, so that any that can be last may
+    be taken out.
+    """
+    if plan.policy != gang_policy.NAME:
+        return None
+    planned, sums = _job_of(trial, plan), _Sums(trial, plan)
+    owed = _owed(trial, planned)
+    left = [unit for unit in sums.units() if any(one.leaf != planned.leaf for one in unit)]
+    going = {node: _freed_on(trial, node, sums.on.get(node, ())) for node in sums.used}
+    while left:
+        last = next((unit for unit in left if _can_be_last(sums, owed, going, unit)), None)
+        if last is None:
+            because = (
+                f"{left[0][0].key} frees no lacking type that is guaranteed to the gang's queue"
+            )
+            return Refusal(Law.DECIDING_QUEUE, because)
+        left.remove(last)
+        going |= _less(sums, going, last)
+    return None
+
+
+def _can_be_last(
+    sums: "_Sums",
+    owed: Sequence[Deciding],
+    going: Mapping[int, Amounts],
+    unit: Sequence[Release],
+) -> bool:
+    """Return whether a member of the unit frees a decided type that its node lacks when the rest of ``going`` is gone."""
+    columns, rest = sums.trial.snapshot.allocations, _less(sums, going, unit)
+    for one in unit:
+        node, held = int(columns.nodes[one.row]), columns.resources[one.row]
+        if node not in rest:
+            continue
+        used, room = sums.used[node], sums.trial.claim_room(node)
+        for decided in owed:
+            at = decided.at
+            lacking = used[at] > room[at] + rest[node][at]
+            if lacking and int(held[at]) and not is_below(one.leaf, decided.queue.path):
+                return True
+    return False
+
+
+def _less(
+    sums: "_Sums", going: Mapping[int, Amounts], unit: Sequence[Release]
+) -> dict[int, Amounts]:
+    """Return what the releases free on the nodes of a unit, where members have places, when the unit stays."""
+    nodes = {int(sums.trial.snapshot.allocations.nodes[one.row]) for one in unit}
+    found = {}
+    for node in sorted(nodes & going.keys()):
+        freed = _freed_on(sums.trial, node, unit)
+        found[node] = [a - b for a, b in zip(going[node], freed, strict=True)]
+    return found
+
+
+def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:
+    """Return the members' need that neither free capacity nor victims of their own queue cover, over all nodes (J7)."""
+    needs: Counter[int] = Counter()
+    for node, used in _used(plan.pledges).items():
+        room, freed = trial.claim_room(node), _freed_on(trial, node, own)
+        for index, much in used.items():
+            needs[index] += max(0, much - max(0, room[index]) - freed[index])
+    return +needs
+
+
+def _used(pledges: Iterable[Pledge]) -> dict[int, Counter[int]]:
+    """Return what members get on each node."""
+    used: dict[int, Counter[int]] = {}
+    for pledge in pledges:
+        line = used.setdefault(pledge.row, Counter())
+        for index, quantity in pledge.ask.kind.node_demand:
+            line[index] += quantity
+    return used
+
+
+def _freed_on(trial: Trial, node: int, releases: Iterable[Release]) -> Amounts:
+    columns = trial.snapshot.allocations
+    total = [0] * len(trial.snapshot.types)
+    for one in releases:
+        if int(columns.nodes[one.row]) == node:
+            total = list(map(int.__add__, total, columns.resources[one.row].tolist()))
+    return total
+
+
+def _charged(trial: Trial, releases: Iterable[Release]) -> Counter[int]:
+    charged: Counter[int] = Counter()
+    for one in releases:
+        for index, quantity in trial.snapshot.allocations.demands[one.row]:
+            charged[index] += quantity
+    return charged
+
+
+def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a plan that leaves a gang below its minimum, unless it was, or all of it is evicted (J12).
+
+    The rule holds where gangs are planned for. A claim or a replacement takes no member that a gang needs: its victims share a
+    node, and a gang does not (G8).
+    """
+    if not trial.snapshot.knows_firm or plan.shrink is not None or not plan.releases:
+        return None
+    columns = trial.snapshot.allocations
+    taken = Counter(int(columns.jobs[one.row]) for one in plan.releases)
+    del taken[0]
+    sizes = gangs.sizes(columns, trial.standing) if taken else {}
+    for release in plan.releases:
+        number, spec = int(columns.jobs[release.row]), columns.specs[release.row]
+        if not number or spec is None or sizes[number] < spec.min_members:
+            continue
+        left = sizes[number] - taken[number]
+        avoids = (
+            plan.policy != gang_policy.NAME or trial.snapshot.settings.job_victim_gang == "avoid"
+        )
+        if left < spec.min_members and (left or avoids):
+            return Refusal(Law.GANG, f"the gang of {release.key} would be broken")
+    return None
+
+
+# Enough and no more ---------------------------------------------------------------------------------------------
+
+
+def enough_for_all(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a plan after which not all members fit, or of which a victim could be given back (invariant 11, J8, J12).
+
+    A gang among the victims is given back as one.
+    """
+    if plan.policy != gang_policy.NAME:
+        return None
+    sums = _Sums(trial, plan)
+    if not sums.are_enough(()):
+        return Refusal(Law.NO_ROOM_MADE, "the job would not fit after the releases")
+    for unit in sums.units():
+        if sums.are_enough(unit):
+            return Refusal(Law.NOT_MINIMAL, f"{unit[0].key} could be given back")
+    return None
+
+
+class _Sums:
+    """The sums of what a plan for a gang uses and frees, node by node and queue by queue."""
+
+    def __init__(self, trial: Trial, plan: Plan) -> None:
+        self.trial = trial
+        self.plan = plan
+        self.job = _job_of(trial, plan)
+        self.used = _used(plan.pledges)
+        self.wanted = added(one.kind.demand for one in self.job.members)
+        self.kind = self.job.members[0].kind
+        self.on: dict[int, list[Release]] = {}
+        for one in plan.releases:
+            self.on.setdefault(int(trial.snapshot.allocations.nodes[one.row]), []).append(one)
+
+    def units(self) -> Iterator[tuple[Release, ...]]:
+        """Yield the releases that would be given back together: gangs that are evicted whole, and every other one alone."""
+        columns = self.trial.snapshot.allocations
+        sizes = gangs.sizes(columns, self.trial.standing)
+        together: dict[int, list[Release]] = {}
+        for one in self.plan.releases:
+            together.setdefault(int(columns.jobs[one.row]) or -1 - one.row, []).append(one)
+        for number, some in together.items():
+            if number > 0 and len(some) == sizes[number]:
+                yield tuple(some)
+            else:
+                yield from ((one,) for one in some)
+
+    def are_enough(self, without: tuple[Release, ...]) -> bool:
+        """Return whether all members fit on their nodes and in their queues when some of the releases are left out."""
+        columns = self.trial.snapshot.allocations
+        nodes = {int(columns.nodes[one.row]) for one in without} if without else set(self.used)
+        if not all(self._holds(node, without) for node in nodes):
+            return False
+        if not self._below_the_maxima(without):
+            return False
+        rest = tuple(one for one in self.plan.releases if one not in without)
+        less = Plan(self.plan.policy, self.plan.pledges, rest)
+        return not without or within_the_share(self.trial, less) is None
+
+    def _holds(self, node: int, without: tuple[Release, ...]) -> bool:
+        if node not in self.used:
+            return True
+        going = [one for one in self.on.get(node, ()) if one not in without]
+        room, freed = self.trial.claim_room(node), _freed_on(self.trial, node, going)
+        return all(room[at] + freed[at] >= much for at, much in self.used[node].items())
+
+    def has_head_room(self) -> bool:
+        """Return whether the queues on the path have headroom for all members without victims."""
+        return self._below_the_maxima(())
+
+    def _below_the_maxima(self, without: tuple[Release, ...]) -> bool:
+        """Return whether the leaf and every queue above it hold all members within their limits (J4)."""
+        for queue in self.trial.snapshot.path_up(self.job.leaf):
+            if all(one is None for one in queue.bound):
+                continue
+            freed = _charged(
+                self.trial,
+                (
+                    one
+                    for one in self.plan.releases
+                    if is_below(one.leaf, queue.path) and one not in without
+                ),
+            )
+            held = self.trial.held(queue.path)
+            for index, wanted in self.wanted:
+                most = admission.most(self.trial, queue, index, self.kind)
+                if most is not None and held[index] - freed[index] + wanted > most:
+                    return False
+        return True
+
+
+def no_job_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse victims for a gang whose members fit one after another once what was ordered is gone (invariant 12)."""
+    if plan.policy != gang_policy.NAME or not plan.releases:
+        return None
+    planned = _job_of(trial, plan)
+    without = _Sums(trial, Plan(plan.policy, plan.pledges))
+    if without.has_head_room() and search.fits(trial, planned):
+        return Refusal(Law.NOT_MINIMAL, "the job fits without victims")
+    return None
+
+
+PLAN_LAWS: Final = (
+    whole_job,
+    may_have_others_go,
+    one_by_one_for_singles,
+    victims_of_jobs,
+    gangs_whole,
+    within_the_share,
+    enough_for_all,
+    taken_for_decided_types,
+    no_job_for_nothing,
+)

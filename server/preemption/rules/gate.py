@@ -1,0 +1,417 @@
+"""The rules that no plan may break, whichever policy made it (design 1.6).
+
+Some look at the ask alone: they are asked before anything is planned, because planning costs a look at every node. Each plan
+then passes the gate, which asks all of them of all its pledges, before it is applied. A rule returns None when it holds, and
+otherwise a refusal with the reason.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from server.kernels.distinct import all_differ
+from server.model.fit import fits
+from server.model.phrases import noun
+from server.model.quota import PreemptionPolicy, is_below
+from server.preemption import admission
+from server.preemption.claims import guarantee
+from server.preemption.entitlement import (
+    floor,
+    may_cross,
+    meeting,
+    protects_only_whole,
+    scope_root,
+    seen_at,
+)
+from server.preemption.gangs import gang_policy
+from server.preemption.nodes import required_node, reservation
+from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.quota import reclaim
+from server.preemption.rules import excess, gangs, need
+from server.preemption.trial import Trial
+from server.snapshot.columns import REPLACED, REQUIRED_NODE, UNTOUCHABLE, VETOED
+from server.snapshot.queues import FrozenAmounts
+from server.snapshot.waiting import WaitingAsk
+
+AskLaw = Callable[[Trial, str, WaitingAsk], Refusal | None]
+"""A rule on a Trial, the policy's name and the ask that wants capacity."""
+PledgeLaw = Callable[[Trial, str, Pledge], Refusal | None]
+PlanLaw = Callable[[Trial, Plan], Refusal | None]
+
+
+def admit(trial: Trial, intent: Intent) -> Refusal | None:
+    """Return the first rule by which no plan for this ask could pass; None: it is worth planning."""
+    for law in ASK_LAWS:
+        refusal = law(trial, intent.policy, intent.ask)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def gate(trial: Trial, plan: Plan) -> Refusal | None:
+    """Return the first rule that the plan would break on top of the Trial; None: it may be applied."""
+    for pledge in plan.pledges:
+        refusal = _of_pledge(trial, plan.policy, pledge)
+        if refusal is not None:
+            return refusal
+    for law in PLAN_LAWS:
+        refusal = law(trial, plan)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def _of_pledge(trial: Trial, policy: str, pledge: Pledge) -> Refusal | None:
+    for ask_law in ASK_LAWS:
+        refusal = ask_law(trial, policy, pledge.ask)
+        if refusal is not None:
+            return refusal
+    for pledge_law in PLEDGE_LAWS:
+        refusal = pledge_law(trial, policy, pledge)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+# Rules on an ask ------------------------------------------------------------------------------------------------
+
+
+def one_an_ask(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
+    """Refuse an ask for which capacity is held already."""
+    if not trial.is_served(ask.key) and not (
+        policy == reservation.NAME and trial.is_reserved(ask.key)
+    ):
+        return None
+    return Refusal(Law.ONE_AN_ASK, "capacity is held for it already")
+
+
+def reservations_of_the_partition(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
+    """Refuse a reservation when the partition has as many as it may; they are few."""
+    del ask
+    most = reservation.most(trial.snapshot.node_count)
+    if policy != reservation.NAME or trial.open_for(reservation.NAME) < most:
+        return None
+    return Refusal(
+        Law.PARTITION_FULL, f"{most} nodes are reserved, the most there may be", final=True
+    )
+
+
+def reservations_of_a_leaf(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
+    """Refuse a reservation when the leaf has as many as it may, so that it does not bind nodes that others could use."""
+    most = reservation.RESERVATIONS_PER_LEAF
+    if policy != reservation.NAME or trial.open_for(reservation.NAME, ask.leaf) < most:
+        return None
+    return Refusal(Law.LEAF_FULL, f"queue {ask.leaf} has {most} reservations, the most it may have")
+
+
+def open_queue(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
+    """Refuse capacity to a stopped queue."""
+    del policy
+    if trial.snapshot.may_place(ask.leaf):
+        return None
+    return Refusal(Law.STOPPED_QUEUE, f"queue {ask.leaf} is stopped")
+
+
+def head_room(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
+    """Refuse an ask without headroom below its limits, all promises to others counted; victims may free headroom of queues."""
+    if not ask.within_limits and policy != reservation.NAME:
+        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no headroom for it")
+    if ask.within_limits and (
+        policy != reservation.NAME or trial.has_head_room(ask.leaf, ask.kind.demand)
+    ):
+        return None
+    return Refusal(Law.HEAD_ROOM, f"no headroom is left for it from {ask.leaf} up")
+
+
+# Rules on a pledge and on a plan --------------------------------------------------------------------------------
+
+
+def reservations_one_a_node(trial: Trial, policy: str, pledge: Pledge) -> Refusal | None:
+    """Refuse a second reservation of a node."""
+    if policy != reservation.NAME or not trial.is_held(pledge.row):
+        return None
+    return Refusal(Law.ONE_A_NODE, f"node {pledge.node_id} is held for another ask")
+
+
+def each_ask_once(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a plan that gives an ask capacity twice."""
+    del trial
+    keys = {pledge.ask.key for pledge in plan.pledges}
+    if len(keys) == len(plan.pledges):
+        return None
+    return Refusal(Law.ONE_AN_ASK, "the plan serves an ask twice")
+
+
+def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a victim that does not run, or that another decision evicts already (invariant 10)."""
+    if all_differ(plan.rows) and trial.all_stand(plan.rows):
+        return None
+    return Refusal(Law.VICTIM_TWICE, "a victim is evicted by another decision already")
+
+
+def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a victim that no policy may evict: DaemonSet pods, firm and untouchable ones (G6, Q10, 7.6)."""
+    breaks_firm = plan.policy == required_node.NAME and trial.snapshot.settings.firm_break
+    firm = 0 if breaks_firm else trial.snapshot.firm_flags
+    barred = REQUIRED_NODE | UNTOUCHABLE | VETOED | REPLACED | firm
+    if not trial.snapshot.allocations.any_flagged(plan.rows, barred):
+        return None
+    return Refusal(Law.UNTOUCHABLE, "a victim may not be released by anybody")
+
+
+def one_node(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a victim of a claim that runs on another node than the pledged one (G8, invariant 8); gangs take several (J7).
+
+    With `crossnode: quota` those below a maximum on the ask's path may stand elsewhere (G9).
+    """
+    if not plan.pledges or plan.policy == gang_policy.NAME:
+        return None
+    rows = {pledge.row for pledge in plan.pledges}
+    nodes = trial.snapshot.allocations.nodes
+    away = [one for one in plan.releases if int(nodes[one.row]) not in rows]
+    if not away:
+        return None
+    if trial.snapshot.settings.cross_node == "quota" and plan.policy == guarantee.NAME:
+        tops = [
+            queue.path
+            for pledge in plan.pledges
+            for queue in trial.snapshot.path_up(pledge.ask.leaf)
+            if any(most is not None for most in queue.max)
+        ]
+        if all(any(is_below(one.leaf, top) for top in tops) for one in away):
+            return None
+    return Refusal(Law.SEVERAL_NODES, "a victim does not stand on the node that is pledged")
+
+
+def room_made(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a plan after which the ask does not fit, or of which a victim could be given back (invariants 11 and 12)."""
+    if plan.policy in {reservation.NAME, gang_policy.NAME} or not plan.pledges:  # see `job_laws`
+        return None
+    if not _is_enough(trial, plan, plan.releases):
+        return Refusal(Law.NO_ROOM_MADE, "the ask would not fit after the releases")
+    for release in plan.releases:
+        if _is_enough(trial, plan, _without(plan, release)):
+            return Refusal(Law.NOT_MINIMAL, f"{release.key} could be given back")
+    return None
+
+
+def _is_enough(trial: Trial, plan: Plan, releases: tuple[Release, ...]) -> bool:
+    """Return whether the beneficiaries of the plan fit, on their nodes and in their queues, once these are gone."""
+    return all(
+        _is_enough_on_node(trial, pledge, releases)
+        and _is_enough_in_queues(trial, pledge, releases)
+        for pledge in plan.pledges
+    )
+
+
+def _is_enough_on_node(trial: Trial, pledge: Pledge, releases: tuple[Release, ...]) -> bool:
+    """Return whether the ask fits on its node after the releases; each counts for all types that it frees (G2, W6)."""
+    nodes, resources = trial.snapshot.allocations.nodes, trial.snapshot.allocations.resources
+    room = trial.claim_room(pledge.row)
+    for release in releases:
+        if int(nodes[release.row]) == pledge.row:
+            for index, freed in enumerate(resources[release.row].tolist()):
+                room[index] += freed
+    return fits(pledge.ask.kind.node_demand, room)
+
+
+def _is_enough_in_queues(trial: Trial, pledge: Pledge, releases: tuple[Release, ...]) -> bool:
+    resources = trial.snapshot.allocations.resources
+    for queue in trial.snapshot.path_up(pledge.ask.leaf):
+        if not queue.is_limited:
+            continue
+        held = trial.held(queue.path)
+        below = [one.row for one in releases if is_below(one.leaf, queue.path)]
+        for index, wanted in pledge.ask.kind.demand:
+            most = admission.most(trial, queue, index, pledge.ask.kind)
+            freed = sum(int(resources[row, index]) for row in below)
+            if most is not None and held[index] - freed + wanted > most:
+                return False
+    return True
+
+
+# Rules of claims (rules 2 to 7 of seed 001) ---------------------------------------------------------------------
+
+
+def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a victim of a claim outside its scope root, in its leaf or below a deciding queue (rules 3 and 7, G2, G3)."""
+    for ask, release in _claims(plan):
+        snapshot = trial.snapshot
+        if release.leaf == ask.leaf:
+            return Refusal(Law.OWN_QUEUE, f"{release.key} runs in the asker's queue")
+        if not is_below(release.leaf, scope_root(snapshot, ask.leaf).path):
+            return Refusal(Law.FENCE, f"{release.key} runs outside the asker's fence")
+        if not excess.types(trial, ask, release):
+            return Refusal(Law.DECIDING_QUEUE, f"{release.key} runs below a queue that claims")
+        policy = snapshot.queues[release.leaf].spec.properties.preemption_policy
+        if policy is PreemptionPolicy.DISABLED:
+            return Refusal(Law.CANDIDATE_DISABLED, f"preemption is disabled for {release.leaf}")
+    return None
+
+
+def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a claim that lacks a closed type on its node or below a maximum (G2, invariant 4).
+
+    A type is closed when the queue that decides for it has its share of it.
+    """
+    for pledge in plan.pledges if plan.policy == guarantee.NAME else ():
+        found = excess.lacking_closed(trial, pledge)
+        if found is not None:
+            kind = noun(trial.snapshot.types[found.at])
+            because = (
+                f"queue {found.queue.path} has its share of {kind}, which {pledge.ask.key} lacks"
+            )
+            return Refusal(Law.OVER_GUARANTEE, because)
+    return None
+
+
+def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a victim of a claim that is not taken for a type that the ask lacks, outside the queue that decides for it (G2).
+
+    Its own queues have too much of that type (rule 5, W9). A victim that may be taken for no type at all is left to
+    `within_the_fence`.
+    """
+    for release in plan.releases if plan.policy == guarantee.NAME else ():
+        if all(excess.goes_for_nothing(trial, one, release) for one in plan.pledges):
+            because = f"{release.key} holds nothing that is lacking and its queues have too much of"
+            return Refusal(Law.NOT_OVER_GUARANTEE, because)
+    return None
+
+
+def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a victim whose priority is higher than the preemptor's, as seen where their paths meet (rule 6, G5)."""
+    rule = trial.snapshot.settings.equal_priority
+    for ask, release in _claims(plan) if rule != "ignore" else ():
+        top = meeting(trial.snapshot, ask.leaf, release.leaf)
+        own = seen_at(trial.snapshot, ask.leaf, top, ask.spec.priority)
+        priority = int(trial.snapshot.allocations.priorities[release.row])
+        if seen_at(trial.snapshot, release.leaf, top, priority) > own - (rule == "never"):
+            return Refusal(Law.PRIORITY, f"{release.key} has a higher priority")
+    return None
+
+
+def nobody_below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a plan that leaves a queue of a victim below E in a type that the victim uses (rule 2, G4, Q12, invariant 3).
+
+    A queue that holds the preemptor too counts the ask as added, and only a net fall counts. For all other
+    queues rule 5 follows from this.
+    """
+    if plan.policy == required_node.NAME:
+        return None
+    found = _below_the_floor(trial, plan)
+    if found is None or plan.policy != guarantee.NAME or not may_cross(trial):
+        return found
+    return None if any(_is_boundary(trial, plan, one) for one in plan.releases) else found
+
+
+def _without(plan: Plan, victim: Release) -> tuple[Release, ...]:
+    return tuple(one for one in plan.releases if one is not victim)
+
+
+def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
+    """Return whether this one victim brings queues below their share that are whole without it (W8)."""
+    less = replace(plan, releases=_without(plan, victim))
+    if _below_the_floor(trial, less) is not None:
+        return False
+    freed, before = _freed(trial, plan), _freed(trial, less)
+    if not any(excess.goes_for_something(trial, one, victim, before) for one in plan.pledges):
+        return False
+    return all(
+        _had_its_share(trial, path, index, before.get(path, {}).get(index, 0))
+        for path, amounts in freed.items()
+        if not _added_below(plan, path)
+        for index, amount in amounts.items()
+        if amount > before.get(path, {}).get(index, 0)
+    )
+
+
+def _had_its_share(trial: Trial, path: str, index: int, before: int) -> bool:
+    """Return whether a queue has its share without what others free; by plain shares also if it is below it now (W8)."""
+    has, entitled = trial.eff(path)[index], floor(trial, path)[index]
+    return has - before >= entitled or (has < entitled and protects_only_whole(trial))
+
+
+def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
+    freed_below, whole = _freed(trial, plan), protects_only_whole(trial)
+    for path in sorted(freed_below):
+        before = trial.eff(path)
+        entitled = _least(trial, plan, path)
+        added = _added_below(plan, path)
+        for index, freed in freed_below[path].items():
+            after = before[index] - freed + added.get(index, 0)
+            fell = after < before[index] or not added
+            crosses = before[index] >= entitled[index] or not whole  # W8
+            if fell and after < entitled[index] and crosses:
+                kind = noun(trial.snapshot.types[index])
+                return Refusal(
+                    Law.BELOW_GUARANTEE, f"queue {path} would be below its guarantee in {kind}"
+                )
+    return None
+
+
+def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
+    """Return what the plan must leave a queue: E; surplus reclaim leaves what it deserves of the types to free (W3)."""
+    if plan.policy != reclaim.NAME:
+        return floor(trial, path)
+    target = () if plan.shrink is None else plan.shrink.target
+    return reclaim.least(trial, path, [trial.snapshot.types.index(name) for name in target])
+
+
+def _freed(trial: Trial, plan: Plan) -> dict[str, dict[int, int]]:
+    """Return what the plan frees in each queue on the way up from its victims."""
+    freed: dict[str, dict[int, int]] = {}
+    for leaf, amounts in trial.freed(plan.rows):
+        for queue in trial.snapshot.path_up(leaf):
+            _add(freed.setdefault(queue.path, {}), amounts)
+    return freed
+
+
+def _added_below(plan: Plan, path: str) -> dict[int, int]:
+    added: dict[int, int] = {}
+    for pledge in plan.pledges:
+        if is_below(pledge.ask.leaf, path):
+            _add(added, pledge.ask.kind.demand)
+    return added
+
+
+def _add(line: dict[int, int], amounts: Iterable[tuple[int, int]]) -> None:
+    for index, quantity in amounts:
+        line[index] = line.get(index, 0) + quantity
+
+
+def _claims(plan: Plan) -> Iterator[tuple[WaitingAsk, Release]]:
+    """Yield each victim of a claim with the ask for which it is evicted."""
+    if plan.policy == guarantee.NAME:
+        for pledge in plan.pledges:
+            for release in plan.releases:
+                yield pledge.ask, release
+
+
+ASK_LAWS: Final[tuple[AskLaw, ...]] = (
+    one_an_ask,
+    reservations_of_the_partition,
+    reservations_of_a_leaf,
+    open_queue,
+    head_room,
+    admission.admitted,
+)
+PLEDGE_LAWS: Final[tuple[PledgeLaw, ...]] = (reservations_one_a_node, need.suitable_node)
+PLAN_LAWS: Final[tuple[PlanLaw, ...]] = (
+    each_ask_once,
+    each_victim_once,
+    untouchables,
+    one_node,
+    need.entitled,
+    no_closed_type_lacking,
+    within_the_fence,
+    lower_priority,
+    nobody_below_the_floor,
+    room_made,
+    need.important_stay,
+    need.budgets_respected,
+    need.beyond_the_dead_zone,
+    need.of_the_target,
+    need.nobody_for_nothing,
+    taken_for_a_lacking_type,
+    *gangs.PLAN_LAWS,
+)

@@ -1,0 +1,208 @@
+"""The order of victims: ordered lists of keys, the first difference decides, the allocation's own key last (7.5, P6).
+
+Each policy has its list. It begins with the keys that the policy's seed fixes; a partition may put others in place of the rest
+(`preemption.order`). A key is a whole number, or a text, that is read from a row of the snapshot: the lower is evicted first. A
+policy searches in this order and breaks ties by it; which sets are legal, and which is the smallest, is not decided here.
+"""
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Final
+
+from server.kernels import cover
+from server.model.comparing import FIXED, PROPORTIONAL, TAILS
+from server.model.quota import PreemptionSettings
+from server.model.ranking import Rank, Ranked
+from server.preemption.trial import Trial
+from server.snapshot.columns import GANG, NOT_STARTED, OPTED_OUT, ORIGINATOR, PLACEHOLDER
+
+Read = Callable[[int], Rank]
+"""A function from a row of the snapshot to the value of one key."""
+Exhausted = Callable[[int], bool]
+"""A function that says whether a row counts as opted out, because its disruption budget is used up (7.6)."""
+MOVING: Final = frozenset({"fit", "job-broken"})
+"""The keys whose value for an allocation changes with what is lacking, or after another plan."""
+
+
+def order(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
+    """Return the whole list of keys for one kind of search: claim, quota, required-node, job or trim."""
+    return (*FIXED[what], *tail(settings, what))
+
+
+def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
+    """Return the part of a list that a partition may replace."""
+    written = {
+        "claim": settings.order_claim,
+        "quota": settings.order_quota,
+        "required-node": settings.order_required_node,
+        "job": settings.order_job,
+        "trim": settings.order_trim,
+    }[what]
+    if written:
+        return written
+    proportional = what == "claim" and settings.entitlement == "proportional"
+    return PROPORTIONAL if proportional else TAILS[what]
+
+
+class Comparator:
+    """A list of keys over the rows of a Trial's View.
+
+    ``exhausted`` says which rows count as opted out although their owners did not ask for it; its answer may change after each
+    plan.
+    """
+
+    def __init__(
+        self, trial: Trial, keys: Sequence[str], exhausted: Exhausted | None = None
+    ) -> None:
+        self.trial = trial
+        self._exhausted = exhausted
+        self._sizes: dict[object, int] = {}
+        self._weights: tuple[int, ...] = ()
+        self._lacking: Container[int] = ()
+        self._broken: tuple[int, frozenset[tuple[int, str]]] = (-1, frozenset())
+        self._reads = tuple(_READS[word](self) for word in keys)
+        self._moves = exhausted is not None or not MOVING.isdisjoint(keys)
+        self._known: dict[int, tuple[Rank, ...]] = {}
+
+    def in_order(self, rows: Iterable[int], lacking: Container[int] = ()) -> list[int]:
+        """Return the rows in the order of eviction; ``lacking`` are the types that are wanted, by index."""
+        self._lacking = lacking
+        return sorted(rows, key=self._key if self._moves else self._kept)
+
+    def ranks(self, rows: Iterable[int], lacking: Container[int] = ()) -> list[Ranked]:
+        """Return the values by which each of the rows is compared, the allocation's own key last."""
+        self._lacking = lacking
+        return list(map(self._key if self._moves else self._kept, rows))
+
+    def _key(self, row: int) -> tuple[Rank, ...]:
+        return (*[read(row) for read in self._reads], self.trial.snapshot.allocations.keys[row])
+
+    def _kept(self, row: int) -> tuple[Rank, ...]:
+        """Return the values of the keys, read once for each row."""
+        known = self._known.get(row)
+        if known is None:
+            known = self._known[row] = self._key(row)
+        return known
+
+    def read(self, row: int, lacking: Container[int] = ()) -> tuple[Rank, ...]:
+        """Return the values of the keys, without the allocation's own."""
+        self._lacking = lacking
+        return tuple([read(row) for read in self._reads])
+
+    # Keys that are more than a column ---------------------------------------------------------------------
+
+    def protection(self) -> Read:
+        """Return the key by which opted-out pods come later: 1 for opted out or without a disruption left, else 0."""
+        flags, exhausted = self.trial.snapshot.allocations.flags.item, self._exhausted
+        if exhausted is None:
+            return lambda row: flags(row) & OPTED_OUT
+        return lambda row: bool(flags(row) & OPTED_OUT) or exhausted(row)
+
+    def kind(self) -> Read:
+        """Return the key of required nodes: 0 plain, 1 opted out or without a disruption left, 2 originator (G11)."""
+        protection, originator = self.protection(), self.originator()
+        return lambda row: 2 if originator(row) else int(bool(protection(row)))
+
+    def originator(self) -> Read:
+        """Return the key by which the originator of an application comes later."""
+        flags = self.trial.snapshot.allocations.flags.item
+        return lambda row: flags(row) & ORIGINATOR
+
+    def placeholder(self) -> Read:
+        """Return the key by which placeholders come first: nothing runs in them."""
+        flags = self.trial.snapshot.allocations.flags.item
+        return lambda row: not flags(row) & PLACEHOLDER
+
+    def priority(self) -> Read:
+        """Return the key by which the lower priority comes first."""
+        priority: Read = self.trial.snapshot.allocations.priorities.item
+        return priority
+
+    def age(self) -> Read:
+        """Return the key by which the younger comes first."""
+        created = self.trial.snapshot.allocations.created_ms.item
+        return lambda row: -created(row)
+
+    def not_running(self) -> Read:
+        """Return the key by which pods that do not run yet come first."""
+        started = self.trial.snapshot.allocations.started_ms.item
+        return lambda row: started(row) != NOT_STARTED
+
+    def running_time(self) -> Read:
+        """Return the key by which the shorter running time comes first; a pod that does not run yet has run for 0 ms."""
+        return self._running_ms
+
+    def _running_ms(self, row: int) -> int:
+        started = int(self.trial.snapshot.allocations.started_ms[row])
+        return 0 if started == NOT_STARTED else max(0, self.trial.snapshot.now - started)
+
+    def lost_work(self) -> Read:
+        """Return the key by which the least lost work comes first: running time times dominant share, an exact whole number."""
+        return lambda row: self._running_ms(row) * self._size(row)
+
+    def size(self) -> Read:
+        """Return the key by which the smaller dominant share comes first; whole numbers over a common multiple."""
+        return self._size
+
+    def _size(self, row: int) -> int:
+        snapshot = self.trial.snapshot
+        if not self._weights:
+            self._weights = cover.measures(snapshot.capacity)
+        demand = snapshot.allocations.demands[row]
+        known = self._sizes.get(demand)
+        if known is None:
+            shares = (amount * self._weights[index] for index, amount in demand)
+            known = self._sizes[demand] = max(shares, default=0)
+        return known
+
+    def fit(self) -> Read:
+        """Return the key of the closest match: how many types it holds that are not lacking (seed 000, future plans)."""
+        demands = self.trial.snapshot.allocations.demands
+        return lambda row: sum(index not in self._lacking for index, _ in demands[row])
+
+    def job(self) -> Read:
+        """Return the key that keeps the members of one gang together."""
+        specs = self.trial.snapshot.allocations.specs
+
+        def read(row: int) -> str:
+            spec = specs[row]
+            return "" if spec is None else spec.job_key
+
+        return read
+
+    def job_broken(self) -> Read:
+        """Return the key by which members of gangs that lose others already come before those of whole gangs."""
+        columns = self.trial.snapshot.allocations
+        flags, applications = columns.flags.item, columns.applications.item
+
+        def read(row: int) -> bool:
+            spec = columns.specs[row]
+            if spec is None or not flags(row) & GANG:
+                return True
+            return (applications(row), spec.job_key) not in self._broken_jobs()
+
+        return read
+
+    def _broken_jobs(self) -> frozenset[tuple[int, str]]:
+        """Return the gangs that lose members by open decisions and the plans so far."""
+        plans = self.trial.mark()
+        if self._broken[0] != plans:
+            columns = self.trial.snapshot.allocations
+            self._broken = plans, columns.jobs_without(self.trial.standing)
+        return self._broken[1]
+
+
+_READS: Final[Mapping[str, Callable[[Comparator], Read]]] = {
+    "protection": Comparator.protection,
+    "originator": Comparator.originator,
+    "placeholder": Comparator.placeholder,
+    "priority": Comparator.priority,
+    "job-broken": Comparator.job_broken,
+    "not-running": Comparator.not_running,
+    "lost-work": Comparator.lost_work,
+    "age": Comparator.age,
+    "running-time": Comparator.running_time,
+    "size": Comparator.size,
+    "fit": Comparator.fit,
+    "kind": Comparator.kind,
+    "job": Comparator.job,
+}

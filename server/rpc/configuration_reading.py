@@ -1,0 +1,217 @@
+"""The readings of configurations off the event loop, so that one that takes long does not hold up others for long.
+
+A long text is read by a process of its own. A thread was measured and is not enough: parts of PyYAML and of the check
+of the shape hold Python's lock without a break. Beside a text of 60,000 queues (1.2 MB) the event loop stood still for
+up to 297 ms with a thread and for 5 ms with the process (2 processors; a loaded machine made it 4.3 s with a thread).
+The process starts with the first long text and ends with the server. A short text costs less on the loop
+than the transfer to the process.
+
+A text that takes longer than `FIRST_READING_S` gives up its place and is read again from its beginning by a second process, which
+reads such texts one after the other.
+"""
+
+import asyncio
+import contextlib
+import pickle
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Final
+from weakref import WeakValueDictionary
+
+from server.config import Loaded, examine
+from server.config.worker import LENGTH_BYTES, SECONDS_MAX, packed
+from server.rpc.errors import (
+    invalid,
+    reading_ended,
+    reading_failed,
+    reading_took_long,
+    too_many,
+    too_many_of_yours,
+)
+from server.rpc.limits import (
+    CALLER_READINGS_MAX,
+    CONFIGURATION_BYTES_MAX,
+    FIRST_READING_S,
+    READING_START_S,
+    READINGS_MAX,
+    SHORT_CONFIGURATION_CHARACTERS,
+)
+from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller
+
+_WHAT: Final = "configurations being read"
+_BUFFER_BYTES: Final = 1 << 20
+_ENDS_MAX: Final = 2
+"""The ends of the process after which a text is at fault; it may have ended once for another reason."""
+_PROGRAM: Final = (
+    "import sys; sys.path[:] = sys.argv[1:]; from server.config.worker import main; main()"
+)
+COMMAND: Final = (sys.executable, "-c", _PROGRAM)
+"""The command that starts the process; the paths of modules follow it."""
+
+
+class _Reader:
+    """A process that reads one text after the other; the first text starts it, and after its end the next text restarts it."""
+
+    def __init__(self, command: Sequence[str], *, stays: bool) -> None:
+        """Make a reader; without ``stays`` its process ends after each text and gives its memory back."""
+        self._command = command
+        self._stays = stays
+        self._turn = asyncio.Lock()  # fair: the first to ask reads first
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def read(self, message: bytes, seconds: float) -> bytes:
+        """Return the answer to one message, in the order of calls; an error or cancellation ends the process.
+
+        Raises TimeoutError when the answer takes longer, EOFError or ConnectionError when the process ends, and CallError
+        when none can be started.
+        """
+        async with self._turn:
+            answer = None
+            try:
+                process = self.process or await self._started()
+                async with asyncio.timeout(seconds):
+                    answer = await _exchange(process, message)
+            finally:
+                if answer is None or not self._stays:
+                    await self._end()
+        return answer
+
+    async def close(self) -> None:
+        """End the process, and wait for a cancelled reading that still uses it."""
+        await self._end()
+        async with self._turn:
+            await self._end()
+
+    async def _end(self) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        """Start a process and wait until it says that it is ready."""
+        try:
+            process = self.process = await asyncio.create_subprocess_exec(
+                *self._command,
+                *sys.path,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=_BUFFER_BYTES,
+                start_new_session=True,  # Ctrl-C ends the server, and the server ends its process
+            )
+            assert process.stdout is not None
+            async with asyncio.timeout(READING_START_S):
+                await process.stdout.readexactly(LENGTH_BYTES)
+        except (EOFError, OSError) as error:
+            raise reading_failed() from error
+        return process
+
+
+class Readings:
+    """The readings of one server, and the two processes that do them."""
+
+    def __init__(
+        self,
+        command: Sequence[str] = COMMAND,
+        seconds: float = SECONDS_MAX,
+        first_seconds: float = FIRST_READING_S,
+    ) -> None:
+        self._seconds = seconds
+        self._first_seconds = first_seconds
+        self._first = _Reader(command, stays=True)
+        self._second = _Reader(command, stays=False)
+        self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._callers: list[Caller] = []
+
+    @property
+    def waiting(self) -> int:
+        """The number of readings that are in progress or wait for their turn."""
+        return len(self._callers)
+
+    @property
+    def processes(self) -> list[asyncio.subprocess.Process]:
+        """The processes that are running; none before the first long text."""
+        return [one.process for one in (self._first, self._second) if one.process is not None]
+
+    async def read(self, text: str, source: str, field: str = "yaml", order: str = "") -> Loaded:
+        """Return the result of reading a text. Of two readings of one ``order`` the one that was requested first returns first.
+
+        Raises CallError for a text too long (in ``field`` of the request), for too many readings at once, for a text that took
+        too long or ended the process twice, and when no process could be started.
+        """
+        check_length(text, field)
+        with self._counted(CALLER.get()):
+            async with self._in_order(order):
+                if len(text) <= SHORT_CONFIGURATION_CHARACTERS:
+                    return examine(text, source)
+                return await self._read(text, source)
+
+    async def close(self) -> None:
+        """End the processes."""
+        await self._first.close()
+        await self._second.close()
+
+    @contextlib.asynccontextmanager
+    async def _in_order(self, order: str) -> AsyncIterator[None]:
+        """Hold the order: wait for the earlier readings of the same order; without an order for none."""
+        if not order:
+            yield
+            return
+        async with self._orders.setdefault(order, asyncio.Lock()):
+            yield
+
+    @contextlib.contextmanager
+    def _counted(self, caller: Caller) -> Iterator[None]:
+        """Hold a place among the readings; raise CallError where there are too many. On an open port callers cannot be told apart."""
+        if caller is not LOCAL_OPERATOR and self._callers.count(caller) >= CALLER_READINGS_MAX:
+            raise too_many_of_yours(_WHAT, caller.name, CALLER_READINGS_MAX)
+        if len(self._callers) >= READINGS_MAX:
+            raise too_many(_WHAT, READINGS_MAX)
+        self._callers.append(caller)
+        try:
+            yield
+        finally:
+            self._callers.remove(caller)
+
+    async def _read(self, text: str, source: str) -> Loaded:
+        """Return the result of the first process, or of the second one when the first takes too long or ends."""
+        message = packed((text, source))
+        answer, ends = None, 0
+        with contextlib.suppress(TimeoutError):
+            answer, ends = await _attempt(self._first, message, self._first_seconds)
+        try:
+            while answer is None:
+                answer, ended = await _attempt(self._second, message, self._seconds)
+                ends += ended
+                if ends >= _ENDS_MAX:
+                    raise reading_ended()
+        except TimeoutError as error:
+            raise reading_took_long(self._seconds) from error
+        found: Loaded = await asyncio.to_thread(pickle.loads, answer)
+        return found
+
+
+async def _attempt(reader: _Reader, message: bytes, seconds: float) -> tuple[bytes | None, int]:
+    """Return the answer and 0, or None and 1 when the process ended; raises TimeoutError and CallError."""
+    try:
+        return await reader.read(message, seconds), 0
+    except (EOFError, ConnectionError):
+        return None, 1
+
+
+async def _exchange(process: asyncio.subprocess.Process, message: bytes) -> bytes:
+    """Send one message to a process and return its answer."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(message)
+    await process.stdin.drain()
+    head = await process.stdout.readexactly(LENGTH_BYTES)
+    return await process.stdout.readexactly(int.from_bytes(head))
+
+
+def check_length(text: str, field: str) -> None:
+    """Raise CallError for a text too long, in ``field`` of the request."""
+    if len(text) > CONFIGURATION_BYTES_MAX:
+        limit = f"is longer than {CONFIGURATION_BYTES_MAX} characters"
+        raise invalid("INVALID_CONFIGURATION", (field, limit))

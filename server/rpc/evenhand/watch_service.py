@@ -1,0 +1,125 @@
+"""The WatchService: pictures and events as they come. A slow client misses pictures in between, but never the last one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from itertools import islice
+from typing import Final
+
+from evenhand.v1 import watch_pb2 as pb
+from server.core.core import Core
+from server.model.quota import DEFAULT_PARTITION
+from server.rpc.errors import invalid
+from server.rpc.evenhand.decision_log import DecisionLog
+from server.rpc.evenhand.encode_decisions import with_names
+from server.rpc.evenhand.inspect_service import queue_tree, summary
+from server.rpc.evenhand.reader import Reader
+from server.rpc.evenhand.watchers import Watchers
+from server.rpc.event_buffer import KINDS, Entry, History, record
+from server.rpc.limits import (
+    RESPONSE_OBJECTS_MAX,
+    WATCH_INTERVAL_MS_DEFAULT,
+    WATCH_INTERVAL_MS_MAX,
+    WATCH_INTERVAL_MS_MIN,
+)
+from server.rpc.reads import Answers
+from server.rpc.roles import CALLER
+
+_WATCH_QUEUES: Final = "evenhand.v1.WatchService.WatchQueues"
+
+
+class WatchService:
+    """The service of watch streams; it changes nothing."""
+
+    def __init__(
+        self,
+        core: Core,
+        history: History,
+        watchers: Watchers,
+        log: DecisionLog,
+        answers: Answers,
+    ) -> None:
+        self._core = core
+        self._history = history
+        self._watchers = watchers
+        self._log = log
+        self._answers = answers
+
+    async def watch_queues(self, request: pb.WatchQueuesRequest) -> AsyncIterator[bytes]:
+        """Yield a picture at once, and another one after each change."""
+        pause = _pause(request.min_interval_ms)
+        with self._watchers.watching():
+            seen = -1
+            while True:
+                seen = await self._watchers.change(seen)
+                yield await self._answers.read(_WATCH_QUEUES, request, self._queues)
+                await asyncio.sleep(pause)
+
+    def _queues(self, request: pb.WatchQueuesRequest) -> pb.WatchQueuesResponse:
+        reader = Reader(self._core, CALLER.get())
+        tree = queue_tree(reader, request.partition, self._watchers.now())
+        totals = summary(reader, tree.partition, self._history)
+        return pb.WatchQueuesResponse(tree=tree, summary=totals)
+
+    def _event(self, entry: Entry) -> pb.EventRecord:
+        """Return the message of an event with its pod's name, from the core or from a decision that kept it."""
+        partition = getattr(entry.decision, "partition", "") or DEFAULT_PARTITION
+        decision_id = getattr(entry.decision, "decision_id", "")
+        return _event(entry, self._log.names(partition, decision_id))
+
+    async def watch_events(
+        self, request: pb.WatchEventsRequest
+    ) -> AsyncIterator[pb.WatchEventsResponse]:
+        """Yield events as they happen, in batches."""
+        if request.since < 0:
+            raise invalid("INVALID_SINCE", ("since", f"{request.since} is negative"))
+        kinds = frozenset(request.kinds)
+        if unknown := sorted(kinds.difference(KINDS)):
+            known = f"is no kind of event; there are {', '.join(KINDS)}"
+            raise invalid("UNKNOWN_KIND", *((f"kinds[{one}]", known) for one in unknown))
+        with self._watchers.watching():
+            seen, number = -1, request.since
+            while True:
+                seen = await self._watchers.change(seen)
+                missed = max(self._history.first - number - 1, 0) if number else 0
+                while entries := list(islice(self._history.after(number), RESPONSE_OBJECTS_MAX)):
+                    number = entries[-1].number
+                    events = [self._event(entry) for entry in entries]
+                    wanted = [one for one in events if not kinds or one.kind in kinds]
+                    if wanted or missed:
+                        yield pb.WatchEventsResponse(events=wanted, missed=missed)
+                    missed = 0
+                if request.held_only:
+                    return
+
+
+_OF_PODS: Final = frozenset(
+    {"placed", "released", "rejected", "waiting", "allocation", "ask", "shadow"}
+)
+"""The kinds of events whose subject may be a pod."""
+_NAMING: Final = frozenset({"rejected", "allocation", "ask", "decision", "shadow"})
+"""The kinds of events whose message may have the key of a pod."""
+
+
+def _pause(interval_ms: int) -> float:
+    """Return the seconds between two pictures. Raises CallError where the interval is negative."""
+    wanted = interval_ms or WATCH_INTERVAL_MS_DEFAULT
+    if wanted < 0:
+        raise invalid("INVALID_INTERVAL", ("min_interval_ms", f"{interval_ms} is negative"))
+    return min(max(wanted, WATCH_INTERVAL_MS_MIN), WATCH_INTERVAL_MS_MAX) / 1000
+
+
+def _event(entry: Entry, name: Callable[[str], str]) -> pb.EventRecord:
+    found = record(entry.decision)
+    return pb.EventRecord(
+        name=name(found.subject) if found.kind in _OF_PODS else "",
+        number=entry.number,
+        time_ms=entry.at_ms,
+        kind=found.kind,
+        object=found.subject,
+        code=found.code,
+        message=with_names(found.message, name) if found.kind in _NAMING else found.message,
+        partition=found.partition,
+        queue=found.queue,
+        node_id=found.node_id,
+        application_id=found.application_id,
+    )

@@ -1,0 +1,295 @@
+"""The guard before every RPC: the caller's role, the request's bytes, and the form of errors."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import structlog
+from google.protobuf.message import DecodeError
+from grpc_status import rpc_status
+
+from server.rpc.callers import OpenCalls
+from server.rpc.errors import (
+    CallError,
+    denied,
+    draining,
+    late,
+    malformed,
+    unauthenticated,
+    unexpected,
+)
+from server.rpc.grpc_types import Behaviour, Called, Context, Handler, Requests, let_go
+from server.rpc.identity import Identities, Metadata
+from server.rpc.limits import REQUEST_S
+from server.rpc.roles import CALLER, DEEDS, LOCAL_OPERATOR, OPEN, Caller, may
+
+_log = structlog.get_logger(__name__)
+
+_Parse = Callable[[Any], Any]
+_Read = Callable[[Requests], Awaitable[Any]]
+"""The reader of a call's requests for its handler."""
+_Write = Callable[[Requests, Context], Awaitable[None]]
+"""The function that reads the requests of a call and writes its answers."""
+_Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
+
+
+@dataclass(eq=False, slots=True)
+class _Admitted:
+    """A call that is being handled: the caller's credentials, and the error that ends it once these are no longer accepted."""
+
+    method: str
+    authentication: Mapping[str, Iterable[bytes]]
+    metadata: Metadata
+    task: "asyncio.Task[Any] | None"
+    caller: Caller
+    failure: CallError | None = None
+    writing: bool = False
+    """Whether an answer is being written: gRPC cannot send a status for a call whose first message was cancelled."""
+
+
+_CALL: ContextVar[_Admitted | None] = ContextVar("call", default=None)
+"""The call that is being handled; None for a probe."""
+
+
+class Guard(grpc.aio.ServerInterceptor):
+    """The interceptor that admits a call or ends it with a status; nothing else ends a call with an error."""
+
+    def __init__(self, identities: Identities, called: Called, now: Callable[[], int]) -> None:
+        self.identities = identities
+        self._now = now
+        self._called = called
+        self._open = OpenCalls()
+        self._admitted: set[_Admitted] = set()
+        self.draining = False
+
+    def renew(self, identities: Identities) -> int:
+        """Put the identities in force, for open calls and the present validity of their certificates too; return how many calls end.
+
+        A call that is writing an answer ends behind it, at the latest at the next renewal: its client may not read.
+        """
+        self.identities = identities
+        ended = 0
+        for call in self._admitted:
+            failure = self._refusal(call)
+            if failure is None or call.task is None:
+                continue
+            is_new, call.failure = call.failure is None, call.failure or failure
+            ended += is_new
+            ends_now = not call.writing if is_new else call.writing
+            if ends_now:
+                call.task.cancel()
+        return ended
+
+    def _refusal(self, call: _Admitted) -> CallError | None:
+        """Return the error of an open call that the present identities do not admit; None where they do."""
+        try:
+            caller = self._judged(call.method, call.authentication, call.metadata)
+        except CallError as refused:
+            return CallError(refused.code, refused.reason, refused.message)
+        if caller == call.caller:
+            return None
+        return unauthenticated("your role was changed: call again")
+
+    async def intercept_service(
+        self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> Handler:
+        """Return the guarded handler of a call; that of an unknown method ends the call with UNIMPLEMENTED."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return grpc.stream_stream_rpc_method_handler(self._unknown)
+        return self._guarded(str(handler_call_details.method), handler)
+
+    async def _unknown(self, _requests: Requests, context: Context) -> None:
+        """End a call of an unknown method; gRPC alone would end it without an observer, and would leave garbage."""
+        ended = self._called("unknown", context)
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details("there is no such method; `grpcurl list` names those that are there")
+        ended(grpc.StatusCode.UNIMPLEMENTED)
+
+    def _admit(self, method: str, context: Context) -> _Admitted | None:
+        """Return the admitted call, kept to be judged again; None for a probe, which needs no role. Raises CallError."""
+        if method in OPEN:
+            return None
+        if self.draining:
+            raise draining()
+        shown, metadata = context.auth_context(), tuple(context.invocation_metadata() or ())
+        caller = self._judged(method, shown, metadata)
+        CALLER.set(caller)
+        call = _Admitted(method, shown, metadata, asyncio.current_task(), caller)
+        _CALL.set(call)
+        self._admitted.add(call)
+        return call
+
+    def _judged(
+        self, method: str, authentication: Mapping[str, Iterable[bytes]], metadata: Metadata
+    ) -> Caller:
+        caller = self.identities.caller(authentication, metadata, self._now())
+        if not may(caller.role, method):
+            raise denied(caller.title, DEEDS.get(method, f"call {method}"))
+        return caller
+
+    def _guarded(self, method: str, handler: Handler) -> Handler:
+        """Return a handler of a stream of requests for any method, so that a caller is admitted before any of its bytes are read."""
+        parse = handler.request_deserializer or bytes
+        if handler.unary_unary:
+            write = _answering(handler.unary_unary, parse)
+        elif handler.unary_stream:
+            write = _streaming(handler.unary_stream, _one(parse))
+        elif handler.stream_stream:
+            # Bytes that are not parsed need no generator between the call and its reader.
+            requests = _each(parse) if handler.request_deserializer else _as_they_are
+            write = _streaming(handler.stream_stream, requests)
+        else:
+            raise AssertionError(
+                f"{method} streams requests to one answer: the guard has no such form"
+            )
+
+        async def handle(requests: Requests, context: Context) -> None:
+            await self._handle(method, write, requests, context)
+
+        return grpc.stream_stream_rpc_method_handler(
+            handle, response_serializer=handler.response_serializer
+        )
+
+    async def _handle(
+        self, method: str, write: _Write, requests: Requests, context: Context
+    ) -> None:
+        """Handle a call from its admission to its end; an error in it becomes its status.
+
+        The status is set and not raised: gRPC would keep the exception with the call's context, and both would refer to each other
+        until a collection of cycles (`rpc/garbage`), with the bytes of the request.
+        """
+        ended, code = self._called(method, context), grpc.StatusCode.CANCELLED
+        call: _Admitted | None = None
+        try:
+            call = self._admit(method, context)
+            with self._open.counted(method, call.caller if call else LOCAL_OPERATOR):
+                await write(requests, context)
+            code = grpc.StatusCode.OK
+        except asyncio.CancelledError:
+            if call is None or call.failure is None or call.task is None:
+                raise
+            call.task.uncancel()
+            code = _end(context, call.failure)
+        except grpc.aio.InternalError as error:
+            # gRPC could not send: the caller has left, or its time was up.
+            context.set_code(code)
+            _let_frames_go(error)
+        except Exception as error:
+            code = _end(context, _as_call_error(method, error))
+            _let_frames_go(error)
+        finally:
+            if call is not None:
+                self._admitted.discard(call)
+                _CALL.set(None)  # The task has its context, and the call has the task.
+            ended(code)
+
+
+def _end(context: Context, failure: CallError) -> grpc.StatusCode:
+    """Set the status of the call to the failure, and return its code."""
+    status = rpc_status.to_status(failure.status())
+    context.set_code(failure.code)
+    context.set_details(failure.message)
+    context.set_trailing_metadata(status.trailing_metadata)
+    return failure.code
+
+
+def _let_frames_go(error: BaseException | None) -> None:
+    """Remove the tracebacks of an error and its causes: their frames hold the request, and some of them hold the error itself."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
+async def _send(context: Context, answer: object) -> None:
+    """Write an answer; a call that was to end meanwhile ends behind it."""
+    call = _CALL.get()
+    if call is None:
+        await context.write(answer)
+        return
+    call.writing = True
+    try:
+        await context.write(answer)
+    finally:
+        call.writing = False
+    if call.failure is not None:
+        raise asyncio.CancelledError
+
+
+def _answering(behaviour: Behaviour, parse: _Parse) -> _Write:
+    read = _one(parse)
+
+    async def write(requests: Requests, context: Context) -> None:
+        await _send(context, await behaviour(await read(requests), context))
+
+    return write
+
+
+def _streaming(behaviour: Behaviour, read: _Read) -> _Write:
+    """Return the function that answers a call, for handlers that yield their answers and for handlers that write them."""
+
+    async def pass_on(requests: Requests, context: Context) -> None:
+        await behaviour(await read(requests), context)
+
+    async def write(requests: Requests, context: Context) -> None:
+        async for answer in behaviour(await read(requests), context):
+            await _send(context, answer)
+
+    return write if inspect.isasyncgenfunction(behaviour) else pass_on
+
+
+def _parsed(parse: _Parse, data: object) -> object:
+    try:
+        return parse(data)
+    except DecodeError as error:
+        raise malformed(f"these bytes are no such message: {error}") from error
+
+
+def _one(parse: _Parse) -> _Read:
+    """Return the reader of a unary call's message. The message has to come in time, because a waiting call holds a place."""
+
+    async def only(requests: Requests) -> object:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REQUEST_S):
+                async for data in requests:
+                    await let_go(requests)
+                    return _parsed(parse, data)
+                raise malformed("the call has no message")
+        raise late(REQUEST_S)
+
+    return only
+
+
+def _each(parse: _Parse) -> _Read:
+    """Return the reader that parses a call's messages one by one."""
+
+    async def parsed(requests: Requests) -> AsyncIterator[object]:
+        try:
+            async for data in requests:
+                yield _parsed(parse, data)
+        finally:
+            await let_go(requests)
+
+    async def stream(requests: Requests) -> AsyncIterator[object]:
+        return parsed(requests)
+
+    return stream
+
+
+async def _as_they_are(requests: Requests) -> Requests:
+    return requests
+
+
+def _as_call_error(method: str, error: Exception) -> CallError:
+    """Return the error that a handler raised as a CallError. Any other error is a defect and is logged as one."""
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
+    if isinstance(error, CallError):
+        return error
+    _log.error("rpc.unexpected", method=method, exc_info=error)
+    return unexpected()

@@ -1,0 +1,265 @@
+"""The placement of plain asks that arrived since the last tick, all together, with the result of one at a time (design 6.3).
+
+The cycle looks up the next ask before each placement, and updates what it changes up to the root. Where nothing else can be
+placed, all asks have one priority and no limit is near, the order follows from the asks alone: `kernels.turns` sorts them,
+nodes are taken in that order, and usage is charged in sums. A batch that is not so simple joins the backlog, and the cycle
+places it, with the same result (tests/simulation/test_twins.py).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter, itemgetter
+from typing import Any, Final
+
+from server.kernels.turns import Children, Turns, in_turn
+from server.model.fit import Amounts
+from server.scheduling.ordering import next_group
+from server.scheduling.placement import take_nodes
+from server.state import unqueued_fast, usage
+from server.state.applications import Application, Ask, Group, Job
+from server.state.equivalence import AskClass
+from server.state.limits import Limiter
+from server.state.partition import Partition
+from server.state.queues import Queue, QueueState
+
+LEAST: Final = 48
+"""The number of asks below which one at a time is faster."""
+_STOPPED: Final = QueueState.STOPPED
+"""The stopped state, looked up once: to reach a member of an enumeration is slow."""
+_application = attrgetter("application")
+_ask_class = attrgetter("ask_class")
+_blocked = attrgetter("blocked")
+_group = attrgetter("application", "ask_class", "spec.priority")
+_is_fair = attrgetter("fair")
+_leaf = attrgetter("leaf")
+_name = attrgetter("name")
+_number = attrgetter("number")
+_share = attrgetter("share")
+_since = attrgetter("pending_since")
+_spec = attrgetter("spec")
+_usage = attrgetter("usage")
+
+
+@dataclass(slots=True)
+class Burst:
+    """The asks by age, with their applications, queues and classes. ``rungs`` are the queues of each depth, deepest first.
+
+    Applications are in the order of their numbers and queues of their names, which decide between equal shares. A leaf that is
+    less deep is also in the levels below its own, as if it were its own child.
+    """
+
+    asks: Sequence[Ask]
+    applications: list[Application]
+    classes: list[AskClass]
+    rungs: list[list[Queue]]
+    columns: list[int]
+
+
+def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
+    """Place what arrived since the last tick, appended to ``placed`` in order; return the budget that is left.
+
+    What cannot be placed this way waits in the backlog afterwards.
+    """
+    asks = partition.fresh
+    if not asks:
+        return budget
+    before = len(placed)
+    if LEAST <= len(asks) <= budget and _is_alone(partition):
+        placed += _place(partition, now)
+    unqueued_fast.take_in(partition)
+    return budget - (len(placed) - before)
+
+
+def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
+    """Return the asks without those known to fit no node or limit, which do not change the order of the others."""
+    if partition.dead:
+        asks = [ask for ask in asks if not ask.ask_class.dead]
+    limited = [one for one in set(map(_application, asks)) if one.limiters]
+    blocked = {one: set(chain.from_iterable(map(_blocked, one.limiters))) for one in limited}
+    if any(blocked.values()):
+        asks = [ask for ask in asks if ask.ask_class not in blocked.get(ask.application, ())]
+    return asks
+
+
+def _is_alone(partition: Partition) -> bool:
+    """Return whether nothing can be placed but what arrived since the last tick."""
+    if partition.ready_jobs:
+        return False
+    return not partition.live_asks or next_group(partition, _anybody) is None
+
+
+def _anybody(_group: Group | Job) -> bool:
+    """Return True: every group that may be placeable counts as placeable."""
+    return True
+
+
+def _gather(asks: Sequence[Ask]) -> Burst:
+    ages = list(map(_since, asks))
+    if ages != sorted(ages):
+        asks = sorted(asks, key=_since)
+    applications = sorted(set(map(_application, asks)), key=_number)
+    classes = list(dict.fromkeys(map(_ask_class, asks)))
+    rungs = _rungs(list(dict.fromkeys(map(_leaf, applications))))
+    columns = sorted({index for one in classes for index, _ in one.demand})
+    return Burst(asks, applications, classes, rungs, columns)
+
+
+def _rungs(leaves: list[Queue]) -> list[list[Queue]]:
+    """Return the queues of each level, from the deepest leaf's depth up to those below the root."""
+    rungs, here = [], leaves
+    for depth in range(max((len(leaf.climb) for leaf in leaves), default=0), 0, -1):
+        rungs.append(sorted(here, key=_name))
+        here = list(dict.fromkeys(_next(one, depth) for one in here))
+    return rungs
+
+
+def _next(queue: Queue, depth: int) -> Queue:
+    """Return the queue of the next level: the parent when the queue is that deep, else the queue itself."""
+    return queue if len(queue.climb) < depth else queue.climb[0][1]
+
+
+def _is_simple(partition: Partition, burst: Burst) -> bool:
+    """Return whether shares, ages and names alone decide the order, and every queue may place."""
+    if not burst.rungs or len({spec.priority for spec in set(map(_spec, burst.asks))}) != 1:
+        return False
+    known = dict.fromkeys([partition.root, *chain.from_iterable(burst.rungs)])
+    return not any(
+        queue.state is _STOPPED or queue.offset or queue.fence or _holds_back(queue)
+        for queue in known
+    )
+
+
+def _holds_back(queue: Queue) -> bool:
+    """Return whether the queue's limit blocks asks. The cycle tries these again at each placement, a step each."""
+    return queue.limiter is not None and bool(queue.limiter.blocked)
+
+
+# Turns --------------------------------------------------------------------------------------------------------------
+
+
+def _turns(burst: Burst) -> Turns | None:
+    """Return the order of the asks; None where the numbers are too large for arrays."""
+    places = {one: at for at, one in enumerate(burst.applications)}
+    kinds = {one: at for at, one in enumerate(burst.classes)}
+    demands = [_line(dict(one.demand), burst.columns) for one in burst.classes]
+    return in_turn(
+        list(map(places.__getitem__, map(_application, burst.asks))),
+        list(map(kinds.__getitem__, map(_ask_class, burst.asks))),
+        demands,
+        [_applications(burst), *_queues(burst)],
+    )
+
+
+def _line(amounts: dict[int, int], columns: Iterable[int]) -> Amounts:
+    return [amounts.get(index, 0) for index in columns]
+
+
+def _picked(columns: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Return a function that takes these columns of a line; there is at least one."""
+    if len(columns) > 1:
+        return itemgetter(*columns)
+    return lambda line: (line[columns[0]],)
+
+
+def _applications(burst: Burst) -> Children:
+    some, pick = burst.applications, _picked(burst.columns)
+    leaves = list(map(_leaf, some))
+    places = {leaf: at for at, leaf in enumerate(burst.rungs[0])}
+    above = list(map(places.__getitem__, leaves))
+    return Children(
+        above,
+        list(map(_is_fair, leaves)),
+        list(map(pick, map(_usage, some))),
+        list(map(_share, some)),
+        above,
+        [pick(leaf.measure_scales) for leaf in places],
+    )
+
+
+def _queues(burst: Burst) -> Iterator[Children]:
+    pick, depth = _picked(burst.columns), len(burst.rungs)
+    for rung, above in zip(burst.rungs, [*burst.rungs[1:], []], strict=True):
+        places = {queue: at for at, queue in enumerate(above)}
+        yield Children(
+            [places.get(_next(queue, depth), 0) for queue in rung],
+            [len(queue.climb) == depth for queue in rung],
+            list(map(pick, map(_usage, rung))),
+            list(map(_share, rung)),
+            range(len(rung)),
+            [pick(queue.basis_scales) for queue in rung],
+        )
+        depth -= 1
+
+
+def _wanted(burst: Burst, turns: Turns) -> dict[Limiter, Amounts]:
+    """Return what each limiter is charged when all are placed, by column."""
+    wanted: dict[Limiter, Amounts] = {}
+    for application, after in zip(burst.applications, turns.usage[0], strict=True):
+        if application.limiters:
+            before = application.usage
+            own = [much - before[at] for at, much in zip(burst.columns, after, strict=True)]
+            for limiter in application.limiters:
+                known = wanted.get(limiter)
+                wanted[limiter] = own if known is None else list(map(int.__add__, known, own))
+    return wanted
+
+
+def _is_room(burst: Burst, wanted: dict[Limiter, Amounts]) -> bool:
+    """Return whether every limit has headroom for all that would be charged to it."""
+    return all(
+        not much or much <= limiter.room[at]
+        for limiter, sums in wanted.items()
+        for at, much in zip(burst.columns, sums, strict=True)
+    )
+
+
+# Placing ------------------------------------------------------------------------------------------------------------
+
+
+def _place(partition: Partition, now: int) -> list[Ask]:
+    """Place the asks in turn, as far as there is a node for each; return those placed: none, where it is not so simple."""
+    burst = _gather(_free(partition, partition.fresh))
+    turns = _turns(burst) if _is_simple(partition, burst) else None
+    if turns is None or not _is_room(burst, wanted := _wanted(burst, turns)):
+        return []
+    asks = burst.asks
+    line = list(map(asks.__getitem__, turns.order))
+    nodes = take_nodes(partition.index, map(_ask_class, line))
+    seated = line[: len(nodes)]
+    unqueued_fast.seat(partition, seated, nodes, now)
+    if len(seated) == len(asks):
+        _charge(burst, turns, wanted)
+    else:
+        for ask in seated:
+            usage.charge(ask.application, ask.ask_class.demand)
+    if len(seated) == len(partition.fresh):
+        partition.fresh = []
+        partition.numbers += turns.groups  # as if they had waited in groups
+    else:
+        _leave_rest(partition)
+    return seated
+
+
+def _leave_rest(partition: Partition) -> None:
+    """Keep the asks that were not placed, in groups in the order of each group's first ask."""
+    asks = partition.fresh
+    partition.fresh = rest = [ask for ask in asks if ask.node is None]
+    firsts = {group: at for at, group in reversed(list(enumerate(map(_group, asks))))}
+    rest.sort(key=lambda ask: firsts[_group(ask)])
+    partition.numbers += len(firsts) - len(set(map(_group, rest)))
+
+
+def _charge(burst: Burst, turns: Turns, wanted: dict[Limiter, Amounts]) -> None:
+    columns, amounts, shares = burst.columns, turns.usage, turns.shares
+    unqueued_fast.charge_limits(columns, wanted)
+    unqueued_fast.charge_applications(
+        columns, zip(burst.applications, amounts[0], shares[0], strict=True)
+    )
+    depth = len(burst.rungs)
+    for rung, usage_of, shares_of in zip(burst.rungs, amounts[1:], shares[1:], strict=True):
+        after = zip(rung, usage_of, shares_of, strict=True)
+        unqueued_fast.charge_queues(
+            columns, (line for line in after if len(line[0].climb) == depth)
+        )
+        depth -= 1

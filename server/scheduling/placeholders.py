@@ -1,0 +1,128 @@
+"""The replacement of placeholders by real asks: done before ordinary placement, after pledged asks (1.9).
+
+An ask that fits into a placeholder of its task group gets its node when it may run there, else any node with free capacity; it
+is placed when the placeholder is gone. One that is larger than all of them waits no more, and a placeholder is released
+without a successor. An ask without a placeholder left to wait for is an ordinary ask from then on (YUNIKORN-1395).
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from server.model.fit import fits
+from server.scheduling.placement import pick_node
+from server.state import pending
+from server.state.applications import Application, Ask
+from server.state.commitments import beyond
+from server.state.equivalence import AskClass
+from server.state.nodes import Node
+from server.state.partition import Partition
+from server.state.placeholders import Hold, is_ready, is_reserving
+from server.state.queues import QueueState
+
+REPLACED_MAX: Final = 1_000
+"""The number of placeholders that one tick gives away; the others follow in the next."""
+
+
+class Swap(NamedTuple):
+    """An ask with the placeholder whose place it takes, and the node; without one the placeholder is too small."""
+
+    ask: Ask
+    placeholder: Ask
+    node: Node | None
+
+
+def waits(partition: Partition) -> bool:
+    """Return whether anything may have changed for asks that wait for placeholders since they were looked at."""
+    mark = _mark(partition)
+    return any(tried != mark for tried in partition.holding.values())
+
+
+def swaps(partition: Partition) -> Iterator[Swap]:
+    """Yield the replacements that may be done now; the caller writes each to the live state before it asks for the next.
+
+    Asks that need not wait for placeholders any more are let go on the way.
+    """
+    count = 0
+    for application, tried in list(partition.holding.items()):
+        mark = _mark(partition)
+        if tried == mark:
+            continue
+        for swap in _of_application(partition, application):
+            if count >= REPLACED_MAX:
+                return
+            count += 1
+            yield swap
+        if application.holds:
+            partition.holding[application] = _mark(partition)
+        else:
+            partition.holding.pop(application, None)
+
+
+def _mark(partition: Partition) -> tuple[int, int]:
+    return partition.relief, partition.placements
+
+
+def _of_application(partition: Partition, application: Application) -> Iterator[Swap]:
+    path = application.leaf.path_up()
+    if is_reserving(application) or any(one.state is QueueState.STOPPED for one in path):
+        return
+    coming = {one.spec.task_group for one in application.asks.values() if one.spec.placeholder}
+    ready: dict[str, list[Ask]] = {}
+    for one in application.allocations.values():
+        if is_ready(one):
+            ready.setdefault(one.spec.task_group, []).append(one)
+        elif one.spec.placeholder and one.vetoed:
+            coming.add(one.spec.task_group)
+    for hold in list(application.holds.values()):
+        yield from _of_hold(partition, hold, ready.get(hold.key, []), more=hold.key in coming)
+
+
+def _of_hold(partition: Partition, hold: Hold, ready: list[Ask], *, more: bool) -> Iterator[Swap]:
+    """Yield each member of a task group with one of its placeholders, as long as there are any."""
+    hopeless: set[AskClass] = set()
+    for ask in list(hold.members):
+        if ask.ask_class in hopeless:
+            continue
+        swap = _match(partition, ask, ready) if hold.key else None
+        if swap is not None:
+            ready.remove(swap.placeholder)
+            yield swap
+        elif not hold.key or not (ready or more):
+            pending.let_go(partition, ask)
+        else:
+            hopeless.add(ask.ask_class)
+
+
+def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
+    """Return the first placeholder on whose node the ask may run; else the first at all, with another node."""
+    first: Ask | None = None
+    for one in ready:
+        if fits_into(ask, one):
+            if one.node is not None and takes_over(ask, one, one.node):
+                return Swap(ask, one, one.node)
+            first = first or one
+    if first is None:
+        return Swap(ask, ready[0], None) if ready else None
+    node = None if ask.ask_class.dead else pick_node(partition.index, ask.ask_class)
+    return None if node is None else Swap(ask, first, node)
+
+
+def fits_into(ask: Ask, placeholder: Ask) -> bool:
+    """Return whether the ask is in no type larger than the placeholder, so that its queues are charged no more.
+
+    A firm ask is larger than a placeholder that is not firm: what firm ones use would rise (J4).
+    """
+    if ask.ask_class.firm and not placeholder.ask_class.firm:
+        return False
+    had = dict(placeholder.ask_class.demand)
+    return all(quantity <= had.get(index, 0) for index, quantity in ask.ask_class.demand)
+
+
+def takes_over(ask: Ask, placeholder: Ask, node: Node) -> bool:
+    """Return whether an ask that fits into the placeholder may run on its node afterwards. Only ports can be missing there."""
+    ask_class = ask.ask_class
+    return (
+        node.is_open_to(ask_class.constraints)
+        and ask_class.mask.allows(node)
+        and fits(beyond(ask, placeholder, node), node.free)
+    )

@@ -1,0 +1,184 @@
+"""The nodes on which a member of a gang could get its place, each with a bound on what that costs (J9, design 6.7)."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from server.kernels import cover
+from server.kernels.cover import Rows
+from server.kernels.distinct import distinct
+from server.kernels.fit import Array, Mask
+from server.model.asks import PRIORITY_MIN
+from server.snapshot.columns import ORIGINATOR, AllocationColumns
+from server.snapshot.eligibility_filter import PASSED, Screen
+
+BLOCK: Final = 256
+"""The number of nodes that are looked at closely at once: most searches need few."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """The nodes for one class of members, with a bound for each. ``order`` has their rows, best bound first.
+
+    Nodes without need of victims come before all others; there are ``roomy`` of them. For the others ``priorities``, ``jobs``
+    and ``numbers`` say by place how important the most important victim is at the least, and how many gangs and allocations
+    are evicted at the least. ``allowed`` are all nodes that could hold a member when empty. ``rows`` are those that may be
+    evicted, by the ``groups`` of their nodes; ``found`` is the group of each place that is not roomy, ``need`` by group what
+    has to be freed.
+    """
+
+    order: list[int]
+    roomy: int
+    priorities: list[int]
+    jobs: list[int]
+    numbers: list[int]
+    allowed: Mask
+    rows: Array
+    groups: cover.Groups
+    found: Array
+    need: Array
+
+    def bound(self, place: int) -> tuple[int, int, int] | None:
+        """Return (highest victim priority, gangs, victims) of the node at this place; None: it needs no victim."""
+        at = place - self.roomy
+        return None if at < 0 else (self.priorities[at], self.jobs[at], self.numbers[at])
+
+    def block(self, at: int) -> list[int]:
+        """Return the rows that may be evicted on the next BLOCK nodes behind the first ``at`` that need victims."""
+        chosen = self.found[at : at + BLOCK]
+        ends = self.groups.ends
+        return [
+            row for group in chosen for row in self.rows[ends[group] : ends[group + 1]].tolist()
+        ]
+
+    def in_order(
+        self, columns: AllocationColumns, at: int, tail: list[int], rank: Array, odd: Mask
+    ) -> list[int]:
+        """Return by node of a block the least number of victims when they are evicted by rank and then as in ``tail``.
+
+        For a node with a row that is ``odd``, so that it may be passed over, it is the node's own bound.
+        """
+        chosen = self.found[at : at + BLOCK]
+        by_node = np.argsort(chosen)
+        rows = np.array(tail, dtype=np.int64)
+        rows = rows[np.lexsort((rank[rows], columns.nodes[rows]))]
+        groups = cover.grouped(columns.nodes[rows])
+        fewest = cover.in_order(
+            columns.resources.take(rows, axis=0), groups, self.need.take(chosen[by_node], axis=0)
+        )
+        orderly = ~np.logical_or.reduceat(odd[rows], groups.starts)
+        found = np.array(self.numbers[at : at + BLOCK], dtype=np.int64)
+        found[by_node] = np.maximum(found[by_node], np.where(orderly, fewest, 0))
+        numbers: list[int] = found.tolist()
+        return numbers
+
+    def takes(self, node: int) -> bool:
+        """Return whether the node could hold a member when empty."""
+        return bool(self.allowed[node])
+
+
+def field(columns: AllocationColumns, may: Mask, nodes: Mask, need: Array, names: Array) -> Field:
+    """Return the field of one class: ``nodes`` could hold it when empty, ``need`` is by node what has to be freed there.
+
+    ``may`` marks the rows that may be evicted.
+    """
+    short = need.any(axis=1)
+    free = roomy(nodes, need, names)
+    order = columns.by_node()
+    rows = order[may[order]]
+    rows = rows[(nodes & short)[columns.nodes[rows]]]
+    if not len(rows):
+        none = cover.Groups(rows, rows, rows)
+        return Field(free, len(free), [], [], [], nodes, rows, none, rows, need[:0])
+    groups = cover.grouped(columns.nodes[rows])
+    places = groups.places
+    ranked, jobs = _bounds(columns, rows, groups, need.take(places, axis=0))
+    found = np.array(cover.order(ranked, names[places]), dtype=np.int64)
+    return Field(
+        [*free, *places[found].tolist()],
+        len(free),
+        cover.priorities(ranked)[found].tolist(),
+        jobs[found].tolist(),
+        ranked.fewest[found].tolist(),
+        nodes,
+        rows,
+        groups,
+        found,
+        need.take(places, axis=0),
+    )
+
+
+def roomy(nodes: Mask, need: Array, names: Array) -> list[int]:
+    """Return the nodes on which nothing has to be freed, by name."""
+    free = np.flatnonzero(nodes & ~need.any(axis=1))
+    found: list[int] = free[np.argsort(names[free])].tolist()
+    return found
+
+
+def _bounds(
+    columns: AllocationColumns, rows: Array, groups: cover.Groups, need: Array
+) -> tuple[cover.Bounds, Array]:
+    """Return by node the bounds of its rows, and how many gangs are evicted at the least.
+
+    Originators do not count, for J9 does not ask for them. Where no member of a gang runs every victim is a gang of its own.
+    """
+    plain = np.zeros(len(rows), dtype=np.bool_)
+    given = Rows(columns.resources.take(rows, axis=0), plain, plain, columns.priorities[rows])
+    weights = [0] * need.shape[1]
+    ranked = cover.bounds(given, groups, need, weights)
+    plain_node = np.add.reduceat(columns.jobs[rows] > 0, groups.starts, dtype=np.int64) == 0
+    return ranked, np.where(plain_node, ranked.fewest, 1)
+
+
+def ranks(columns: AllocationColumns, reluctant: Mask) -> Array:
+    """Return by row a number that sorts opted-out rows last, then higher priorities, then originators (7.5)."""
+    protection = reluctant.astype(np.int64) << 34
+    originator = (columns.flags & ORIGINATOR != 0).astype(np.int64)
+    found: Array = protection + (columns.priorities - PRIORITY_MIN << 1) + originator
+    return found
+
+
+def leaves(columns: AllocationColumns, rows: Mask) -> list[int]:
+    """Return the numbers of the leaves in which these rows are."""
+    return distinct(columns.leaves[rows])
+
+
+def of_leaves(columns: AllocationColumns, numbers: list[int]) -> Mask:
+    """Return the rows of these leaves."""
+    found: Mask = np.isin(columns.leaves, numbers)
+    return found
+
+
+def most_on_a_node(columns: AllocationColumns, screened: Screen) -> list[int]:
+    """Return by type the most that the rows that passed hold together on any one node."""
+    order = columns.by_node()
+    rows = order[screened.codes[order] == PASSED]
+    if not len(rows):
+        return [0] * columns.resources.shape[1]
+    starts = cover.grouped(columns.nodes[rows]).starts
+    found: list[int] = (
+        np.add.reduceat(columns.resources.take(rows, axis=0), starts, axis=0).max(axis=0).tolist()
+    )
+    return found
+
+
+def passed(columns: AllocationColumns, screened: Screen, leaf: int | None = None) -> list[int]:
+    """Return the rows that passed, all or those of one leaf."""
+    found = screened.codes == PASSED
+    if leaf is not None:
+        found = found & (columns.leaves == leaf)
+    rows: list[int] = np.flatnonzero(found).tolist()
+    return rows
+
+
+def marked(mask: Mask | None) -> list[int]:
+    """Return the rows that are marked."""
+    rows: list[int] = [] if mask is None else np.flatnonzero(mask).tolist()
+    return rows
+
+
+def held(columns: AllocationColumns, rows: list[int]) -> list[int]:
+    """Return what some allocations hold together, by type."""
+    total: list[int] = columns.resources.take(rows, axis=0).sum(axis=0).tolist()
+    return total

@@ -1,0 +1,198 @@
+"""The frozen columns of a snapshot: nodes and running allocations as int64 arrays, a row each, never written to.
+
+A row keeps its place as long as its node or allocation exists; rows in between may be empty. Row numbers mean nothing: every
+order ends with a number or key of the thing itself.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from server.kernels.distinct import FEW, numbered
+from server.kernels.fit import Array, Mask
+from server.model.asks import AskSpec, Protection
+from server.model.fit import Demand
+
+OPTED_OUT: Final = 1
+"""The flag of a pod that is opted out by `allow-preemption: "false"` on itself or its class, or prefer-not (7.6, level 1)."""
+ORIGINATOR: Final = 2
+REQUIRED_NODE: Final = 4
+PLACEHOLDER: Final = 8
+RELEASING: Final = 16
+"""The flag of an allocation whose release was ordered and is not confirmed."""
+FIRM: Final = 32
+UNTOUCHABLE: Final = 64
+GANG: Final = 128
+"""The flag of a member of a gang of several."""
+REPLACED: Final = 256
+"""The flag of a placeholder that a real pod is about to replace."""
+VETOED: Final = 512
+"""The flag of an allocation that its manager could not release a moment ago."""
+GROUPED: Final = 1024
+"""The flag of a pod that counts in a disruption budget."""
+UNSAID: Final = 2048
+"""The flag of a pod without a declared class: the partition decides whether it is firm (J2)."""
+
+NOT_STARTED: Final = -1
+"""The ``started_ms`` of an allocation that does not run yet."""
+
+
+def flags_of(spec: AskSpec) -> int:
+    """Return the flags of an allocation that follow from its spec."""
+    flags = ORIGINATOR if spec.leads else 0
+    flags |= PLACEHOLDER if spec.placeholder else 0
+    flags |= REQUIRED_NODE if spec.constraints.required_node else 0
+    flags |= GROUPED if spec.disruption_groups else 0
+    flags |= GANG if spec.job_key and spec.min_members > 1 else 0
+    if spec.opted_out:
+        flags |= OPTED_OUT
+    if spec.protection is Protection.FIRM or spec.lendable is False:
+        flags |= FIRM
+    if spec.protection is not Protection.FIRM and spec.lendable is None:
+        flags |= UNSAID
+    if spec.protection is Protection.UNTOUCHABLE:
+        flags |= UNTOUCHABLE
+    return flags
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeColumns:
+    """The nodes, a row each. ``free`` = capacity - usage - foreign - pledges, and may be negative.
+
+    ``releasing`` is what ordered releases will give back, ``reserved`` the part of the pledges that gives way to claims;
+    ``open`` says whether the node takes placements, ``opened`` whether its pods are known, so that it takes those that require
+    it; ``held`` whether a commitment stands on it; ``numbers`` is the order of arrival, ``names`` that of the ids.
+    """
+
+    ids: tuple[str, ...]
+    numbers: Array
+    capacity: Array
+    free: Array
+    releasing: Array
+    reserved: Array
+    open: Mask
+    opened: Mask
+    held: Mask
+    names: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """The amounts that some allocations hold of some types: a line an allocation, a column a type."""
+
+    amounts: Array
+
+    @property
+    def total(self) -> list[int]:
+        """Return the sum of all of them, by type."""
+        found: list[int] = self.amounts.sum(axis=0).tolist()
+        return found
+
+    @property
+    def all_useful(self) -> bool:
+        """Return whether each of them holds something of one of the types."""
+        return bool((self.amounts > 0).any(axis=1).all())
+
+    def any_spare(self, beyond: list[int]) -> bool:
+        """Return whether one of them holds, of each type, no more than there is beyond what is wanted."""
+        return bool(((self.amounts <= beyond) | (self.amounts == 0)).all(axis=1).any())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocationColumns:
+    """The running allocations, a row each, without foreign pods.
+
+    ``leaves`` and ``applications`` are the numbers of its queue and application, ``nodes`` the row of its node; ``jobs`` is
+    the number of its gang, 0 for none. ``demands`` is what queues are charged, ``resources`` by type index what the node
+    gives: ports are in it. ``standing`` marks rows that run and whose release is not ordered.
+    """
+
+    keys: tuple[str, ...]
+    application_ids: tuple[str, ...]
+    specs: tuple[AskSpec | None, ...]
+    demands: tuple[Demand, ...]
+    alive: Mask
+    standing: Mask
+    nodes: Array
+    leaves: Array
+    applications: Array
+    priorities: Array
+    flags: Array
+    created_ms: Array
+    started_ms: Array
+    jobs: Array
+    resources: Array
+    sorted: dict[str, Any] = field(default_factory=dict)
+    """The results that were asked for once and are kept; only this class writes here."""
+
+    def groups(self, row: int) -> tuple[str, ...]:
+        """Return the disruption budgets in which an allocation counts."""
+        spec = self.specs[row]
+        return spec.disruption_groups if spec is not None else ()
+
+    def grouped(self) -> list[int]:
+        """Return the rows that count in a disruption budget."""
+        if "grouped" not in self.sorted:
+            self.sorted["grouped"] = np.flatnonzero(self.flags & GROUPED).tolist()
+        found: list[int] = self.sorted["grouped"]
+        return found
+
+    def by_node(self) -> Array:
+        """Return the rows that are taken, sorted by node."""
+        if "by_node" not in self.sorted:
+            rows = np.flatnonzero(self.alive)
+            self.sorted["by_node"] = rows[np.argsort(self.nodes[rows], kind="stable")]
+        found: Array = self.sorted["by_node"]
+        return found
+
+    def rows_on(self, node: int) -> list[int]:
+        """Return the rows that are taken on one node, in row order."""
+        found: list[int] = self.on_node(node).tolist()
+        return found
+
+    def on_node(self, node: int) -> Array:
+        """Return the rows that are taken on one node, as an array."""
+        order = self.by_node()
+        sorted_nodes = self.sorted.get("sorted_nodes")
+        if sorted_nodes is None:
+            sorted_nodes = self.sorted["sorted_nodes"] = self.nodes.take(order)
+        first = sorted_nodes.searchsorted(node)
+        last = sorted_nodes.searchsorted(node, side="right")
+        return order[first:last]
+
+    def nodes_of(self, rows: Array) -> list[int]:
+        """Return the rows of the nodes on which these allocations run."""
+        found: list[int] = self.nodes[rows].tolist()
+        return found
+
+    def rows_holding(self, standing: Mask, types: list[int], barred: int) -> list[int]:
+        """Return the standing rows that have something of one of the types and none of the barred flags."""
+        holding = (self.resources[:, types] > 0).any(axis=1)
+        found: list[int] = np.flatnonzero(standing & holding & (self.flags & barred == 0)).tolist()
+        return found
+
+    def any_flagged(self, rows: Array, flags: int) -> bool:
+        """Return whether one of these allocations has one of these flags."""
+        if len(rows) <= FEW:
+            own = self.flags.item
+            return any(own(row) & flags for row in rows.tolist())
+        return bool((self.flags[rows] & flags).any())
+
+    def held_by(self, rows: Array, types: list[int]) -> "Held":
+        """Return what these allocations hold of some types."""
+        return Held(self.resources.take(rows, axis=0)[:, types])
+
+    def jobs_without(self, standing: Mask) -> frozenset[tuple[int, str]]:
+        """Return the gangs with members that do not stand any more, as numbers of applications and keys of gangs."""
+        rows = np.flatnonzero(self.alive & ~standing & (self.flags & GANG > 0)).tolist()
+        pairs = ((int(self.applications[row]), self.specs[row]) for row in rows)
+        return frozenset((number, spec.job_key) for number, spec in pairs if spec is not None)
+
+    def leaf_places(self) -> tuple[tuple[int, ...], Array]:
+        """Return the numbers of the leaves that occur, and by row the place of its leaf among them."""
+        if "leaves" not in self.sorted:
+            numbers, places = numbered(self.leaves)
+            self.sorted["leaves"] = (tuple(numbers), places)
+        found: tuple[tuple[int, ...], Array] = self.sorted["leaves"]
+        return found

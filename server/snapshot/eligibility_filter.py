@@ -1,0 +1,335 @@
+"""The screening of running allocations for a claim, row by row: the first rule that protects each, or that it passed.
+
+What a queue's numbers say is computed once a leaf (`LeafTerms`), the rest in all rows at once. A row that passes may be taken
+alone; what several may take together is judged with the plan.
+"""
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from server.kernels import cover
+from server.kernels.cover import Rows
+from server.kernels.distinct import counted
+from server.kernels.fit import Array, Mask
+from server.snapshot.columns import (
+    NOT_STARTED,
+    OPTED_OUT,
+    ORIGINATOR,
+    REPLACED,
+    REQUIRED_NODE,
+    UNTOUCHABLE,
+    VETOED,
+    AllocationColumns,
+)
+
+UNLIMITED: Final = 1 << 62
+PASSED: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeafTerms:
+    """The terms of all allocations of one leaf towards one class of asks.
+
+    ``spared`` is the number of a rule that protects them all, 0 for none. ``most`` is by type what one victim may hold of it,
+    ``useful`` the types in which taking it helps (G4); ``priority`` the highest that may be evicted (G5), ``since_ms`` the
+    latest start (7.6). ``inside`` has the types inside whose deciding queue the leaf lies (G2), empty for none.
+    """
+
+    spared: int = 0
+    most: tuple[int, ...] = ()
+    useful: tuple[bool, ...] = ()
+    priority: int = UNLIMITED
+    since_ms: int = UNLIMITED
+    inside: tuple[bool, ...] = ()
+
+
+class Codes(NamedTuple):
+    """The numbers that rules have here; the caller decides what they mean. The first that applies counts."""
+
+    gone: int
+    required_node: int
+    firm: int
+    untouchable: int
+    replaced: int
+    budget: int
+    priority: int
+    min_runtime: int
+    no_type: int
+    useless: int
+    below: int
+    kin: int
+    gang: int
+    inside: int
+
+
+class Screen(NamedTuple):
+    """The result of a screening: by row the number of the rule that protects it, PASSED for none.
+
+    ``leaf`` is the place of the row's leaf among ``leaves``.
+    """
+
+    codes: Array
+    leaf: Array
+    leaves: tuple[int, ...]
+
+    def without(self, rows: Mask, code: int) -> "Screen":
+        """Return the screen with some more rows protected by a rule."""
+        return self._replace(codes=np.where(rows, code, self.codes))
+
+
+class Rules(NamedTuple):
+    """The rules that protect rows whatever their leaves say: their numbers, and the rows that each bars.
+
+    ``firm`` are the flags of rows that are protected as firm (J4); ``barred`` has further rows that are protected, each with
+    the number of the rule, of several the last one. ``needed`` are the types that the ask asks for.
+    """
+
+    codes: Codes
+    needed: tuple[int, ...]
+    firm: int
+    barred: tuple[tuple[Mask | None, int], ...] = ()
+
+
+def screen(
+    columns: AllocationColumns, standing: Mask, terms: Mapping[int, LeafTerms], rules: Rules
+) -> Screen:
+    """Return the screen of all rows. ``terms`` has the number of a leaf; rows of a leaf without terms count as gone."""
+    leaves, at = columns.leaf_places()
+    found = _judged(columns, standing, terms, rules, slice(None))
+    return Screen(found, at, leaves)
+
+
+def again(
+    known: Screen,
+    columns: AllocationColumns,
+    standing: Mask,
+    terms: Mapping[int, LeafTerms],
+    rules: Rules,
+) -> Screen:
+    """Return the screen with other terms for some leaves: their rows alone are judged again."""
+    places = [place for place, number in enumerate(known.leaves) if number in terms]
+    rows = np.flatnonzero(np.isin(known.leaf, places))
+    found = known.codes.copy()
+    found[rows] = _judged(columns, standing, terms, rules, rows)
+    return known._replace(codes=found)
+
+
+def _judged(
+    columns: AllocationColumns,
+    standing: Mask,
+    terms: Mapping[int, LeafTerms],
+    rules: Rules,
+    rows: Array | slice,
+) -> Array:
+    """Return the codes of some rows."""
+    leaves, places = columns.leaf_places()
+    lines = [terms.get(number) for number in leaves]
+    at, resources, codes = places[rows], columns.resources[rows], rules.codes
+    width = resources.shape[1]
+    found = np.zeros(len(at), dtype=np.int64)
+    for column in range(width):
+        most = _table([UNLIMITED if one is None else _at(one.most, column) for one in lines], at)
+        held = resources[:, column]
+        found[(held > most) & (held > 0)] = codes.below
+    useful = np.zeros(len(at), dtype=np.bool_)
+    holding = np.zeros(len(at), dtype=np.bool_)
+    for column in rules.needed:
+        holding |= resources[:, column] > 0
+    for column in range(width):
+        flags = [one is not None and bool(one.useful) and one.useful[column] for one in lines]
+        if any(flags):
+            useful |= np.array(flags, dtype=np.bool_).take(at) & (resources[:, column] > 0)
+    found[~useful] = codes.useless
+    _bar_inside(found, lines, at, resources, rules)
+    found[~holding] = codes.no_type
+    started = columns.started_ms[rows]
+    since = np.where(started == NOT_STARTED, columns.created_ms[rows], started)
+    latest = _table([UNLIMITED if one is None else one.since_ms for one in lines], at)
+    found[since > latest] = codes.min_runtime
+    highest = _table([UNLIMITED if one is None else one.priority for one in lines], at)
+    found[columns.priorities[rows] > highest] = codes.priority
+    _bar(found, columns.flags[rows], rules, rows)
+    spared = _table([codes.gone if one is None else one.spared for one in lines], at)
+    found = np.where(spared != PASSED, spared, found)
+    found[~standing[rows]] = codes.gone
+    return found
+
+
+def _bar_inside(
+    found: Array, lines: Sequence[LeafTerms | None], at: Array, resources: Array, rules: Rules
+) -> None:
+    """Bar the rows whose only needed types are those of a deciding queue that the row runs inside (G2)."""
+    if not any(one is not None and one.inside for one in lines):
+        return
+    outside = np.zeros(len(at), dtype=np.bool_)
+    for column in rules.needed:
+        inside = [one is not None and bool(one.inside) and one.inside[column] for one in lines]
+        outside |= ~np.array(inside, dtype=np.bool_)[at] & (resources[:, column] > 0)
+    found[~outside] = rules.codes.inside
+
+
+def _bar(found: Array, flags: Array, rules: Rules, rows: Array | slice) -> None:
+    """Bar the rows that rules protect by mask or flag, whatever their leaves say."""
+    codes = rules.codes
+    for mask, code in rules.barred:
+        if mask is not None:
+            found[mask[rows]] = code
+    for flag, code in (
+        (REPLACED, codes.replaced),
+        (UNTOUCHABLE | VETOED, codes.untouchable),
+        (rules.firm, codes.firm),
+        (REQUIRED_NODE, codes.required_node),
+    ):
+        found[flags & flag != 0] = code
+
+
+def _at(most: tuple[int, ...], column: int) -> int:
+    return most[column] if column < len(most) else UNLIMITED
+
+
+def _table(values: Sequence[int], at: Array) -> Array:
+    """Return by row the value of its leaf; where all leaves have the same, that one for all rows."""
+    if len(set(values)) <= 1:
+        return np.array([*values[:1], 0][:1], dtype=np.int64)
+    return np.array(values, dtype=np.int64).take(at)
+
+
+class Tallied(NamedTuple):
+    """Rows of one leaf that one rule protected."""
+
+    code: int
+    leaf: int
+    rows: int
+    keys: tuple[str, ...]
+
+
+def tallied(columns: AllocationColumns, screened: Screen, most_keys: int) -> list[Tallied]:
+    """Return how many rows each rule protected in each leaf, with the keys of the oldest; those that are gone are left out."""
+    rows = np.flatnonzero(columns.alive & (screened.codes != PASSED))
+    if not len(rows):
+        return []
+    both = screened.codes[rows] * len(screened.leaves) + screened.leaf[rows]
+    order = np.argsort(both, kind="stable")
+    found = []
+    for value, start, count in zip(*counted(both[order]), strict=True):
+        code, leaf = divmod(value, len(screened.leaves))
+        keys = _oldest(columns, rows[order[start : start + count]], most_keys)
+        found.append(Tallied(code, screened.leaves[leaf], count, keys))
+    return found
+
+
+def _oldest(columns: AllocationColumns, rows: Array, most: int) -> tuple[str, ...]:
+    """Return the keys by age, then by name. The order of rows depends on when snapshots were taken, and must not show."""
+    since = columns.created_ms[rows]
+    if len(rows) > most:
+        rows = rows[since <= np.partition(since, most - 1)[most - 1]]
+    named = ((int(columns.created_ms[row]), columns.keys[row]) for row in rows.tolist())
+    return tuple(key for _, key in heapq.nsmallest(most, named))
+
+
+def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is measured
+    columns: AllocationColumns,
+    screened: Screen,
+    nodes: Mask,
+    need: Array,
+    weights: Sequence[int],
+    names: Array,
+) -> tuple[int, list[int]]:
+    """Return the node that lacks least once all rows on it that passed are evicted, -1 for none; and what it lacks."""
+    places = np.flatnonzero(nodes)
+    if not len(places):
+        return -1, []
+    freed = np.zeros_like(need)
+    rows = np.flatnonzero(screened.codes == PASSED)
+    np.add.at(freed, columns.nodes.take(rows), columns.resources.take(rows, axis=0))
+    lacks = np.maximum(need - freed, 0)[places]
+    most = cover.shares(lacks, weights)
+    order = (
+        np.lexsort((names[places], most)) if most.dtype != object else _sorted(most, names[places])
+    )
+    best = int(order[0])
+    return int(places[best]), lacks[best].tolist()
+
+
+def _sorted(most: cover.Excess, names: Array) -> list[int]:
+    keys = list(zip(most.tolist(), names.tolist(), strict=True))
+    return sorted(range(len(keys)), key=keys.__getitem__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """The nodes on which victims could free enough: ``order``, best bound first, and the rows that passed on each.
+
+    ``places`` has those nodes and others in ascending order, ``starts`` where the rows of each begin; the facts of a node are
+    looked up there, for a claim needs those of few.
+    """
+
+    order: list[int]
+    places: Array
+    starts: Array
+    passed: Array
+    ranked: cover.Bounds | None = None
+
+    def bound(self, node: int) -> tuple[int, int, int]:
+        """Return (rank, fewest, excess) of a node as `kernels.cover` measures them."""
+        assert self.ranked is not None
+        at = int(self.places.searchsorted(node))
+        _, rank, fewest, excess = self.ranked
+        return int(rank[at]), int(fewest[at]), int(excess[at])
+
+    def rows(self, node: int) -> list[int]:
+        """Return the rows that passed on a node."""
+        at = int(self.places.searchsorted(node))
+        if at == len(self.places) or self.places[at] != node:
+            return []
+        found: list[int] = self.passed[self.starts[at] : self.starts[at + 1]].tolist()
+        return found
+
+    def among(self, nodes: Sequence[int], standing: Mask) -> Array:
+        """Return the rows that passed on some nodes and still stand, in the order of the nodes."""
+        rows = np.array([row for node in nodes for row in self.rows(node)], dtype=np.int64)
+        return rows[standing[rows]]
+
+
+def passed(columns: AllocationColumns, screened: Screen, nodes: Mask) -> Array:
+    """Return the rows that passed on these nodes, sorted by node."""
+    order = columns.by_node()
+    return on(columns, order[screened.codes.take(order) == PASSED], nodes)
+
+
+def on(columns: AllocationColumns, rows: Array, nodes: Mask) -> Array:
+    """Return those of some rows that run on these nodes."""
+    return rows[nodes.take(columns.nodes.take(rows))]
+
+
+def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is measured
+    columns: AllocationColumns,
+    rows: Array,
+    need: Array,
+    weights: Sequence[int],
+    names: Array,
+    opted: Mask | None = None,
+) -> Field:
+    """Return the nodes with their bounds against their lines of need, when ``rows`` are the candidates.
+
+    ``opted`` adds rows that count as opted out.
+    """
+    if not len(rows):
+        return Field([], rows, rows, rows)
+    groups = cover.grouped(columns.nodes.take(rows))
+    places = groups.places
+    flags = columns.flags.take(rows)
+    out = flags & OPTED_OUT != 0
+    given = Rows(
+        columns.resources.take(rows, axis=0),
+        out if opted is None else out | opted[rows],
+        flags & ORIGINATOR != 0,
+        columns.priorities.take(rows),
+    )
+    ranked = cover.bounds(given, groups, need.take(places, axis=0), weights)
+    best: list[int] = places[cover.order(ranked, names[places])].tolist()
+    return Field(best, places, groups.ends, rows, ranked)

@@ -1,0 +1,119 @@
+"""The search for a node by looking at all of them: the oracle of the heaps, and the placement of every what-if.
+
+``free`` is passed beside the columns because a Trial has its own.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from server.kernels import scan
+from server.kernels.fit import Array, Mask
+from server.snapshot.columns import NodeColumns
+from server.snapshot.waiting import ClassFacts
+
+Weights = tuple[tuple[int, int], ...]
+
+
+class NodeSort(NamedTuple):
+    """The ranking of nodes: weights by type index, and whether the fullest comes first."""
+
+    weights: Weights
+    packing: bool
+
+
+def fitting(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
+    """Return the nodes that can take one ask of the class now."""
+    return nodes.open & kind.allowed & scan.holding(free, kind.node_demand)
+
+
+def best(nodes: NodeColumns, free: Array, kind: ClassFacts, sort: NodeSort) -> int:
+    """Return the row of the best-ranked node that can take the ask now, -1 for none (design 6.3)."""
+    rows = np.flatnonzero(fitting(nodes, free, kind))
+    if not len(rows):
+        return -1
+    ranks = scan.fullness(free.take(rows, axis=0), nodes.capacity.take(rows, axis=0), sort.weights)
+    return scan.first(rows, -ranks if sort.packing else ranks, nodes.numbers)
+
+
+def roomy(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
+    """Return the nodes that could take the ask if nothing ran on them; its ports have to be free now."""
+    large = scan.holding(nodes.capacity, kind.demand)
+    return nodes.open & kind.allowed & large & scan.holding(free, kind.ports)
+
+
+def lacking(
+    nodes: NodeColumns,
+    free: Array,
+    kind: ClassFacts,
+    least: Iterable[tuple[int, int]] = (),
+    closed: Iterable[int] = (),
+) -> tuple[Mask, Array]:
+    """Return the nodes that could take the ask if nothing ran on them, and by row what each lacks of it.
+
+    Each lacks ``least`` in any case. Nodes that lack a ``closed`` type are left out.
+    """
+    need = np.zeros_like(free)
+    for index, quantity in kind.node_demand:
+        need[:, index] = np.maximum(quantity - free[:, index], 0)
+    for index, quantity in least:
+        need[:, index] = np.maximum(need[:, index], quantity)
+    found = nodes.open & kind.allowed & scan.holding(nodes.capacity, kind.node_demand)
+    for index in closed:
+        found &= need[:, index] == 0
+    return found, need
+
+
+def overfull(room: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[int, int]]]]:
+    """Return the nodes on which more is used than they have, each with (type index, quantity) pairs of these types."""
+    short = room[:, types] < 0
+    return [
+        (row, [(index, -int(room[row, index])) for index in types if room[row, index] < 0])
+        for row in np.flatnonzero(short.any(axis=1)).tolist()
+    ]
+
+
+def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: Mask) -> int:
+    """Return the candidate that lacks least for the ask, then the one that arrived first; -1 for none (design 6.6)."""
+    rows = np.flatnonzero(candidates)
+    if not len(rows):
+        return -1
+    ranks = scan.lacking(free.take(rows, axis=0), nodes.capacity.take(rows, axis=0), kind.demand)
+    return scan.first(rows, ranks, nodes.numbers)
+
+
+def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
+    """Return whether the node's pods are known, it suits the ask, and it is large enough."""
+    large = all(nodes.capacity[row, index] >= quantity for index, quantity in kind.node_demand)
+    return bool(nodes.opened[row]) and bool(kind.allowed[row]) and large
+
+
+class Tally(NamedTuple):
+    """The number of nodes that do not take an ask, each counted under the first reason that holds.
+
+    ``too_small`` and ``too_full`` are (type index, nodes) pairs: capacity, and free capacity.
+    """
+
+    fitting: int
+    closed: int
+    barred: int
+    too_small: tuple[tuple[int, int], ...]
+    too_full: tuple[tuple[int, int], ...]
+
+
+def tally(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Tally:
+    """Return why the nodes do not take the ask, in the order: not schedulable, constraints, capacity, free capacity."""
+    present = nodes.numbers > 0
+    closed = present & ~nodes.open
+    barred = nodes.open & ~kind.allowed
+    rows = np.flatnonzero(nodes.open & kind.allowed)
+    small = scan.first_short(nodes.capacity, rows, kind.node_demand)
+    large = rows[scan.holding(nodes.capacity.take(rows, axis=0), kind.node_demand)]
+    full = scan.first_short(free, large, kind.node_demand)
+    left = len(large) - _total(full)
+    return Tally(left, int(closed.sum()), int(barred.sum()), tuple(small), tuple(full))
+
+
+def _total(pairs: Iterable[tuple[int, int]]) -> int:
+    return sum(count for _, count in pairs)

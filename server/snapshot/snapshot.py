@@ -1,0 +1,168 @@
+"""The snapshot: one partition at one instant, immutable. Policies ask it questions and never see an array.
+
+Any thread may read it. What did not change since the snapshot before is shared with that one (design 6.1).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from server.kernels import cover
+from server.kernels.fit import Mask
+from server.model.asks import AskSpec
+from server.model.fit import Demand
+from server.model.quota import PreemptionSettings
+from server.model.reasons import Code
+from server.model.storms import Pair, Side
+from server.snapshot import node_search
+from server.snapshot.columns import FIRM, UNSAID, AllocationColumns, NodeColumns
+from server.snapshot.node_search import NodeSort, Tally
+from server.snapshot.pace import AT_REST, Pace
+from server.snapshot.queues import Bounds, FrozenAmounts, QueueFacts, has_room
+from server.snapshot.waiting import ClassFacts, FirmUse, OpenCommitment, WaitingAsk, WaitingJob
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """A snapshot of one partition. ``types`` names the resource types by index, ``ports`` marks those that only nodes know.
+
+    ``waiting`` has the asks that the taker of the snapshot asked for. ``claims`` and ``daemons`` are those for which others may be
+    evicted: by a claim, or on the node that they require. ``jobs`` wait for capacity as a whole, ``replacing`` are asks that
+    may replace others of their own queue. ``firm`` has by path what firm asks hold and want, where the partition knows classes
+    (J4). ``leaf_paths`` gives the queue that allocations call by a number. ``disruptions`` says by disruption group how many
+    of its pods may be evicted now, open decisions counted. ``pace`` says when the last round of claims began and what rounds
+    released (P5). ``runs`` has the queues that a quota run shrinks, with the instant at which it began; ``frozen`` the pairs
+    that the thrashing monitor stopped (7.7).
+
+    ``node_count`` counts all registered nodes, schedulable or not; ``capacity`` is their sum. ``pending`` and ``total`` are
+    the measures of a partition that is shared in proportion to weights: by leaf what its waiting asks want on top of what is
+    held, and what there is to share (W1, W2); ``whole`` counts drained nodes, too (W3).
+    """
+
+    partition: str
+    now: int
+    types: tuple[str, ...]
+    ports: tuple[bool, ...]
+    nodes: NodeColumns
+    allocations: AllocationColumns
+    queues: Mapping[str, QueueFacts]
+    leaf_paths: Mapping[int, str]
+    waiting: tuple[WaitingAsk, ...]
+    claims: tuple[WaitingAsk, ...]
+    daemons: tuple[WaitingAsk, ...]
+    settings: PreemptionSettings
+    disruptions: Mapping[str, int]
+    commitments: tuple[OpenCommitment, ...]
+    sort: NodeSort
+    node_count: int
+    capacity: FrozenAmounts
+    runs: Mapping[str, int] = field(default_factory=dict)
+    pace: Pace = AT_REST
+    jobs: tuple[WaitingJob, ...] = ()
+    replacing: tuple[WaitingAsk, ...] = ()
+    firm: Mapping[str, FirmUse] = field(default_factory=dict)
+    pending: Mapping[str, FrozenAmounts] = field(default_factory=dict)
+    total: FrozenAmounts = ()
+    whole: FrozenAmounts = ()
+    frozen: frozenset[Pair] = frozenset()
+    paths: dict[str, tuple[QueueFacts, ...]] = field(init=False, default_factory=dict, repr=False)
+    """The path up of each queue that was asked for: the rules walk up for each ask and each victim."""
+
+    @property
+    def is_shared_out(self) -> bool:
+        """Return whether queues are entitled to shares in proportion to weights, instead of to their guarantees alone (7.1)."""
+        return self.settings.entitlement == "proportional"
+
+    @property
+    def knows_firm(self) -> bool:
+        """Return whether firm pods count as firm: where gangs are planned for (J4). Elsewhere only administrators opt out."""
+        return "job" in self.settings.policies
+
+    @property
+    def firm_flags(self) -> int:
+        """Return the flags that make an allocation firm, 0 where none is: the partition decides for undeclared ones (J2)."""
+        unsaid = 0 if self.settings.job_default_preemptible else UNSAID
+        return FIRM | unsaid if self.knows_firm else 0
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """Return the factors that make amounts of types comparable as shares of the partition; ports weigh nothing."""
+        pairs = zip(self.ports, self.capacity, strict=True)
+        return cover.measures([0 if port else whole for port, whole in pairs])
+
+    # Waiting asks ---------------------------------------------------------------------------------
+
+    def waiting_without_node(self) -> Iterator[WaitingAsk]:
+        """Yield the asks whose limits have headroom and that no node can take, in the order of the View."""
+        return (ask for ask in self.waiting if ask.code is Code.NO_NODE)
+
+    # Queues ---------------------------------------------------------------------------------------
+
+    def path_up(self, path: str) -> tuple[QueueFacts, ...]:
+        """Return a queue and its ancestors, the root last."""
+        known = self.paths.get(path)
+        if known is None:
+            queue = self.queues[path] if path else None
+            known = () if queue is None else (queue, *self.path_up(queue.parent))
+            self.paths[path] = known
+        return known
+
+    def may_place(self, path: str) -> bool:
+        """Return whether no queue on the path is stopped."""
+        return not any(queue.stopped for queue in self.path_up(path))
+
+    def head_room(self, path: str) -> Bounds:
+        """Return by type the least that is left on the path up: bound - usage - promised; None where nothing limits."""
+        bounds: list[int | None] = [None] * len(self.types)
+        for queue in self.path_up(path):
+            for index, most in enumerate(queue.bound):
+                if most is not None:
+                    left = most - queue.usage[index] - queue.promised[index]
+                    before = bounds[index]
+                    bounds[index] = left if before is None else min(left, before)
+        return tuple(bounds)
+
+    def has_head_room(self, path: str, demand: Demand) -> bool:
+        """Return whether one more ask of this demand passes every queue from here up."""
+        return all(has_room(queue, queue.promised, demand) for queue in self.path_up(path))
+
+    def is_frozen(self, ask: WaitingAsk, leaf: str) -> bool:
+        """Return whether the thrashing monitor stopped claims of such asks from this leaf."""
+        if not self.frozen:
+            return False
+        side = Side(ask.leaf, ask.spec.resource, ask.spec.priority)
+        return Pair(side, Side(leaf)) in self.frozen
+
+    # Nodes ----------------------------------------------------------------------------------------
+
+    def row_of(self, node_id: str) -> int:
+        """Return the row of a node, -1 for one that is not there."""
+        try:
+            return self.nodes.ids.index(node_id)
+        except ValueError:
+            return -1
+
+    def best_node(self, kind: ClassFacts) -> str:
+        """Return the node that takes one ask of the class now, "" for none."""
+        row = node_search.best(self.nodes, self.nodes.free, kind, self.sort)
+        return self.nodes.ids[row] if row >= 0 else ""
+
+    def tally(self, kind: ClassFacts) -> Tally:
+        """Return why the nodes do not take the ask."""
+        return node_search.tally(self.nodes, self.nodes.free, kind)
+
+    def exhausted(self, left: Callable[[str], int]) -> Mask | None:
+        """Return by row whether it counts in a disruption group that allows no more evictions; None: no row counts in any."""
+        columns = self.allocations
+        rows = columns.grouped()
+        if not rows:
+            return None
+        verdicts: dict[AskSpec | None, bool] = {}
+        found = np.zeros(len(columns.keys), dtype=np.bool_)
+        for row in rows:
+            spec = columns.specs[row]
+            if spec not in verdicts:
+                verdicts[spec] = any(left(group) <= 0 for group in columns.groups(row))
+            found[row] = verdicts[spec]
+        return found

@@ -1,0 +1,65 @@
+"""A tentative assignment of asks to nodes: what fits now, and what the nearest nodes lack for the others."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from server.kernels import scan
+from server.kernels.fit import Array
+from server.snapshot import node_search
+from server.snapshot.columns import NodeColumns
+from server.snapshot.node_search import NodeSort
+from server.snapshot.waiting import ClassFacts
+
+
+class Tentative:
+    """The free capacity by node under a tentative assignment. The snapshot and the Trial that it came from never change.
+
+    Placed asks take what is free. Asks that fit nowhere are charged (`owe`) to the node that lacks least for them once the evictions of the
+    Trial's plans (``evicted``) have ended, so that free capacity may be negative there: what is below zero is what has to
+    become free, beside those evictions, for all of them together.
+    """
+
+    def __init__(
+        self, nodes: NodeColumns, free: Array, sort: NodeSort, evicted: Array | None = None
+    ) -> None:
+        self._nodes = nodes
+        self._sort = sort
+        self._free = free.copy()
+        self._after = self._free if evicted is None else free + evicted
+        self._taken = np.zeros_like(free)
+
+    def place(self, kind: ClassFacts) -> int:
+        """Assign an ask to the best-ranked node that can take it now; return its row, -1 for none."""
+        row = node_search.best(self._nodes, self._free, kind, self._sort)
+        if row >= 0:
+            self._charge(row, kind)
+        return row
+
+    def owe(self, kind: ClassFacts) -> int:
+        """Charge an ask to the node that lacks least for it; return its row.
+
+        -1: no node that the ask may run on could hold it beside the asks assigned so far, even if nothing else ran.
+        """
+        left = self._nodes.capacity - self._taken
+        suits = self._nodes.open & kind.allowed & scan.holding(left, kind.demand)
+        rows = np.flatnonzero(suits & scan.holding(self._after, kind.ports))
+        if not len(rows):
+            return -1
+        ranks = scan.lacking(
+            self._after.take(rows, axis=0), self._nodes.capacity.take(rows, axis=0), kind.demand
+        )
+        row = scan.first(rows, ranks, self._nodes.numbers)
+        self._charge(row, kind)
+        return row
+
+    def lacks(self, row: int, kinds: Iterable[int]) -> dict[int, int]:
+        """Return what a node lacks of these types, by type index."""
+        return {at: -int(self._after[row, at]) for at in kinds if self._after[row, at] < 0}
+
+    def _charge(self, row: int, kind: ClassFacts) -> None:
+        for index, quantity in kind.node_demand:
+            self._free[row, index] -= quantity
+            if self._after is not self._free:
+                self._after[row, index] -= quantity
+            self._taken[row, index] += quantity

@@ -1,0 +1,343 @@
+"""The running allocations of some queues, least important first: the candidates of a quota run (Q11).
+
+A *place* is a position in that order: non-originators before originators, low priority before high, preemptible before opted
+out, young before old (or by the keys that a partition puts there, 7.5), then by key. Callers never see an array.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from server.kernels import order
+from server.kernels.distinct import as_column, counted
+from server.kernels.fit import Array, Mask
+from server.model.ranking import RANKED_MAX, around
+from server.snapshot.columns import GROUPED, OPTED_OUT, ORIGINATOR, RELEASING, AllocationColumns
+from server.snapshot.snapshot import Snapshot
+
+CHUNK: Final = 1_024
+CANDIDATE: Final = -1
+"""The value of ``barred`` for a place that nothing bars."""
+_PRIORITY_BITS: Final = 33
+
+
+class Standing(NamedTuple):
+    """A place in a walk: its number, the number of its leaf, its amounts by column."""
+
+    place: int
+    home: int
+    size: list[int]
+
+
+Importance = tuple[int, tuple[int, ...], str]
+"""A key that sorts places as their numbers do, also when some count as opted out that are not."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lot:
+    """Some places in order. ``homes`` are numbers of leaves, ``sizes`` has a line a column of amounts."""
+
+    places: Array
+    homes: Array
+    sizes: Array
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def takeable(
+        self, start: int, most: int, wanted: Sequence[int], room: Sequence[int]
+    ) -> tuple[int, list[int]]:
+        """Return how many from ``start`` on, of the next ``most``, can be taken without leaving one out, and their sum."""
+        return order.takeable(self.sizes[:, start : start + most], wanted, room)
+
+    def part(self, start: int, stop: int) -> list[int]:
+        """Return the places from ``start`` to ``stop``."""
+        found: list[int] = self.places[start:stop].tolist()
+        return found
+
+    def rest(self, start: int) -> Iterator[Standing]:
+        """Yield the candidates from ``start`` on in the order of their places."""
+        left = start + self.places[start:].argsort()
+        return Lot(self.places[left], self.homes[left], self.sizes[:, left]).walk()
+
+    def walk(self, start: int = 0, stop: int | None = None) -> Iterator[Standing]:
+        """Yield one candidate after the other, from ``start`` to ``stop``."""
+        end = len(self) if stop is None else min(stop, len(self))
+        for at in range(start, end, CHUNK):
+            to = min(at + CHUNK, end)
+            columns = (self.places[at:to], self.homes[at:to], self.sizes[:, at:to].T)
+            lines = zip(*(column.tolist() for column in columns), strict=True)
+            yield from map(Standing._make, lines)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Running:
+    """The allocations of ``leaves`` by place. ``barred`` says which of several grounds bars one, CANDIDATE for none.
+
+    ``rows`` are their rows in the snapshot, ``homes`` the numbers of their leaves, ``sizes`` a line of amounts a column;
+    ``useful`` marks those that hold something of what is wanted; ``tails`` are the further keys of the order, age unless
+    others were asked for.
+    """
+
+    leaves: tuple[str, ...]
+    columns: AllocationColumns
+    keys: list[str]
+    rows: Array
+    homes: Array
+    ranks: Array
+    tails: tuple[Array, ...]
+    barred: Array
+    useful: Mask
+    sizes: Array
+
+    # Candidates -----------------------------------------------------------------------------------
+
+    @property
+    def candidates(self) -> Lot:
+        """Return the allocations that nothing bars."""
+        return self._lot(np.flatnonzero(self.barred == CANDIDATE))
+
+    def lots(self) -> dict[str, Lot]:
+        """Return the candidates of each leaf that has some."""
+        whole = np.flatnonzero(self.barred == CANDIDATE)
+        places = whole[self.homes[whole].argsort(kind="stable")]
+        homes, firsts, counts = counted(self.homes[places])
+        return {
+            self.leaves[home]: self._lot(places[first : first + count])
+            for home, first, count in zip(homes, firsts, counts, strict=True)
+        }
+
+    def _lot(self, places: Array) -> Lot:
+        return Lot(places, self.homes[places], self.sizes[:, places])
+
+    def restricted(
+        self,
+        without: Collection[int],
+        lacking: Sequence[int],
+        room: Mapping[str, Sequence[int]],
+    ) -> tuple[Lot, list[int]]:
+        """Return the candidates outside ``without`` with something of a lacking column, those beyond ``room`` apart.
+
+        ``room`` is by leaf how much of each column may be freed at the most.
+        """
+        left = self.barred == CANDIDATE
+        left[list(without)] = False
+        places = np.flatnonzero(left)
+        places = places[order.positive(self.sizes[list(lacking)][:, places])]
+        homes = self.homes[places]
+        lines = [
+            np.array([room[leaf][column] for leaf in self.leaves], dtype=np.int64)[homes]
+            for column in range(len(self.sizes))
+        ]
+        fine = order.within(self.sizes[:, places], lines)
+        return self._lot(places[fine]), places[~fine].tolist()
+
+    def needless(
+        self, places: Collection[int], room: Sequence[int], late: Collection[int]
+    ) -> list[int]:
+        """Return the places that fit, from the most protected down, each into what those before left of ``room``.
+
+        Only the first columns count, as many as ``room`` has; ``late`` are the places that count as opted out.
+        """
+        some = as_column(places)
+        some = some[order.within(self.sizes[: len(room), some], room)]
+        some = self._in_order(np.sort(some), late)[::-1]
+        found: list[int] = some[order.fitting(self.sizes[: len(room), some], room)].tolist()
+        return found
+
+    def reordered(self, lot: Lot, late: Collection[int]) -> Lot:
+        """Return the lot in the order that it has when some places count as opted out."""
+        return self._lot(self._in_order(lot.places, late))
+
+    def _in_order(self, places: Array, late: Collection[int]) -> Array:
+        """Return rising places in the order that they have when some count as opted out."""
+        if not late or not len(places):
+            return places
+        marked = np.zeros(len(self.keys), dtype=np.int64)
+        marked[list(late)] = 1
+        ranks = self.ranks[places] | marked[places]
+        sorting = [ranks, *(tail[places] for tail in self.tails)]
+        found = order.ranked(sorting)
+        keys = [self.keys[place] for place in places[found].tolist()]
+        _untie(order.tied(sorting, found), found, keys)
+        return places[found]
+
+    def excerpt(self, last: int) -> tuple[int, int, list[int]]:
+        """Return how many candidates there are, where the excerpt around a place begins, and the places in it."""
+        places = np.flatnonzero(self.barred == CANDIDATE)
+        start = around(len(places), int(places.searchsorted(last)))
+        found: list[int] = places[start : start + RANKED_MAX].tolist()
+        return len(places), start, found
+
+    def standing(self, key: str) -> tuple[int, int, int, int]:
+        """Return the place of an allocation, its number among the candidates, their count, and the ground that bars it.
+
+        Its number is 0 when something bars it.
+        """
+        place = self.keys.index(key)
+        ground = int(self.barred[place])
+        candidates = np.flatnonzero(self.barred == CANDIDATE)
+        number = int(candidates.searchsorted(place)) + 1 if ground == CANDIDATE else 0
+        return place, number, len(candidates), ground
+
+    def last_barred(self, grounds: int) -> int | None:
+        """Return which of the first ``grounds`` bars the most important one that holds something wanted; None for none."""
+        places = np.flatnonzero((self.barred != CANDIDATE) & (self.barred < grounds) & self.useful)
+        return int(self.barred[places[-1]]) if len(places) else None
+
+    # One place ------------------------------------------------------------------------------------
+
+    def leaf(self, place: int) -> str:
+        """Return the path of the allocation's queue."""
+        return self.leaves[int(self.homes[place])]
+
+    def leaves_of(self, places: Iterable[int]) -> list[str]:
+        """Return the paths of the queues of some places, each once."""
+        homes = dict.fromkeys(self.homes.take(as_column(places)).tolist())
+        return [self.leaves[home] for home in homes]
+
+    def size(self, place: int) -> list[int]:
+        """Return the allocation's amounts by column."""
+        found: list[int] = self.sizes[:, place].tolist()
+        return found
+
+    def rank(self, places: Sequence[int]) -> list[int]:
+        """Return by place its originator flag and priority in one number, whose lowest bit is the opted-out flag."""
+        found: list[int] = self.ranks[list(places)].tolist()
+        return found
+
+    def importance(self, place: int, *, as_opted_out: bool) -> Importance:
+        """Return where an allocation is in the order, or would be if it had opted out."""
+        tail = tuple(int(line[place]) for line in self.tails)
+        return int(self.ranks[place]) | as_opted_out, tail, self.keys[place]
+
+    def disruption_groups(self) -> dict[int, tuple[str, ...]]:
+        """Return the groups of those candidates that have any."""
+        specs = self.columns.specs
+        places = np.flatnonzero(
+            (self.barred == CANDIDATE) & (self.columns.flags[self.rows] & GROUPED > 0)
+        )
+        pairs = zip(places.tolist(), map(specs.__getitem__, self.rows[places]), strict=True)
+        return {
+            place: spec.disruption_groups
+            for place, spec in pairs
+            if spec is not None and spec.disruption_groups
+        }
+
+    def victims(self, places: Sequence[int]) -> tuple[list[int], Iterator[str], Iterator[str]]:
+        """Return the rows, the keys and the leaves of some, in this order."""
+        some = np.array(places, dtype=np.int64)
+        keys = map(self.keys.__getitem__, places)
+        leaves = map(self.leaves.__getitem__, self.homes[some].tolist())
+        return self.rows[some].tolist(), keys, leaves
+
+    # Protected allocations ------------------------------------------------------------------------
+
+    def spared(
+        self, gone: Collection[int], grounds: Mapping[int, int], otherwise: int, most: int
+    ) -> Iterator[tuple[int, str, int, tuple[str, ...]]]:
+        """Yield (ground, leaf, how many, the first keys) of those that stay, grouped; at most ``most`` keys of each group.
+
+        ``grounds`` has the ground of some candidates, ``otherwise`` is that of the others; barred ones have their own.
+        """
+        found = np.where(self.barred == CANDIDATE, otherwise, self.barred)
+        found[list(grounds)] = list(grounds.values())
+        kinds = int(found.max(initial=0)) + 1
+        groups = self.homes * kinds + found
+        groups[list(gone)] = CANDIDATE
+        for group, count, first in order.grouped(groups, most):
+            home, ground = divmod(group, kinds)
+            yield ground, self.leaves[home], count, tuple(self.keys[place] for place in first)
+
+
+class Question(NamedTuple):
+    """A question about the running allocations.
+
+    ``further`` reads the values of the keys that follow protection, row by row; None: the younger comes first. ``types`` gives
+    the columns of sizes by type index; the first ``wanted`` of them are those that a run has to free. ``bars`` are flags: an
+    allocation is barred by the first of them that it has, or, as by one more, when it holds nothing that is wanted.
+    """
+
+    leaves: Sequence[str]
+    types: Sequence[int]
+    wanted: int
+    bars: Sequence[int]
+    further: Callable[[int], tuple[int | str, ...]] | None = None
+
+
+def running(snapshot: Snapshot, standing: Mask, asked: Question) -> Running:
+    """Return the allocations of some leaves in order; ``standing`` marks the rows whose release is not ordered."""
+    columns = snapshot.allocations
+    homes = _homes(snapshot, columns, asked.leaves)
+    rows = np.flatnonzero(homes >= 0)
+    flags = np.where(standing[rows], columns.flags[rows], columns.flags[rows] | RELEASING)
+    ranks = _ranks(columns.priorities[rows], flags)
+    tails = _tails(columns, rows, asked)
+    sorting = [ranks, *tails]
+    places = order.ranked(sorting)
+    keys = list(map(columns.keys.__getitem__, rows[places].tolist()))
+    _untie(order.tied(sorting, places), places, keys)
+    rows = rows[places]
+    sizes = np.ascontiguousarray(columns.resources.take(rows, axis=0)[:, list(asked.types)].T)
+    useful = order.positive(sizes[: asked.wanted])
+    barred = _barred(flags[places], asked.bars)
+    barred[(barred == CANDIDATE) & ~useful] = len(asked.bars)
+    return Running(
+        leaves=tuple(asked.leaves),
+        columns=columns,
+        keys=keys,
+        rows=rows,
+        homes=homes[rows],
+        ranks=ranks[places],
+        tails=tuple(tail[places] for tail in tails),
+        barred=barred,
+        useful=useful,
+        sizes=sizes,
+    )
+
+
+def _tails(columns: AllocationColumns, rows: Array, asked: Question) -> list[Array]:
+    """Return the keys after protection, as numbers that have the order of their values."""
+    if asked.further is None:
+        return [-columns.created_ms[rows]]
+    lines = zip(*map(asked.further, rows.tolist()), strict=True)
+    return [_numbered(line) for line in lines]
+
+
+def _numbered(values: Sequence[int | str]) -> Array:
+    """Return by item the place of its value among all values: they may be texts, or numbers beyond int64."""
+    places = {value: place for place, value in enumerate(sorted(set(values)))}
+    return as_column(map(places.__getitem__, values))
+
+
+def _homes(snapshot: Snapshot, columns: AllocationColumns, leaves: Iterable[str]) -> Array:
+    """Return by row the number of its leaf among these, -1 for another."""
+    numbers = [snapshot.queues[path].number for path in leaves]
+    known = int(columns.leaves.max(initial=0))
+    table = np.full(max([known, *numbers], default=0) + 1, -1, dtype=np.int64)
+    table[numbers] = range(len(numbers))
+    return np.where(columns.alive, table[columns.leaves], -1)
+
+
+def _ranks(priorities: Array, flags: Array) -> Array:
+    """Return by row originator, priority and opted-out in one number; opted-out is its lowest bit (Q11)."""
+    shifted = priorities + (1 << (_PRIORITY_BITS - 2))
+    originator = ((flags & ORIGINATOR) > 0).astype(np.int64) << _PRIORITY_BITS
+    return originator + (shifted << 1) + ((flags & OPTED_OUT) > 0)
+
+
+def _untie(stretches: Iterable[tuple[int, int]], places: Array, keys: list[str]) -> None:
+    """Sort the places of each stretch by their keys."""
+    for start, stop in stretches:
+        line = sorted(zip(keys[start:stop], places[start:stop].tolist(), strict=True))
+        keys[start:stop] = [key for key, _ in line]
+        places[start:stop] = [place for _, place in line]
+
+
+def _barred(flags: Array, bars: Sequence[int]) -> Array:
+    found = np.full(len(flags), CANDIDATE, dtype=np.int64)
+    for ground, flag in zip(reversed(range(len(bars))), reversed(bars), strict=True):
+        found[(flags & flag) > 0] = ground
+    return found

@@ -1,0 +1,143 @@
+"""The waiting asks and gangs of a snapshot, and the classes of equal asks."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from server.kernels.fit import Mask
+from server.model.asks import AskSpec, JobClass
+from server.model.fit import Demand
+from server.model.reasons import Code
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassFacts:
+    """Asks of one demand and one constraint. ``allowed`` says on which rows of nodes the constraint holds.
+
+    ``demand`` is what queues are charged, ``node_demand`` adds the ports that only nodes know.
+    """
+
+    number: int
+    demand: Demand
+    node_demand: Demand
+    allowed: Mask
+    job_class: JobClass | None = None
+    """The class of the ask's pods; None where the partition knows no classes (J4)."""
+
+    @property
+    def firm(self) -> bool:
+        """Return whether the class counts against what its queues are guaranteed (J4)."""
+        return self.job_class is JobClass.FIRM
+
+    @property
+    def ports(self) -> Demand:
+        """Return the part of the demand that only nodes know. A port cannot be waited for: it is free or it is not."""
+        return self.node_demand[len(self.demand) :]
+
+
+class WaitingAsk(NamedTuple):
+    """A waiting ask. ``code`` is why it waits: NO_NODE when its limits have headroom and no node has capacity.
+
+    ``within_limits`` says whether its user's and its group's limits have headroom; those of queues change with each plan and
+    are asked of the snapshot or Trial. ``missed`` counts the passes of placement that tried everything and left it waiting (P2).
+    ``gang`` marks a member of a gang of several members.
+    """
+
+    key: str
+    rm_id: str
+    application_id: str
+    leaf: str
+    kind: ClassFacts
+    spec: AskSpec
+    pending_since: int
+    arrival: int
+    code: Code
+    within_limits: bool
+    reserved: bool
+    missed: int = 0
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Return the ask's place among waiting asks: higher priority, longer pending, earlier arrived (design 6.3)."""
+        return (-self.spec.priority, self.pending_since, self.arrival)
+
+    @property
+    def turn(self) -> tuple[int, int, int, int]:
+        """Return the ask's place among claimants: priority, missed opportunities, age, arrival (P4)."""
+        return (-self.spec.priority, -self.missed, self.pending_since, self.arrival)
+
+    @property
+    def gang(self) -> bool:
+        """Return whether the ask is a member of a gang of several, which is planned for as a whole."""
+        return bool(self.spec.job_key) and self.spec.min_members > 1
+
+    def pending_ms(self, now: int) -> int:
+        """Return for how long the ask has waited."""
+        return now - self.pending_since
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WaitingJob:
+    """A gang whose members wait together: they get capacity all at once or not at all (J1).
+
+    ``members`` wait, in the order in which they are planned for (J8): priority, age, key; ``placed`` run already. ``number``
+    is the gang's number in the columns, 0 for an ask that is a gang of one. ``within_limits`` says whether the limits of its
+    user and group have headroom for all members together.
+    """
+
+    key: str
+    number: int
+    members: tuple[WaitingAsk, ...]
+    placed: int
+    size: int
+    within_limits: bool
+
+    @property
+    def leaf(self) -> str:
+        """Return the gang's queue, which is that of all members (J1)."""
+        return self.members[0].leaf
+
+    @property
+    def application_id(self) -> str:
+        """Return the gang's application, which is that of all members."""
+        return self.members[0].application_id
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Return the gang's place among waiting asks: that of its first member."""
+        return self.members[0].order
+
+    @property
+    def turn(self) -> tuple[int, int, int, int]:
+        """Return the gang's place among claimants: that of its first member (P4)."""
+        return self.members[0].turn
+
+    @property
+    def priority(self) -> int:
+        """Return the priority that victims are compared with: that of the least important member (J7)."""
+        return min(one.spec.priority for one in self.members)
+
+    @property
+    def gathered(self) -> bool:
+        """Return whether there are as many members as the gang's size."""
+        return len(self.members) + self.placed >= self.size
+
+
+class FirmUse(NamedTuple):
+    """The firm use of a queue, by type index: held, held and requested together (J4), and reserved."""
+
+    held: tuple[int, ...]
+    requested: tuple[int, ...]
+    reserved: tuple[int, ...] = ()
+
+
+class OpenCommitment(NamedTuple):
+    """An open pledge: which ask gets capacity on which node, by which decision; a ``weak`` one gives way to claims."""
+
+    commitment_id: str
+    policy: str
+    key: str
+    leaf: str
+    row: int
+    demand: Demand
+    node_demand: Demand
+    weak: bool

@@ -1,0 +1,125 @@
+"""The hypothetical snapshots: the same partition with one thing changed, so that the planner says what it would do then."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from server.kernels.fit import Array, Mask
+from server.model.quota import QueueSpec
+from server.snapshot.columns import NodeColumns
+from server.snapshot.queues import FrozenAmounts
+from server.snapshot.snapshot import Snapshot
+from server.snapshot.waiting import ClassFacts, WaitingAsk
+
+
+def with_queue(snapshot: Snapshot, path: str, **fields: Any) -> Snapshot:  # noqa: ANN401 - fields of QueueFacts
+    """Return a snapshot in which one queue has other facts."""
+    queues = dict(snapshot.queues)
+    queues[path] = replace(queues[path], **fields)
+    return replace(snapshot, queues=MappingProxyType(queues))
+
+
+def with_max(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> Snapshot:
+    """Return a snapshot in which a queue's maximum is larger by so much, by type index."""
+    before = snapshot.queues[path].max
+    most = tuple(
+        None if one is None else one + more.get(index, 0) for index, one in enumerate(before)
+    )
+    return with_queue(snapshot, path, max=most)
+
+
+def with_guaranteed(snapshot: Snapshot, path: str, guaranteed: FrozenAmounts) -> Snapshot:
+    """Return a snapshot in which a queue has another guarantee, in its specification too."""
+    named = tuple(
+        (name, amount) for name, amount in zip(snapshot.types, guaranteed, strict=True) if amount
+    )
+    spec = replace(snapshot.queues[path].spec, guaranteed=tuple(sorted(named)))
+    return with_queue(snapshot, path, guaranteed=guaranteed, spec=spec)
+
+
+def with_properties(snapshot: Snapshot, path: str, **properties: Any) -> Snapshot:  # noqa: ANN401 - of QueueProperties
+    """Return a snapshot in which a queue has other properties; those below it keep theirs."""
+    spec: QueueSpec = snapshot.queues[path].spec
+    return with_queue(
+        snapshot, path, spec=replace(spec, properties=replace(spec.properties, **properties))
+    )
+
+
+def with_settings(snapshot: Snapshot, **settings: Any) -> Snapshot:  # noqa: ANN401 - of PreemptionSettings
+    """Return a snapshot with other settings in the partition's `preemption` section."""
+    return replace(snapshot, settings=replace(snapshot.settings, **settings))
+
+
+def at(snapshot: Snapshot, instant: int) -> Snapshot:
+    """Return a snapshot at a later instant, where nothing else has happened."""
+    return replace(snapshot, now=instant)
+
+
+def saying(ask: WaitingAsk, **fields: Any) -> WaitingAsk:  # noqa: ANN401 - fields of AskSpec
+    """Return an ask with other fields in its pod template."""
+    return ask._replace(spec=replace(ask.spec, **fields))
+
+
+def with_open_node(snapshot: Snapshot, row: int) -> Snapshot:
+    """Return a snapshot in which a node takes placements again."""
+    opened = snapshot.nodes.open.copy()
+    opened[row] = True
+    return replace(snapshot, nodes=replace(snapshot.nodes, open=opened))
+
+
+def closed_nodes(snapshot: Snapshot, kind: ClassFacts) -> list[int]:
+    """Return the nodes that take no placements and could hold the ask otherwise, in the order of arrival."""
+    nodes = snapshot.nodes
+    rows = np.flatnonzero((nodes.numbers > 0) & ~nodes.open & nodes.opened & kind.allowed)
+    found: list[int] = rows[nodes.numbers[rows].argsort(kind="stable")].tolist()
+    return found
+
+
+def with_node(snapshot: Snapshot, shape: Mapping[int, int], name: str) -> Snapshot:
+    """Return a snapshot with one more node, with so much by type index."""
+    nodes = snapshot.nodes
+    line = np.zeros((1, len(snapshot.types)), dtype=np.int64)
+    for index, quantity in shape.items():
+        line[0, index] = quantity
+    added = NodeColumns(
+        ids=(*nodes.ids, name),
+        numbers=_and(nodes.numbers, int(nodes.numbers.max(initial=0)) + 1),
+        capacity=np.concatenate([nodes.capacity, line]),
+        free=np.concatenate([nodes.free, line]),
+        releasing=np.concatenate([nodes.releasing, np.zeros_like(line)]),
+        reserved=np.concatenate([nodes.reserved, np.zeros_like(line)]),
+        open=_with(nodes.open, value=True),
+        opened=_with(nodes.opened, value=True),
+        held=_with(nodes.held, value=False),
+        names=_and(nodes.names, int(nodes.names.max(initial=0)) + 1),
+    )
+    capacity = tuple(
+        whole + (0 if port else shape.get(index, 0))
+        for index, (whole, port) in enumerate(zip(snapshot.capacity, snapshot.ports, strict=True))
+    )
+    return replace(snapshot, nodes=added, node_count=snapshot.node_count + 1, capacity=capacity)
+
+
+def suited(kind: ClassFacts) -> ClassFacts:
+    """Return the class in a snapshot with one more node, which suits it."""
+    return replace(kind, number=-kind.number, allowed=_with(kind.allowed, value=True))
+
+
+def _and(column: Array, value: int) -> Array:
+    return np.append(column, np.array([value], dtype=np.int64))
+
+
+def _with(column: Mask, *, value: bool) -> Mask:
+    return np.append(column, np.array([value], dtype=np.bool_))
+
+
+def room_in_sum(snapshot: Snapshot, kind: ClassFacts) -> tuple[int, ...]:
+    """Return what all nodes that could take the ask have free together, by type; what is being released counts as free."""
+    nodes = snapshot.nodes
+    rows = nodes.open & kind.allowed
+    room = np.maximum(nodes.free[rows] + nodes.releasing[rows] + nodes.reserved[rows], 0)
+    found: list[int] = room.sum(axis=0).tolist()
+    return tuple(found)

@@ -1,0 +1,350 @@
+"""Applications with their asks, kept as heaps of groups of equal asks (design 6.4)."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from server.model.asks import AskSpec, Generation, Tags
+from server.model.decisions import ApplicationState
+from server.model.fit import Amounts
+from server.model.records import Verdict
+from server.state.lost_work import Going
+
+if TYPE_CHECKING:
+    from server.state.commitments import Commitment, Pledge
+    from server.state.equivalence import AskClass
+    from server.state.limits import Limiter
+    from server.state.nodes import Node
+    from server.state.placeholders import Hold, Reserve
+    from server.state.queues import Queue
+
+AskKey = tuple[int, int, int]
+"""(-priority, pending since, arrival number): the smallest is placed first (design 6.3)."""
+
+
+class Ask:
+    """An ask; once it has a node it is the allocation that came of it.
+
+    ``cycle`` is the pass of placement before which it began to wait: every pass since was a missed opportunity (P2).
+    ``code`` is the reason that the shim was last sent for it, "" for none. ``pledge`` is the capacity that is kept for it
+    while it waits, ``released_by`` the open decision that evicts it while it runs,
+    ``leaves_by`` the id of the decision that ordered its eviction, ``going`` what else is known of that order; ``vetoed``:
+    it could not be released a moment ago. ``tried_ms`` is when preemption for it last failed, ``wait_ms`` its back-off
+    since then (7.7); ``tried_node`` the change of its required node at which it was last refused (G11).
+    ``was_brought``: it ran already when the core first learned of it.
+    ``ordinary``: it has waited for placeholders of its application, and no longer does (specification 1.9).
+    """
+
+    __slots__ = (
+        "application",
+        "arrival",
+        "ask_class",
+        "code",
+        "created_ms",
+        "cycle",
+        "expires_ms",
+        "generation",
+        "going",
+        "group",
+        "key",
+        "leaves_by",
+        "node",
+        "ordinary",
+        "pending_since",
+        "placed_ms",
+        "pledge",
+        "released_by",
+        "releasing",
+        "rm_id",
+        "row",
+        "spec",
+        "started_ms",
+        "tags",
+        "tried_ms",
+        "tried_node",
+        "vetoed",
+        "wait_ms",
+        "was_brought",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917 - a record of the books
+        self,
+        rm_id: str,
+        key: str,
+        application: "Application",
+        spec: AskSpec,
+        ask_class: "AskClass",
+        arrival: int,
+        pending_since: int,
+        tags: Tags,
+        generation: Generation,
+    ) -> None:
+        self.rm_id = rm_id
+        self.key = key
+        self.application = application
+        self.spec = spec
+        self.ask_class = ask_class
+        self.arrival = arrival
+        self.pending_since = pending_since
+        self.created_ms = pending_since
+        self.cycle = 0
+        self.tags = tags
+        self.generation = generation
+        self.group: Group | Job | None = None
+        self.node: Node | None = None
+        self.placed_ms = 0
+        self.expires_ms = 0
+        self.started_ms: int | None = None
+        self.releasing = False
+        self.pledge: Pledge | None = None
+        self.released_by: Commitment | None = None
+        self.leaves_by = ""
+        self.going: Going | None = None
+        self.row = -1
+        self.code = ""
+        self.vetoed = False
+        self.ordinary = False
+        self.tried_ms = 0
+        self.tried_node = -1
+        self.wait_ms = 0
+        self.was_brought = False
+
+    @property
+    def is_replaced(self) -> bool:
+        """Return whether the ask is a placeholder that a real ask is to replace (1.9)."""
+        return self.released_by is not None and self.released_by.replaces
+
+    @property
+    def sort_key(self) -> AskKey:
+        """The ask's place among the asks of its application."""
+        return (-self.spec.priority, self.pending_since, self.arrival)
+
+    @property
+    def runs_since(self) -> tuple[int, bool]:
+        """Return since when the allocation runs, and whether that is only the latest time that it can be.
+
+        An allocation that ran before this core learned of it runs since its pod started, if the shim sent that.
+        """
+        if self.was_brought and self.started_ms is not None:
+            return min(self.placed_ms, self.started_ms), False
+        return self.placed_ms, self.was_brought
+
+    def ran_until(self, instant: int) -> int:
+        """Return how long the allocation had run: since its pod started, or since it was placed where that was not reported."""
+        since = self.placed_ms if self.started_ms is None else self.started_ms
+        return max(0, instant - since)
+
+
+class Tried:
+    """The memory of a shadow about one group: ``refused_ms``, ``verdict`` and ``rests`` as in the group.
+
+    ``side`` is the shadow's tries that it belongs to.
+    """
+
+    __slots__ = ("refused_ms", "rests", "side", "verdict")
+
+    def __init__(self, side: object) -> None:
+        self.side = side
+        self.refused_ms = 0
+        self.verdict: Verdict | None = None
+        self.rests: dict[str, tuple[object, int]] = {}
+
+    def joined(self, known: "Tried | None") -> "Tried":
+        """Return this memory joined with what is known of another group; the rests are not taken along."""
+        other = known if known is not None and known.side is self.side else Tried(self.side)
+        other.refused_ms = max(self.refused_ms, other.refused_ms)
+        other.verdict = other.verdict or self.verdict
+        return other
+
+
+class Group:
+    """Waiting asks of one application with the same class and priority, in ask order.
+
+    ``entry`` is its current entry in the application's heap, None while it is parked or empty.
+    ``in_turn``: no ask has missed more opportunities than those before it (P4).
+    ``untold`` holds asks whose reason for waiting was not sent to the shim yet. ``refused_ms`` is when preemption was last
+    refused to those of its asks that were due then, with ``verdict``; ``rests`` says by policy until when, under a
+    configuration, no ask of it is due, as long as none joins. ``beside`` is a shadow's memory of the group.
+    """
+
+    __slots__ = (
+        "application",
+        "ask_class",
+        "asks",
+        "beside",
+        "entry",
+        "in_turn",
+        "live",
+        "number",
+        "parked",
+        "priority",
+        "refused_ms",
+        "rests",
+        "told",
+        "untold",
+        "verdict",
+    )
+
+    def __init__(
+        self, number: int, application: "Application", ask_class: "AskClass", priority: int
+    ) -> None:
+        self.number = number
+        self.application = application
+        self.ask_class = ask_class
+        self.priority = priority
+        self.asks: deque[Ask] = deque()
+        self.live = 0
+        self.in_turn = True
+        self.entry: GroupEntry | None = None
+        self.parked = False
+        self.untold: list[Ask] = []
+        self.told = ""
+        self.refused_ms = 0
+        self.verdict: Verdict | None = None
+        self.rests: dict[str, tuple[object, int]] = {}
+        self.beside: Tried | None = None
+
+    def wake(self) -> None:
+        """End the group's rests, because an ask joined or may be tried at once."""
+        self.rests.clear()
+        if self.beside is not None:
+            self.beside.rests.clear()
+
+
+class Job:
+    """A gang: its waiting members are placed together or not at all (design 6.11, J1).
+
+    In the application's heap a job takes a group's place, at the rank of its first member. ``tried`` is the partition's
+    relief and placements when the job was last found not to fit, ``tried_reserved`` when it did not fit even with capacity
+    that is reserved for lower priorities; ``placed`` counts members that have their places and keep them; ``refused_ms``
+    is when preemption was last refused to it, with ``verdict``, and ``beside`` a shadow's memory of it. ``example`` is the
+    spec of the member that was reported last.
+    ``counted``: its size was not stated, but counted (see `state.gang_sizes`).
+    """
+
+    __slots__ = (
+        "application",
+        "beside",
+        "counted",
+        "entry",
+        "example",
+        "key",
+        "members",
+        "min_members",
+        "number",
+        "parked",
+        "placed",
+        "priority",
+        "refused_ms",
+        "told",
+        "tried",
+        "tried_reserved",
+        "verdict",
+    )
+
+    def __init__(self, number: int, application: "Application", key: str, min_members: int) -> None:
+        self.number = number
+        self.application = application
+        self.key = key
+        self.min_members = min_members
+        self.counted = False
+        self.example: AskSpec | None = None
+        self.tried = (-1, -1)
+        self.tried_reserved = (-1, -1)
+        self.members: list[Ask] = []
+        self.placed = 0
+        self.priority = 0
+        self.refused_ms = 0
+        self.verdict: Verdict | None = None
+        self.beside: Tried | None = None
+        self.entry: GroupEntry | None = None
+        self.parked = False
+        self.told = ""
+
+    @property
+    def gathered(self) -> bool:
+        """Return whether there are enough members, placed and waiting, to be placed together."""
+        return bool(self.members) and len(self.members) + self.placed >= self.min_members
+
+
+GroupEntry = tuple[int, int, int, int, Group | Job]
+"""An ask key, a number that no other group has, and the group or job whose first ask has that key."""
+
+
+class Application:
+    """One application in its leaf queue.
+
+    ``limiters`` are all limits that its asks have to pass: queues from the leaf to the root, then user, then group.
+    ``entry`` is its current entry in the leaf's heap; ``priority`` the highest that its asks may be placeable with.
+    ``reserves_from_ms`` is the instant before which no node is reserved for it, because a reservation of it timed out.
+    ``reserve`` is what it declared of placeholders, ``holds`` has by task group the asks that wait for them.
+    """
+
+    __slots__ = (
+        "allocations",
+        "application_id",
+        "asks",
+        "completing_since",
+        "entry",
+        "groups",
+        "heap",
+        "holds",
+        "jobs",
+        "leaf",
+        "limiters",
+        "number",
+        "priority",
+        "reserve",
+        "reserves_from_ms",
+        "rm_id",
+        "share",
+        "state",
+        "submitted_ms",
+        "tags",
+        "usage",
+        "user",
+        "user_groups",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917 - a record of the books
+        self,
+        rm_id: str,
+        application_id: str,
+        leaf: "Queue",
+        number: int,
+        usage: Amounts,
+        user: str,
+        user_groups: tuple[str, ...],
+        tags: Mapping[str, str],
+        submitted_ms: int,
+    ) -> None:
+        self.rm_id = rm_id
+        self.application_id = application_id
+        self.leaf = leaf
+        self.number = number
+        self.usage = usage
+        self.user = user
+        self.user_groups = user_groups
+        self.tags = tags
+        self.submitted_ms = submitted_ms
+        self.state = ApplicationState.ACCEPTED
+        self.completing_since = 0
+        self.asks: dict[str, Ask] = {}
+        self.allocations: dict[str, Ask] = {}
+        self.groups: dict[tuple[AskClass, int], Group] = {}
+        self.jobs: dict[str, Job] = {}
+        self.holds: dict[str, Hold] = {}
+        self.reserve: Reserve | None = None
+        self.reserves_from_ms = 0
+        self.heap: list[GroupEntry] = []
+        self.entry: tuple[Any, ...] | None = None
+        self.priority = 0
+        self.share = 0
+        self.limiters: tuple[Limiter, ...] = ()
+
+    def limits_of(self, ask_class: "AskClass") -> "tuple[Limiter, ...]":
+        """Return all limits that an ask of this class has to pass; firm asks also have to pass those of firm use (J4)."""
+        if not ask_class.firm:
+            return self.limiters
+        firm = (queue.firm for queue in self.leaf.path_up())
+        return (*(one for one in firm if one is not None), *self.limiters)

@@ -1,0 +1,139 @@
+"""The memory of planners about asks that they refused, so that these are not tried again at once (G1).
+
+Two sides plan for the same asks: the live side, and a shadow that carries nothing out. Each keeps its own tries, so
+that neither delays the other.
+"""
+
+from typing import Final, Protocol
+
+from server.model.records import Verdict
+from server.state.applications import Ask, Group, Job, Tried
+
+NODES_MAX: Final = 4_096
+"""The most asks with a required node whose refusal a shadow remembers."""
+
+Rest = tuple[object, int]
+"""A configuration, and the instant until which no ask of a group is due for a policy under it."""
+
+
+class Tries(Protocol):
+    """The memory of one side, live or shadow."""
+
+    def refused_ms(self, group: Group | Job) -> int:
+        """Return when the due asks of the group, or the job, were last refused; 0 for never."""
+
+    def refuse(self, group: Group | Job, now: int) -> None:
+        """Record that the due asks of the group, or the job, are refused now."""
+
+    def verdict(self, group: Group | Job) -> Verdict | None:
+        """Return the verdict of the last refusal."""
+
+    def judge(self, group: Group | Job, verdict: Verdict) -> None:
+        """Record the verdict of a refusal."""
+
+    def rest(self, group: Group, policy: str) -> Rest | None:
+        """Return until when no ask of the group is due for a policy, as long as none joins."""
+
+    def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
+        """Record until when no ask of the group is due for a policy."""
+
+    def node_seen(self, ask: Ask) -> int:
+        """Return the change of the required node at which the ask was last refused (G11), -1 for none."""
+
+    def see_node(self, ask: Ask, changes: int) -> None:
+        """Record the change of the required node at which the ask is refused."""
+
+
+class LiveTries:
+    """The tries of the live side, kept in the groups and asks themselves."""
+
+    __slots__ = ()
+
+    def refused_ms(self, group: Group | Job) -> int:
+        """Return when the due asks of the group, or the job, were last refused; 0 for never."""
+        return group.refused_ms
+
+    def refuse(self, group: Group | Job, now: int) -> None:
+        """Record that the due asks of the group, or the job, are refused now."""
+        group.refused_ms = now
+
+    def verdict(self, group: Group | Job) -> Verdict | None:
+        """Return the verdict of the last refusal."""
+        return group.verdict
+
+    def judge(self, group: Group | Job, verdict: Verdict) -> None:
+        """Record the verdict of a refusal."""
+        group.verdict = verdict
+
+    def rest(self, group: Group, policy: str) -> Rest | None:
+        """Return until when no ask of the group is due for a policy, as long as none joins."""
+        return group.rests.get(policy)
+
+    def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
+        """Record until when no ask of the group is due for a policy."""
+        group.rests[policy] = rest
+
+    def node_seen(self, ask: Ask) -> int:
+        """Return the change of the required node at which the ask was last refused (G11), -1 for none."""
+        return ask.tried_node
+
+    def see_node(self, ask: Ask, changes: int) -> None:
+        """Record the change of the required node at which the ask is refused."""
+        ask.tried_node = changes
+
+
+class ShadowTries:
+    """The tries of a shadow, kept beside those of the live side; those of an earlier shadow do not count."""
+
+    __slots__ = ("_nodes",)
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, int] = {}
+
+    def _known(self, group: Group | Job) -> Tried | None:
+        known = group.beside
+        return known if known is not None and known.side is self else None
+
+    def _own(self, group: Group | Job) -> Tried:
+        known = self._known(group)
+        if known is None:
+            known = group.beside = Tried(self)
+        return known
+
+    def refused_ms(self, group: Group | Job) -> int:
+        """Return when the due asks of the group, or the job, were last refused; 0 for never."""
+        known = self._known(group)
+        return 0 if known is None else known.refused_ms
+
+    def refuse(self, group: Group | Job, now: int) -> None:
+        """Record that the due asks of the group, or the job, are refused now."""
+        self._own(group).refused_ms = now
+
+    def verdict(self, group: Group | Job) -> Verdict | None:
+        """Return the verdict of the last refusal."""
+        known = self._known(group)
+        return None if known is None else known.verdict
+
+    def judge(self, group: Group | Job, verdict: Verdict) -> None:
+        """Record the verdict of a refusal."""
+        self._own(group).verdict = verdict
+
+    def rest(self, group: Group, policy: str) -> Rest | None:
+        """Return until when no ask of the group is due for a policy, as long as none joins."""
+        known = self._known(group)
+        return None if known is None else known.rests.get(policy)
+
+    def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
+        """Record until when no ask of the group is due for a policy."""
+        self._own(group).rests[policy] = rest
+
+    def node_seen(self, ask: Ask) -> int:
+        """Return the change of the required node at which the ask was last refused (G11), -1 for none."""
+        return self._nodes.get(ask.key, -1)
+
+    def see_node(self, ask: Ask, changes: int) -> None:
+        """Record the change of the required node at which the ask is refused; beyond NODES_MAX the oldest is forgotten."""
+        self._nodes.pop(ask.key, None)
+        self._nodes[ask.key] = changes
+        if len(self._nodes) > NODES_MAX:
+            del self._nodes[next(iter(self._nodes))]

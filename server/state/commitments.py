@@ -1,0 +1,124 @@
+"""Open decisions, and the capacity that they pledge to asks before it is free (design 6.6, specification 7.1).
+
+A pledge lowers a node's free capacity at once and counts as promised on its ask's queues, so that no other ask can
+take either. A reservation is a commitment of one pledge without victims; a quota run one of victims without a pledge.
+"""
+
+from typing import TYPE_CHECKING
+
+from server.model.fit import Demand
+from server.model.records import JOB, REPLACEMENT, RESERVATION, DecisionRecord, DecisionState
+
+if TYPE_CHECKING:
+    from server.state.applications import Ask
+    from server.state.nodes import Node
+
+
+class Pledge:
+    """The capacity kept for one ask on one node. ``exclusive``: no other ask gets anything of the node meanwhile (G11).
+
+    Where an ask is to replace a placeholder (1.9), the placeholder counts for it in all usage until it is gone: nothing
+    is promised in the queues, and on the node only what the ask needs beyond the placeholder.
+    """
+
+    __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand", "yields")
+
+    def __init__(  # noqa: PLR0913, PLR0917 - a record of the books
+        self,
+        commitment: "Commitment",
+        ask: "Ask",
+        node: "Node",
+        demand: Demand,
+        node_demand: Demand,
+        exclusive: bool = False,  # noqa: FBT001, FBT002
+    ) -> None:
+        self.commitment = commitment
+        self.ask = ask
+        self.node = node
+        self.demand = demand
+        self.node_demand = node_demand
+        self.exclusive = exclusive
+        self.yields = False
+        """True in a tick in which asks of higher priority may use the node before the owner of the reservation does."""
+
+    @property
+    def is_reservation(self) -> bool:
+        """Return whether the node is reserved for an ask without evicting anything."""
+        return self.commitment.policy == RESERVATION
+
+    @property
+    def reserves(self) -> bool:
+        """Return whether the pledge gives way when a claim needs the node: that of a reservation or a suspended decision."""
+        return self.commitment.policy == RESERVATION or self.commitment.suspended
+
+    @property
+    def replaces(self) -> bool:
+        """Return whether the pledge's ask is to replace a placeholder: it is placed when that is gone, and at no other time."""
+        return self.commitment.replaces
+
+
+class Commitment:
+    """One open decision. ``victims`` are those not gone yet, ``gone`` the keys of those that are.
+
+    ``suspended``: it is being replanned, because a victim could not be evicted.
+    ``queue`` is the one that a quota run shrinks. ``expires_ms`` 0 means never. ``record`` is what people are shown of it,
+    None for a reservation.
+    """
+
+    __slots__ = (
+        "commitment_id",
+        "created_ms",
+        "expires_ms",
+        "gone",
+        "pledges",
+        "policy",
+        "queue",
+        "record",
+        "short",
+        "state",
+        "suspended",
+        "victims",
+    )
+
+    def __init__(
+        self, commitment_id: str, policy: str, created_ms: int, expires_ms: int = 0, queue: str = ""
+    ) -> None:
+        self.commitment_id = commitment_id
+        self.policy = policy
+        self.created_ms = created_ms
+        self.expires_ms = expires_ms
+        self.queue = queue
+        self.pledges: dict[str, Pledge] = {}
+        self.victims: dict[str, Ask] = {}
+        self.gone: list[str] = []
+        self.suspended = False
+        self.short: Pledge | None = None
+        """A pledge whose node had too little capacity for all at the last check."""
+        self.state = DecisionState.PLANNED
+        self.record: DecisionRecord | None = None
+
+    @property
+    def together(self) -> bool:
+        """Return whether the decision's asks get their places all at once (J10)."""
+        return self.policy == JOB and len(self.pledges) > 1
+
+    @property
+    def claimant(self) -> str:
+        """The queue that a quota run shrinks, or that gets the capacity; "" for a decision without asks left."""
+        leaves = (held.ask.application.leaf.path for held in self.pledges.values())
+        return self.queue or next(leaves, "")
+
+    @property
+    def replaces(self) -> bool:
+        """Return whether the victim is a placeholder that a real ask replaces; it does not count as releasing then (1.9)."""
+        return self.policy == REPLACEMENT
+
+
+def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:
+    """Return what an ask takes of a node beyond what its placeholder has there."""
+    wanted = ask.ask_class.node_demand
+    if placeholder.node is not node:
+        return wanted
+    had = dict(placeholder.ask_class.node_demand)
+    more = ((index, quantity - had.get(index, 0)) for index, quantity in wanted)
+    return tuple((index, quantity) for index, quantity in more if quantity > 0)

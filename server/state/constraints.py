@@ -1,0 +1,377 @@
+"""The nodes that a constraint allows: evaluated once per kind of node, kept as a mask (design 6.10).
+
+A node's *kind* is its values of the labels that the constraint mentions, and its taints. A constraint that names its
+nodes outright keeps the names instead, so that ten thousand DaemonSet pods cost no masks.
+
+A constraint that demands a value of a label is *anchored* there: only the nodes with that value are ever evaluated, which
+the label index finds. Where they are few, their names are kept, so that ten thousand pods which each select another
+host cost no masks either, and a node that changes is evaluated for the constraints of its own labels alone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from server.model.asks import Constraints, HostPort, Operator, Requirement, Taint, Term, Toleration
+from server.model.fit import Demand
+from server.model.resources import PORT_PREFIX
+from server.state.labels import LabelIndex, NodeSet
+from server.state.nodes import Node, NodeEntry
+from server.state.types import PORT_ROOM, ResourceTypes
+
+Kind = tuple[tuple[str | None, ...], tuple[Taint, ...]]
+"""A node's values of the label keys that a constraint mentions, and its taints."""
+
+Anchor = tuple[tuple[str, str], ...]
+"""Label values of which a node must have one to be allowed."""
+
+FEW_NODES: Final = 8
+"""The most nodes that a constraint keeps by name; more are kept as a mask."""
+ANCHORS_MAX: Final = 4
+"""The most label keys tried for the anchor of a constraint, because each may need a pass over the nodes."""
+
+_REPELLING = frozenset({"NoSchedule", "NoExecute"})
+_ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - an address in a pod's manifest, nothing listens
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Return whether this toleration covers this taint, as Kubernetes reads it."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.value == taint.value
+
+
+def repels(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:
+    """Return whether there is a taint that keeps the pod away and that no toleration covers."""
+    return any(
+        taint.effect in _REPELLING and not any(tolerates(one, taint) for one in tolerations)
+        for taint in taints
+    )
+
+
+def _compares(requirement: Requirement, value: str | None) -> bool:
+    """Return whether Gt or Lt holds between two whole numbers; False where either is anything else."""
+    try:
+        have, want = int(value or ""), int(requirement.values[0])
+    except (ValueError, IndexError):
+        return False
+    return have > want if requirement.operator is Operator.GT else have < want
+
+
+def holds(requirement: Requirement, value: str | None) -> bool:
+    """Return whether one requirement holds for a label's value (None: the label is absent)."""
+    operator = requirement.operator
+    if operator is Operator.IN:
+        return value in requirement.values
+    if operator is Operator.NOT_IN:
+        return value not in requirement.values
+    if operator is Operator.EXISTS:
+        return value is not None
+    if operator is Operator.DOES_NOT_EXIST:
+        return value is None
+    return _compares(requirement, value)
+
+
+def _term_holds(term: Term, labels: Mapping[str, str | None], node_id: str) -> bool:
+    """Return whether a term holds; an empty one matches nothing, as in Kubernetes."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    return all(holds(one, labels.get(one.key)) for one in term.match_expressions) and all(
+        one.key == "metadata.name" and holds(one, node_id) for one in term.match_fields
+    )
+
+
+def matches(
+    constraints: Constraints,
+    labels: Mapping[str, str | None],
+    taints: Iterable[Taint],
+    node_id: str,
+) -> bool:
+    """Return whether labels, taints and name of a node satisfy the constraint; ports and free capacity are not checked."""
+    if repels(taints, constraints.tolerations):
+        return False
+    if any(labels.get(key) != value for key, value in constraints.node_selector):
+        return False
+    terms = constraints.required_terms
+    if terms and not any(_term_holds(term, labels, node_id) for term in terms):
+        return False
+    return names_allow(constraints, node_id)
+
+
+def names_allow(constraints: Constraints, node_id: str) -> bool:
+    """Return whether the parts of a constraint that name nodes allow this one."""
+    if node_id in constraints.excluded_nodes:
+        return False
+    if constraints.allowed_nodes and node_id not in constraints.allowed_nodes:
+        return False
+    return (not constraints.required_node or node_id == constraints.required_node) and (
+        not constraints.node_name or node_id == constraints.node_name
+    )
+
+
+def named_nodes(constraints: Constraints) -> tuple[str, ...] | None:
+    """Return the only nodes that a constraint can mean, when it names them outright; else None."""
+    if constraints.required_node:
+        return (constraints.required_node,)
+    if constraints.node_name:
+        return (constraints.node_name,)
+    return constraints.allowed_nodes or _fields_name(constraints)
+
+
+def _fields_name(constraints: Constraints) -> tuple[str, ...] | None:
+    """Return the names in `metadata.name In [...]` when every term has such a field."""
+    names: dict[str, None] = {}
+    for term in constraints.required_terms:
+        fields = [one for one in term.match_fields if one.operator is Operator.IN]
+        if not fields:
+            return None
+        names.update(dict.fromkeys(fields[0].values))
+    return tuple(names) or None
+
+
+def _per_name(constraints: Constraints) -> bool:
+    """Return whether the verdict depends on more than a node's kind."""
+    return bool(constraints.excluded_nodes) or any(
+        term.match_fields for term in constraints.required_terms
+    )
+
+
+def _anchors(constraints: Constraints) -> list[Anchor]:
+    """Return the anchors that a constraint offers: each pair of its selector, and one of its terms together."""
+    found: list[Anchor] = [(pair,) for pair in constraints.node_selector[:ANCHORS_MAX]]
+    terms = [_term_anchor(term) for term in constraints.required_terms]
+    known = [one for one in terms if one is not None]
+    if terms and len(known) == len(terms) <= ANCHORS_MAX:
+        found.append(tuple(dict.fromkeys(pair for one in known for pair in one)))
+    return found
+
+
+def _term_anchor(term: Term) -> Anchor | None:
+    """Return the label and values of a term's first `In` requirement; None where it has none."""
+    for one in term.match_expressions:
+        if one.operator is Operator.IN:
+            return tuple((one.key, value) for value in one.values)
+    return None
+
+
+def mentioned(constraints: Constraints) -> list[str]:
+    """Return the label keys that a constraint looks at."""
+    keys = [key for key, _ in constraints.node_selector]
+    keys += [one.key for term in constraints.required_terms for one in term.match_expressions]
+    return keys
+
+
+def port_demand(ports: Iterable[HostPort], types: ResourceTypes) -> Demand:
+    """Return host ports as synthetic resources: a wildcard takes a port's whole room, an address one unit (design 6.10)."""
+    wanted: dict[int, int] = {}
+    for port in sorted(set(ports), key=lambda one: (one.protocol, one.port, one.host_ip)):
+        for name, units, room in port_units(port):
+            index = types.intern(name, room)
+            wanted[index] = min(wanted.get(index, 0) + units, room)
+    return tuple(wanted.items())
+
+
+def port_units(port: HostPort) -> tuple[tuple[str, int, int], ...]:
+    """Return the synthetic resources that one host port takes: (name, how much, what a node has of it).
+
+    One is for the port itself, a second for its address when it names one.
+    """
+    name = f"{PORT_PREFIX}{port.protocol or 'TCP'}/{port.port}"
+    if port.host_ip in _ANY_ADDRESS:
+        return ((name, PORT_ROOM, PORT_ROOM),)
+    return (name, 1, PORT_ROOM), (f"{name}/{port.host_ip}", 1, 1)
+
+
+class NodeMask:
+    """The verdict of one constraint on every node: a byte per node slot, or the few nodes that it can mean by name.
+
+    ``names`` are those of the constraint itself, or of the nodes at its ``anchor`` while they are few; None: ``allowed`` counts.
+    ``heap`` holds the nodes that it allows, once its classes missed too often on the shared one; `AskClass` explains
+    ``cursor`` and ``log_epoch``.
+    ``verdicts`` has them by kind, as far as a kind decides. ``failed`` is a demand for which no allowed node had room at
+    ``failed_at``, the epoch and length of the log of nodes.
+    """
+
+    __slots__ = (
+        "allowed",
+        "anchor",
+        "constraints",
+        "cursor",
+        "failed",
+        "failed_at",
+        "heap",
+        "keys",
+        "log_epoch",
+        "names",
+        "per_name",
+        "users",
+        "verdicts",
+    )
+
+    def __init__(self, constraints: Constraints) -> None:
+        self.constraints = constraints
+        self.names = named_nodes(constraints)
+        self.anchor: Anchor | None = None
+        self.keys = tuple(sorted(set(mentioned(constraints))))
+        self.per_name = _per_name(constraints)
+        self.verdicts: dict[Kind, bool] = {}
+        self.allowed = bytearray()
+        self.users = 0
+        self.heap: list[NodeEntry] | None = None
+        self.cursor = 0
+        self.log_epoch = -1
+        self.failed: Demand | None = None
+        self.failed_at = (-1, 0)
+
+    def allows(self, node: Node) -> bool:
+        """Return whether a schedulable node may take an ask with this constraint, free capacity aside."""
+        if self.names is None:
+            return bool(self.allowed[node.slot])
+        return node.node_id in self.names and matches(
+            self.constraints, node.labels, node.taints, node.node_id
+        )
+
+    def judge(self, node: Node) -> None:
+        """Evaluate one node for a mask that keeps a byte per slot."""
+        self.allowed[node.slot] = self._verdict(node)
+
+    def _verdict(self, node: Node) -> bool:
+        if self.per_name:
+            return matches(self.constraints, node.labels, node.taints, node.node_id)
+        kind = tuple(map(node.labels.get, self.keys)), node.taints
+        verdict = self.verdicts.get(kind)
+        if verdict is None:
+            verdict = matches(self.constraints, node.labels, node.taints, node.node_id)
+            self.verdicts[kind] = verdict
+        return verdict
+
+
+class ConstraintIndex:
+    """All live constraints with their masks.
+
+    Each is evaluated for a node that is new or changes (`node_changed`): those without an anchor always, the others
+    where the node has, or had, a label of theirs.
+    """
+
+    __slots__ = ("_anchored", "_labels", "_slots", "_unanchored", "masks")
+
+    def __init__(self) -> None:
+        self._labels = LabelIndex()
+        self._anchored: dict[tuple[str, str], dict[NodeMask, None]] = {}
+        self._unanchored: dict[NodeMask, None] = {}
+        self._slots = 0
+        self.masks: dict[Constraints, NodeMask] = {}
+
+    def acquire(self, constraints: Constraints) -> NodeMask:
+        """Return the mask of a constraint, evaluated for the nodes that it can mean when it is new."""
+        mask = self.masks.get(constraints)
+        if mask is None:
+            mask = self.masks[constraints] = NodeMask(constraints)
+            if mask.names is None:
+                self._anchor(mask)
+        mask.users += 1
+        return mask
+
+    def release(self, mask: NodeMask) -> None:
+        """Count one user less of the mask, and remove the mask with its last one."""
+        mask.users -= 1
+        if mask.users:
+            return
+        del self.masks[mask.constraints]
+        self._unanchored.pop(mask, None)
+        for pair in mask.anchor or ():
+            del self._anchored[pair][mask]
+            if not self._anchored[pair]:
+                del self._anchored[pair]
+            self._labels.drop(pair[0])
+
+    def node_changed(self, node: Node) -> None:
+        """Evaluate a node that is new, or whose labels or taints changed, for every constraint that can mean it."""
+        before = self._labels.labels_of(node)
+        self._labels.put(node)
+        self._reach(node.slot)
+        for mask in self._unanchored:
+            mask.judge(node)
+        for mask in self._at(before):
+            _forget(mask, node)
+        for mask in self._at(node.labels):
+            if mask.names is None:
+                mask.judge(node)
+            elif len(mask.names) < FEW_NODES:
+                mask.names = (*mask.names, node.node_id)
+            else:
+                self._spread(mask, self._near(mask))
+
+    def node_removed(self, node: Node) -> None:
+        """Forget a node that has gone: its slot may be given to another."""
+        for mask in self._at(self._labels.labels_of(node)):
+            _forget(mask, node)
+        self._labels.remove(node)
+
+    def _anchor(self, mask: NodeMask) -> None:
+        """Find the anchor with the fewest nodes, and evaluate these."""
+        best: tuple[int, Anchor] | None = None
+        offered = _anchors(mask.constraints)
+        used = [key for anchor in offered for key, _ in anchor]
+        for key in used:
+            self._labels.use(key)
+        for anchor in offered:
+            many = sum(len(self._labels.carrying(*pair)) for pair in anchor)
+            if best is None or many < best[0]:
+                best = many, anchor
+        if best is None:
+            self._unanchored[mask] = None
+            self._spread(mask, self._labels.nodes)
+            return
+        mask.anchor = best[1]
+        for pair in mask.anchor:
+            self._labels.use(pair[0])
+            self._anchored.setdefault(pair, {})[mask] = None
+        for key in used:
+            self._labels.drop(key)
+        near = self._near(mask)
+        if len(near) > FEW_NODES:
+            self._spread(mask, near)
+        else:
+            mask.names = tuple(node.node_id for node in near)
+
+    def _near(self, mask: NodeMask) -> NodeSet:
+        """Return the nodes at a mask's anchor."""
+        near: NodeSet = {}
+        for pair in mask.anchor or ():
+            near |= self._labels.carrying(*pair)
+        return near
+
+    def _at(self, labels: Mapping[str, str]) -> dict[NodeMask, None]:
+        """Return the masks that are anchored at one of these labels, each once."""
+        found: dict[NodeMask, None] = {}
+        for pair in labels.items():
+            found |= self._anchored.get(pair, {})
+        return found
+
+    def _spread(self, mask: NodeMask, nodes: Iterable[Node]) -> None:
+        """Keep a byte per slot from now on, and evaluate these nodes; no other is allowed."""
+        mask.names = None
+        mask.allowed = bytearray(self._slots)
+        for node in nodes:
+            mask.judge(node)
+
+    def _reach(self, slot: int) -> None:
+        """Lengthen all masks for a new slot, twice as far each time."""
+        if slot < self._slots:
+            return
+        self._slots = 2 * slot + 64
+        for mask in self.masks.values():
+            if mask.names is None:
+                mask.allowed.extend(bytes(self._slots - len(mask.allowed)))
+
+
+def _forget(mask: NodeMask, node: Node) -> None:
+    """Remove a node that is not at the mask's anchor any more."""
+    if mask.names is None:
+        mask.allowed[node.slot] = 0
+    else:
+        mask.names = tuple(name for name in mask.names if name != node.node_id)

@@ -1,0 +1,116 @@
+"""Jobs without a stated size: each gathers members for a while, then its size is their number (J1).
+
+A member of such a job is written with the size `UNSIZED`, which no job reaches, so that the job never counts as
+complete. Once it has gathered, all its members are written with their number, and it is a job like others. A member
+that was a job of one when it had its turn stays one, whatever members come after it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from server.model.asks import UNSIZED, AskSpec
+from server.state import pending
+from server.state.applications import Application, Ask, Job
+from server.state.partition import Partition
+from server.state.placeholders import PLACEHOLDERS, is_reserving
+
+
+def gathers(partition: Partition, job: Job) -> bool:
+    """Return whether a job's size is to be counted.
+
+    That is so when it never was, or when some of the counted members are gone and others wait for them.
+    """
+    if not job.counted or job.application.jobs.get(job.key) is not job or job.key == PLACEHOLDERS:
+        return False
+    missing = bool(job.members) and not job.gathered
+    return job.min_members == UNSIZED or (missing and present(partition, job) < job.min_members)
+
+
+def present(partition: Partition, job: Job) -> int:
+    """Return how many members there are: waiting, pledged and placed."""
+    return len(job.members) + job.placed + sum(1 for _ in _pledged(partition, job))
+
+
+def _pledged(partition: Partition, job: Job) -> Iterator[Ask]:
+    for held in partition.pledges.values():
+        ask = held.ask
+        if ask.application is job.application and _is_one_of(job, ask):
+            yield ask
+
+
+def _is_one_of(job: Job, ask: Ask) -> bool:
+    """Return whether an ask is a member of the job; a job of one with this key is not counted."""
+    return ask.spec.job_key == job.key and ask.spec.min_members > 1
+
+
+def agree(partition: Partition, job: Job, ask: Ask) -> None:
+    """Write an ask that has its place with the size that its job has.
+
+    An ask that was releasing meanwhile, or that waited elsewhere, may have an old one. A size that a client stated for
+    an ask stays as it is.
+    """
+    alone = not job.members and not job.placed
+    waiting = next(_pledged(partition, job), None) if alone else None
+    if waiting is not None:
+        job.min_members, job.counted = waiting.spec.min_members, waiting.spec.counted
+    spec = ask.spec
+    if spec.min_members != job.min_members and (spec.counted or job.counted):
+        ask.spec = replace(spec, min_members=job.min_members, counted=job.counted)
+
+
+def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
+    """Set how many members a job needs from now on, counted or stated, in the job and in the specs of its members."""
+    sizes: dict[AskSpec, AskSpec] = {}
+    for ask in [*job.members, *_pledged(partition, job), *_beside(job)]:
+        spec = sizes.get(ask.spec)
+        if spec is None:
+            spec = sizes[ask.spec] = replace(ask.spec, min_members=size, counted=counted)
+        ask.spec = spec
+        if ask.node is not None:
+            partition.changed[ask] = None
+    job.min_members, job.counted = size, counted
+    job.example = sizes.get(job.example, job.example) if job.example else None
+    partition.gathering.pop(job, None)
+    _seat_anew(partition, job)
+
+
+def size_placeholders(partition: Partition, application: Application) -> None:
+    """Make placeholders that name no job one job, once they sum up to what their application declared (1.9).
+
+    Placed ones count. When the application goes on, with its placeholders or without, they are ordinary asks.
+    """
+    job, reserve = application.jobs.get(PLACEHOLDERS), application.reserve
+    if job is None or reserve is None:
+        return
+    if not is_reserving(application):
+        size = 1
+    elif reserve.has_come:
+        size = present(partition, job)
+    else:
+        return
+    if job.min_members != size:
+        resize(partition, job, size, counted=True)
+
+
+def _beside(job: Job) -> list[Ask]:
+    """Return the placed members of a job, and those that wait by themselves because the placed ones are enough."""
+    if not job.placed:
+        return []
+    application = job.application
+    known = (*application.asks.values(), *application.allocations.values())
+    return [
+        one for one in known if _is_one_of(job, one) and one.pledge is None and one.group is not job
+    ]
+
+
+def _seat_anew(partition: Partition, job: Job) -> None:
+    """Move a job's waiting members to where their size puts them: into the job, or by themselves."""
+    if job.min_members <= 1:
+        job.placed = 0  # the members of a job of one are not counted
+        pending.drop_empty_job(partition, job)
+        pending.regroup(partition, job)
+    elif job.placed:
+        pending.regroup(partition, job)
+    else:
+        partition.untold[job] = None
+        pending.job_changed(partition, job)

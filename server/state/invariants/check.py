@@ -1,0 +1,61 @@
+"""The invariants of the books in one call: what `validation` recomputes, in an order that finds causes first."""
+
+from server.state.invariants.amounts import check_amounts, check_tree
+from server.state.invariants.capacity import all_limiters, check_limits, check_nodes, limit_name
+from server.state.invariants.columns import check_columns
+from server.state.invariants.keys import check_classes, check_commitments, check_keys
+from server.state.invariants.order import check_order
+from server.state.invariants.reports import check_lost_work, check_shadow, check_storms
+from server.state.invariants.search import check_search
+from server.state.invariants.waiting import check_gathering, check_groups, check_parked
+from server.state.partition import Partition
+
+
+def validate(partition: Partition) -> None:
+    """Assert every invariant of a partition between two events (design 5); the message names the object.
+
+    Nothing is changed. Ranks and what is parked because of them are left out while `ranking_stale` says that they are
+    rebuilt before their next use.
+    """
+    check_tree(partition)
+    check_keys(partition)
+    check_commitments(partition)
+    check_classes(partition)
+    check_groups(partition)
+    check_gathering(partition)
+    check_amounts(partition)
+    check_nodes(partition)
+    check_limits(partition)
+    check_search(partition)
+    check_columns(partition)
+    check_storms(partition)
+    check_lost_work(partition)
+    check_shadow(partition)
+    if not partition.ranking_stale:
+        check_parked(partition)
+        check_order(partition)
+
+
+def overdrafts(partition: Partition) -> dict[str, int]:
+    """Return how far nodes and limits are overdrawn by type, pledges and promises left out, keyed "node NAME: TYPE".
+
+    Resized and recovered pods, foreign pods, smaller nodes and lowered limits may overdraw, and the books do not
+    remember which did. The core itself acts in a tick: no number may appear or grow from before it to after it.
+    """
+    found: dict[str, int] = {}
+    names = partition.types.names
+    for node in partition.index.nodes.values():
+        free = list(node.free)
+        for held in node.pledges.values():
+            for index, quantity in held.node_demand:
+                free[index] += quantity
+        found |= {
+            f"node {node.node_id}: {names[i]}": -free[i] for i in range(len(free)) if free[i] < 0
+        }
+    for limiter in all_limiters(partition):
+        promised = limiter.queue.promised if limiter.kind == "queue" else [0] * len(names)
+        room = [one + other for one, other in zip(limiter.room, promised, strict=True)]
+        found |= {
+            f"{limit_name(limiter)}: {names[i]}": -room[i] for i in range(len(room)) if room[i] < 0
+        }
+    return found

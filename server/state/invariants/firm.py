@@ -1,0 +1,46 @@
+"""Firm use (J4): what firm asks hold and wait for in each queue, recomputed, and the limits made of it."""
+
+from server.model.asks import PLAIN, job_class
+from server.model.fit import Amounts
+from server.state.applications import Ask
+from server.state.invariants.amounts import same
+from server.state.partition import Partition
+from server.state.queues import Queue
+from server.state.types import NO_LIMIT
+
+
+def check_firm(partition: Partition) -> None:
+    """Assert that firm use of each queue = its firm allocations and pledges, and its room = the guarantee less that.
+
+    An ask that is to replace a placeholder does not count: the placeholder counts in all usage (1.9).
+    """
+    held = {path: partition.types.zeros() for path in partition.queues}
+    waiting = {path: partition.types.zeros() for path in partition.queues}
+    for ask in partition.asks.values():
+        if ask.ask_class.firm and (ask.pledge is None or not ask.pledge.replaces):
+            _count(ask, held if ask.node is not None or ask.pledge is not None else waiting)
+    for path, queue in partition.queues.items():
+        same(partition.types, f"firm use of queue {path}", queue.firm_held, held[path])
+        same(partition.types, f"firm asks of queue {path}", queue.firm_waiting, waiting[path])
+        _check_limit(partition, queue)
+
+
+def _count(ask: Ask, amounts: dict[str, Amounts]) -> None:
+    for queue in ask.application.leaf.path_up():
+        for index, quantity in ask.ask_class.demand:
+            amounts[queue.path][index] += quantity
+
+
+def _check_limit(partition: Partition, queue: Queue) -> None:
+    named = {name: quantity for name, quantity in queue.spec.guaranteed if quantity}
+    limited = job_class(PLAIN, partition.spec.preemption) is not None and bool(named)
+    name = f"limit of firm use in queue {queue.path}"
+    assert (queue.firm is not None) == limited, f"{name}: there is one, or should be"
+    if queue.firm is None:
+        return
+    assert queue.firm.queue is queue, f"{name} belongs to {queue.firm.queue.path}"
+    room = [
+        named.get(kind, NO_LIMIT) - used
+        for kind, used in zip(partition.types.names, queue.firm_held, strict=True)
+    ]
+    same(partition.types, f"room in {name}", queue.firm.room, room)

@@ -1,0 +1,188 @@
+"""Checks of the node search: ranks, heaps and masks agree with the nodes; dead classes fit none (design 6.3-6.5, 6.10)."""
+
+from collections.abc import Callable
+
+from server.model.asks import Constraints, Taint
+from server.model.fit import Amounts, Demand, fits
+from server.state.constraints import NodeMask, matches, mentioned
+from server.state.equivalence import AskClass
+from server.state.invariants.keys import class_name, live_classes
+from server.state.invariants.order import is_heap
+from server.state.nodes import NUMBER_MASK, Node, NodeEntry, NodeIndex, entry_of
+from server.state.partition import Partition
+
+Sight = tuple[tuple[str | None, ...], tuple[Taint, ...]]
+"""The part of a node that one constraint looks at: values of label keys, and taints."""
+
+
+def check_search(partition: Partition) -> None:
+    """Assert the order of nodes, the heap that each class has of it, and the verdicts of constraints."""
+    index = partition.index
+    _check_index(index)
+    for mask in partition.constraint_index.masks.values():
+        if mask.names is None or mask.anchor is not None:
+            _check_mask(mask, index)
+        if mask.names is None and mask.heap is not None and mask.log_epoch == index.epoch:
+            _check_heap(index, mask, f"the mask of {mask.constraints}", mask.allows)
+    roomiest = _roomiest(partition)
+    for ask_class in live_classes(partition):
+        if ask_class.heap is not None and ask_class.log_epoch == index.epoch:
+            _check_heap(index, ask_class, class_name(ask_class), _takers(ask_class))
+        if ask_class.dead and ask_class.pending and fits(ask_class.node_demand, roomiest):
+            _check_dead(index, ask_class)
+
+
+# Nodes ----------------------------------------------------------------------------------------------------------
+
+
+def _check_index(index: NodeIndex) -> None:
+    """Assert that every schedulable node has its entry, of its present rank, and that the shared heap has it too."""
+    entered = 0
+    standing = set(index.heap)
+    freed = {id(node) for node in index.freed}
+    for node in index.nodes.values():
+        name = f"node {node.node_id}"
+        assert node.freed == (id(node) in freed), (
+            f"{name}: freed is {node.freed} and the list does not agree"
+        )
+        ranked = node.schedulable and not node.holds
+        assert ranked == (node.entry is not None), (
+            f"{name}: schedulable is {node.schedulable} with {node.holds} holds, not its entry"
+        )
+        assert node.opened or not node.schedulable, f"{name} is schedulable but was never opened"
+        if node.entry is None:
+            continue
+        entered += 1
+        want = entry_of(index.rank(node), node)
+        assert node.entry == want, f"{name} is ranked by {node.entry}, not by {want}"
+        assert index.numbered.get(node.number) is node, f"{name} is not found by its number"
+        assert index.packing or node.entry in standing, (
+            f"{name} has an entry that the shared heap lacks"
+        )
+    assert len(index.numbered) == entered, "nodes without an entry are found by their numbers"
+    assert index.packing or is_heap(index.heap), "the shared heap of nodes is out of order"
+    assert len(freed) == len(index.freed), "a node is listed twice as freed"
+
+
+# Classes --------------------------------------------------------------------------------------------------------
+
+
+def _takes(ask_class: AskClass, node: Node) -> bool:
+    """Return whether the node is schedulable, allowed and large enough now; a pledge to the ask itself counts as free."""
+    held = ask_class.pledge
+    if held is not None and held.commitment.together:
+        return False  # the asks of such a decision are placed together, tried in each tick (J10)
+    if held is not None and held.replaces:
+        return False
+    own = held is not None and held.node is node and node.schedulable and not held.yields
+    if not own and not node.is_open_to(ask_class.constraints):
+        return False
+    if not fits(ask_class.node_demand, _free_for(ask_class, node)):
+        return False
+    return ask_class.mask.allows(node)
+
+
+def _free_for(ask_class: AskClass, node: Node) -> Amounts:
+    held = ask_class.pledge
+    if held is None or held.node is not node or held.yields:
+        return node.free  # one that yields gets its node after those of higher priority
+    free = list(node.free)
+    for one in (held,) if held.reserves else node.pledges.values():
+        _give(free, one.node_demand)
+    return free
+
+
+def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
+    """Return a test of which nodes the class's own heap must have.
+
+    The node that is pledged to it need not be there: its pledge is given back only when the ask is tried.
+    """
+    held = ask_class.pledge
+    return lambda node: _takes(ask_class, node) and (held is None or held.node is not node)
+
+
+def _check_heap(
+    index: NodeIndex, keeper: AskClass | NodeMask, name: str, takes: Callable[[Node], bool]
+) -> None:
+    """Assert that each node that is taken is in the keeper's heap, not too low, or in the log after what it has read."""
+    heap = keeper.heap
+    assert heap is not None
+    assert is_heap(heap), f"the node heap of {name} is out of order"
+    assert keeper.cursor <= index.log_read <= len(index.log), (
+        f"{name} has read further than the log is written"
+    )
+    unread = {id(node) for node in index.log[keeper.cursor :]}
+    best: dict[int, NodeEntry] = {}
+    for entry in heap:
+        number = entry & NUMBER_MASK
+        best[number] = min(entry, best.get(number, entry))
+    for node in index.nodes.values():
+        if node.entry is None or id(node) in unread:
+            continue
+        if node.number in best and best[node.number] <= node.entry:
+            continue
+        assert not takes(node), f"node {node.node_id} fits {name}, whose heap ranks it too low"
+
+
+def _roomiest(partition: Partition) -> Amounts:
+    """Return the most that is free in each type on any open node, pledges given back: no open node has more."""
+    most = [-1] * len(partition.types)
+    for node in partition.index.nodes.values():
+        if not node.opened:
+            continue
+        free = list(node.free)
+        for held in node.pledges.values():
+            _give(free, held.node_demand)
+        most = [max(one, other) for one, other in zip(most, free, strict=True)]
+    return most
+
+
+def _give(free: Amounts, demand: Demand) -> None:
+    for index, quantity in demand:
+        free[index] += quantity
+
+
+def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
+    """Assert that no node takes a dead class.
+
+    Exceptions are what the next tick looks at again: nodes whose capacity became free, and the class of a reserved
+    ask that lets others use its node first in this tick.
+    """
+    if ask_class.pledge is not None and ask_class.pledge.yields:
+        return
+    for node in index.nodes.values():
+        assert node.freed or not _takes(ask_class, node), (
+            f"{class_name(ask_class)} is dead, but node {node.node_id} fits"
+        )
+
+
+# Constraints ----------------------------------------------------------------------------------------------------
+
+
+def _check_mask(mask: NodeMask, index: NodeIndex) -> None:
+    """Assert that the verdict of a constraint on each node is what the node's labels, taints and name say."""
+    constraints = mask.constraints
+    keys = mentioned(constraints)
+    by_name = bool(constraints.excluded_nodes) or any(
+        term.match_fields for term in constraints.required_terms
+    )
+    verdicts: dict[Sight, bool] = {}
+    for node in index.nodes.values():
+        want = _verdict(constraints, node, keys, None if by_name else verdicts)
+        assert mask.names is not None or node.slot < len(mask.allowed), (
+            f"the mask of {constraints} does not reach node {node.node_id}"
+        )
+        assert mask.allows(node) == want, (
+            f"the mask of {constraints} is wrong for node {node.node_id}"
+        )
+
+
+def _verdict(
+    constraints: Constraints, node: Node, keys: list[str], verdicts: dict[Sight, bool] | None
+) -> bool:
+    if verdicts is None:
+        return matches(constraints, node.labels, node.taints, node.node_id)
+    seen: Sight = (tuple(node.labels.get(key) for key in keys), node.taints)
+    if seen not in verdicts:
+        verdicts[seen] = matches(constraints, node.labels, node.taints, node.node_id)
+    return verdicts[seen]

@@ -1,0 +1,216 @@
+"""Checks of waiting asks: groups and jobs hold them in order, and what is parked still has a cause (design 6.4, 6.5, 6.11)."""
+
+from collections import Counter
+from itertools import pairwise
+
+from server.model.asks import UNSIZED
+from server.state.applications import Application, Ask, Group, Job
+from server.state.gang_sizes import gathers
+from server.state.invariants.capacity import all_limiters, limit_name
+from server.state.invariants.keys import class_name, live_classes
+from server.state.limits import Limiter
+from server.state.partition import Partition
+from server.state.placeholders import PLACEHOLDERS, Hold
+
+
+def check_groups(partition: Partition) -> None:
+    """Assert that every waiting ask is in one group or job of its application, in order."""
+    held = 0
+    for application in partition.applications.values():
+        for group in application.groups.values():
+            _check_group(application, group)
+            held += group.live
+        for hold in application.holds.values():
+            _check_job(application, hold, 0)
+            held += len(hold.members)
+            assert application in partition.holding, f"{holder_name(hold)} is looked at by nobody"
+        placed = _placed_members(application)
+        for job in application.jobs.values():
+            _check_job(application, job, placed[job.key])
+            held += len(job.members)
+        assert not placed.keys() - application.jobs.keys(), (
+            f"application {application.application_id} has members placed of jobs that it does not know"
+        )
+    assert held == partition.ask_count, (
+        f"groups and jobs hold {held} asks, {partition.ask_count} wait"
+    )
+    for one in partition.untold:
+        assert is_known(one), f"{holder_name(one)} is gone, but its shim is still to hear of it"
+
+
+def holder_name(one: Group | Job) -> str:
+    """Return the name of a group or job in messages."""
+    if isinstance(one, Hold):
+        return f"hold {one.key!r} of application {one.application.application_id}"
+    if isinstance(one, Job):
+        return f"job {one.key} of application {one.application.application_id}"
+    what = f"{class_name(one.ask_class)}, priority {one.priority}"
+    return f"group of application {one.application.application_id} ({what})"
+
+
+def is_known(one: Group | Job) -> bool:
+    """Return whether the application still has this group or job."""
+    if isinstance(one, Job):
+        known = one.application.holds if isinstance(one, Hold) else one.application.jobs
+        return known.get(one.key) is one
+    return one.application.groups.get((one.ask_class, one.priority)) is one
+
+
+def _check_group(application: Application, group: Group) -> None:
+    name = holder_name(group)
+    assert is_known(group), f"{name} is listed under another class, priority or application"
+    assert group.application is application, f"{name} is listed by {application.application_id}"
+    live = {ask.key: ask for ask in group.asks if ask.group is group}
+    assert group.live == len(live), f"{name} counts {group.live} asks, {len(live)} stand in it"
+    assert group.live > 0, f"{name} is empty"
+    assert group.asks[0].group is group, (
+        f"{name} begins with ask {group.asks[0].key}, which has left it"
+    )
+    ages = [(ask.pending_since, ask.arrival) for ask in group.asks]
+    assert all(one <= other for one, other in pairwise(ages)), (
+        f"{name} is out of order: {ages[:20]}"
+    )
+    for ask in live.values():
+        _check_member(name, application, ask)
+        assert (ask.ask_class, ask.spec.priority) == (group.ask_class, group.priority), (
+            f"{name} holds ask {ask.key} of {class_name(ask.ask_class)}, priority {ask.spec.priority}"
+        )
+
+
+def _check_member(name: str, application: Application, ask: Ask) -> None:
+    assert application.asks.get(ask.key) is ask, (
+        f"{name} holds ask {ask.key}, which does not wait there"
+    )
+
+
+def _placed_members(application: Application) -> Counter[str]:
+    return Counter(
+        ask.spec.job_key
+        for ask in application.allocations.values()
+        if ask.spec.job_key and ask.spec.min_members > 1 and not ask.releasing
+    )
+
+
+def _check_job(application: Application, job: Job, placed: int) -> None:
+    name = holder_name(job)
+    assert is_known(job), f"{name} is listed under another key or application"
+    assert job.placed == placed, f"{name} counts {job.placed} members placed, there are {placed}"
+    assert job.members or job.placed, f"{name} has no members"
+    for ask in job.members:
+        assert ask.group is job, f"{name} lists ask {ask.key}, which waits elsewhere"
+        _check_member(name, application, ask)
+    keys = [ask.sort_key for ask in job.members]
+    assert keys == sorted(set(keys)), f"{name} is out of order: {keys[:20]}"
+    if job.gathered and not job.parked:
+        assert job.priority == job.members[0].spec.priority, f"{name} has priority {job.priority}"
+
+
+# Jobs that gather ---------------------------------------------------------------------------------------------------
+
+
+def check_gathering(partition: Partition) -> None:
+    """Assert that exactly the jobs that gather are watched, so that each is looked at when its time has come (J1)."""
+    watched = partition.gathering.keys() | partition.came.keys()
+    for application in partition.applications.values():
+        for job in application.jobs.values():
+            assert job in watched or not gathers(partition, job), (
+                f"{holder_name(job)} gathers, and nobody watches its time"
+            )
+    for job in partition.gathering.keys() - partition.came.keys():
+        assert gathers(partition, job), f"{holder_name(job)} is watched, but does not gather"
+    for ask in partition.asks.values():
+        by_time = type(ask.group) is Job and ask.spec.job_key != PLACEHOLDERS
+        unsized = ask.spec.min_members == UNSIZED and by_time
+        assert not unsized or ask.group in watched, (
+            f"ask {ask.key} has no size, and its job does not gather"
+        )
+        _check_size(partition, ask)
+
+
+def _check_size(partition: Partition, ask: Ask) -> None:
+    """Assert that a placed member that keeps its place has the size of its job, where that was counted."""
+    spec = ask.spec
+    if ask.node is None or ask.releasing or not spec.job_key or spec.min_members <= 1:
+        return
+    job = ask.application.jobs[spec.job_key]
+    agrees = spec.min_members == job.min_members
+    assert agrees or not job.counted or gathers(partition, job) or job in partition.came, (
+        f"allocation {ask.key} says that {holder_name(job)} needs {spec.min_members} members, not {job.min_members}"
+    )
+
+
+# Put aside ------------------------------------------------------------------------------------------------------
+
+
+def check_parked(partition: Partition) -> None:
+    """Assert that a parked group is in one list, that of its own class, and that what holds it back still does."""
+    lists = _waiting_lists(partition)
+    seen = Counter(group for groups in lists.values() for group in groups if is_known(group))
+    for application in partition.applications.values():
+        for group in application.groups.values():
+            count = seen[group]
+            assert count == group.parked, (
+                f"{holder_name(group)} is {'' if group.parked else 'not '}put aside and stands in {count} lists"
+            )
+    for name, groups in lists.items():
+        strangers = [
+            group
+            for group in groups
+            if group.parked and is_known(group) and name[1] != group.ask_class
+        ]
+        assert not strangers, f"{holder_name(strangers[0])} waits in the list of another class"
+    _check_parked_jobs(partition)
+    _check_blocked(partition)
+
+
+def _waiting_lists(partition: Partition) -> dict[tuple[object, object], list[Group]]:
+    lists: dict[tuple[object, object], list[Group]] = {
+        ("dead", one): one.waiting for one in live_classes(partition)
+    }
+    for limiter in all_limiters(partition):
+        for ask_class, groups in limiter.blocked.items():
+            lists[limiter, ask_class] = groups
+    return lists
+
+
+def _check_parked_jobs(partition: Partition) -> None:
+    parked = Counter(id(job) for job in partition.parked_jobs)
+    for application in partition.applications.values():
+        for job in application.jobs.values():
+            count = parked.pop(id(job), 0)
+            assert count == job.parked, (
+                f"{holder_name(job)}: parked {job.parked}, listed {count} times"
+            )
+            ready = job.gathered and not job.parked
+            assert ready == (job in partition.ready_jobs), (
+                f"{holder_name(job)}: ready {ready}, and {'not ' if ready else ''}listed as ready"
+            )
+    assert not parked, f"{len(parked)} jobs are listed as parked that are gone"
+
+
+def _check_blocked(partition: Partition) -> None:
+    """Assert that a blocked class lacks room or is tested again at the next tick; likewise a dead class for nodes."""
+    relieved = [id(one) for one in partition.relieved]
+    for limiter in all_limiters(partition):
+        name = limit_name(limiter)
+        assert limiter.relieved == (id(limiter) in relieved), (
+            f"{name}: relieved and the list of these do not agree"
+        )
+        _check_limiter(limiter)
+    for ask_class in live_classes(partition):
+        waits = [group for group in ask_class.waiting if group.parked and is_known(group)]
+        assert ask_class.dead or not waits, (
+            f"{class_name(ask_class)} is not dead, but groups wait for its revival"
+        )
+
+
+def _check_limiter(limiter: Limiter) -> None:
+    for ask_class, groups in limiter.blocked.items():
+        name = f"{limit_name(limiter)}, {class_name(ask_class)}"
+        for group in groups:
+            if group.parked and is_known(group):
+                assert limiter in group.application.limits_of(ask_class), (
+                    f"{name}: {holder_name(group)} does not pass it"
+                )
+        if ask_class.pending and not limiter.relieved:
+            assert not limiter.has_room(ask_class), f"{name}: blocked, but there is room"

@@ -1,0 +1,402 @@
+"""The single writer of placements, releases and pledges: every change of them goes through this module.
+
+Only the placements of a batch are written in `fresh`, many at once.
+
+Each function keeps the amounts, the heaps, the counts and the log of changed rows in step, so that `validate` holds
+after every call. Nothing is decided in this module.
+"""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Final
+
+from server.model.fit import Demand
+from server.model.records import DecisionState, lost_by
+from server.state import gang_sizes, pending, usage
+from server.state.applications import Application, Ask, Group, Job
+from server.state.commitments import Commitment, Pledge, beyond
+from server.state.lost_work import OTHERS, SOFT, Going, Line
+from server.state.nodes import Foreign, Node
+from server.state.partition import Partition
+from server.state.queues import Queue
+
+_KEY: Final = attrgetter("key")
+
+
+def place(partition: Partition, ask: Ask, node: Node, now: int) -> None:
+    """Place a waiting ask on a node: it becomes an allocation."""
+    pending.dequeue(partition, ask)
+    settle(partition, ask, node, now)
+
+
+def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask:
+    """Place the first ask of the group on top of its application's heap, and return it: the usual case, and fast."""
+    ask = pending.pop_first(partition, group)
+    _seat(partition, ask, node, now)
+    usage.charge(group.application, group.ask_class.demand)
+    if group.ask_class.firm:
+        usage.hold_firm(group.application.leaf, group.ask_class.demand, 1)
+    return ask
+
+
+def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
+    """Write an ask that waits nowhere as an allocation; capacity is not checked (recovery, design 1.10)."""
+    _seat(partition, ask, node, now)
+    usage.charge(ask.application, ask.ask_class.demand)
+    if ask.ask_class.firm:
+        usage.hold_firm(ask.application.leaf, ask.ask_class.demand, 1)
+
+
+def _seat(partition: Partition, ask: Ask, node: Node, now: int) -> None:
+    """Write a placement in the node, the application and the ask."""
+    application = ask.application
+    ask.node = node
+    ask.placed_ms = now
+    ask.code = ""
+    node.allocations[ask.key] = ask
+    partition.placements += 1
+    application.allocations[ask.key] = ask
+    partition.index.fill(node, ask.ask_class.node_demand)
+    if ask.spec.min_members > 1:
+        _count_member(partition, application, ask, 1)
+    partition.changed[ask] = None
+
+
+def _count_member(partition: Partition, application: Application, ask: Ask, count: int) -> None:
+    """Count a job's member that has its place, or has it no more; a releasing one does not count for the others (J8)."""
+    spec = ask.spec
+    if spec.min_members > 1 and spec.job_key:
+        job = pending.job_of(partition, application, spec)
+        if count > 0:
+            gang_sizes.agree(partition, job, ask)
+        if job.counted:
+            partition.came.setdefault(job, False)
+        whole = job.placed >= job.min_members
+        job.placed += count
+        if whole != (job.placed >= job.min_members):
+            pending.regroup(partition, job)
+        elif job.members:
+            pending.job_changed(partition, job)
+        pending.drop_empty_job(partition, job)
+
+
+def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
+    """Take an allocation off its node and out of all usage; the ask waits nowhere afterwards.
+
+    ``for_good`` False: only for a moment, so that the decision that evicts it is left as it is.
+    """
+    node, application, ask_class = ask.node, ask.application, ask.ask_class
+    assert node is not None
+    dying = ask.releasing
+    if dying:
+        _mark_releasing(partition, ask, releasing=False)
+    else:
+        lose(application.leaf, ask_class.demand)
+    if for_good:
+        partition.leaving.pop(ask.key, None)
+        partition.marked.pop(ask.key, None)
+        _count_work(partition, ask)
+    if for_good and ask.released_by is not None:
+        _gone(partition, ask, ask.released_by)
+    ask.node = None
+    del node.allocations[ask.key]
+    del application.allocations[ask.key]
+    partition.index.empty(node, ask_class.node_demand)
+    usage.discharge(partition, application, ask_class.demand)
+    if ask_class.firm:
+        usage.hold_firm(application.leaf, ask_class.demand, -1)
+        usage.relieve_firm(partition, application.leaf)
+    if not dying:
+        _count_member(partition, application, ask, -1)
+    partition.note_end(ask)
+    partition.relief += 1
+
+
+def lose(leaf: Queue, demand: Demand) -> None:
+    """Count a demand that queues held as lost by an event outside, for the storm monitor (7.7)."""
+    for queue in leaf.path_up():
+        for index, quantity in demand:
+            queue.lost[index] += quantity
+
+
+def _count_work(partition: Partition, ask: Ask) -> None:
+    """Count the lost work of a victim that is gone: what it had done until its eviction was ordered."""
+    going = ask.going
+    if going is None:
+        return
+    ask.going, ask.leaves_by = None, ""
+    ran_ms = ask.ran_until(going.ordered_ms)
+    lost = lost_by(ask.spec.resource, ran_ms)
+    amounts = {kind: amount * ran_ms for kind, amount in ask.spec.resource}
+    known = not going.claimant or going.claimant in partition.queues
+    claimant = going.claimant if known else OTHERS
+    application = ask.application
+    at = going.policy, claimant, application.leaf.path
+    partition.lost_work.add(Line(*at), lost, going.ordered_ms, amounts)
+    owner = Line(*at, application.user, application.application_id)
+    partition.lost_owners.add(owner, lost, going.ordered_ms, amounts)
+
+
+def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
+    """Set since when an allocation runs, as the shim reports it; None: not yet."""
+    if ask.started_ms != started_ms:
+        ask.started_ms = started_ms
+        partition.changed[ask] = None
+
+
+def set_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
+    """Mark an allocation as releasing, or take the mark away; `order` does so for what a decision orders."""
+    if ask.releasing == releasing:
+        return
+    _mark_releasing(partition, ask, releasing=releasing)
+    _count_member(partition, ask.application, ask, -1 if releasing else 1)
+
+
+def _mark_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
+    ask.releasing = releasing
+    if releasing:
+        lose(ask.application.leaf, ask.ask_class.demand)
+    partition.changed[ask] = None
+    sign = 1 if releasing else -1
+    for queue in ask.application.leaf.path_up():
+        for index, quantity in ask.ask_class.demand:
+            queue.releasing[index] += sign * quantity
+
+
+def settle_foreign(partition: Partition, foreign: Foreign) -> None:
+    """Write a foreign pod, which occupies its node."""
+    partition.foreign[foreign.key] = foreign
+    foreign.node.foreign[foreign.key] = foreign
+    for index, quantity in foreign.demand:
+        partition.foreign_usage[index] += quantity
+    partition.index.fill(foreign.node, foreign.demand)
+
+
+def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
+    """Remove a foreign pod that is gone."""
+    del partition.foreign[foreign.key]
+    del foreign.node.foreign[foreign.key]
+    partition.keep_tags(foreign.key, foreign.tags)
+    for index, quantity in foreign.demand:
+        partition.foreign_usage[index] -= quantity
+    partition.index.empty(foreign.node, foreign.demand)
+    partition.relief += 1
+
+
+def pledge(partition: Partition, held: Pledge) -> None:
+    """Promise capacity on a node and headroom on the path to a waiting ask before they are free (design 6.6)."""
+    ask, commitment, group = held.ask, held.commitment, held.ask.group
+    pending.dequeue(partition, ask)
+    shared = ask.ask_class
+    ask.ask_class = partition.private_class(shared)
+    ask.ask_class.pledge = held
+    if shared.dead:
+        # An ask's own pledge counts as free for it: it finds the nodes as they were, and fits none either.
+        pending.kill_class(partition, ask.ask_class)
+    partition.leave_class(shared)
+    ask.pledge = held
+    commitment.pledges[ask.key] = held
+    commitment.state = DecisionState.ORDERED
+    partition.commitments[commitment.commitment_id] = commitment
+    partition.pledges[ask.key] = held
+    if held.is_reservation:
+        partition.reservations[ask.key] = held
+        partition.round.reservations_untold = True
+    held.node.pledges[ask.key] = held
+    partition.index.fill(held.node, held.node_demand)
+    if held.exclusive:
+        partition.index.hold(held.node)
+    for queue in ask.application.leaf.path_up():
+        queue.pledges += 1
+    usage.promise(ask.application.leaf, held.demand, 1, firm=ask.ask_class.firm)
+    pending.enqueue(partition, ask)
+    _remember(group, ask)
+    if not held.reserves:
+        # Capacity of other pledges whose victims are gone may suffice for it at once (`placement.unpledged`).
+        partition.index.mark_freed(held.node)
+
+
+def unpledge(partition: Partition, held: Pledge) -> None:
+    """Give the capacity of a pledge back; its ask, if it waits, is an ordinary one again."""
+    ask, group = held.ask, held.ask.group
+    waiting = group is not None
+    if waiting:
+        pending.dequeue(partition, ask)
+    partition.round.pledges_ended += 1
+    del partition.pledges[ask.key]
+    partition.reservations.pop(ask.key, None)
+    del held.commitment.pledges[ask.key]
+    del held.node.pledges[ask.key]
+    ask.pledge = None
+    partition.index.empty(held.node, held.node_demand)
+    if held.exclusive:
+        partition.index.let_go(held.node)
+    for queue in ask.application.leaf.path_up():
+        for index, quantity in held.demand:
+            queue.promised[index] -= quantity
+        queue.pledges -= 1
+        if queue.limiter is not None:
+            queue.limiter.give(held.demand)
+            usage.relieve(partition, queue.limiter)
+    private = ask.ask_class
+    if private.firm:
+        usage.hold_firm(ask.application.leaf, held.demand, -1)
+        usage.relieve_firm(partition, ask.application.leaf)
+    ask.ask_class = partition.class_of(ask.spec, partition.constraints_of(ask.spec, ask.key))
+    partition.leave_class(private)
+    partition.relief += 1
+    if waiting:
+        pending.enqueue(partition, ask)
+        _remember(group, ask)
+
+
+def _remember(before: Group | Job | None, ask: Ask) -> None:
+    """Carry over what preemption refused to an ask to its new group (G1)."""
+    after = ask.group
+    if not isinstance(before, Group) or not isinstance(after, Group):
+        return
+    if before.refused_ms or before.verdict is not None:
+        after.refused_ms = max(after.refused_ms, before.refused_ms)
+        after.verdict = after.verdict or before.verdict
+    if before.beside is not None:
+        after.beside = before.beside.joined(after.beside)
+
+
+def order(
+    partition: Partition, commitment: Commitment, victims: Sequence[Ask], now: int, *, delivery: str
+) -> None:
+    """Order the eviction of a decision's victims; each counts as releasing from now on, those only marked (SOFT), too."""
+    partition.commitments[commitment.commitment_id] = commitment
+    commitment.state = DecisionState.ORDERED
+    awaited = tuple(commitment.pledges) if delivery == SOFT else ()
+    going = Going(commitment.policy, commitment.claimant, now, delivery, awaited)
+    fresh: list[Ask] = []
+    members: list[Ask] = []
+    # One pass over the victims, because tens of thousands do not stay in a cache.
+    for ask in victims:
+        ask.going = going
+        ask.released_by = commitment
+        ask.leaves_by = commitment.commitment_id
+        if not ask.releasing:
+            ask.releasing = True
+            fresh.append(ask)
+            if ask.spec.min_members > 1:
+                members.append(ask)
+    found = dict(zip(map(_KEY, victims), victims, strict=True))
+    commitment.victims.update(found)
+    partition.leaving.update(found)
+    if going.softly:
+        partition.marked.update(found)
+    partition.changed.update(dict.fromkeys(fresh))
+    usage.count_releasing(partition, fresh)
+    for ask in members:
+        _count_member(partition, ask.application, ask, -1)
+
+
+def harden(partition: Partition, ask: Ask, delivery: str) -> None:
+    """Record that a victim's manager ends it, even if it was only marked before: that cannot be taken back."""
+    assert ask.going is not None
+    assert delivery != SOFT
+    partition.marked.pop(ask.key, None)
+    ask.going = ask.going._replace(delivery=delivery, awaited=())
+
+
+def replace(
+    partition: Partition, commitment: Commitment, ask: Ask, placeholder: Ask, node: Node
+) -> None:
+    """Let a waiting ask replace a placeholder as soon as that is gone, on its node or another (1.9).
+
+    Until then the placeholder counts for it in all usage, so that nothing counts twice and no other ask gets the place.
+    """
+    pledge(partition, Pledge(commitment, ask, node, (), beyond(ask, placeholder, node)))
+    placeholder.released_by = commitment
+    commitment.victims[placeholder.key] = placeholder
+    partition.changed[placeholder] = None
+
+
+def spare(partition: Partition, ask: Ask) -> None:
+    """Withdraw the eviction of a victim: its release could not be carried out, or was taken back."""
+    if ask.released_by is not None:
+        del ask.released_by.victims[ask.key]
+        ask.released_by = None
+    partition.leaving.pop(ask.key, None)
+    partition.marked.pop(ask.key, None)
+    ask.leaves_by = ""
+    ask.going = None
+    set_releasing(partition, ask, releasing=False)
+    partition.relief += 1
+
+
+def _gone(partition: Partition, ask: Ask, commitment: Commitment) -> None:
+    """Record that a victim is gone; the last one confirms its decision, or fulfils one without pledges."""
+    del commitment.victims[ask.key]
+    commitment.gone.append(ask.key)
+    ask.released_by = None
+    if commitment.victims:
+        return
+    if commitment.pledges:
+        commitment.state = DecisionState.CONFIRMED
+        partition.moves.append((commitment, DecisionState.CONFIRMED, "all victims are gone"))
+    else:
+        close(partition, commitment, DecisionState.FULFILLED, "all victims are gone")
+
+
+def fulfil(partition: Partition, held: Pledge) -> None:
+    """Free a pledge whose ask gets its place now; with its last ask a decision is fulfilled."""
+    unpledge(partition, held)
+    if not held.commitment.pledges:
+        close(partition, held.commitment, DecisionState.FULFILLED, "the ask has its place")
+
+
+def suspend(partition: Partition, commitment: Commitment) -> None:
+    """Suspend a decision that has to be replanned, because a victim of it could not be evicted (section 9).
+
+    Until then the decision keeps its pledges, so that no other ask takes the capacity, but they give way to claims as
+    reservations do. It is listed under the keys of its asks, or under the queue that it shrinks.
+    """
+    _lose_promises(commitment)
+    commitment.suspended = True
+    for key in list(commitment.pledges) or [commitment.queue]:
+        partition.suspended[key] = commitment
+    for held in commitment.pledges.values():
+        partition.index.touch(held.node)
+
+
+def _lose_promises(commitment: Commitment) -> None:
+    """Count what a decision promised and does not keep as lost: vetoes, expiry and ends count as from outside (7.7)."""
+    for held in commitment.pledges.values():
+        if not held.reserves:
+            lose(held.ask.application.leaf, held.demand)
+
+
+def resume(partition: Partition, commitment: Commitment) -> None:
+    """Resume a suspended decision that was replanned, or goes on as it is."""
+    commitment.suspended = False
+    for key in [key for key, one in partition.suspended.items() if one is commitment]:
+        del partition.suspended[key]
+    for held in commitment.pledges.values():
+        partition.index.touch(held.node)
+        partition.index.mark_freed(held.node)
+
+
+def close(partition: Partition, commitment: Commitment, state: DecisionState, reason: str) -> None:
+    """End a decision: give back what it still pledges; victims whose eviction was ordered are still evicted.
+
+    For victims that are only marked `withdrawing` checks whether an ask still needs them gone; after an expiry their
+    asks stay awaited, because the decision is replanned.
+    """
+    _lose_promises(commitment)
+    for held in list(commitment.pledges.values()):
+        unpledge(partition, held)
+    for ask in commitment.victims.values():
+        ask.released_by = None
+        if ask.going is not None and ask.going.awaited and state is not DecisionState.EXPIRED:
+            ask.going = ask.going._replace(awaited=())
+        if commitment.replaces:
+            set_releasing(partition, ask, releasing=True)  # from now on it counts for no other ask
+    commitment.victims.clear()
+    commitment.state = state
+    if commitment.suspended:
+        resume(partition, commitment)
+    del partition.commitments[commitment.commitment_id]
+    partition.moves.append((commitment, state, reason))

@@ -1,0 +1,94 @@
+"""An index of nodes by the values of their labels, for the keys that live constraints choose nodes by."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from server.state.nodes import Node
+
+NodeSet = dict[Node, None]
+"""Nodes in the order in which they got the value."""
+
+CARRIED_MAX: Final = 65_536
+"""The most label keys of nodes that are remembered, so that a key no node has costs no pass; beyond, each new key does."""
+
+
+class LabelIndex:
+    """The nodes of a partition by label key and value.
+
+    A key is indexed, by one pass over the nodes, when its first user comes, and forgotten with its last one: nodes may
+    carry a million keys, and constraints look at few of them. A key that no node ever carried needs no pass.
+    """
+
+    __slots__ = ("_carried", "_keys", "_labels", "_users")
+
+    def __init__(self) -> None:
+        self._labels: dict[Node, Mapping[str, str]] = {}
+        self._keys: dict[str, dict[str, NodeSet]] = {}
+        self._users: dict[str, int] = {}
+        self._carried: set[str] | None = set()
+
+    @property
+    def nodes(self) -> Mapping[Node, Mapping[str, str]]:
+        """All nodes, with the labels under which they are indexed."""
+        return self._labels
+
+    def labels_of(self, node: Node) -> Mapping[str, str]:
+        """Return the labels under which a node is indexed, none for one that is not."""
+        return self._labels.get(node, {})
+
+    def use(self, key: str) -> None:
+        """Count one user more of a key."""
+        if key not in self._users:
+            self._users[key] = 0
+            self._keys[key] = self._found(key)
+        self._users[key] += 1
+
+    def _found(self, key: str) -> dict[str, NodeSet]:
+        """Return the nodes by their values of a key."""
+        values: dict[str, NodeSet] = {}
+        if self._carried is not None and key not in self._carried:
+            return values
+        for node, labels in self._labels.items():
+            value = labels.get(key)
+            if value is not None:
+                values.setdefault(value, {})[node] = None
+        return values
+
+    def drop(self, key: str) -> None:
+        """Count one user less of a key."""
+        self._users[key] -= 1
+        if not self._users[key]:
+            del self._users[key], self._keys[key]
+
+    def carrying(self, key: str, value: str) -> NodeSet:
+        """Return the nodes with this value of a key that is in use."""
+        return self._keys[key].get(value, {})
+
+    def put(self, node: Node) -> None:
+        """Index a node that is new, or whose labels may have changed."""
+        before = self._labels.get(node)
+        if before is node.labels:
+            return
+        if before is not None:
+            self._take_out(node, before)
+        self._labels[node] = node.labels
+        if self._carried is not None:
+            self._carried.update(node.labels)
+            if len(self._carried) > CARRIED_MAX:
+                self._carried = None
+        for key, value in node.labels.items():
+            values = self._keys.get(key)
+            if values is not None:
+                values.setdefault(value, {})[node] = None
+
+    def remove(self, node: Node) -> None:
+        """Forget a node."""
+        self._take_out(node, self._labels.pop(node))
+
+    def _take_out(self, node: Node, labels: Mapping[str, str]) -> None:
+        for key, value in labels.items():
+            values = self._keys.get(key)
+            if values is not None:
+                del values[value][node]
+                if not values[value]:
+                    del values[value]

@@ -1,0 +1,347 @@
+"""Nodes, and the indexes that find the best node of a class without looking at all of them (design 6.3, 6.4).
+
+*Fair* keeps one heap for all classes, least used first; a class that misses too often gets a heap of its own.
+*Binpacking* gives each class its own heap, most used first. A heap entry counts only while it is the node's
+current entry; a node that became better for some class is written to a log, which class heaps catch up with.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from server.model.asks import NO_TAGS, Constraints, Tags, Taint
+from server.model.fit import Amounts, Demand, Part, parts, score
+from server.model.quota import NodeSort
+from server.state.free_table import FreeTable
+
+if TYPE_CHECKING:
+    from server.state.applications import Ask
+    from server.state.commitments import Pledge
+
+NodeEntry = int
+"""Rank and arrival number in one number, because a heap of thousands is faster without tuples.
+
+The smallest is the best, in fair and in binpacking order alike.
+"""
+NUMBER_BITS: Final = 48
+"""Bits of the arrival number, below the rank: more numbers than a core gives in a thousand years."""
+NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
+
+HEAP_SLACK: Final = 16
+"""The slack of a heap: it is rebuilt when it holds more than twice its live entries and this many."""
+
+
+class Node:
+    """One node. ``free`` = capacity - usage - foreign - pledges by type index, and may be negative.
+
+    ``parts`` has the terms of its score. ``opened``: its manager has enabled or drained it since it came, so that all its
+    pods are known. ``holds`` counts the exclusive pledges on it: while there are any it takes only asks that require it by
+    name (G11). ``changes`` rises whenever capacity becomes free on it or it changes otherwise, so that a refusal is not
+    repeated while nothing changed.
+    """
+
+    __slots__ = (
+        "allocations",
+        "attributes",
+        "capacity",
+        "changes",
+        "entry",
+        "foreign",
+        "free",
+        "freed",
+        "holds",
+        "labels",
+        "node_id",
+        "number",
+        "opened",
+        "parts",
+        "pledges",
+        "rm_id",
+        "schedulable",
+        "slot",
+        "taints",
+    )
+
+    def __init__(self, rm_id: str, node_id: str, number: int, slot: int, capacity: Amounts) -> None:
+        self.rm_id = rm_id
+        self.node_id = node_id
+        self.number = number
+        self.slot = slot
+        self.capacity = capacity
+        self.free: Amounts = list(capacity)
+        self.schedulable = False
+        self.opened = False
+        self.labels: Mapping[str, str] = {}
+        self.taints: tuple[Taint, ...] = ()
+        self.attributes: tuple[tuple[str, str], ...] = ()
+        self.allocations: dict[str, Ask] = {}
+        self.foreign: dict[str, Foreign] = {}
+        self.pledges: dict[str, Pledge] = {}
+        self.entry: NodeEntry | None = None
+        self.parts: tuple[Part, ...] = ()
+        self.holds = 0
+        self.changes = 0
+        self.freed = False
+
+    def dying(self) -> "Iterator[Ask]":
+        """Return the allocations of the node that are releasing."""
+        return (ask for ask in self.allocations.values() if ask.releasing)
+
+    def room_without(self, going: "Iterable[Ask]") -> Amounts:
+        """Return what is free on the node by type once these allocations of it are gone."""
+        room = list(self.free)
+        for ask in going:
+            for index, quantity in ask.ask_class.node_demand:
+                room[index] += quantity
+        return room
+
+    def is_open_to(self, constraints: Constraints) -> bool:
+        """Return whether the node takes placements of asks with these constraints.
+
+        A drained node still takes asks that require it by name: a cordon does not keep daemons off. A node that is held
+        for one such ask alone takes no other (G11).
+        """
+        return self.entry is not None or (not self.holds and self.takes_required(constraints))
+
+    def takes_required(self, constraints: Constraints) -> bool:
+        """Return whether the node takes an ask that requires it, drained or not."""
+        return self.opened and bool(constraints.required_node)
+
+
+class Foreign:
+    """A pod of another scheduler: occupies its node, belongs to no queue, is never a victim."""
+
+    __slots__ = ("demand", "key", "node", "rm_id", "static", "tags")
+
+    def __init__(  # noqa: PLR0913, PLR0917
+        self,
+        rm_id: str,
+        key: str,
+        node: Node,
+        demand: Demand,
+        static: bool,  # noqa: FBT001
+        tags: Tags = NO_TAGS,
+    ) -> None:
+        self.rm_id = rm_id
+        self.key = key
+        self.node = node
+        self.demand = demand
+        self.static = static
+        self.tags = tags
+
+
+def entry_of(rank: int, node: Node) -> NodeEntry:
+    """Return the heap entry of a node with this rank."""
+    return (rank << NUMBER_BITS) + node.number
+
+
+class NodeIndex:
+    """The order of schedulable nodes, kept while they change.
+
+    ``log`` lists nodes that may have become better for a class; ``epoch`` changes when the log was cut, and a class whose
+    heap is of another epoch rebuilds it. ``freed`` lists the nodes on which capacity became free since the last tick:
+    those can revive dead classes (design 6.5). ``numbered`` has by number the nodes with an entry.
+    ``dirty`` has the nodes, by slot, that changed since one of its readers looked: the columns of snapshots and the table of
+    free capacity. ``entered`` counts the times that a node opened or changed its shape.
+    """
+
+    __slots__ = (
+        "_for_columns",
+        "_for_table",
+        "_table",
+        "dirty",
+        "entered",
+        "epoch",
+        "freed",
+        "heap",
+        "log",
+        "log_read",
+        "nodes",
+        "numbered",
+        "packing",
+        "weights",
+    )
+
+    def __init__(self, sort: NodeSort, weights: tuple[tuple[int, int], ...]) -> None:
+        self.packing = sort is NodeSort.BINPACKING
+        self.weights = weights
+        self.nodes: dict[str, Node] = {}
+        self.heap: list[NodeEntry] = []
+        self.numbered: dict[int, Node] = {}
+        self.log: list[Node] = []
+        self.log_read = 0
+        self.epoch = 0
+        self.freed: list[Node] = []
+        self.dirty: dict[int, Node] = {}
+        self._for_columns: dict[int, Node] = {}
+        self._for_table: dict[int, Node] = {}
+        self._table = FreeTable()
+        self.entered = 0
+
+    def rank(self, node: Node) -> int:
+        """Return the number that the node sorts by: its score, negated for binpacking.
+
+        `_renew` and `placement.take_nodes` compute the same sum inline.
+        """
+        points = score(node.capacity, node.free, self.weights)
+        return -points if self.packing else points
+
+    def measure(self, node: Node) -> None:
+        """Recompute the terms of the node's score, after its capacity or the weights changed."""
+        node.parts = parts(tuple(node.capacity), self.weights)
+
+    def enter(self, node: Node) -> None:
+        """Let the node take placements from now on, unless it is held for one ask alone."""
+        self.measure(node)
+        if node.holds:
+            self.touch(node)
+            self.mark_freed(node)
+            return
+        if node.entry is None:
+            self.numbered[node.number] = node
+        self._renew(node)
+        self._note(node)
+        self.mark_freed(node)
+        self.touch(node)
+        self.entered += 1
+
+    def leave(self, node: Node) -> None:
+        """Let the node take no placements any more; its heap entries are stale from now on."""
+        self.touch(node)
+        if node.entry is not None:
+            del self.numbered[node.number]
+            node.entry = None
+
+    def hold(self, node: Node) -> None:
+        """Hold the node for one more ask alone (G11)."""
+        node.holds += 1
+        self.leave(node)
+        self.mark_freed(node)
+
+    def let_go(self, node: Node) -> None:
+        """End one such hold; after the last one the node takes placements if its manager wants it to."""
+        node.holds -= 1
+        if not node.holds and node.schedulable:
+            self.enter(node)
+
+    def touch(self, node: Node) -> None:
+        """Note a change of this node, for the columns and the table of free capacity."""
+        node.changes += 1
+        self.dirty[node.slot] = node
+
+    def fill(self, node: Node, demand: Demand) -> None:
+        """Take a demand from the node's free capacity.
+
+        The node becomes worse in fair order, and better in binpacking order where it still fits.
+        """
+        free = node.free
+        for index, quantity in demand:
+            free[index] -= quantity
+        self.dirty[node.slot] = node
+        if node.entry is not None:
+            self._renew(node)
+            if self.packing:
+                self._note(node)
+
+    def empty(self, node: Node, demand: Demand) -> None:
+        """Give a demand back to the node's free capacity."""
+        free = node.free
+        for index, quantity in demand:
+            free[index] += quantity
+        node.changes += 1
+        self.dirty[node.slot] = node
+        self.mark_freed(node)
+        if node.entry is not None:
+            self._renew(node)
+            self._note(node)
+
+    def changed_slots(self) -> list[int]:
+        """Return the slots of nodes that changed since the last call, for the columns of snapshots."""
+        self._hand_out()
+        slots = list(self._for_columns)
+        self._for_columns.clear()
+        return slots
+
+    @property
+    def unread(self) -> set[int]:
+        """The slots of nodes that changed since the columns of snapshots were filled."""
+        return {*self._for_columns, *self.dirty}
+
+    def with_room(self, demand: Demand) -> list[Node]:
+        """Return the nodes that take placements and have room for the demand now, by one comparison of all."""
+        self._hand_out()
+        self._table.catch_up(self._for_table)
+        self._for_table.clear()
+        return self._table.with_room(demand)
+
+    def _hand_out(self) -> None:
+        self._for_columns.update(self.dirty)
+        self._for_table.update(self.dirty)
+        self.dirty.clear()
+
+    def mark_freed(self, node: Node) -> None:
+        """Remember until the next tick that asks may fit here now."""
+        if not node.freed:
+            node.freed = True
+            self.freed.append(node)
+
+    def unmark_freed(self, node: Node) -> None:
+        """Forget the mark of a node whose capacity was free only in a trial."""
+        node.freed = False
+        self.freed.remove(node)
+
+    def take_freed(self) -> list[Node]:
+        """Return the nodes on which capacity became free since the last call, in that order, and forget their marks."""
+        freed = self.freed
+        self.freed = []
+        for node in freed:
+            node.freed = False
+        return freed
+
+    def reorder(self, sort: NodeSort, weights: tuple[tuple[int, int], ...]) -> None:
+        """Apply another node sort policy: recompute every rank and heap."""
+        self.packing = sort is NodeSort.BINPACKING
+        self.weights = weights
+        self._cut_log()
+        for node in self.nodes.values():
+            if node.entry is not None:
+                self.measure(node)
+                node.entry = entry_of(self.rank(node), node)
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """Rebuild the shared heap from the live entries alone."""
+        self.heap = [node.entry for node in self.nodes.values() if node.entry is not None]
+        heapq.heapify(self.heap)
+
+    def _renew(self, node: Node) -> None:
+        """Renew the node's entry by its present rank, summed up inline because this is on the placement path."""
+        free, points = node.free, 0
+        for index, weight, whole, shift, base in node.parts:
+            points += weight * (((whole - free[index]) << shift) // base)
+        rank = -points if self.packing else points
+        old = node.entry
+        node.entry = entry = (rank << NUMBER_BITS) + node.number
+        if self.packing:
+            return
+        heap = self.heap
+        if heap and heap[0] == old:
+            heapq.heapreplace(heap, entry)
+            return
+        heapq.heappush(heap, entry)
+        if len(heap) > 2 * len(self.numbered) + HEAP_SLACK:
+            self.rebuild()
+
+    def _note(self, node: Node) -> None:
+        """Write the node to the log, unless it is the last one there and no class has read that yet."""
+        log = self.log
+        if log and log[-1] is node and self.log_read < len(log):
+            return
+        log.append(node)
+        if len(log) > 16 * len(self.nodes) + 1024:
+            self._cut_log()
+
+    def _cut_log(self) -> None:
+        self.log.clear()
+        self.log_read = 0
+        self.epoch += 1

@@ -1,0 +1,373 @@
+"""Waiting asks: groups, jobs, counts, and what is parked until something changes (design 6.5)."""
+
+import bisect
+import heapq
+
+from server.model.asks import UNSIZED, AskSpec
+from server.state import ranking, usage
+from server.state.applications import Application, Ask, Group, Job
+from server.state.equivalence import AskClass
+from server.state.limits import Limiter
+from server.state.partition import Partition
+from server.state.placeholders import Hold, is_held
+from server.state.queues import Queue
+
+
+def enqueue(partition: Partition, ask: Ask) -> None:
+    """Add a waiting ask to its application: to a hold or to a job that is not placed yet, else to its group."""
+    application, ask_class, spec = ask.application, ask.ask_class, ask.spec
+    application.asks[ask.key] = ask
+    _count_new(partition, application.leaf, ask_class)
+    if application.reserve is not None and is_held(ask):
+        _join_hold(partition, ask)
+        return
+    if spec.job_key and spec.min_members > 1 and ask.pledge is None:
+        job = job_of(partition, application, spec)
+        if job.placed < job.min_members:
+            _join_job(partition, job, ask)
+            return
+    group = application.groups.get((ask_class, spec.priority))
+    if group is None:
+        group = Group(partition.next_number(), application, ask_class, spec.priority)
+        application.groups[ask_class, spec.priority] = group
+    _join_group(partition, group, ask)
+
+
+def job_of(partition: Partition, application: Application, spec: AskSpec) -> Job:
+    """Return the job that a member's spec names; the first member creates it."""
+    job = application.jobs.get(spec.job_key)
+    if job is None:
+        number = partition.next_number()
+        job = application.jobs[spec.job_key] = Job(
+            number, application, spec.job_key, spec.min_members
+        )
+        job.counted = spec.counted
+    return job
+
+
+def _count_new(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
+    """Count one waiting ask more, in its class, its queues and the partition."""
+    ask_class.pending += 1
+    if not ask_class.dead:
+        partition.live_asks += 1
+    partition.ask_count += 1
+    if ask_class.firm and ask_class.pledge is None:
+        _count_firm(partition, leaf, ask_class, 1)
+    queue: Queue | None = leaf
+    while queue is not None:
+        queue.pending[ask_class] = queue.pending.get(ask_class, 0) + 1
+        queue.pending_asks += 1
+        if queue.limiter is not None and ask_class in queue.limiter.blocked:
+            queue.blocked_asks += 1
+        queue = queue.above
+
+
+def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
+    """Count one waiting ask less; a dead class without waiting asks is revived."""
+    blocking: Queue | None = leaf
+    while blocking is not None:
+        if blocking.limiter is not None and ask_class in blocking.limiter.blocked:
+            blocking.blocked_asks -= 1
+        blocking = blocking.above
+    if ask_class.dead:
+        partition.live_asks += 1  # because `_count_placed` subtracts one
+    _count_placed(partition, leaf, ask_class)
+    if ask_class.dead and not ask_class.pending:
+        revive_class(partition, ask_class)
+
+
+def _count_firm(partition: Partition, leaf: Queue, ask_class: AskClass, count: int) -> None:
+    """Add ``count`` asks, negative for fewer, to the waiting firm ones, for which queues on the path keep room (J4)."""
+    usage.await_firm(leaf, ask_class.demand, count)
+    if count < 0:
+        usage.relieve_firm(partition, leaf)
+
+
+def _join_group(partition: Partition, group: Group, ask: Ask) -> None:
+    ask.group = group
+    asks = group.asks
+    first = not group.live
+    if first:
+        asks.clear()
+        group.in_turn = True
+        asks.append(ask)
+    else:
+        first = _insert(group, ask)
+    group.live += 1
+    if group.rests or group.beside is not None:
+        group.wake()
+    if not group.untold:
+        partition.untold[group] = None
+    group.untold.append(ask)
+    if group.parked:
+        return
+    if group.ask_class.dead:
+        park(group, group.ask_class.waiting)
+        partition.round.reservations_moved = True
+        return
+    if first or group.entry is None:
+        ranking.push_group(group)
+    else:
+        ranking.raise_path(group.application, group.priority)
+
+
+def _by_age(ask: Ask) -> tuple[int, int]:
+    return ask.pending_since, ask.arrival
+
+
+def _insert(group: Group, ask: Ask) -> bool:
+    """Insert an ask among those that wait, in ask order; return whether it is the first now."""
+    asks = group.asks
+    last = asks[-1]
+    since = last.pending_since
+    younger = since < ask.pending_since or (
+        since == ask.pending_since and last.arrival < ask.arrival
+    )
+    if last.cycle != ask.cycle:
+        group.in_turn = group.in_turn and younger and by_turn(last) < by_turn(ask)
+    if younger:
+        asks.append(ask)
+        return False
+    first = ask.sort_key < asks[0].sort_key
+    bisect.insort(asks, ask, key=_by_age)
+    return first
+
+
+def by_turn(ask: Ask) -> tuple[int, int, int]:
+    """Return the sort key of P4: missed opportunities, most first, then age and arrival."""
+    return ask.cycle, ask.pending_since, ask.arrival
+
+
+def _join_hold(partition: Partition, ask: Ask) -> None:
+    """Let an ask wait for a placeholder of its application; the next tick looks for one (1.9)."""
+    application, name = ask.application, ask.spec.task_group
+    hold = application.holds.get(name)
+    if hold is None:
+        hold = application.holds[name] = Hold(partition.next_number(), application, name, 0)
+    ask.group = hold
+    bisect.insort(hold.members, ask, key=lambda one: one.sort_key)
+    partition.untold[hold] = None
+    partition.holding[application] = None
+
+
+def let_go(partition: Partition, ask: Ask) -> None:
+    """Turn a held ask into an ordinary one, which need not wait for placeholders any more."""
+    dequeue(partition, ask)
+    ask.ordinary = True
+    enqueue(partition, ask)
+
+
+def _join_job(partition: Partition, job: Job, ask: Ask) -> None:
+    ask.group = job
+    bisect.insort(job.members, ask, key=lambda one: one.sort_key)
+    job.min_members = ask.spec.min_members
+    job.counted = ask.spec.counted
+    partition.untold[job] = None
+    job_changed(partition, job)
+
+
+def job_changed(partition: Partition, job: Job) -> None:
+    """Unpark a job whose members changed: once complete, it is tried (again) at the rank of its first member."""
+    job.entry = None
+    job.tried_reserved = (-1, -1)
+    if job.parked:
+        job.parked = False
+        partition.parked_jobs.remove(job)
+    if job.counted:
+        partition.came.setdefault(job, False)
+    partition.ready_jobs.pop(job, None)
+    if job.gathered:
+        partition.ready_jobs[job] = None
+        job.priority = job.members[0].spec.priority
+        ranking.push_group(job)
+
+
+def park_job(partition: Partition, job: Job) -> None:
+    """Park a job that does not fit as things are now, until something changes."""
+    partition.ready_jobs.pop(job, None)
+    job.parked = True
+    job.tried = (partition.relief, partition.placements)
+    job.entry = None
+    partition.parked_jobs.append(job)
+    partition.round.reservations_moved = True
+
+
+def regroup(partition: Partition, job: Job) -> None:
+    """Enqueue a job's waiting members again, because enough members are placed now, or no longer are.
+
+    In the first case they become ordinary asks, in the second they gather again.
+    """
+    waiting = [
+        ask
+        for ask in job.application.asks.values()
+        if ask.spec.job_key == job.key and ask.pledge is None and ask.group is not None
+    ]
+    for ask in waiting:
+        dequeue(partition, ask)
+        enqueue(partition, ask)
+
+
+def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
+    """Take a waiting ask (placed, released or changed) out of its group or job.
+
+    An ask that is gone for good may leave a hole in its group, closed when the hole comes to the front; an ask that
+    may come back with another place in the order must not.
+    """
+    group = ask.group
+    ask.group = None
+    del ask.application.asks[ask.key]
+    _count_gone(partition, ask.application.leaf, ask.ask_class)
+    if isinstance(group, Job):
+        group.members.remove(ask)
+        _job_lost(partition, group)
+    elif group is not None:
+        if not for_good and group.asks[0] is not ask:
+            group.asks.remove(ask)
+        _group_lost(partition, group)
+
+
+def pop_first(partition: Partition, group: Group) -> Ask:
+    """Take the first ask of the group that stands on top of its application's heap, to be placed."""
+    application, asks = group.application, group.asks
+    ask = asks.popleft()
+    ask.group = None
+    del application.asks[ask.key]
+    group.live -= 1
+    if group.live:
+        first = asks[0]
+        while first.group is not group:
+            asks.popleft()
+            first = asks[0]
+        group.entry = entry = (
+            -group.priority,
+            first.pending_since,
+            first.arrival,
+            group.number,
+            group,
+        )
+        heapq.heapreplace(application.heap, entry)
+    else:
+        heapq.heappop(application.heap)
+        _drop_group(partition, group)
+    _count_placed(partition, application.leaf, group.ask_class)
+    if not application.asks:
+        ranking.leave_empty(application)
+    return ask
+
+
+def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
+    """Count one waiting ask less, of a class that is neither dead nor blocked on the path (see `_count_gone` for those)."""
+    if ask_class.firm and ask_class.pledge is None:
+        _count_firm(partition, leaf, ask_class, -1)
+    ask_class.pending -= 1
+    partition.live_asks -= 1
+    partition.ask_count -= 1
+    queue: Queue | None = leaf
+    while queue is not None:
+        pending = queue.pending
+        waiting = pending[ask_class] - 1
+        if waiting:
+            pending[ask_class] = waiting
+        else:
+            del pending[ask_class]
+        queue.pending_asks -= 1
+        queue = queue.above
+
+
+def _job_lost(partition: Partition, job: Job) -> None:
+    job.entry = None
+    if job.parked:
+        job.parked = False
+        partition.parked_jobs.remove(job)
+    drop_empty_job(partition, job)
+    if job.members:
+        job_changed(partition, job)
+
+
+def drop_empty_job(partition: Partition, job: Job) -> None:
+    """Forget a job without members, waiting or placed."""
+    if not job.members and not job.placed:
+        known = job.application.holds if isinstance(job, Hold) else job.application.jobs
+        known.pop(job.key, None)
+    if not job.members:
+        partition.ready_jobs.pop(job, None)
+        partition.untold.pop(job, None)
+        if not job.placed or job.min_members != UNSIZED:
+            partition.gathering.pop(job, None)
+
+
+def _group_lost(partition: Partition, group: Group) -> None:
+    group.live -= 1
+    if not group.live:
+        _drop_group(partition, group)
+        return
+    asks = group.asks
+    if asks[0].group is not group:
+        while asks[0].group is not group:
+            asks.popleft()
+        if group.entry is not None:
+            ranking.push_group(group)
+
+
+def _drop_group(partition: Partition, group: Group) -> None:
+    """Forget a group without asks; its entry in the heap, if it has one, is stale from now on."""
+    group.entry = None
+    group.asks.clear()
+    group.untold.clear()
+    partition.untold.pop(group, None)
+    application = group.application
+    key = (group.ask_class, group.priority)
+    if application.groups.get(key) is group:
+        del application.groups[key]
+
+
+def park(group: Group, waiting: list[Group]) -> None:
+    """Park a group until the class or limiter that holds it back can take it again."""
+    group.parked = True
+    group.entry = None
+    waiting.append(group)
+
+
+def wake(groups: list[Group]) -> None:
+    """Unpark groups that may be placeable again."""
+    for group in groups:
+        group.parked = False
+        if group.live:
+            ranking.push_group(group)
+
+
+def kill_class(partition: Partition, ask_class: AskClass) -> None:
+    """Mark a class that no node takes now as dead, until capacity becomes free somewhere (design 6.5)."""
+    ask_class.dead = True
+    partition.dead[ask_class] = None
+    partition.live_asks -= ask_class.pending
+
+
+def revive_class(partition: Partition, ask_class: AskClass) -> None:
+    """Revive a dead class that some node may take again, and unpark its groups."""
+    ask_class.dead = False
+    partition.dead.pop(ask_class, None)
+    partition.live_asks += ask_class.pending
+    waiting = ask_class.waiting
+    ask_class.waiting = []
+    wake(waiting)
+
+
+def block_class(limiter: Limiter, ask_class: AskClass) -> list[Group]:
+    """Block a class that the limiter has no room for; return the list in which its groups are parked."""
+    waiting = limiter.blocked.get(ask_class)
+    if waiting is None:
+        waiting = limiter.blocked[ask_class] = []
+        if limiter.kind == "queue":
+            limiter.queue.blocked_asks += limiter.queue.pending.get(ask_class, 0)
+    return waiting
+
+
+def unblock_class(limiter: Limiter, ask_class: AskClass) -> None:
+    """Unblock a class that the limiter may have room for again, and unpark its groups."""
+    waiting = limiter.blocked.pop(ask_class)
+    queue = limiter.queue
+    if limiter.kind == "queue":
+        queue.blocked_asks -= queue.pending.get(ask_class, 0)
+        ranking.reenter(queue)
+    wake(waiting)

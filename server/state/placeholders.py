@@ -1,0 +1,132 @@
+"""The placeholders of applications: gangs as the published interface declares them (specification 1.9).
+
+A placeholder is a small pod that holds a place until the real pod of its task group comes. The books remember what
+was declared; which placeholders there are is seen from the application's asks and allocations, so that no ask waits
+for one that was preempted, deleted or timed out.
+"""
+
+import enum
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from server.model.decisions import ApplicationState
+from server.model.resources import Resource
+from server.state.applications import Job
+
+if TYPE_CHECKING:
+    from server.state.applications import Application, Ask
+    from server.state.partition import Partition
+
+TIMEOUT_MS: Final = 900_000
+"""The time that placeholders may take when their application does not say: the published 15 minutes."""
+
+
+PLACEHOLDERS: Final = "(placeholders)"
+"""The job of placeholders whose client names none; no label of a pod can have this value."""
+
+
+class GangStyle(enum.Enum):
+    """The outcome for an application whose placeholders did not all get their places in time."""
+
+    SOFT = "Soft"
+    """The application goes on without them."""
+    HARD = "Hard"
+    """The application fails."""
+
+    @classmethod
+    def of(cls, word: str) -> "GangStyle":
+        """Return the style that a word of the wire means; all words but Hard mean Soft, as published."""
+        return cls.HARD if word == cls.HARD.value else cls.SOFT
+
+
+class Reserve:
+    """The placeholders that an application declared.
+
+    ``wanted`` is by type what they still have to sum up to before anything else of the application is placed; a
+    placeholder that ends lowers it, so that no real pod waits for it for ever (YUNIKORN-1395). ``came`` is by type the sum
+    of the placeholders that there are, waiting and placed. ``count`` is their number, ``since_ms`` when the first of them
+    was made, 0 when there are none.
+    """
+
+    __slots__ = ("came", "count", "since_ms", "style", "timeout_ms", "wanted")
+
+    def __init__(self, wanted: Resource, style: GangStyle, timeout_ms: int) -> None:
+        self.wanted = dict(wanted)
+        self.style = style
+        self.timeout_ms = timeout_ms or TIMEOUT_MS
+        self.came: Counter[str] = Counter()
+        self.count = 0
+        self.since_ms = 0
+
+    @property
+    def has_come(self) -> bool:
+        """Return whether the placeholders that there are sum up to what was declared, in every type."""
+        return all(self.came[name] >= quantity for name, quantity in self.wanted.items())
+
+    def lower(self, resource: Resource) -> None:
+        """Count one placeholder less, and lower what is wanted by its amounts."""
+        self.count -= 1
+        self.came.subtract(dict(resource))
+        if not self.count:
+            self.since_ms = 0
+        for name, quantity in resource:
+            left = self.wanted.get(name, 0) - quantity
+            if left > 0:
+                self.wanted[name] = left
+            else:
+                self.wanted.pop(name, None)
+
+
+class Hold(Job):
+    """Real asks of one task group ("": of none) that wait for placeholders of their application.
+
+    A hold is never complete: its members are placed when they replace a placeholder, or when they become ordinary asks
+    because no placeholder is left to wait for.
+    """
+
+    __slots__ = ()
+
+    @property
+    def gathered(self) -> bool:
+        """Return False: the members of a hold are never placed together."""
+        return False
+
+
+def is_reserving(application: "Application") -> bool:
+    """Return whether only placeholders of the application are placed so far."""
+    reserve = application.reserve
+    return (
+        reserve is not None
+        and bool(reserve.wanted)
+        and application.state is ApplicationState.ACCEPTED
+    )
+
+
+def is_complete(partition: "Partition", application: "Application") -> bool:
+    """Return whether all placeholders of an application have their places; before that nothing else of it is placed."""
+    reserve, index = application.reserve, partition.types.index
+    usage = application.usage
+    return reserve is None or all(
+        name in index and usage[index[name]] >= quantity
+        for name, quantity in reserve.wanted.items()
+    )
+
+
+def is_held(ask: "Ask") -> bool:
+    """Return whether a waiting ask has to wait for placeholders.
+
+    The tick that serves held asks makes those ordinary that need not wait any more.
+    """
+    application, spec = ask.application, ask.spec
+    if application.reserve is None or spec.placeholder or ask.ordinary or ask.pledge is not None:
+        return False
+    return bool(spec.task_group) or is_reserving(application)
+
+
+def is_ready(ask: "Ask") -> bool:
+    """Return whether this is a placeholder that a real ask may replace: placed, and neither releasing nor taken (G2, G3).
+
+    A placeholder that could not be released a moment ago is left alone for a while.
+    """
+    going = ask.releasing or ask.vetoed or ask.released_by is not None
+    return ask.spec.placeholder and ask.node is not None and not going

@@ -1,0 +1,171 @@
+"""Queues: the tree with its usage, its promises and its counts of waiting asks."""
+
+import enum
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Union
+
+from server.model.fit import Amounts, adjusted, scales
+from server.model.quota import PriorityPolicy, QueueSpec, SortPolicy
+
+if TYPE_CHECKING:
+    from server.state.applications import Application
+    from server.state.equivalence import AskClass
+    from server.state.limits import Limiter
+
+Child = Union["Queue", "Application"]
+ChildEntry = tuple[Any, ...]
+"""Sort key of a child followed by the child; keys differ before the child is reached."""
+
+
+class QueueState(enum.StrEnum):
+    """The state of a queue: a draining one takes no new applications, a stopped one places nothing either."""
+
+    ACTIVE = "Active"
+    DRAINING = "Draining"
+    STOPPED = "Stopped"
+
+
+class Queue:
+    """One queue. Amounts are lists by type index; ``usage`` includes victims that still terminate.
+
+    ``firm_held`` is the part of usage and promises that firm asks have, ``firm_waiting`` what waiting firm asks without a
+    pledge ask for; ``firm`` limits the first to what is guaranteed (J4).
+
+    ``entry`` is its current entry in the parent's heap (None: nothing placeable known below it), made with
+    ``priority``, its priority as the parent sees it; ``best`` is the priority inside on which that stands.
+    Both may be too high for a while and are repaired when the queue comes to the top; never too low (design 6.4).
+    ``measure`` is what its applications' usage is compared with, ``basis`` what its own usage is compared with; they differ
+    only where shares are in proportion to weights (W5). Shares are computed with their ``scales``.
+    ``climb`` has it and each ancestor but the root, with the parent of each: the way up for what is done on every level.
+    ``above`` is its parent, None where that is the root: waiting asks are counted by class in ``pending`` and together in
+    ``pending_asks`` for queues that have a limit or siblings. A root has neither: it counts the asks that wait in it, not
+    those below it (`waiting` sums them up).
+    ``lost`` only grows: what it held and lost by events outside, as the storm monitor sees it (7.7).
+    """
+
+    __slots__ = (
+        "above",
+        "applications",
+        "basis",
+        "basis_scales",
+        "best",
+        "blocked_asks",
+        "child_priorities",
+        "children",
+        "climb",
+        "entry",
+        "fair",
+        "fence",
+        "firm",
+        "firm_held",
+        "firm_waiting",
+        "heap",
+        "leaf",
+        "limiter",
+        "live",
+        "lost",
+        "managed",
+        "measure",
+        "measure_scales",
+        "name",
+        "number",
+        "offset",
+        "parent",
+        "path",
+        "pending",
+        "pending_asks",
+        "pledges",
+        "priority",
+        "priority_first",
+        "promised",
+        "releasing",
+        "share",
+        "spec",
+        "state",
+        "usage",
+    )
+
+    def __init__(  # noqa: PLR0915 - a record of the books
+        self, spec: QueueSpec, parent: "Queue | None", number: int, zeros: Amounts
+    ) -> None:
+        self.name = spec.name
+        self.parent = parent
+        self.above = parent if parent is not None and parent.parent is not None else None
+        self.climb: tuple[tuple[Queue, Queue], ...] = (
+            () if parent is None else ((self, parent), *parent.climb)
+        )
+        self.path: str = spec.name if parent is None else f"{parent.path}.{spec.name}"
+        self.number = number
+        self.managed = True
+        self.state = QueueState.ACTIVE
+        self.children: dict[str, Queue] = {}
+        self.applications: dict[str, Application] = {}
+        self.usage: Amounts = list(zeros)
+        self.promised: Amounts = list(zeros)
+        self.releasing: Amounts = list(zeros)
+        self.lost: Amounts = list(zeros)
+        self.compare(list(zeros))
+        self.firm_held: Amounts = list(zeros)
+        self.firm_waiting: Amounts = list(zeros)
+        self.pending: dict[AskClass, int] = {}
+        self.pending_asks = 0
+        self.blocked_asks = 0
+        self.pledges = 0
+        self.limiter: Limiter | None = None
+        self.firm: Limiter | None = None
+        self.heap: list[ChildEntry] = []
+        self.live = 0
+        self.entry: ChildEntry | None = None
+        self.priority = 0
+        self.best = 0
+        self.share = 0
+        self.child_priorities: Counter[int] = Counter()
+        self.configure(spec)
+
+    def configure(self, spec: QueueSpec) -> None:
+        """Take over a specification; the caller rebuilds limits and order afterwards."""
+        self.spec = spec
+        self.leaf = not spec.parent
+        properties = spec.properties
+        self.fair = properties.sort_policy is SortPolicy.FAIR
+        self.priority_first = properties.priority_sort
+        self.fence = properties.priority_policy is PriorityPolicy.FENCE
+        self.offset = properties.priority_offset
+
+    def compare(self, measure: Amounts, basis: Amounts | None = None) -> None:
+        """Set what shares are measured by from now on, in this queue and of this queue."""
+        self.measure: Amounts = measure
+        self.basis: Amounts = measure if basis is None else basis
+        self.measure_scales = scales(measure)
+        self.basis_scales = self.measure_scales if basis is None else scales(basis)
+
+    def seen(self, priority: int) -> int:
+        """Return a priority inside this queue as its parent sees it (G5)."""
+        return adjusted(priority, self.offset, fence=self.fence)
+
+    def waiting(self) -> "Counter[AskClass]":
+        """Return how many asks of each class wait in the queue and below it."""
+        if self.parent is not None:
+            return Counter(self.pending)
+        found = Counter(self.pending)
+        for child in self.children.values():
+            found.update(child.pending)
+        return found
+
+    def path_up(self) -> Iterator["Queue"]:
+        """Yield the queue and its ancestors, the root last."""
+        queue: Queue | None = self
+        while queue is not None:
+            yield queue
+            queue = queue.parent
+
+    def walk(self) -> Iterator["Queue"]:
+        """Yield the queue and all below it, parents first, children by name."""
+        yield self
+        for name in sorted(self.children):
+            yield from self.children[name].walk()
+
+    def leaves(self) -> Iterator["Queue"]:
+        """Return the leaves below this queue in path order, or the queue itself."""
+        return (queue for queue in self.walk() if queue.leaf)

@@ -1,0 +1,257 @@
+"""The timers of quota runs: when a run is due for a queue that uses more than its max (Q2-Q7, Q17).
+
+A timer belongs to a configured queue with a delay and a max. It is armed by a configuration that lowers the max or
+sets another delay, by the end of a sync, and by usage that was forced over the max; nothing else touches it. This
+module decides when; which pods are evicted is planned elsewhere, and whether a run is open is in the commitments.
+"""
+
+import enum
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from server.model.quota import PartitionSpec, QueueSpec
+from server.model.resources import Limit
+from server.state.partition import Partition
+from server.state.queues import Queue, QueueState
+
+KEEP_EARLIEST = "keep-earliest"
+"""The value of `quota.preemption.timer` with which a change does not put off what is due earlier."""
+
+
+class Move(enum.StrEnum):
+    """The events of a timer, and what a due one found."""
+
+    ARMED = "armed"
+    RESTARTED = "restarted"
+    KEPT = "kept"
+    """Not restarted by another change: the earlier instant stays (`keep-earliest`)."""
+    WITHIN = "within"
+    """Disarmed: the queue is within its maximum."""
+    RAISED = "raised"
+    """Disarmed by a raised maximum, although the queue is over it: nothing enforces it (Q4)."""
+    OFF = "off"
+    """Disarmed: there is no delay, no maximum, no such queue or no quota preemption any more."""
+    DROPPED = "dropped"
+    """The timer came due inside a run of the queue (Q5)."""
+
+
+class QuotaNote(NamedTuple):
+    """A report on a queue's timer for people. ``over`` names types beyond the max."""
+
+    queue: str
+    move: Move
+    due_ms: int | None = None
+    over: tuple[str, ...] = ()
+
+
+# One queue ------------------------------------------------------------------------------------------------------
+
+
+def rearm(
+    before: QueueSpec | None,
+    after: QueueSpec,
+    *,
+    over: Collection[str],
+    due_ms: int | None,
+    now: int,
+) -> tuple[int | None, Move | None]:
+    """Return a queue's timer after a configuration: the new instant, and what to report.
+
+    ``over`` names the types in which the queue uses more than the new maximum; ``before`` None: it was not configured.
+    """
+    delay = after.properties.quota_delay_ms
+    new_delay = before is None or before.properties.quota_delay_ms != delay
+    most = None if before is None else before.max
+    if not new_delay and most == after.max:
+        return due_ms, None  # Q4: other edits never touch the timer
+    if not delay or after.max is None:
+        return _disarmed(due_ms, Move.OFF)  # Q2, Q3
+    if not over:
+        return _disarmed(due_ms, Move.WITHIN)  # Q3, Q4
+    if not new_delay and not _is_lowered(most, after.max):
+        return _disarmed(due_ms, Move.RAISED)  # Q4: a pure increase
+    return _armed(after, due_ms, now + delay)  # Q3, Q4: the full delay from now
+
+
+def _disarmed(due_ms: int | None, move: Move) -> tuple[None, Move | None]:
+    return None, None if due_ms is None else move
+
+
+def _armed(spec: QueueSpec, due_ms: int | None, fresh_ms: int) -> tuple[int, Move]:
+    if due_ms is None:
+        return fresh_ms, Move.ARMED
+    if spec.properties.quota_timer == KEEP_EARLIEST and due_ms <= fresh_ms:
+        return due_ms, Move.KEPT  # Q4, 2.2: repeated saves do not put it off for ever
+    return fresh_ms, Move.RESTARTED
+
+
+def _is_lowered(before: Limit | None, after: Limit) -> bool:
+    """Return whether a type is limited to less than before; one that was not named had no limit (Q3)."""
+    had = dict(before or ())
+    return any(name not in had or most < had[name] for name, most in after)
+
+
+def over(partition: Partition, queue: Queue, spec: QueueSpec | None = None) -> tuple[str, ...]:
+    """Return the types of which the queue uses more than its max, without what is releasing already (Q3, Q9)."""
+    index = partition.types.index
+    return tuple(
+        name
+        for name, most in (spec or queue.spec).max or ()
+        if name in index and queue.usage[index[name]] - queue.releasing[index[name]] > most
+    )
+
+
+# What happens ---------------------------------------------------------------------------------------------------
+
+
+def on_configuration(partition: Partition, before: PartitionSpec, now: int) -> list[QuotaNote]:
+    """Update all timers after a configuration was applied, and return what to report.
+
+    ``before`` is the configuration that was in force until now. Call this only after the sync (Q7).
+    """
+    if not partition.spec.preemption.quota_enabled:
+        return _disarm_all(partition)  # Q1, Q3
+    if not before.preemption.quota_enabled:
+        return _arm_all(partition, now)  # Q3: turning it on
+    known, configured = dict(specs(before)), dict(specs(partition.spec))
+    gone = [path for path in partition.quota_due if path not in configured]
+    notes = [QuotaNote(path, Move.OFF, partition.quota_due.pop(path)) for path in gone]
+    for path, spec in configured.items():
+        notes += _change(partition, known.get(path), spec, path, now)
+    return notes
+
+
+def _change(
+    partition: Partition, before: QueueSpec | None, after: QueueSpec, path: str, now: int
+) -> Iterator[QuotaNote]:
+    due, beyond = partition.quota_due, over(partition, partition.queues[path])
+    instant, move = rearm(before, after, over=beyond, due_ms=due.get(path), now=now)
+    if instant is None:
+        due.pop(path, None)
+    else:
+        due[path] = instant
+    if move is not None:
+        yield QuotaNote(path, move, instant, beyond)
+
+
+def on_sync(partition: Partition, now: int) -> list[QuotaNote]:
+    """Arm the timer of each queue over its max with the full delay, because everything is known now (Q7)."""
+    return _arm_all(partition, now)
+
+
+def on_restart(partition: Partition) -> None:
+    """Clear all timers, because the shim registers again: they are armed when its sync is complete (Q7)."""
+    partition.quota_due.clear()
+
+
+def on_forced(partition: Partition, leaf: Queue, grown: Iterable[int], now: int) -> list[QuotaNote]:
+    """Arm timers after a restored or resized allocation uses more of these types, whether it fits or not (Q7).
+
+    Call this only after the sync.
+    """
+    names = {partition.types.names[index] for index in grown}
+    notes: list[QuotaNote] = []
+    for queue in leaf.path_up() if partition.spec.preemption.quota_enabled else ():
+        beyond = over(partition, queue)
+        if names.intersection(beyond) and queue.path not in partition.quota_due:
+            notes += _arm(partition, queue, now)
+    return notes
+
+
+def _arm_all(partition: Partition, now: int) -> list[QuotaNote]:
+    partition.quota_due.clear()
+    if not partition.spec.preemption.quota_enabled:
+        return []
+    configured = [partition.queues[path] for path, _ in specs(partition.spec)]
+    return [note for queue in configured for note in _arm(partition, queue, now)]
+
+
+def _arm(partition: Partition, queue: Queue, now: int) -> Iterator[QuotaNote]:
+    """Arm the timer of a configured queue that is over its max with its full delay; dynamic queues have none (Q17)."""
+    delay, beyond = queue.spec.properties.quota_delay_ms, over(partition, queue)
+    if queue.managed and queue.state is not QueueState.DRAINING and delay and beyond:
+        partition.quota_due[queue.path] = now + delay
+        yield QuotaNote(queue.path, Move.ARMED, now + delay, beyond)
+
+
+def _disarm_all(partition: Partition) -> list[QuotaNote]:
+    due = partition.quota_due
+    notes = [QuotaNote(path, Move.OFF, instant) for path, instant in due.items()]
+    due.clear()
+    return notes
+
+
+def specs(partition: PartitionSpec) -> Iterator[tuple[str, QueueSpec]]:
+    """Yield the configured queues by path, parents first."""
+    found = [(partition.root.name, partition.root)]
+    for path, spec in found:
+        yield path, spec
+        found += [(f"{path}.{child.name}", child) for child in spec.children]
+
+
+# What is due ----------------------------------------------------------------------------------------------------
+
+
+def next_due(partition: Partition) -> int | None:
+    """Return the next instant at which a run may be due."""
+    return min(partition.quota_due.values(), default=None)
+
+
+def due(partition: Partition, now: int) -> list[str]:
+    """Return the queues whose instant has come, earlier instants first, the deepest first of one instant (Q6)."""
+    instants = partition.quota_due
+    found = [path for path, instant in instants.items() if instant <= now]
+    return sorted(found, key=lambda path: (instants[path], -path.count("."), path))
+
+
+def strike(partition: Partition, path: str) -> tuple[bool, list[QuotaNote]]:
+    """Remove the timer of a queue whose instant has come; return whether a run shall start, and what to report (Q5)."""
+    instant = partition.quota_due.pop(path)
+    beyond = over(partition, partition.queues[path])
+    if not beyond:
+        return False, []  # Q5: within its maximum, quietly
+    if is_running(partition, path):
+        return False, [QuotaNote(path, Move.DROPPED, instant, beyond)]  # Q5
+    return True, []
+
+
+def is_running(partition: Partition, path: str) -> bool:
+    """Return whether a run of this queue is open; it lasts until its commitment ends (Q5)."""
+    return any(one.queue == path for one in partition.commitments.values())
+
+
+def is_left_to_victims(partition: Partition, queue: Queue, shrinking: Iterable[str] = ()) -> bool:
+    """Return whether ordered evictions alone bring a queue to its max: a run is open, or no timer looks again (Q5).
+
+    Evictions that a run ordered stand whatever the queue's timer does: changes neither stop nor restart a run.
+    ``shrinking`` are the queues of their runs; after a restart that may be a queue below the one that the run was of.
+    """
+    if is_running(partition, queue.path):
+        return True
+    below = f"{queue.path}."
+    told = any(f"{path}.".startswith(below) for path in shrinking)
+    if queue.path in partition.quota_due and not told:
+        return False
+    enforced = partition.spec.preemption.quota_enabled and queue.spec.properties.quota_delay_ms
+    return bool(enforced and queue.managed and queue.state is not QueueState.DRAINING)
+
+
+class WhyNot(enum.StrEnum):
+    """The reason why nothing enforces a max that a queue is over."""
+
+    SWITCHED_OFF = "quotapreemptionenabled is not true in this partition"
+    DYNAMIC = "a dynamic queue has no timer of its own"
+    NO_DELAY = "the queue has no quota.preemption.delay"
+    SPENT = "nothing has lowered its max since it was raised or a run ended"
+
+
+def why_not(partition: Partition, queue: Queue) -> WhyNot | None:
+    """Return why a queue over its max stays there; None: it is not over, its timer runs, or a run is open."""
+    waits = queue.path in partition.quota_due or is_running(partition, queue.path)
+    if waits or not over(partition, queue):
+        return None
+    if not partition.spec.preemption.quota_enabled:
+        return WhyNot.SWITCHED_OFF  # Q1
+    if not queue.managed or queue.state is QueueState.DRAINING:
+        return WhyNot.DYNAMIC  # Q17
+    return WhyNot.SPENT if queue.spec.properties.quota_delay_ms else WhyNot.NO_DELAY  # Q2, Q4, Q5

@@ -1,0 +1,214 @@
+"""The heaps of queues, applications and groups: which ask is next (design 6.3 and 6.4).
+
+The order is exact, the heaps are lazy. A *share* in an entry is always current, because every change of usage renews
+the entries on the path. A *priority* in an entry may be too high, because asks leave and classes are parked below it;
+the search verifies it on the way down and lowers it there. A priority is never too low: when something is added that
+may be placeable, the path is raised at once.
+"""
+
+import heapq
+from typing import Final
+
+from server.state.applications import Application, Group, GroupEntry, Job
+from server.state.nodes import HEAP_SLACK
+from server.state.queues import Child, ChildEntry, Queue, QueueState
+
+_STOPPED: Final = QueueState.STOPPED
+"""The member, looked up once: reading it from the enumeration each time is slow."""
+
+
+def child_entry(queue: Queue, child: Child) -> ChildEntry:
+    """Return the entry of a child in a queue's heap: its key, made of its priority and share, and the child."""
+    if isinstance(child, Queue):
+        return _queue_entry(queue, child)
+    return _application_entry(queue, child)
+
+
+def _queue_entry(parent: Queue, queue: Queue) -> ChildEntry:
+    if parent.priority_first:
+        return (-queue.priority, queue.share, queue.name, queue.number, queue)
+    return (queue.share, -queue.priority, queue.name, queue.number, queue)
+
+
+def _application_entry(leaf: Queue, application: Application) -> ChildEntry:
+    if leaf.fair:
+        if leaf.priority_first:
+            return (-application.priority, application.share, application.number, application)
+        return (application.share, -application.priority, application.number, application)
+    if leaf.priority_first:
+        return (-application.priority, application.number, application)
+    return (application.number, -application.priority, application)
+
+
+def renew_queue(parent: Queue, queue: Queue) -> None:
+    """Renew the entry of a queue whose share changed, in its parent's heap; the old entry is stale from now on."""
+    old, heap = queue.entry, parent.heap
+    queue.entry = entry = _queue_entry(parent, queue)
+    if heap[0] is old:
+        heapq.heapreplace(heap, entry)
+    else:
+        _push(parent, entry)
+
+
+def renew_application(leaf: Queue, application: Application) -> None:
+    """Renew the entry of an application whose share changed, in its leaf's heap; the old entry is stale from now on."""
+    old, heap = application.entry, leaf.heap
+    application.entry = entry = _application_entry(leaf, application)
+    if heap[0] is old:
+        heapq.heapreplace(heap, entry)
+    else:
+        _push(leaf, entry)
+
+
+def _push(queue: Queue, entry: ChildEntry) -> None:
+    heap = queue.heap
+    heapq.heappush(heap, entry)
+    if len(heap) > 2 * queue.live + HEAP_SLACK:
+        queue.heap = [one for one in heap if one[-1].entry is one]
+        heapq.heapify(queue.heap)
+
+
+def enter(queue: Queue, child: Child, priority: int) -> None:
+    """Enter a child that may have placeable asks up to this priority (as the queue sees it)."""
+    if not queue.priority_first:
+        _count(queue, child, priority)
+    child.priority = priority
+    if child.entry is None:
+        queue.live += 1
+        child.entry = entry = child_entry(queue, child)
+        _push(queue, entry)
+    elif isinstance(child, Queue):
+        renew_queue(queue, child)
+    else:
+        renew_application(queue, child)
+
+
+def leave(queue: Queue, child: Child) -> None:
+    """Drop the entry of a child that has nothing placeable for now."""
+    if child.entry is None:
+        return
+    if not queue.priority_first:
+        _count(queue, child, None)
+    child.entry = None
+    queue.live -= 1
+
+
+def leave_empty(application: Application) -> None:
+    """Drop the entry of an application in which nothing waits any more, and those of queues in which nothing else waits.
+
+    The next search would find that out, too; but without its entry a child is not ranked again meanwhile.
+    """
+    leave(application.leaf, application)
+    for queue, parent in application.leaf.climb:
+        if queue.pending_asks:
+            return
+        leave(parent, queue)
+
+
+def _count(queue: Queue, child: Child, priority: int | None) -> None:
+    """Count the priorities of children where priority does not come first: the heap's top need not have the highest."""
+    counts = queue.child_priorities
+    if child.entry is not None:
+        counts[child.priority] -= 1
+        if not counts[child.priority]:
+            del counts[child.priority]
+    if priority is not None:
+        counts[priority] += 1
+
+
+def raise_path(application: Application, priority: int) -> None:
+    """Raise all entries on an application's path to this priority, because something placeable of it may be there."""
+    if (
+        application.entry is not None
+        and application.priority >= priority
+        and _present(application.leaf)
+    ):
+        return
+    child: Child = application
+    queue: Queue | None = application.leaf
+    while queue is not None:
+        if child.entry is None or child.priority < priority:
+            enter(queue, child, priority)
+        if queue.state is _STOPPED:
+            return
+        if queue.entry is None:
+            queue.best = _best_inside(queue)
+        elif queue.best < priority:
+            queue.best = priority
+        priority = queue.seen(queue.best)
+        child = queue
+        queue = queue.parent
+
+
+def _best_inside(queue: Queue) -> int:
+    """Return the best priority inside a queue that had left its parent's heap with entries below it."""
+    first = first_child(queue)
+    assert first is not None
+    return best_priority(queue, first)
+
+
+def _present(queue: Queue) -> bool:
+    """Return whether the queue and all above it have entries; then none of these is worse than what is below it."""
+    for one, _ in queue.climb:  # noqa: SIM110 - each new ask asks, and all() costs a generator
+        if one.entry is None:
+            return False
+    return True
+
+
+def push_group(group: Group | Job) -> None:
+    """Enter a group whose first ask may be placeable, and raise the path above it."""
+    first = group.asks[0] if isinstance(group, Group) else group.members[0]
+    application = group.application
+    entry: GroupEntry = (-group.priority, first.pending_since, first.arrival, group.number, group)
+    group.entry = entry
+    heapq.heappush(application.heap, entry)
+    if len(application.heap) > 2 * (len(application.groups) + len(application.jobs)) + HEAP_SLACK:
+        application.heap = [one for one in application.heap if one[4].entry is one]
+        heapq.heapify(application.heap)
+    raise_path(application, group.priority)
+
+
+def reenter(queue: Queue) -> None:
+    """Enter a queue again that left its parent's heap with all below it intact."""
+    child = first_child(queue)
+    if child is None:
+        return
+    best = best_priority(queue, child)
+    here: Queue = queue
+    while here.parent is not None and here.state is not _STOPPED:
+        if here.entry is None or here.best < best:
+            here.best = best
+            enter(here.parent, here, here.seen(best))
+        best = here.priority
+        here = here.parent
+
+
+def first_child(queue: Queue) -> Child | None:
+    """Return the child on top of the queue's heap, dead entries dropped."""
+    heap = queue.heap
+    while heap:
+        entry = heap[0]
+        child: Child = entry[-1]
+        if child.entry is entry:
+            return child
+        heapq.heappop(heap)
+    return None
+
+
+def first_group(application: Application) -> Group | Job | None:
+    """Return the group on top of the application's heap, dead entries dropped."""
+    heap = application.heap
+    while heap:
+        entry = heap[0]
+        group = entry[4]
+        if group.entry is entry:
+            return group
+        heapq.heappop(heap)
+    return None
+
+
+def best_priority(queue: Queue, first: Child) -> int:
+    """Return the highest priority that a child of the queue has an entry with."""
+    if queue.priority_first:
+        return first.priority
+    return max(queue.child_priorities)

@@ -1,0 +1,101 @@
+"""The state of the round loop between ticks: where it stopped, and what it need not look at again (design 6.2).
+
+Most of it only saves work: forgetting that changes no decision. The start of the last round of claims and the releases
+of earlier rounds are different, because they hold the next rounds back (P1, P5); a restart of the core forgets them.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from server.snapshot.pace import OverUse
+from server.state.backoff import LiveTries, Tries
+
+if TYPE_CHECKING:
+    from server.state.applications import Group
+
+
+@dataclass(slots=True)
+class Released:
+    """The releases that the claims of one round ordered: see `server.snapshot.pace.Taken`.
+
+    ``over`` is what queues had over their entitlements when the round began, None until it is needed (P9).
+    """
+
+    began_ms: int
+    taken: Counter[tuple[str, str, int]]
+    over: OverUse | None = None
+
+
+class Round:
+    """The rounds of one partition.
+
+    ``due_ms`` is the next instant at which time alone may let an ask reserve, ``claims_ms`` the instant from which an ask
+    may claim in a round. ``began_ms`` is when the last round of claims began, ``arrivals`` the last ask that had come then,
+    ``goes_on`` whether its step budget cut it off; ``released`` has what it and earlier rounds within the pace's window
+    released.
+    ``reservations_moved``: reserved nodes, or the asks that wait for them, changed since asks of higher priority were tried
+    there; ``reservations_offered`` has the asks of reservations that were offered together since then, while the step
+    budget cuts the offers off. ``reservations_untold``: reservations changed since the reasons of the asks that they keep
+    waiting were sent; ``reserved_told`` has the groups whose reason names a reservation, with its id and the instant.
+    ``observed`` has by beneficiary the plan that a partition which only observes showed last (P8). ``cycles`` counts the
+    passes in which placement tried everything (P2). ``seen`` are the counters of the books (relief, nodes) at which the
+    last round began; ``open`` says that its budget cut it off, ``masked`` which asks it has refused so far, by policy and
+    key. ``hopeless`` has the numbers of classes that no node could hold, true as long as ``hopeless_seen`` (nodes that
+    opened, pledges that ended) does not change; ``barren`` the numbers of groups in which no ask may reserve, true as long
+    as no ask joins them; ``unsuited`` the numbers of groups for which no reserved node that they could take over is large
+    enough, true as long as ``unsuited_seen`` (changes of nodes' shapes, reservations) does not change.
+    ``looked`` is the relief at which it was last checked whether open decisions still need the victims that are only marked
+    (J11). ``tries`` is the planners' memory of asks that they refused.
+    """
+
+    __slots__ = (
+        "arrivals",
+        "barren",
+        "began_ms",
+        "claims_ms",
+        "cycles",
+        "due_ms",
+        "goes_on",
+        "hopeless",
+        "hopeless_seen",
+        "looked",
+        "masked",
+        "observed",
+        "open",
+        "pledges_ended",
+        "released",
+        "reservations_moved",
+        "reservations_offered",
+        "reservations_untold",
+        "reserved_told",
+        "seen",
+        "tries",
+        "unsuited",
+        "unsuited_seen",
+    )
+
+    def __init__(self) -> None:
+        self.due_ms: int | None = None
+        self.seen = (-1, -1)
+        self.open = False
+        self.masked: set[tuple[str, str]] = set()
+        self.hopeless: set[int] = set()
+        self.hopeless_seen = (0, 0)
+        self.barren: set[int] = set()
+        self.pledges_ended = 0
+        self.claims_ms: int | None = None
+        self.began_ms: int | None = None
+        self.arrivals = 0
+        self.goes_on = False
+        self.released: list[Released] = []
+        self.reservations_moved = False
+        self.reservations_offered: set[tuple[str, ...]] = set()
+        self.reservations_untold = False
+        self.reserved_told: dict[Group, tuple[str, int]] = {}
+        self.observed: dict[str, tuple[str, ...]] = {}
+        self.cycles = 0
+        self.looked = -1
+        self.tries: Tries = LiveTries()
+        self.unsuited: set[int] = set()
+        self.unsuited_seen: tuple[str, ...] = ()

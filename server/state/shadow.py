@@ -1,0 +1,102 @@
+"""The memory of a shadow: the decisions that it would have open, its records, and its tries (7.2 `shadow`).
+
+This memory belongs to one configuration, and is forgotten with it and at a restart. A shadow changes nothing else.
+"""
+
+from collections import Counter
+from typing import Final, NamedTuple
+
+from server.model.quota import PartitionSpec
+from server.model.records import Shrink
+from server.model.shadow import Difference, ShadowRecord, Sum
+from server.state.backoff import ShadowTries
+from server.state.rounds import Released, Round
+
+HELD_MAX: Final = 1_000
+"""The most open decisions of a shadow; beyond that it decides nothing more until some end."""
+RECORDS_MAX: Final = 2_000
+"""The most records that are kept; those that ended are forgotten first, then the oldest."""
+
+
+class Place(NamedTuple):
+    """The place that an ask would get, by its key and the node."""
+
+    key: str
+    node_id: str
+    exclusive: bool
+
+
+class Held(NamedTuple):
+    """An open decision of the shadow: in its rounds alone, its places count as pledged and its victims as gone.
+
+    ``victims`` are keys, each with the rules that picked it; ``shrink`` has the numbers of a trim (surplus reclaim),
+    which has no preemptor.
+    """
+
+    policy: str
+    places: tuple[Place, ...]
+    victims: tuple[tuple[str, str], ...]
+    shrink: Shrink | None
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The asks that the decision is for, or the queue that it trims."""
+        if self.shrink is not None:
+            return (self.shrink.queue,)
+        return tuple(one.key for one in self.places)
+
+
+class Shadow:
+    """The memory of one shadow. ``live`` is the specification in force, ``spec`` the one with the shadow's settings.
+
+    ``round`` paces the shadow's own rounds, ``held`` is by first subject, ``records`` by subject, oldest first;
+    ``sums`` is by policy and side, ``told`` counts records by difference, ``forgotten`` those that are not kept any more.
+    ``checked`` is the last of ``held`` for which the rules were checked again, at ``checked_ms``.
+    ``seen`` is the state of the books at which ended decisions were last looked for.
+    """
+
+    __slots__ = (
+        "checked",
+        "checked_ms",
+        "forgotten",
+        "held",
+        "live",
+        "records",
+        "round",
+        "seen",
+        "since_ms",
+        "spec",
+        "sums",
+        "told",
+    )
+
+    def __init__(
+        self, live: PartitionSpec, spec: PartitionSpec, paced: Round, since_ms: int
+    ) -> None:
+        """Begin with the pace of ``paced``, the live side's round: what rounds released before counts for the shadow, too."""
+        self.live = live
+        self.spec = spec
+        self.since_ms = since_ms
+        self.round = Round()
+        self.round.tries = ShadowTries()
+        self.round.began_ms = paced.began_ms
+        self.round.arrivals = paced.arrivals
+        self.round.released = [Released(one.began_ms, Counter(one.taken)) for one in paced.released]
+        self.held: dict[str, Held] = {}
+        self.records: dict[str, ShadowRecord] = {}
+        self.sums: dict[tuple[str, str], Sum] = {}
+        self.told: Counter[Difference] = Counter()
+        self.forgotten = 0
+        self.seen: tuple[int, ...] = ()
+        self.checked = ""
+        self.checked_ms = since_ms
+
+    def keep(self, record: ShadowRecord) -> None:
+        """Keep a record as the latest of its subject."""
+        self.records.pop(record.key, None)
+        self.records[record.key] = record
+        self.told[record.difference] += not record.ended_ms
+        if len(self.records) > RECORDS_MAX:
+            ended = (key for key, one in self.records.items() if one.ended_ms)
+            del self.records[next(ended, next(iter(self.records)))]
+            self.forgotten += 1

@@ -1,0 +1,66 @@
+"""The amounts that a partition shares out, and what its leaves ask for beyond what they hold (seed 004, W1 and W2)."""
+
+from server.model.fit import Amounts
+from server.snapshot.queues import FrozenAmounts
+from server.state.partition import Partition
+from server.state.queues import Queue
+
+
+def is_shared_out(partition: Partition) -> bool:
+    """Return whether the partition is shared in proportion to weights."""
+    return partition.spec.preemption.entitlement == "proportional"
+
+
+def total(partition: Partition) -> FrozenAmounts:
+    """Return the allocatable amounts of nodes that take placements, less what foreign pods occupy there; no ports (W2)."""
+    sums = _whole(partition)
+    for node in partition.index.nodes.values():
+        if not node.schedulable:
+            for index, quantity in enumerate(node.capacity):
+                sums[index] -= quantity
+            for pod in node.foreign.values():
+                for index, quantity in pod.demand:
+                    sums[index] += quantity
+    return _without_ports(partition, sums)
+
+
+def whole(partition: Partition) -> FrozenAmounts:
+    """Return the total with drained nodes: what runs there needs no other capacity as long as it runs (W3)."""
+    return _without_ports(partition, _whole(partition))
+
+
+def _whole(partition: Partition) -> Amounts:
+    pairs = zip(partition.capacity, partition.foreign_usage, strict=True)
+    return [capacity - foreign for capacity, foreign in pairs]
+
+
+def _without_ports(partition: Partition, sums: Amounts) -> FrozenAmounts:
+    ports = partition.types.synthetic
+    return tuple(0 if port else amount for amount, port in zip(sums, ports, strict=True))
+
+
+def is_too_much_used(partition: Partition) -> bool:
+    """Return whether more is used than there is, after a race or because nodes shrank (W3)."""
+    root = partition.root
+    lines = zip(root.usage, root.releasing, whole(partition), strict=True)
+    return any(used - going > there for used, going, there in lines)
+
+
+def pending(partition: Partition) -> dict[str, FrozenAmounts]:
+    """Return by leaf what its waiting asks want, without what decisions hold for them: that counts as held (W1)."""
+    leaves = [queue for queue in partition.queues.values() if queue.leaf and queue.pending_asks]
+    sums = {leaf.path: _pending(partition, leaf) for leaf in leaves}
+    for held in partition.pledges.values():
+        line = sums.get(held.ask.application.leaf.path)
+        if line is not None and not held.reserves:
+            for index, quantity in held.demand:
+                line[index] -= quantity
+    return {path: tuple(line) for path, line in sums.items()}
+
+
+def _pending(partition: Partition, leaf: Queue) -> Amounts:
+    sums = partition.types.zeros()
+    for ask_class, count in leaf.pending.items():
+        for index, quantity in ask_class.demand:
+            sums[index] += quantity * count
+    return sums

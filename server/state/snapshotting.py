@@ -1,0 +1,345 @@
+"""Snapshots of partitions: the one bridge from the mutable books to everything that plans (design 6.1)."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from server.kernels.fit import Mask
+from server.model.asks import PLAIN, job_class
+from server.model.fit import Amounts
+from server.model.reasons import Code
+from server.model.resources import Limit
+from server.snapshot.node_search import NodeSort
+from server.snapshot.pace import LOSS, Pace
+from server.snapshot.queues import NO_PATH, Bounds, FrozenAmounts, QueueFacts
+from server.snapshot.snapshot import Snapshot
+from server.snapshot.waiting import ClassFacts, OpenCommitment, WaitingAsk, WaitingJob
+from server.state import firm, sharing
+from server.state.applications import Ask, Group, Job
+from server.state.constraints import NodeMask
+from server.state.equivalence import AskClass
+from server.state.limits import Limiter
+from server.state.partition import Partition
+from server.state.queues import Queue, QueueState
+
+
+class JobDue(NamedTuple):
+    """A job to be in a snapshot: members that wait or hold a pledge that gives way, and how many run."""
+
+    key: str
+    number: int
+    members: Sequence[Ask]
+    placed: int
+    size: int
+
+
+class Due(NamedTuple):
+    """The waiting asks to be in a snapshot: for reservations, for claims, and for the nodes that they require.
+
+    ``jobs`` are planned for as a whole, ``replacing`` may replace others of their queue.
+    """
+
+    reserving: Sequence[Ask] = ()
+    claiming: Sequence[Ask] = ()
+    requiring: Sequence[Ask] = ()
+    jobs: Sequence[JobDue] = ()
+    replacing: Sequence[Ask] = ()
+
+
+def take(
+    partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | None = None
+) -> Snapshot:
+    """Return a snapshot of the partition as it is now, with these of the waiting asks.
+
+    The cost is that of what changed since the last snapshot, and a copy of the columns that did.
+    """
+    due = due or Due()
+    catch_up(partition)
+    columns = partition.columns
+    allocations = columns.allocations.freeze()
+    releasing = columns.allocations.releasing(columns.nodes.count)
+    index, shared_out = partition.index, sharing.is_shared_out(partition)
+    return Snapshot(
+        partition=partition.name,
+        now=now,
+        types=tuple(partition.types.names),
+        ports=tuple(bool(one) for one in partition.types.synthetic),
+        nodes=columns.nodes.freeze(releasing),
+        allocations=allocations,
+        queues=queues(partition),
+        leaf_paths={queue.number: path for path, queue in partition.queues.items()},
+        waiting=waiting(partition, (*asks, *due.reserving)),
+        claims=waiting(partition, due.claiming),
+        daemons=waiting(partition, due.requiring),
+        settings=partition.spec.preemption,
+        disruptions=_disruptions(partition),
+        commitments=_commitments(partition),
+        sort=NodeSort(index.weights, index.packing),
+        node_count=len(index.nodes),
+        capacity=tuple(partition.capacity),
+        pace=_pace(partition, now),
+        runs={one.queue: one.created_ms for one in partition.commitments.values() if one.queue},
+        pending=sharing.pending(partition) if shared_out else {},
+        total=sharing.total(partition) if shared_out else (),
+        whole=sharing.whole(partition) if shared_out else (),
+        jobs=jobs(partition, due.jobs),
+        replacing=waiting(partition, due.replacing),
+        firm=firm.facts(partition),
+        frozen=partition.storms.active(now),
+    )
+
+
+def catch_up(partition: Partition) -> None:
+    """Carry what changed in the books over to the columns."""
+    columns, index = partition.columns, partition.index
+    wider = columns.widen(len(partition.types))
+    changed = index.changed_slots()
+    slots = list(range(len(partition.slots))) if wider else changed
+    columns.nodes.fill(slots, [partition.slots[slot] for slot in slots])
+    columns.allocations.fill(partition.changed)
+    partition.changed.clear()
+
+
+def _pace(partition: Partition, now: int) -> Pace:
+    """Return what the rounds released that began within the pace's window, the last round in any case (P5).
+
+    Of what queues lost only the last round counts: over-use is measured again in each round (P9).
+    """
+    state, window = partition.round, partition.spec.preemption.pace_window_ms
+    if not state.released:
+        return Pace(state.began_ms)
+    last = state.released[-1]
+    whole = Counter(last.taken)
+    for one in state.released[:-1]:
+        if one.began_ms + window > now:
+            whole.update({what: much for what, much in one.taken.items() if what[0] != LOSS})
+    return Pace(state.began_ms, bool(last.taken), MappingProxyType(whole))
+
+
+# Queues ---------------------------------------------------------------------------------------------------------
+
+
+def queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
+    """Return the facts of all queues; those of a queue that did not change are the same object as before."""
+    before = partition.columns.queues
+    weak = reserved(partition)
+    nothing = (0,) * len(partition.types)
+    facts = {
+        path: _queue(partition, queue, tuple(weak.get(path, nothing)), before.get(path))
+        for path, queue in partition.queues.items()
+    }
+    if len(facts) != len(before) or any(before.get(path) is not one for path, one in facts.items()):
+        partition.columns.queues = MappingProxyType(facts)
+    return partition.columns.queues
+
+
+def reserved(partition: Partition) -> dict[str, Amounts]:
+    """Return by queue what is promised and gives way to claims; it counts for no queue's entitlement."""
+    sums: dict[str, Amounts] = {}
+    for held in partition.pledges.values():
+        for queue in held.ask.application.leaf.path_up() if held.reserves else ():
+            amounts = sums.setdefault(queue.path, partition.types.zeros())
+            for index, quantity in held.demand:
+                amounts[index] += quantity
+    return sums
+
+
+def _queue(
+    partition: Partition, queue: Queue, weak: FrozenAmounts, before: QueueFacts | None
+) -> QueueFacts:
+    usage, promised = tuple(queue.usage), tuple(queue.promised)
+    releasing, stopped = tuple(queue.releasing), queue.state is QueueState.STOPPED
+    if (
+        before is not None
+        and before.spec is queue.spec
+        and before.number == queue.number
+        and (before.usage, before.promised, before.releasing) == (usage, promised, releasing)
+        and (before.stopped, before.commitments) == (stopped, queue.pledges)
+        and before.reserved == weak
+        and before.deserved is partition.deserved.get(queue.path)
+    ):
+        return before
+    return QueueFacts(
+        path=queue.path,
+        parent=NO_PATH if queue.parent is None else queue.parent.path,
+        number=queue.number,
+        leaf=queue.leaf,
+        managed=queue.managed,
+        stopped=stopped,
+        guaranteed=_amounts(partition, queue.spec.guaranteed),
+        max=_most(partition, queue),
+        deserved=partition.deserved.get(queue.path),
+        usage=usage,
+        releasing=releasing,
+        promised=promised,
+        reserved=weak,
+        commitments=queue.pledges,
+        spec=queue.spec,
+    )
+
+
+def _amounts(partition: Partition, limit: Limit) -> FrozenAmounts:
+    quantities = dict(limit)
+    return tuple(quantities.get(name, 0) for name in partition.types.names)
+
+
+def _most(partition: Partition, queue: Queue) -> Bounds:
+    """Return the max by type; the root has none, whatever its specification says (see `tree`)."""
+    quantities = dict(queue.spec.max or ()) if queue.parent is not None else {}
+    return tuple(quantities.get(name) for name in partition.types.names)
+
+
+def _disruptions(partition: Partition) -> Mapping[str, int]:
+    """Return what disruption budgets allow, less the victims of decisions that are not gone yet (specification 7.6)."""
+    left = dict(partition.disruptions)
+    for ask in partition.leaving.values():
+        for group in ask.spec.disruption_groups:
+            left[group] = left.get(group, 0) - 1
+    return MappingProxyType(left)
+
+
+# Waiting asks ---------------------------------------------------------------------------------------------------
+
+
+def waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...]:
+    """Return asks as a snapshot has them."""
+    classes: dict[AskClass, ClassFacts] = {}
+    groups: dict[tuple[Group | Job | None, AskClass], _Shared] = {}
+    found = []
+    for ask in asks:
+        like = (ask.group, ask.ask_class)
+        shared = groups.get(like)
+        if shared is None:
+            shared = groups[like] = _shared(partition, ask, classes)
+        found.append(_ask(ask, shared, partition.round.cycles - ask.cycle))
+    return tuple(found)
+
+
+class _Shared(NamedTuple):
+    """The facts that asks of one group have in common."""
+
+    kind: ClassFacts
+    leaf: str
+    code: Code
+    within_limits: bool
+
+
+def _shared(partition: Partition, ask: Ask, classes: dict[AskClass, ClassFacts]) -> _Shared:
+    ask_class, application = ask.ask_class, ask.application
+    kind = classes.get(ask_class)
+    if kind is None:
+        kind = classes[ask_class] = class_facts(partition, ask_class)
+    own = (one for one in application.limiters if one.kind != "queue")
+    within_limits = all(limiter.has_room(ask_class) for limiter in own)
+    return _Shared(kind, application.leaf.path, _code(ask, first_blocker(ask)), within_limits)
+
+
+def _ask(ask: Ask, shared: _Shared, missed: int) -> WaitingAsk:
+    return WaitingAsk(
+        key=ask.key,
+        rm_id=ask.rm_id,
+        application_id=ask.application.application_id,
+        leaf=shared.leaf,
+        kind=shared.kind,
+        spec=ask.spec,
+        pending_since=ask.pending_since,
+        arrival=ask.arrival,
+        code=shared.code,
+        within_limits=shared.within_limits,
+        reserved=ask.pledge is not None,
+        missed=missed,
+    )
+
+
+def jobs(partition: Partition, due: Iterable[JobDue]) -> tuple[WaitingJob, ...]:
+    """Return jobs as a snapshot has them."""
+    return tuple(_job(partition, one) for one in due)
+
+
+def _job(partition: Partition, due: JobDue) -> WaitingJob:
+    """Return a job with its members in the order of J8."""
+    members = sorted(waiting(partition, due.members), key=job_order)
+    return WaitingJob(
+        due.key, due.number, tuple(members), due.placed, due.size, _within_limits(due.members)
+    )
+
+
+def job_order(ask: Ask | WaitingAsk) -> tuple[int, int, str]:
+    """Return the sort key by which the members of a job get their nodes (J8): priority, age, key."""
+    return -ask.spec.priority, ask.pending_since, ask.key
+
+
+def _within_limits(members: Sequence[Ask]) -> bool:
+    """Return whether the limits of their user and group have room for all members together."""
+    wanted: Counter[int] = Counter()
+    for ask in members:
+        for index, quantity in ask.ask_class.demand:
+            wanted[index] += quantity
+    people = (one for one in members[0].application.limiters if one.kind != "queue")
+    return all(one.room[index] >= much for one in people for index, much in wanted.items())
+
+
+def first_blocker(ask: Ask) -> Limiter | None:
+    """Return the first of an ask's limits without room: queues from the leaf up, then the user's, then the group's."""
+    limiters = ask.application.limits_of(ask.ask_class)
+    return next((one for one in limiters if not one.has_room(ask.ask_class)), None)
+
+
+def _code(ask: Ask, blocker: Limiter | None) -> Code:
+    """Return why the ask waits, as far as the books know without looking at nodes."""
+    if any(queue.state is QueueState.STOPPED for queue in ask.application.leaf.path_up()):
+        return Code.QUEUE_STOPPED
+    if isinstance(ask.group, Job):
+        return Code.GANG_PARTIAL if ask.group.gathered else Code.GANG_GATHERING
+    if blocker is not None:
+        return blocker.code
+    return Code.NO_NODE if ask.ask_class.dead else Code.NOT_TRIED
+
+
+def class_facts(partition: Partition, ask_class: AskClass) -> ClassFacts:
+    """Return a class with the nodes that its constraint allows."""
+    knows_firm = job_class(PLAIN, partition.spec.preemption) is not None  # J4; a shadow may not
+    return ClassFacts(
+        ask_class.number,
+        ask_class.demand,
+        ask_class.node_demand,
+        allowed(partition, ask_class.mask),
+        ask_class.job_class if knows_firm else None,
+    )
+
+
+def allowed(partition: Partition, mask: NodeMask) -> Mask:
+    """Return on which rows of nodes a constraint holds."""
+    rows = len(partition.slots)
+    verdicts = np.zeros(rows, dtype=np.bool_)
+    if mask.names is None:
+        known = np.frombuffer(bytes(mask.allowed[:rows]), dtype=np.bool_)
+        verdicts[: len(known)] = known
+    else:
+        named = [partition.index.nodes.get(name) for name in mask.names]
+        verdicts[[node.slot for node in named if node is not None and mask.allows(node)]] = True
+    verdicts.flags.writeable = False
+    return verdicts
+
+
+# Commitments ----------------------------------------------------------------------------------------------------
+
+
+def _commitments(partition: Partition) -> tuple[OpenCommitment, ...]:
+    """Return one commitment for each pledge, in the order in which the pledges were made."""
+    return tuple(
+        OpenCommitment(
+            held.commitment.commitment_id,
+            held.commitment.policy,
+            key,
+            held.ask.application.leaf.path,
+            held.node.slot,
+            held.demand,
+            held.node_demand,
+            held.reserves,
+        )
+        for key, held in partition.pledges.items()
+    )

@@ -1,0 +1,89 @@
+"""The memory of a partition's storm monitor: deficits as claims left them, strikes, frozen pairs (7.7).
+
+Each table is bounded: its oldest entries are forgotten first. `preemption.thrash_guard` decides what is written here.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeVar
+
+from server.model.storms import STRIKES_KEPT_MS, FrozenPair, Pair
+
+ENTRIES_MAX: Final = 4_096
+"""The most entries of each table."""
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class Deficit(NamedTuple):
+    """The amount by which a queue is below its entitlement in one type once its last claim is fulfilled.
+
+    ``entitled`` was its entitlement then; ``lost`` what it had lost to the outside by then (`Queue.lost`).
+    """
+
+    left: int
+    entitled: int
+    lost: int
+
+
+class Strikes(NamedTuple):
+    """The unexplained claims of a pair: how many, and when the last one was."""
+
+    number: int
+    last_ms: int
+
+
+class Storms:
+    """The tables of the storm monitor.
+
+    ``deficits`` is by queue and type; ``taken`` says when a pair of one queue last took; ``total`` counts freezes.
+    """
+
+    __slots__ = ("deficits", "frozen", "strikes", "taken", "total")
+
+    def __init__(self) -> None:
+        self.deficits: dict[tuple[str, str], Deficit] = {}
+        self.taken: dict[Pair, int] = {}
+        self.strikes: dict[Pair, Strikes] = {}
+        self.frozen: dict[Pair, FrozenPair] = {}
+        self.total = 0
+
+    def active(self, now: int) -> frozenset[Pair]:
+        """Return the pairs that are frozen at this instant."""
+        return frozenset(pair for pair, one in self.frozen.items() if one.until_ms > now)
+
+    def forget_old(self, now: int) -> None:
+        """Forget freezes that are over, and strikes and takings that were long ago."""
+        for pair in [pair for pair, one in self.frozen.items() if one.until_ms <= now]:
+            del self.frozen[pair]
+        for pair in [
+            one for one, known in self.strikes.items() if known.last_ms + STRIKES_KEPT_MS <= now
+        ]:
+            del self.strikes[pair]
+        for pair in [one for one, at_ms in self.taken.items() if at_ms + STRIKES_KEPT_MS <= now]:
+            del self.taken[pair]
+
+    def forget_queues(self, paths: Iterable[str]) -> None:
+        """Forget the deficits of queues that are gone: new queues of the same names have lost nothing yet."""
+        gone = frozenset(paths)
+        for key in [key for key in self.deficits if key[0] in gone]:
+            del self.deficits[key]
+
+    def thaw(self) -> None:
+        """Forget all freezes, strikes and takings, after an event outside that may change what queues are entitled to."""
+        self.frozen.clear()
+        self.strikes.clear()
+        self.taken.clear()
+
+    def reset(self) -> None:
+        """Forget everything, because queues and entitlements changed and earlier measurements mean nothing."""
+        self.thaw()
+        self.deficits.clear()
+
+
+def keep(table: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    """Write an entry as the youngest; delete the oldest one when there are too many."""
+    table.pop(key, None)
+    table[key] = value
+    if len(table) > ENTRIES_MAX:
+        del table[next(iter(table))]

@@ -1,0 +1,75 @@
+"""Unqueued asks: plain asks that arrived since the last tick and are in no group yet (placed by `scheduling.batch_fast`).
+
+Until then only the partition and their applications know them, and nothing else counts them. The functions that write
+their placements leave the books as `journal.place_first` would, called for one ask after the other.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from server.model.fit import Amounts
+from server.state import pending, ranking
+from server.state.applications import Application, Ask
+from server.state.limits import Limiter
+from server.state.nodes import Node
+from server.state.partition import Partition
+from server.state.queues import Queue
+
+
+def take_in(partition: Partition) -> None:
+    """Enqueue the partition's unqueued asks, in the order in which they arrived."""
+    if not partition.fresh:
+        return
+    asks, partition.fresh = partition.fresh, []
+    for ask in asks:
+        pending.enqueue(partition, ask)
+
+
+def seat(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now: int) -> None:
+    """Record the node of each ask; the nodes are filled already, applications and queues are charged next."""
+    changed = partition.changed
+    for ask, node in zip(asks, nodes, strict=True):
+        key, application = ask.key, ask.application
+        ask.node = node
+        ask.placed_ms = now
+        node.allocations[key] = ask
+        application.allocations[key] = ask
+        del application.asks[key]
+        changed[ask] = None
+    partition.placements += len(asks)
+
+
+def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> None:
+    """Charge each limiter once with all that was placed under it: amounts by column."""
+    for limiter, sums in wanted.items():
+        limiter.take(tuple(zip(columns, sums, strict=True)))
+
+
+def charge_applications(
+    columns: Sequence[int], after: Iterable[tuple[Application, Sequence[int], int]]
+) -> None:
+    """Set each application's usage, by column, and its share to the values after the batch."""
+    for one, amounts, share in after:
+        own, leaf = one.usage, one.leaf
+        for index, amount in zip(columns, amounts, strict=True):
+            own[index] = amount
+        if leaf.fair:
+            one.share = share
+            if one.entry is not None:
+                ranking.renew_application(leaf, one)
+
+
+def charge_queues(
+    columns: Sequence[int], after: Iterable[tuple[Queue, Sequence[int], int]]
+) -> None:
+    """Set usage and share of queues other than the root, which is charged with the growth of those right below it."""
+    for one, amounts, share in after:
+        own, parent = one.usage, one.climb[0][1]
+        if one.above is None:
+            whole = parent.usage
+            for index, amount in zip(columns, amounts, strict=True):
+                whole[index] += amount - own[index]
+        for index, amount in zip(columns, amounts, strict=True):
+            own[index] = amount
+        one.share = share
+        if one.entry is not None:
+            ranking.renew_queue(parent, one)

@@ -1,0 +1,190 @@
+"""Usage of applications and queues: amounts, shares, room and rank kept in step.
+
+Only `journal` writes it, and `ended` for many allocations at once.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
+from typing import Final
+
+from server.model.fit import SHARE_UNBOUNDED, Amounts, Demand, Scale, share
+from server.state import ranking
+from server.state.applications import Application, Ask
+from server.state.equivalence import AskClass
+from server.state.limits import Limiter
+from server.state.partition import Partition
+from server.state.queues import Queue
+
+_ALIKE: Final = attrgetter("application", "ask_class")
+
+
+def _grown_share(amounts: Amounts, scales: list[Scale], demand: Demand, before: int) -> int:
+    """Add a demand to the amounts and return the share as `share` does: only the types that grew can raise it."""
+    largest = before
+    for index, quantity in demand:
+        used = amounts[index] = amounts[index] + quantity
+        shift, base = scales[index]
+        ratio = (used << shift) // base if base else SHARE_UNBOUNDED
+        if ratio > largest:  # noqa: PLR1730 - on the placement path, and max() costs a call
+            largest = ratio
+    return largest
+
+
+def charge(application: Application, demand: Demand) -> None:
+    """Add a demand to the usage on the whole path, and renew the heap entries there."""
+    leaf = application.leaf
+    usage = application.usage
+    if leaf.fair:
+        application.share = _grown_share(usage, leaf.measure_scales, demand, application.share)
+        if application.entry is not None:
+            ranking.renew_application(leaf, application)
+    else:
+        for index, quantity in demand:
+            usage[index] += quantity
+    upper = leaf
+    for queue, upper in leaf.climb:
+        queue.share = _grown_share(queue.usage, queue.basis_scales, demand, queue.share)
+        if queue.entry is not None:
+            ranking.renew_queue(upper, queue)
+    usage = upper.usage
+    for index, quantity in demand:
+        usage[index] += quantity
+    for limiter in application.limiters:
+        limiter.take(demand)
+
+
+def discharge(partition: Partition, application: Application, demand: Demand) -> None:
+    """Subtract a demand from the usage on the whole path; asks that wait for that room are tested at the next tick."""
+    leaf = application.leaf
+    _lessen(application.usage, demand)
+    _rank_application(application)
+    upper = leaf
+    for queue, upper in leaf.climb:
+        _lessen(queue.usage, demand)
+        _rank_queue(upper, queue)
+    _lessen(upper.usage, demand)
+    _give(partition, application, demand)
+
+
+def discharge_all(partition: Partition, asks: Iterable[Ask]) -> None:
+    """Discharge many allocations at once, and count them as lost by an event outside (7.7)."""
+    charged = _alike(asks)
+    for (application, ask_class), many in charged.items():
+        demand = ask_class.demand
+        if many > 1:
+            demand = tuple((index, many * quantity) for index, quantity in demand)
+        _lessen(application.usage, demand)
+        _give(partition, application, demand)
+    for application in dict.fromkeys(application for application, _ in charged):
+        _rank_application(application)
+    for queue, sums in _of_queues(partition, charged).items():
+        for index, much in enumerate(sums):
+            queue.usage[index] -= much
+            queue.lost[index] += much
+        if queue.parent is not None:
+            _rank_queue(queue.parent, queue)
+
+
+def _rank_application(application: Application) -> None:
+    """Recompute the share of an application whose usage fell, and renew its heap entry."""
+    leaf = application.leaf
+    if leaf.fair:
+        application.share = share(application.usage, leaf.measure)
+        if application.entry is not None:
+            ranking.renew_application(leaf, application)
+
+
+def _rank_queue(parent: Queue, queue: Queue) -> None:
+    """Recompute the share of a queue whose usage fell, and renew its heap entry."""
+    queue.share = share(queue.usage, queue.basis)
+    if queue.entry is not None:
+        ranking.renew_queue(parent, queue)
+
+
+def _give(partition: Partition, application: Application, demand: Demand) -> None:
+    """Give a demand back to all limits of an application."""
+    for limiter in application.limiters:
+        limiter.give(demand)
+        relieve(partition, limiter)
+
+
+def _lessen(amounts: Amounts, demand: Demand) -> None:
+    for index, quantity in demand:
+        amounts[index] -= quantity
+
+
+def relieve(partition: Partition, limiter: Limiter) -> None:
+    """List a limiter that may have room again for classes that it blocks, for the next tick to test."""
+    if limiter.blocked and not limiter.relieved:
+        limiter.relieved = True
+        partition.relieved.append(limiter)
+
+
+def count_releasing(partition: Partition, asks: Iterable[Ask]) -> None:
+    """Count allocations that were just marked as releasing in their queues, summed up by queue first."""
+    for queue, amounts in _of_queues(partition, _alike(asks)).items():
+        for index, quantity in enumerate(amounts):
+            queue.releasing[index] += quantity
+
+
+def _alike(asks: Iterable[Ask]) -> Counter[tuple[Application, AskClass]]:
+    """Return the number of allocations of each application and class, which are charged alike."""
+    return Counter(map(_ALIKE, asks))
+
+
+def _of_queues(
+    partition: Partition, charged: Mapping[tuple[Application, AskClass], int]
+) -> dict[Queue, Amounts]:
+    """Return what these allocations are charged together, by queue: their leaves and all queues above."""
+    leaves: dict[Queue, Amounts] = {}
+    for (application, ask_class), many in charged.items():
+        amounts = leaves.get(application.leaf)
+        if amounts is None:
+            amounts = leaves[application.leaf] = partition.types.zeros()
+        for index, quantity in ask_class.demand:
+            amounts[index] += many * quantity
+    sums = dict(leaves)
+    for leaf, amounts in leaves.items():
+        for _, parent in leaf.climb:
+            known = sums.get(parent)
+            sums[parent] = amounts if known is None else list(map(int.__add__, known, amounts))
+    return sums
+
+
+def promise(leaf: Queue, demand: Demand, sign: int, *, firm: bool) -> None:
+    """Add a demand to the promises on the path and take it from the limits there (``sign`` -1: the reverse)."""
+    for queue in leaf.path_up():
+        for index, quantity in demand:
+            queue.promised[index] += sign * quantity
+        if queue.limiter is not None:
+            (queue.limiter.take if sign > 0 else queue.limiter.give)(demand)
+    if firm:
+        hold_firm(leaf, demand, sign)
+
+
+# Firm asks (J4) -----------------------------------------------------------------------------------------------------
+
+
+def hold_firm(leaf: Queue, demand: Demand, sign: int) -> None:
+    """Add a demand to what firm asks use or are promised on the path (``sign`` -1: subtract it)."""
+    for queue in leaf.path_up():
+        for index, quantity in demand:
+            queue.firm_held[index] += sign * quantity
+        if queue.firm is not None:
+            (queue.firm.take if sign > 0 else queue.firm.give)(demand)
+
+
+def await_firm(leaf: Queue, demand: Demand, sign: int) -> None:
+    """Add a demand to what firm asks without a pledge wait for on the path (``sign`` -1: subtract it)."""
+    for queue in leaf.path_up():
+        for index, quantity in demand:
+            queue.firm_waiting[index] += sign * quantity
+
+
+def relieve_firm(partition: Partition, leaf: Queue) -> None:
+    """Relieve the limits on the path, because firm asks hold or wait for less: other firm or lendable asks may fit."""
+    for queue in leaf.path_up():
+        for limiter in (queue.firm, queue.limiter):
+            if limiter is not None:
+                relieve(partition, limiter)

@@ -1,0 +1,87 @@
+"""The transport of the queue configuration to the core: the newest text, once a session and after each change.
+
+The text is sent in the name of the resource manager, so that the core recognises a text that it was sent before: such a
+text does not undo what was applied meanwhile with `evenhand config apply`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc
+from grpc.aio import AioRpcError, Channel, Metadata
+
+from evenhand.v1 import config_pb2
+from evenhand.v1.config_pb2_grpc import ConfigurationServiceStub
+from shim_client.core_client.causes import is_too_large
+from shim_client.core_client.streams import SessionLostError, Sink
+from shim_client.decisions import ConfigurationAnswer
+from shim_client.reports import ConfigurationReport
+
+if TYPE_CHECKING:
+    from evenhand.v1.config_pb2_grpc import ConfigurationServiceAsyncStub
+
+APPLY_SECONDS_MAX = 30.0
+_REFUSED = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.FAILED_PRECONDITION,
+    }
+)
+"""Status codes that a retry would meet again."""
+
+
+class ConfigurationPost:
+    """The latest configuration text for the core; the core's answer goes to the session's sink."""
+
+    def __init__(self, metadata: Metadata, rm_id: str) -> None:
+        self._metadata = metadata
+        self._rm_id = rm_id
+        self._wanted: ConfigurationReport | None = None
+        self._changed = asyncio.Event()
+
+    def want(self, report: ConfigurationReport) -> None:
+        """Set the text to send."""
+        self._wanted = report
+        self._changed.set()
+
+    async def deliver(self, channel: Channel, sink: Sink) -> None:
+        """Send the text to the core, if there is one; errors: SessionLostError."""
+        self._changed.clear()
+        if self._wanted is None:
+            return
+        stub: ConfigurationServiceAsyncStub = ConfigurationServiceStub(channel)
+        await sink([await self._apply(stub, self._wanted)])
+
+    async def follow(self, channel: Channel, sink: Sink) -> None:
+        """Send every new text until cancelled; errors: SessionLostError."""
+        while True:
+            await self._changed.wait()
+            await self.deliver(channel, sink)
+
+    async def _apply(
+        self, stub: ConfigurationServiceAsyncStub, report: ConfigurationReport
+    ) -> ConfigurationAnswer:
+        request = config_pb2.ApplyRequest(yaml=report.text, source=report.source, rm_id=self._rm_id)
+        try:
+            answer = await stub.Apply(request, metadata=self._metadata, timeout=APPLY_SECONDS_MAX)
+        except AioRpcError as error:
+            said = f"{error.code().name} {error.details() or ''}".rstrip()
+            if error.code() not in _REFUSED and not is_too_large(error):
+                raise SessionLostError(f"the core did not take the queues: {said}") from error
+            return ConfigurationAnswer(report.text, applied=False, problems=(said,))
+        problems = tuple(_line(problem) for problem in answer.problems)
+        return ConfigurationAnswer(report.text, answer.applied, problems)
+
+
+def _line(problem: config_pb2.ConfigProblem) -> str:
+    """Return a problem as one line: where, what, and its consequence."""
+    place = ": ".join(
+        part for part in (f"line {problem.line}" if problem.line else "", problem.path) if part
+    )
+    what = f"{place}: {problem.message}" if place else problem.message
+    return f"{what} ({problem.consequence})" if problem.consequence else what

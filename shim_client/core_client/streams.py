@@ -1,0 +1,203 @@
+"""A session with the core: three streams, with a writer and a reader for each.
+
+The session ends as soon as one stream ends: the three carry one state, which the next session reports from the start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from grpc.aio import EOF, AioRpcError, Metadata, StreamStreamCall
+
+from shim_client.core_client import packing
+from shim_client.decisions import Decision
+from shim_client.reports import (
+    ApplicationRemoval,
+    ApplicationReport,
+    NodeReport,
+    Report,
+    SyncComplete,
+)
+from shim_client.translate import wire
+from si.v1 import si_pb2
+
+if TYPE_CHECKING:
+    from si.v1.si_pb2_grpc import SchedulerAsyncStub
+
+Call = StreamStreamCall[Any, Any]
+
+OUTBOX_MAX = 500_000
+"""Maximum number of reports that may wait for one stream; beyond it the core is not reading, and the session starts again."""
+
+GREETING_SECONDS = 1.0
+"""Seconds without a report after which a stream begins with an empty message."""
+
+Sink = Callable[[list[Decision]], Awaitable[None]]
+
+
+class SessionLostError(Exception):
+    """The end of a session for a reason that may pass: register again and report everything."""
+
+
+class SupersededError(Exception):
+    """Another shim that registered under the same cluster id: the newer one stays, this one ends."""
+
+
+class Outbox:
+    """A queue of reports for one stream."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Any] = []
+        self._filled = asyncio.Event()
+
+    def put(self, report: Report) -> None:
+        """Add a report."""
+        self._waiting.append(report)
+        self._filled.set()
+
+    async def fills_within(self, seconds: float) -> bool:
+        """Wait for a report; return whether one came in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._filled.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def is_full(self) -> bool:
+        """Return whether the core has left too many reports unread."""
+        return len(self._waiting) > OUTBOX_MAX
+
+    async def take(self) -> list[Any]:
+        """Return all waiting reports, after waiting for at least one."""
+        await self._filled.wait()
+        self._filled.clear()
+        taken, self._waiting = self._waiting, []
+        return taken
+
+
+class Session:
+    """A session: three streams under one registration."""
+
+    def __init__(
+        self, stub: SchedulerAsyncStub, rm_id: str, metadata: Metadata, sink: Sink
+    ) -> None:
+        self._rm_id = rm_id
+        self._sink = sink
+        self._allocations, self._applications, self._nodes = Outbox(), Outbox(), Outbox()
+        self._calls: tuple[Call, ...] = (
+            stub.UpdateNode(metadata=metadata),
+            stub.UpdateApplication(metadata=metadata),
+            stub.UpdateAllocation(metadata=metadata),
+        )
+        self._overflow = ""
+        self.heard = False
+        """Whether the core sent anything: then the session was a real one."""
+
+    def send(self, reports: Iterable[Report]) -> None:
+        """Queue reports; end the session when the core leaves too many unread."""
+        for report in reports:
+            outbox = self._outbox_of(report)
+            outbox.put(report)
+            if outbox.is_full():
+                self._overflow = f"the core left {OUTBOX_MAX} reports unread"
+                for call in self._calls:
+                    call.cancel()
+                return
+
+    def _outbox_of(self, report: Report) -> Outbox:
+        match report:
+            case NodeReport() | SyncComplete():
+                return self._nodes
+            case ApplicationReport() | ApplicationRemoval():
+                return self._applications
+            case _:
+                return self._allocations
+
+    async def run(self) -> None:
+        """Exchange reports and decisions until the session ends; errors: SessionLostError, SupersededError."""
+        nodes, applications, allocations = self._calls
+        jobs = [
+            self._write(nodes, self._nodes, packing.node_requests, si_pb2.NodeRequest),
+            self._write(
+                applications,
+                self._applications,
+                packing.application_requests,
+                si_pb2.ApplicationRequest,
+            ),
+            self._write(
+                allocations,
+                self._allocations,
+                packing.allocation_requests,
+                si_pb2.AllocationRequest,
+            ),
+            self._read(nodes, wire.node_decisions),
+            self._read(applications, wire.application_decisions),
+            self._read(allocations, wire.pod_decisions),
+        ]
+        tasks = [asyncio.create_task(job) for job in jobs]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await self._close(tasks)
+        if self._overflow:
+            raise SessionLostError(self._overflow)
+        _raise_gravest(done)
+
+    async def _write(
+        self,
+        call: Call,
+        outbox: Outbox,
+        pack: Callable[[Iterable[Any], str], Iterator[Any]],
+        greeting: Callable[..., Any],
+    ) -> None:
+        """Write reports; begin with an empty message when none comes soon.
+
+        When too many streams are open the core ends those that have not named their manager.
+        """
+        try:
+            if not await outbox.fills_within(GREETING_SECONDS):
+                await call.write(greeting(rmID=self._rm_id))
+            while True:
+                for request in pack(await outbox.take(), self._rm_id):
+                    await call.write(request)
+        except (AioRpcError, asyncio.InvalidStateError) as error:
+            raise await _end_of(call, error) from error
+
+    async def _read(self, call: Call, decisions: Callable[[Any], Iterator[Decision]]) -> None:
+        try:
+            while (response := await call.read()) is not EOF:
+                self.heard = True
+                await self._sink(list(decisions(response)))
+        except AioRpcError as error:
+            raise await _end_of(call, error) from error
+        raise await _end_of(call, None)
+
+    async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
+        for call in self._calls:
+            call.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _end_of(call: Call, error: BaseException | None) -> Exception:
+    """Return the error that the end of a stream means; ABORTED: a newer registration superseded this one (design 1.10)."""
+    if isinstance(error, AioRpcError):
+        code, details = error.code(), error.details()
+    else:
+        code, details = await call.code(), await call.details()
+    if code is grpc.StatusCode.ABORTED:
+        return SupersededError(details or "another shim registered with the same cluster id")
+    return SessionLostError(f"the core ended the stream: {code.name} {details or ''}".rstrip())
+
+
+def _raise_gravest(done: set[asyncio.Task[None]]) -> None:
+    """Raise the error that ended the session; being superseded takes precedence over a lost session."""
+    ended = [task for task in done if not task.cancelled()]
+    errors = [error for task in ended if (error := task.exception()) is not None]
+    errors.sort(key=lambda error: not isinstance(error, SupersededError))
+    raise errors[0] if errors else SessionLostError("the streams were cancelled")

@@ -1,0 +1,79 @@
+"""Answers of the core about applications (specification 1.8)."""
+
+from __future__ import annotations
+
+from shim_client.cluster import PatchPod
+from shim_client.decisions import ApplicationAnswer, ApplicationState
+from shim_client.state_machine import applications, placeholders, pods
+from shim_client.state_machine.state import ApplicationRecord, Standing, State
+
+ENDED = frozenset({"Completed", "Expired"})
+FAILED = frozenset({"Failing", "Failed", "Killed"})
+
+
+def answered(state: State, answer: ApplicationAnswer) -> None:
+    """Report the pods of an accepted application; fail those of a refused one."""
+    application = applications.answered(state, answer.application)
+    if application is None:
+        return
+    if answer.accepted:
+        application.standing = Standing.ACCEPTED
+        placeholders.make(state, application)
+        for uid in list(application.members):
+            pods.offer(state, state.pods[uid])
+        return
+    application.standing = Standing.REFUSED
+    _fail_members(state, application, "ApplicationRejected", answer.reason)
+    if not application.members:
+        applications.drop(state, application)
+
+
+def changed(state: State, change: ApplicationState) -> None:
+    """Forget an application that has ended; announce it again when it has pods again."""
+    for application in list(state.applications.get(change.application, {}).values()):
+        if application.standing is not Standing.ACCEPTED:
+            continue
+        if change.state in ENDED:
+            _end(state, application)
+        elif change.state in FAILED:
+            why = change.message or f"the application is {change.state}"
+            _fail_members(state, application, "ResourceReservationTimeout", why)
+            if change.state == "Failed":
+                _forgotten(state, application)
+
+
+def _end(state: State, application: ApplicationRecord) -> None:
+    if not application.members:
+        applications.drop(state, application)
+        return
+    application.standing = Standing.UNSENT
+    for uid in list(application.members):
+        pod = state.pods[uid]
+        pod.sent = pod.refused = None
+        pods.offer(state, pod)
+
+
+def _forgotten(state: State, application: ApplicationRecord) -> None:
+    """Reset an application that failed and that the core no longer knows; a later pod starts it again."""
+    application.standing = Standing.UNSENT
+    application.placeholders_made = application.placeholders_failed = False
+    for uid in application.members:
+        pod = state.pods[uid]
+        pod.sent = pod.refused = None
+        pod.failed = not pod.node
+    if not application.members:
+        applications.drop(state, application)
+
+
+def _fail_members(state: State, application: ApplicationRecord, reason: str, why: str) -> None:
+    """Fail the pods without a node; running pods stay as they are."""
+    for uid in list(application.members):
+        pod = state.pods[uid]
+        if pod.facts.report.placeholder:
+            placeholders.drop(state, pod)
+            continue
+        state.note_once(pod, reason, why, warning=True)
+        if not pod.node:
+            state.actions.append(
+                PatchPod(pod.facts.ref, phase="Failed", reason=reason, message=why[:1024])
+            )

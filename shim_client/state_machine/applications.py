@@ -1,0 +1,124 @@
+"""Applications: announced before their first pod; at most one with the same id awaits an answer.
+
+The core's answers name an application by its id alone. Two with the same id (in two partitions) are therefore
+announced one after the other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from shim_client.reports import ApplicationRemoval, ApplicationReport
+from shim_client.state_machine import placeholders
+from shim_client.state_machine.state import ApplicationRecord, Phase, PodRecord, Standing, State
+from shim_client.translate import labels
+
+
+def join(state: State, pod: PodRecord) -> ApplicationRecord:
+    """Return the pod's application; create and announce it when it is new."""
+    application = pod.application
+    if application is None:
+        application = _found_or_made(state, pod)
+        application.members[pod.facts.ref.uid] = None
+        pod.application = application
+        if application.standing is Standing.REFUSED:
+            application.standing = Standing.UNSENT
+    if application.standing is Standing.UNSENT and state.phase is not Phase.AWAY:
+        announce(state, application)
+    return application
+
+
+def leave(state: State, pod: PodRecord) -> None:
+    """Remove a pod from its application.
+
+    An empty application is dropped when the core does not have it, and removed at the core when no pod of it ever
+    ran. One that ran is completed by the core after a while.
+    """
+    application = pod.application
+    if application is None:
+        return
+    application.members.pop(pod.facts.ref.uid, None)
+    pod.application = None
+    if application.members:
+        placeholders.sweep(state, application)
+        return
+    if application.standing in {Standing.UNSENT, Standing.REFUSED}:
+        drop(state, application)
+    elif application.standing is Standing.ACCEPTED and not application.ran:
+        state.reports.append(ApplicationRemoval(application.id, application.partition))
+        drop(state, application)
+
+
+def drop(state: State, application: ApplicationRecord) -> None:
+    """Forget an application."""
+    same_id = state.applications.get(application.id, {})
+    same_id.pop(application.partition, None)
+    if not same_id:
+        state.applications.pop(application.id, None)
+
+
+def announce(state: State, application: ApplicationRecord) -> None:
+    """Send an application to the core, at once or when the one with the same id has its answer."""
+    application.standing = Standing.SENT
+    waiting = state.unanswered.setdefault(application.id, deque())
+    waiting.append(application)
+    if len(waiting) == 1:
+        _send(state, application)
+
+
+def answered(state: State, id_: str) -> ApplicationRecord | None:
+    """Return the application that an answer is about; None when none awaits an answer."""
+    waiting = state.unanswered.get(id_)
+    if not waiting:
+        return None
+    application = waiting.popleft()
+    if waiting:
+        _send(state, waiting[0])
+    else:
+        del state.unanswered[id_]
+    return application
+
+
+def all_applications(state: State) -> Iterator[ApplicationRecord]:
+    """Yield every application."""
+    for same_id in state.applications.values():
+        yield from same_id.values()
+
+
+def _found_or_made(state: State, pod: PodRecord) -> ApplicationRecord:
+    facts = pod.facts
+    same_id = state.applications.setdefault(facts.membership.application, {})
+    application = same_id.get(facts.report.partition)
+    if application is None:
+        application = ApplicationRecord(
+            id=facts.membership.application,
+            partition=facts.report.partition,
+            membership=facts.membership,
+            namespace=facts.ref.namespace,
+            originator=facts.owner_uid if facts.report.placeholder else facts.ref.uid,
+        )
+        same_id[application.partition] = application
+    return application
+
+
+def _send(state: State, application: ApplicationRecord) -> None:
+    member = application.membership
+    report = ApplicationReport(
+        application=application.id,
+        partition=application.partition,
+        queue=member.queue,
+        user=member.user,
+        groups=member.groups,
+        tags=_tags(state, application),
+    )
+    state.reports.append(placeholders.declared(state, application, report))
+
+
+def _tags(state: State, application: ApplicationRecord) -> dict[str, str]:
+    """Return the namespace's tags; the core must not reject an application that runs already (1.3)."""
+    namespace = state.namespaces.get(application.namespace)
+    tags = dict(namespace.tags) if namespace else {labels.TAG_NAMESPACE: application.namespace}
+    if any(state.pods[uid].node for uid in application.members):
+        tags[labels.TAG_FORCE] = "true"
+    return tags

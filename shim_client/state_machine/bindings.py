@@ -1,0 +1,156 @@
+"""Decisions of the core about pods, and how the cluster carried them out (specification 1.8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shim_client.cluster import (
+    Action,
+    Bind,
+    ClusterError,
+    CreatePod,
+    DeletePod,
+    ElsewhereError,
+    PatchPod,
+    ReadOwner,
+    RecordEvent,
+    ReleasePod,
+)
+from shim_client.decisions import Placed, PodRefused, StillWaiting, Waiting
+from shim_client.reports import PodRelease, TerminationType
+from shim_client.state_machine import evictions, node_suitability, placeholders, pods
+from shim_client.state_machine.state import PodRecord, State
+
+_CONDITION_REASONS = {Waiting.SKIPPED: "SchedulingSkipped", Waiting.FAILED: "Unschedulable"}
+
+
+def placed(state: State, decision: Placed) -> None:
+    """Bind a pod to its node, or give the placement back when the pod cannot be bound any more."""
+    pod = state.pods.get(decision.key)
+    if pod is not None and pod.sent is None and pod.refused is not None:
+        pod.sent, pod.refused = pod.refused, None
+    if pod is None or pod.sent is None or pod.facts.deleting:
+        _give_back(state, pod, decision)
+    elif pod.node == decision.node:
+        return
+    elif pod.node:
+        _insist(state, pod)
+    elif why := node_suitability.obstacle(state, pod, decision.node):
+        _unsuitable(state, pod, decision, why)
+    elif decision.node in state.nodes:
+        claims = pods.unbound_claims(state, pod)
+        pods.seat(state, pod, decision.node)
+        pod.sent = replace(pod.sent, node=decision.node)
+        pod.said = pod.room = None
+        if pod.application is not None:
+            pod.application.ran = True
+        state.actions.append(Bind(pod.facts.ref, decision.node, claims))
+    # The node is gone: the core releases the pod by itself when that is reported.
+
+
+def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:
+    """Release a placement at once: the pod is gone, or is being deleted (1.8)."""
+    stopped = TerminationType.STOPPED_BY_RM
+    state.reports.append(
+        PodRelease(decision.key, decision.application, decision.partition, stopped)
+    )
+    if pod is not None:
+        pod.sent = None
+
+
+def _unsuitable(state: State, pod: PodRecord, decision: Placed, why: str) -> None:
+    """Give back a placement on a node that does not suit the pod, with what is known now (design 1.8).
+
+    The core then avoids the node until the ask is reported with other suitable nodes. Where a list can name
+    them the ask is reported at once, and keeps its place in the order.
+    """
+    sent = pod.sent
+    assert sent is not None
+    failed = TerminationType.SCHEDULING_FAILED_ON_RM
+    message = f"{decision.node}: {why}"
+    state.reports.append(PodRelease(sent.key, sent.application, sent.partition, failed, message))
+    pods.offer(state, pod)
+
+
+def _insist(state: State, pod: PodRecord) -> None:
+    """Report where the pod really is: another scheduler bound it meanwhile."""
+    pods.withdraw(state, pod, TerminationType.SCHEDULING_FAILED_ON_RM)
+    pods.offer(state, pod)
+
+
+def refused(state: State, decision: PodRefused) -> None:
+    """Record an event that the core refused the pod; it is reported again when it has changed.
+
+    After a refused update the core keeps the earlier form of the pod, so that the pod's end must still be reported.
+    """
+    pod = state.pods.get(decision.key)
+    if pod is None or pod.sent is None:
+        return
+    state.note_once(pod, "TaskRejected", decision.reason, warning=True)
+    if pod.updated:
+        return
+    pod.sent, pod.refused = None, pod.sent
+    if not pod.node:
+        _condition(state, pod, "TaskRejected", decision.reason)
+
+
+def waiting(state: State, decision: StillWaiting) -> None:
+    """Write into a pod's condition why it waits, only when that has changed (1.8)."""
+    pod = state.pods.get(decision.key)
+    if pod is None or pod.node:
+        return
+    _condition(state, pod, _CONDITION_REASONS[decision.state], decision.reason)
+
+
+def _condition(state: State, pod: PodRecord, reason: str, message: str) -> None:
+    if pod.said != (reason, message):
+        pod.said = (reason, message)
+        condition = ("PodScheduled", "False", reason, message[:1024])
+        state.actions.append(PatchPod(pod.facts.ref, condition=condition))
+
+
+def outcome(state: State, action: Action, error: ClusterError | None) -> None:
+    """Process the end of an action on the cluster, after all its attempts."""
+    if isinstance(action, CreatePod):
+        placeholders.made(state, action, error)
+        return
+    if isinstance(action, RecordEvent | ReadOwner):
+        return
+    pod = state.pods.get(action.pod.uid)
+    if pod is None:
+        return
+    if isinstance(action, Bind):
+        _bound(state, pod, action, error)
+    elif isinstance(action, PatchPod):
+        pod.said = None  # A reason that was not written is written when the core sends it again.
+    elif isinstance(action, DeletePod):
+        placeholders.dropped(state, pod, error)
+    elif isinstance(action, ReleasePod):
+        evictions.outcome(state, pod, action, error)
+
+
+def _bound(state: State, pod: PodRecord, action: Bind, error: ClusterError | None) -> None:
+    ref = pod.facts.ref
+    if error is None:
+        state.note(ref, "Scheduled", f"assigned {ref.namespace}/{ref.name} to {action.node}")
+        return
+    if pod.facts.report.node or pod.node != action.node:
+        return
+    if isinstance(error, ElsewhereError):
+        _moved(state, pod, error)
+        return
+    state.note(ref, "FailedBinding", f"binding to {action.node} failed: {error}", warning=True)
+    pods.unseat(state, pod)
+    if pod.sent is None:
+        pods.offer(state, pod)
+        return
+    sent = pod.sent
+    pods.withdraw(state, pod, TerminationType.SCHEDULING_FAILED_ON_RM)
+    pod.sent = replace(sent, node="")
+
+
+def _moved(state: State, pod: PodRecord, error: ElsewhereError) -> None:
+    """Report that another scheduler bound the pod, and where."""
+    state.note(pod.facts.ref, "FailedBinding", str(error), warning=True)
+    pods.seat(state, pod, error.node)
+    _insist(state, pod)

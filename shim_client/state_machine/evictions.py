@@ -1,0 +1,220 @@
+"""Victims: pods that the core orders to be evicted, until they have ended or turn out to stay (1.7, 1.8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shim_client.cluster import (
+    ClusterError,
+    DeletePod,
+    EvictPod,
+    MissingError,
+    ObjectRef,
+    PatchPod,
+    ReleasePod,
+)
+from shim_client.decisions import Released, Withdrawn
+from shim_client.reports import PodRelease, Releasing, TerminationType
+from shim_client.state_machine import pods
+from shim_client.state_machine.marks import notices, soft, victim_marks
+from shim_client.state_machine.state import PodRecord, State
+from shim_client.translate import labels
+
+ORDERS = frozenset(
+    {
+        TerminationType.TIMEOUT,
+        TerminationType.PREEMPTED_BY_SCHEDULER,
+        TerminationType.PLACEHOLDER_REPLACED,
+    }
+)
+"""Terminations that order a pod's deletion; the others report what has ended already."""
+EVICT = "evict"
+DELIVERIES = frozenset({"", "delete", EVICT, victim_marks.SOFT})
+"""Ways to end a pod that this shim knows."""
+
+_REASONS = {
+    TerminationType.TIMEOUT: "TimedOut",
+    TerminationType.PREEMPTED_BY_SCHEDULER: "Preempted",
+    TerminationType.PLACEHOLDER_REPLACED: "PlaceholderReplaced",
+}
+_GOES = (victim_marks.DISRUPTED, "True", "PreemptionByScheduler")
+
+
+def released(state: State, decision: Released) -> None:
+    """Evict a pod that the core ordered to be evicted; report a pod again that the core dropped by itself."""
+    pod = state.pods.get(decision.key)
+    if decision.termination in ORDERS:
+        _end(state, pod, decision)
+    elif decision.termination is TerminationType.STOPPED_BY_RM and pod and pod.sent:
+        pod.sent = None
+        pods.offer(state, pod)
+
+
+def _end(state: State, pod: PodRecord | None, decision: Released) -> None:
+    if pod is None:
+        _confirm(state, decision)
+        return
+    node = decision.nodes[0] if decision.nodes else ""
+    mark = (decision.termination, decision.decision, decision.beneficiary, node)
+    order = Releasing(*mark, delivery=decision.delivery)
+    if pod.order == order:
+        return
+    if decision.decision and (why := _obstacle(pod, decision.delivery)):
+        victim_marks.veto(state, decision.key, decision.decision, why)
+        return
+    reminded = _is_reminded(pod, decision)
+    if reminded is None:
+        _put(pod, order, softly=decision.delivery == victim_marks.SOFT)
+        if order.termination is TerminationType.PREEMPTED_BY_SCHEDULER:
+            notices.make(state, order)
+    why = decision.message or "the scheduler takes the pod's place back"
+    state.note(pod.facts.ref, _REASONS[decision.termination], why)
+    note = _note(state, pod, reminded or order, why, decision.delivery)
+    end = _end_of(pod.facts.ref, decision.delivery)
+    state.actions.append(ReleasePod(pod.facts.ref, end, note, decision.decision))
+
+
+def _is_reminded(pod: PodRecord, decision: Released) -> Releasing | None:
+    """Return the order of a pod that waits for another operator, when the core repeats that order.
+
+    The core repeats it without a beneficiary when the decision has expired; the mark still names the first beneficiary.
+    """
+    order = pod.order
+    again = order is not None and order.decision == decision.decision != ""
+    return order if again and pod.soft and decision.delivery == victim_marks.SOFT else None
+
+
+def _confirm(state: State, decision: Released) -> None:
+    """Report that a pod is gone which the core ordered to be evicted."""
+    state.reports.append(
+        PodRelease(
+            decision.key,
+            decision.application,
+            decision.partition,
+            decision.termination,
+            decision=decision.decision,
+        )
+    )
+
+
+def withdrawn(state: State, decision: Withdrawn) -> None:
+    """Remove the mark from a victim whose capacity is no longer needed.
+
+    A victim that is ending already still ends: the core, which counts it among those that stay, is told so again.
+    """
+    pod = state.pods.get(decision.key)
+    if pod is None or pod.order is None or pod.order.decision != decision.decision:
+        return
+    if pod.soft and not pod.facts.deleting:
+        why = decision.reason or "nobody waits for the pod's place any more"
+        state.note(pod.facts.ref, "PreemptionWithdrawn", why)
+        notices.take_back(state, pod, pod.order, why)
+        return
+    if pod.soft:
+        pod.void, pod.order = pod.order, None  # Somebody else deletes it, for no preemptor.
+        pod.soft = pod.marked = False
+    if pod.sent is not None:
+        pod.sent = replace(pod.sent, releasing=None)
+    pods.offer(state, pod)
+
+
+def _obstacle(pod: PodRecord, delivery: str) -> str:
+    """Return why a victim cannot be evicted by the requested delivery; "" when it can."""
+    if delivery not in DELIVERIES:
+        return f"this shim does not know the delivery {delivery[:40]!r}"
+    groups = pod.sent.disruption_groups if pod.sent else ()
+    if delivery == EVICT and len(groups) > 1:
+        return f"{len(groups)} disruption budgets count it, and an eviction takes one at most"
+    return ""
+
+
+def _put(pod: PodRecord, order: Releasing, *, softly: bool) -> None:
+    """Record an order; it came from the core and is not reported back."""
+    pod.order, pod.void = order, None
+    pod.soft, pod.marked = softly, softly and soft.stands(pod, order)
+    if pod.sent is not None:
+        pod.sent = replace(pod.sent, releasing=order)
+
+
+def _end_of(ref: ObjectRef, delivery: str) -> DeletePod | EvictPod | None:
+    """Return the action that ends the pod; None for a marked pod, which another operator deletes (J11)."""
+    if delivery == victim_marks.SOFT:
+        return None
+    return EvictPod(ref) if delivery == EVICT else DeletePod(ref)
+
+
+def _note(
+    state: State, pod: PodRecord, order: Releasing, why: str, delivery: str
+) -> PatchPod | None:
+    """Return the annotations and condition to write on a pod before it is evicted; None when there is nothing to write."""
+    preempted = order.termination is TerminationType.PREEMPTED_BY_SCHEDULER
+    if not preempted and not order.decision:
+        return None
+    written: dict[str, str | None] = {}
+    if order.decision:
+        written[labels.RELEASED_FOR] = f"{order.decision}/{order.beneficiary}/{order.node}"
+        if delivery in {EVICT, victim_marks.SOFT}:
+            written[labels.DELIVERY] = delivery
+    softly = delivery == victim_marks.SOFT
+    if softly:
+        written[labels.SOFT_EVICTION] = soft.annotation(state, pod, order)
+    condition = (*_GOES, why[:1024]) if preempted else None
+    labelled = soft.LABELS if softly else {}
+    return PatchPod(pod.facts.ref, annotations=written, labels=labelled, condition=condition)
+
+
+def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterError | None) -> None:
+    """Process the end of a release; a victim that stays is a veto, after which the core plans again.
+
+    A pod that is gone, or that somebody else deletes, is no veto: its end was the purpose.
+    """
+    if error is None or isinstance(error, MissingError) or pod.facts.deleting:
+        return
+    state.note(pod.facts.ref, "FailedDeletion", f"the pod stays: {error}", warning=True)
+    if action.decision:
+        victim_marks.veto(state, pod.facts.ref.uid, action.decision, str(error))
+    if pod.order is not None and pod.order.decision == action.decision:
+        notices.take_back(state, pod, pod.order, f"the pod stays: {error}")
+
+
+# After a restart of the shim.
+
+
+def take_up(state: State) -> None:
+    """Resume the evictions that were ordered before this shim began, or give them up, before any report.
+
+    A marked pod is evicted when its preemptor still waits, or for a quota. It is spared when the preemptor has
+    a node by now or is gone, or when the mark for another operator was removed meanwhile.
+    """
+    for pod in list(state.pods.values()):
+        mark = victim_marks.written(pod)
+        if mark is None or pod.order is not None:
+            continue
+        softly = pod.facts.delivery == victim_marks.SOFT
+        kept = softly and not soft.is_marked(pod)
+        if pod.facts.deleting or (pod.node and not kept and _is_wanted(state, mark)):
+            _put(pod, mark, softly=softly)
+            state.taken_up.append(pod.facts.ref.uid)
+        else:
+            why = soft.KEPT if kept else "nobody waits for the pod's place any more"
+            victim_marks.take_back(state, pod, mark, why)
+
+
+def carry_on(state: State) -> None:
+    """Evict the pods of resumed orders once the core knows them: before, it would keep their capacity for no ask."""
+    for uid in state.taken_up:
+        pod = state.pods.get(uid)
+        if pod is None or pod.order is None or pod.facts.deleting:
+            continue
+        end = _end_of(pod.facts.ref, pod.facts.delivery)
+        if end is not None:
+            state.actions.append(ReleasePod(pod.facts.ref, end, None, pod.order.decision))
+    state.taken_up.clear()
+
+
+def _is_wanted(state: State, mark: Releasing) -> bool:
+    """Return whether the preemptor still waits; a quota run has no preemptor and is always wanted."""
+    if not mark.beneficiary:
+        return True
+    pod = state.pods.get(mark.beneficiary)
+    return pod is not None and pod.facts.ours and not pod.node and not pod.facts.deleting

@@ -1,0 +1,163 @@
+"""Jobs: their members, and how many there will be (J1).
+
+The size is the one of a label, else the number that the pods' owners want, else the number of members once none has
+come for a while. Until it is known no member is reported to the core, which would place that member alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from shim_client.cluster import ObjectRef, ReadOwner
+from shim_client.state_machine.state import JobRecord, OwnerRecord, PodRecord, State
+from shim_client.translate.jobs import MEMBERS_MAX
+
+_SPLIT = (
+    "other pods of job {key!r} belong to another application than {id!r}: the members of a job are "
+    "of one application, and of its queue; these will wait for each other in vain"
+)
+GATHERS = "the size of job {key!r} is not known yet: {how}"
+_BY_OWNER = "its owner is asked how many pods it wants"
+_BY_PATIENCE = "it is whole when no further member has come for {seconds} s"
+
+
+def join(state: State, pod: PodRecord) -> None:
+    """Count the pod in the job that its labels and its application name now."""
+    facts = pod.facts
+    key = facts.report.job_key
+    if pod.job is None and not key:
+        return
+    name = _name_of(pod)
+    counted = (facts.sized_by, facts.report.job_members)
+    if pod.job is not None and (pod.job.name, pod.counted) == (name, counted):
+        return
+    leave(state, pod)
+    if not key:
+        return
+    job = state.jobs.get(name) or _begin(state, pod, name, key)
+    pod.job, pod.counted = job, counted
+    before = size(job)
+    job.members[facts.ref.uid] = None
+    job.quiet_s, job.stale, job.uncounted = 0, True, True
+    _count(state, job, pod, 1)
+    tell_if_changed(state, job, before)
+
+
+def leave(state: State, pod: PodRecord) -> None:
+    """Remove the pod from its job; the remaining members are counted within a second if one of them waits."""
+    job = pod.job
+    if job is None:
+        return
+    before = size(job)
+    pod.job = None
+    del job.members[pod.facts.ref.uid]
+    if not job.members:
+        _end(state, job)
+        return
+    job.stale = job.uncounted = True
+    _count(state, job, pod, -1)
+    tell_if_changed(state, job, before)
+
+
+def size(job: JobRecord) -> int | None:
+    """Return the minimum number of members of the job; None while it is not known."""
+    if job.labelled:
+        return max(job.labelled)
+    return size_by_owners(job) or min(job.seen, MEMBERS_MAX) or None
+
+
+def size_by_owners(job: JobRecord) -> int | None:
+    """Return how many pods the owners of all members want together; None when one of them does not say."""
+    wanted = [owner.wanted for owner in job.owners.values()]
+    known = [number for number in wanted if number is not None]
+    if job.without_owner or not known or len(known) < len(wanted):
+        return None
+    return max(1, min(sum(known), MEMBERS_MAX))
+
+
+def size_told(pod: PodRecord) -> int:
+    """Return the job size to report with a pod; for a running pod the present members suffice."""
+    if pod.job is None:
+        return pod.facts.report.job_members
+    return size(pod.job) or min(len(pod.job.members), MEMBERS_MAX)
+
+
+def lacks_size(state: State, pod: PodRecord) -> bool:
+    """Return whether the size of a waiting pod's job is not known yet; record that on the pod once."""
+    job = pod.job
+    if pod.node or job is None or size(job) is not None:
+        return False
+    how = _BY_OWNER if is_asking(job) else _BY_PATIENCE.format(seconds=state.settings.gathering_s)
+    state.note_once(pod, "JobGathering", GATHERS.format(key=job.key, how=how))
+    return True
+
+
+def ask(state: State, job: JobRecord) -> None:
+    """Ask the owners of the job's members how many pods they want."""
+    job.stale = False
+    for ref in job.owners:
+        _ask(state, job, ref)
+
+
+def is_asking(job: JobRecord) -> bool:
+    """Return whether an owner's answer is awaited."""
+    return any(owner.asked for owner in job.owners.values())
+
+
+def tell_if_changed(state: State, job: JobRecord, before: int | None) -> None:
+    """Note that the members must be reported when the size of the job differs from `before`."""
+    if size(job) != before:
+        state.jobs_to_tell[job.name] = None
+
+
+def _ask(state: State, job: JobRecord, ref: ObjectRef) -> None:
+    if not job.owners[ref].asked:
+        job.owners[ref].asked = True
+        state.actions.append(ReadOwner(ref, job.name))
+
+
+def _begin(state: State, pod: PodRecord, name: str, key: str) -> JobRecord:
+    """Create a job; one with the same key in another application of the namespace is a mistake to report (J1)."""
+    application = pod.application
+    assert application is not None
+    called = f"{application.partition}/{pod.facts.ref.namespace}/{key}"
+    others = state.jobs_called.setdefault(called, {})
+    if others:
+        state.note_once(pod, "JobIsSplit", _SPLIT.format(key=key, id=application.id), warning=True)
+    others[name] = None
+    job = state.jobs[name] = JobRecord(name, key, called)
+    return job
+
+
+def _end(state: State, job: JobRecord) -> None:
+    """Forget a job without members."""
+    del state.jobs[job.name]
+    others = state.jobs_called[job.called]
+    del others[job.name]
+    if not others:
+        del state.jobs_called[job.called]
+
+
+def _name_of(pod: PodRecord) -> str:
+    application = pod.application
+    assert application is not None
+    return f"{application.partition}/{application.id}/{pod.facts.report.job_key}"
+
+
+def _count(state: State, job: JobRecord, pod: PodRecord, change: int) -> None:
+    """Add (`change` 1) or remove (-1) what the pod says about the size of its job."""
+    ref, labelled = pod.counted
+    if labelled:
+        job.labelled[labelled] += change
+        job.labelled += Counter()
+    if ref is None:
+        job.without_owner += change
+        return
+    owner = job.owners.get(ref)
+    if owner is None:
+        owner = job.owners[ref] = OwnerRecord()
+    owner.members += change
+    if not owner.members:
+        del job.owners[ref]
+    elif not job.labelled and owner.wanted is None and change > 0:
+        _ask(state, job, ref)

@@ -1,0 +1,240 @@
+"""The entry of the state machine: `handle` processes one input, `take` returns the resulting reports and actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from shim_client.cluster import (
+    Action,
+    Change,
+    ClusterError,
+    KubeObject,
+    Listing,
+    ReadOwner,
+    WatchEvent,
+)
+from shim_client.config import Settings
+from shim_client.decisions import (
+    ApplicationAnswer,
+    ApplicationState,
+    ConfigurationAnswer,
+    Decision,
+    NodeAnswer,
+    Placed,
+    PodRefused,
+    Released,
+    StillWaiting,
+    Withdrawn,
+)
+from shim_client.reports import Report
+from shim_client.state_machine import (
+    application_answers,
+    bindings,
+    evictions,
+    job_sizes,
+    nodes,
+    pods,
+    recheck,
+    session,
+)
+from shim_client.state_machine.marks import notices
+from shim_client.state_machine.objects import budgets, configuration, references, storage
+from shim_client.state_machine.state import Phase, State
+from shim_client.translate.fields import BadObjectError
+
+
+class Link(Enum):
+    """A change of the connection to the core."""
+
+    REGISTERED = auto()
+    LOST = auto()
+
+
+class Beat(Enum):
+    """A tick: the time for periodic work."""
+
+    SECOND = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of an action; `error` is None when it succeeded."""
+
+    action: Action
+    error: ClusterError | None = None
+
+
+Input = Listing | WatchEvent | Decision | Link | Beat | Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts of the shim's own pods, by how far they are."""
+
+    live: bool
+    """A session is open: everything that exists has been reported to the core."""
+    bound: int
+    binding: int
+    leaving: int
+    """Pods that the core ordered to be evicted and that have not ended yet."""
+    marked: int
+    """Pods that are marked for eviction by another operator, at a time of its choice."""
+    waiting: int
+    """Asks for which the core has given no reason yet."""
+    explained: int
+    """Asks whose condition says why they wait, refused ones included."""
+    held: int
+    """Pods that are not asks yet: gates, missing claims, missing nodes."""
+    orphans: int
+
+
+class Mirror:
+    """The state machine: the state of the shim and the handling of every input."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.state = State(settings, queues_told=settings.queues)
+
+    def handle(self, news: Input) -> None:
+        """Process one input."""
+        state = self.state
+        match news:
+            case WatchEvent():
+                _observe(state, news.kind, news.change, news.item)
+            case Listing():
+                _compare(state, news)
+            case Outcome(action=ReadOwner() as read):
+                job_sizes.answered(state, read, news.error)
+            case Outcome():
+                bindings.outcome(state, news.action, news.error)
+            case Link.REGISTERED:
+                session.connected(state)
+            case Link.LOST:
+                session.disconnected(state)
+            case Beat.SECOND:
+                job_sizes.second(state)
+                recheck.review(state)
+            case _:
+                self._decided(news)
+
+    def take(self) -> tuple[list[Report], list[Action]]:
+        """Return the reports and actions since the last call, in order."""
+        state = self.state
+        job_sizes.tell(state)
+        notices.announce(state)
+        reports, actions = state.reports, state.actions
+        state.reports, state.actions = [], []
+        return reports, actions
+
+    def is_live(self) -> bool:
+        """Return whether everything that exists has been reported to the core."""
+        return self.state.phase is Phase.OPEN
+
+    def tally(self) -> Tally:
+        """Count the shim's own pods by how far they are."""
+        return _tally(self.state)
+
+    def _decided(self, decision: Decision) -> None:
+        state = self.state
+        if isinstance(decision, ConfigurationAnswer):
+            configuration.answered(state, decision)
+            return
+        if state.phase is Phase.AWAY:
+            return
+        match decision:
+            case Placed():
+                bindings.placed(state, decision)
+            case Released():
+                evictions.released(state, decision)
+            case Withdrawn():
+                evictions.withdrawn(state, decision)
+            case PodRefused():
+                _refused(state, decision)
+            case StillWaiting():
+                bindings.waiting(state, decision)
+            case _:
+                self._answered(decision)
+
+    def _answered(self, decision: ApplicationAnswer | ApplicationState | NodeAnswer) -> None:
+        state = self.state
+        match decision:
+            case NodeAnswer():
+                nodes.answered(state, decision)
+            case ApplicationAnswer():
+                application_answers.answered(state, decision)
+            case ApplicationState():
+                application_answers.changed(state, decision)
+        session.tell_when_answered(state)
+
+
+def _refused(state: State, decision: PodRefused) -> None:
+    """Handle a refused pod. A barrier is refused on purpose: its refusal shows that all before it was processed."""
+    if not session.passed_barrier(state, decision.key):
+        bindings.refused(state, decision)
+
+
+_Handler = Callable[[State, KubeObject], None]
+_HANDLERS: dict[str, tuple[_Handler, _Handler]] = {
+    "Pod": (pods.observe, pods.forget),
+    "Node": (nodes.observe, nodes.forget),
+    "PriorityClass": (references.observe_class, references.forget_class),
+    "Namespace": (references.observe_namespace, references.forget_namespace),
+    "PodDisruptionBudget": (budgets.observe, budgets.forget),
+    "StorageClass": (storage.observe_class, storage.forget_class),
+    "PersistentVolume": (storage.observe_volume, storage.forget_volume),
+    "PersistentVolumeClaim": (storage.observe_claim, storage.forget_claim),
+    "ConfigMap": (configuration.observe, configuration.forget),
+}
+
+
+def _observe(state: State, kind: str, change: Change, item: KubeObject) -> None:
+    observe, forget = _HANDLERS[kind]
+    _attempt(state, forget if change is Change.DELETED else observe, kind, item)
+    if kind == "Node":
+        session.tell_when_answered(state)
+
+
+def _attempt(state: State, handler: _Handler, kind: str, item: KubeObject) -> None:
+    """Process an object; an unreadable one gets an event once, and the others are processed all the same."""
+    try:
+        handler(state, item)
+    except BadObjectError as bad:
+        references.complain(state, kind, item, bad)
+
+
+def _compare(state: State, listing: Listing) -> None:
+    """Process a whole list: known objects that are not in it vanished meanwhile (specification 1.7)."""
+    references.remove_vanished(state, listing)
+    observe, _ = _HANDLERS[listing.kind]
+    for item in listing.items:
+        _attempt(state, observe, listing.kind, item)
+    state.listed.add(listing.kind)
+    if listing.kind == "ConfigMap":
+        configuration.refresh(state)
+    session.begin(state)
+    session.tell_when_answered(state)
+
+
+def _tally(state: State) -> Tally:
+    bound = binding = leaving = marked = waiting = explained = held = orphans = 0
+    for pod in state.pods.values():
+        if not pod.facts.ours:
+            continue
+        if pod.order is not None:
+            soft = pod.soft and pod.marked and not pod.facts.deleting
+            marked += soft
+            leaving += not soft
+        elif pod.facts.report.node:
+            bound += 1
+            orphans += pod.sent is None
+        elif pod.node:
+            binding += 1
+        elif pod.said is not None:
+            explained += 1
+        elif pod.sent is not None:
+            waiting += 1
+        else:
+            held += 1
+    live = state.phase is Phase.OPEN
+    return Tally(live, bound, binding, leaving, marked, waiting, explained, held, orphans)

@@ -1,0 +1,41 @@
+"""Events on a waiting pod: on which node victims are evicted for it, and how many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shim_client.reports import Releasing
+from shim_client.state_machine.marks import victim_marks
+from shim_client.state_machine.state import PodRecord, Room, State
+
+
+def make(state: State, order: Releasing) -> None:
+    """Count one more victim for an ask; the event follows once all victims that came together are counted."""
+    waiting = state.pods.get(order.beneficiary)
+    if waiting is None or waiting.node or not order.decision:
+        return
+    room = waiting.room
+    known = room is not None and (room.decision, room.node) == (order.decision, order.node)
+    count = room.count if room is not None and known else 0
+    waiting.room = Room(order.decision, order.node, count + 1)
+    state.to_announce[order.beneficiary] = None
+
+
+def take_back(state: State, pod: PodRecord, order: Releasing, why: str) -> None:
+    """Count one victim less, and give up its mark: the victim stays."""
+    waiting = state.pods.get(order.beneficiary)
+    if waiting is not None and waiting.room and waiting.room.decision == order.decision:
+        waiting.room = replace(waiting.room, count=waiting.room.count - 1)
+    victim_marks.take_back(state, pod, order, why)
+
+
+def announce(state: State) -> None:
+    """Record an event on each waiting pod for which victims are being evicted."""
+    for uid in state.to_announce:
+        pod = state.pods.get(uid)
+        if pod is None or pod.room is None:
+            continue
+        room, go = pod.room, "1 pod goes" if pod.room.count == 1 else f"{pod.room.count} pods go"
+        why = f"capacity is being freed on node {room.node} by decision {room.decision}: {go}"
+        state.note(pod.facts.ref, "PreemptionPlanned", why)
+    state.to_announce.clear()

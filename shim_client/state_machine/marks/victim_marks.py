@@ -1,0 +1,70 @@
+"""Marks: annotations on pods that are to be evicted, so that a restarted shim evicts no other pods (specification 1.7).
+
+The annotation is read once, when a session begins. Afterwards it counts only on pods whose eviction this shim
+carries out: a mark that a person writes, or copies with a victim's manifest, is removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shim_client.cluster import KINDS, PatchPod
+from shim_client.reports import Releasing, TerminationType, Veto
+from shim_client.state_machine.state import PodRecord, State
+from shim_client.translate import labels
+
+DISRUPTED = "DisruptionTarget"
+"""The condition of a victim, written before its deletion (1.10)."""
+SOFT = "soft"
+"""The delivery by which a victim is only marked (J11)."""
+_STAYS = (DISRUPTED, "False", "PreemptionWithdrawn")
+
+
+def mark_of(pod: PodRecord) -> Releasing | None:
+    """Return why a pod on a node is ending: the core's order, or a deletion by somebody else."""
+    if not pod.node:
+        return None
+    if pod.order is None and pod.facts.deleting:
+        return Releasing(TerminationType.STOPPED_BY_RM)
+    return pod.order
+
+
+def written(pod: PodRecord) -> Releasing | None:
+    """Return the mark that the pod carries; None when it was given up."""
+    found = pod.facts.report.releasing
+    return found if found is not None and found.decision and found != pod.void else None
+
+
+def take_back(state: State, pod: PodRecord, mark: Releasing, why: str) -> None:
+    """Give up a mark: the pod stays, and is reported to the core as a pod that stays."""
+    was_soft = pod.soft or pod.facts.delivery == SOFT
+    pod.void, pod.order, pod.soft, pod.marked = mark, None, False, False
+    if pod.sent is not None:
+        pod.sent = replace(pod.sent, releasing=None)
+    if not mark.decision:
+        return
+    nothing: dict[str, str | None] = {labels.RELEASED_FOR: None, labels.DELIVERY: None}
+    softly: dict[str, str | None] = {labels.SOFT_EVICTION: None} if was_soft else {}
+    state.actions.append(
+        PatchPod(
+            pod.facts.ref,
+            annotations={**nothing, **softly},
+            labels=softly,
+            condition=(*_STAYS, why[:1024]),
+        )
+    )
+
+
+def veto(state: State, key: str, decision: str, why: str) -> None:
+    """Report to the core, in a session, that a victim stays."""
+    if state.may_tell_pods():
+        state.reports.append(Veto(key, decision, why))
+
+
+def refuse_strange(state: State, pod: PodRecord, before: Releasing | None) -> None:
+    """Remove a mark that appears on a pod without an order of the core."""
+    if pod.order is not None or pod.facts.deleting or not state.listed.issuperset(KINDS):
+        return
+    mark = written(pod)
+    if mark is not None and mark != before:
+        take_back(state, pod, mark, "this mark was written by nobody who decides")

@@ -1,0 +1,249 @@
+"""Nodes that suit a pod in what the core cannot judge (design 1.8): neighbours and volumes.
+
+The core receives the answer as allowed or excluded nodes, as far as lists of bounded length can express it. The
+answer is computed again before a pod is bound: the core may have decided on an older one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from shim_client.reports import NodeConstraints, PodReport, SelectorTerm
+from shim_client.state_machine.state import PodRecord, State
+from shim_client.state_machine.topology_counts import Question, questions
+from shim_client.translate.constraints import NO_CONSTRAINTS
+from shim_client.translate.matching import term_holds
+from shim_client.translate.neighbours import Spread, Term
+from shim_client.translate.node import NodeFacts
+
+NODES_LISTED_MAX = 1000
+"""Longest list of nodes that is sent to the core; an unsuitable node beyond it is found before binding."""
+NOWHERE = "evenhand.io/no-node"
+"""The one allowed node of a pod that no node suits; no node has that name."""
+
+
+class Part(NamedTuple):
+    """A demand: the nodes that it leaves, or those that it excludes, and its description."""
+
+    why: str
+    only: set[str] | None = None
+    never: set[str] | None = None
+
+    def refuses(self, node: str) -> bool:
+        """Return whether the demand excludes a node."""
+        if self.only is not None and node not in self.only:
+            return True
+        return self.never is not None and node in self.never
+
+
+def obstacle(state: State, pod: PodRecord, node: str) -> str:
+    """Return the description of a demand that excludes the node now; "" when none does."""
+    return next((part.why for part in _parts(state, pod) if part.refuses(node)), "")
+
+
+def is_judged(state: State, pod: PodRecord) -> bool:
+    """Return whether a demand could exclude a node at all."""
+    facts = pod.facts
+    return bool(facts.demands or facts.claims or state.neighbourhood.guards)
+
+
+def narrowed(state: State, pod: PodRecord, report: PodReport) -> PodReport:
+    """Return the ask with the nodes that suit it, by what is known now."""
+    parts = list(_parts(state, pod)) if is_judged(state, pod) else []
+    if not parts:
+        return report
+    allowed, excluded = _lists(state, parts)
+    constraints = report.constraints or NO_CONSTRAINTS
+    listed = replace(constraints, allowed_nodes=allowed, excluded_nodes=excluded)
+    return replace(report, rm_check=True, constraints=listed if listed != NO_CONSTRAINTS else None)
+
+
+def _lists(state: State, parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return allowed and excluded nodes; two empty lists when neither list is short enough."""
+    never = set().union(*(part.never for part in parts if part.never))
+    limits = [part.only for part in parts if part.only is not None]
+    if not limits:
+        return (), tuple(sorted(never)) if len(never) <= NODES_LISTED_MAX else ()
+    left = set.intersection(*limits) - never
+    if not left:
+        return (NOWHERE,), ()
+    if len(left) <= NODES_LISTED_MAX:
+        return tuple(sorted(left)), ()
+    others = state.nodes.keys() - left
+    return (), tuple(sorted(others)) if len(others) <= NODES_LISTED_MAX else ()
+
+
+def _parts(state: State, pod: PodRecord) -> Iterator[Part]:
+    yield from _volumes(state, pod)
+    yield from _guarded(state, pod)
+    if pod.demanded is None:
+        return
+    asked = iter(questions(pod.demanded))
+    together = [next(asked) for _ in pod.demanded.together]
+    yield from _together(state, pod, together)
+    for _ in pod.demanded.apart:
+        question = next(asked)
+        counts = state.neighbourhood.counts(question)
+        taken = _nodes_in(state, question.topology_key, _kept(counts, _freed(state, pod, question)))
+        yield Part("pods that it must not be near are there", never=taken)
+    for spread in pod.demanded.spreads:
+        yield _spread(state, pod, spread, next(asked))
+
+
+def _standing_in(state: State, pod: PodRecord) -> list[PodRecord]:
+    """Return the placeholders that hold a place for the pod, which takes the place of one of them (1.9)."""
+    application, report = pod.application, pod.facts.report
+    if application is None or not report.task_group or report.placeholder:
+        return []
+    members = (state.pods[uid] for uid in application.members)
+    return [other for other in members if _holds_for(other, pod)]
+
+
+def _holds_for(other: PodRecord, pod: PodRecord) -> bool:
+    report, order = other.facts.report, other.order
+    mine = order is None or order.beneficiary == pod.facts.ref.uid
+    return report.placeholder and report.task_group == pod.facts.report.task_group and mine
+
+
+def _freed(state: State, pod: PodRecord, question: Question) -> set[str]:
+    """Return the places where the pod could replace a placeholder that is counted."""
+    around = state.neighbourhood
+    counted = [
+        other
+        for other in (_standing_in(state, pod) if around.counts(question) else ())
+        if not (question.staying and other.facts.deleting)
+        and all(
+            around.means(who, other.facts.ref.namespace, other.facts.labels)
+            for who in question.whos
+        )
+    ]
+    return _places_by(state, question.topology_key, counted)
+
+
+def _places_by(state: State, key: str, pods: list[PodRecord]) -> set[str]:
+    """Return the values of a node label on the nodes where these pods are."""
+    nodes = (state.nodes.get(pod.node) for pod in pods)
+    places = (node.facts.labels.get(key) for node in nodes if node is not None)
+    return {place for place in places if place is not None}
+
+
+def _kept(counts: Mapping[str, int], freed: set[str]) -> Iterable[str]:
+    """Return the places where pods stay: the pod replaces one placeholder of a place in `freed`."""
+    if not freed:
+        return counts
+    return [place for place, count in counts.items() if count > (place in freed)]
+
+
+def _keeps(pod: PodRecord, term: Term) -> bool:
+    """Return whether the pod keeps away the pods that a term selects."""
+    return pod.facts.demands is not None and term in pod.facts.demands.apart
+
+
+def _guarded(state: State, pod: PodRecord) -> Iterator[Part]:
+    facts = pod.facts
+    for guard in state.neighbourhood.guards_against(facts.ref.namespace, facts.labels):
+        key = guard.term.topology_key
+        own = [one for one in _standing_in(state, pod) if _keeps(one, guard.term)]
+        taken = _nodes_in(state, key, _kept(guard.counts, _places_by(state, key, own)))
+        yield Part("a pod there keeps pods like it away", never=taken)
+
+
+def _together(state: State, pod: PodRecord, asked: list[Question]) -> Iterator[Part]:
+    """Yield the nodes near the pods that this one wants to join; the first pod of such a group may be anywhere."""
+    first = bool(asked) and not any(state.neighbourhood.counts(one) for one in asked)
+    meant = first and _means_itself(state, pod, asked[0])
+    for question in asked:
+        places = places_of(state, question.topology_key)
+        joined = places if meant else state.neighbourhood.counts(question)
+        near = _nodes_in(state, question.topology_key, joined)
+        yield Part("pods that it must be near are not there", only=near)
+
+
+def _means_itself(state: State, pod: PodRecord, question: Question) -> bool:
+    facts, around = pod.facts, state.neighbourhood
+    return all(around.means(who, facts.ref.namespace, facts.labels) for who in question.whos)
+
+
+def _spread(state: State, pod: PodRecord, spread: Spread, question: Question) -> Part:
+    """Return the part with the places where one more pod is at most `max_skew` above the emptiest place."""
+    admitted = _admitting(pod) if spread.honours_affinity else _admit_all
+    places = {
+        place: names
+        for place, names in places_of(state, spread.topology_key).items()
+        if any(admitted(state.nodes[name].facts) for name in names)
+    }
+    counts, freed = state.neighbourhood.counts(question), _freed(state, pod, question)
+    found = {place: max(0, counts.get(place, 0) - (place in freed)) for place in places}
+    least = min(found.values(), default=0)
+    if len(places) < spread.min_domains:
+        least = 0
+    more = int(_means_itself(state, pod, question))
+    even = [place for place, count in found.items() if count + more - least <= spread.max_skew]
+    return Part(
+        "pods would be spread less evenly than it demands",
+        only=_nodes_in(state, spread.topology_key, even),
+    )
+
+
+def _admit_all(_: NodeFacts) -> bool:
+    return True
+
+
+def _admitting(pod: PodRecord) -> Callable[[NodeFacts], bool]:
+    """Return the check of the pod's own node selector and required node affinity."""
+    wanted = pod.facts.report.constraints
+    if wanted is None or not (wanted.node_selector or wanted.required_terms):
+        return _admit_all
+    return lambda facts: _meets(wanted, facts)
+
+
+def _meets(wanted: NodeConstraints, facts: NodeFacts) -> bool:
+    if any(facts.labels.get(key) != value for key, value in wanted.node_selector):
+        return False
+    terms = wanted.required_terms
+    return not terms or any(term_holds(term, facts.ref.name, facts.labels) for term in terms)
+
+
+def _volumes(state: State, pod: PodRecord) -> Iterator[Part]:
+    for name in pod.facts.claims:
+        claim = state.claims.get(f"{pod.facts.ref.namespace}/{name}")
+        if claim is None:
+            continue
+        if claim.volume:
+            source, terms = f"volume {claim.volume}", state.volumes.get(claim.volume, ())
+        else:
+            kind = state.storage_classes.get(claim.storage_class)
+            source, terms = f"class {claim.storage_class}", kind.terms if kind else ()
+        if terms:
+            near = _nodes_meeting(state, source, terms)
+            yield Part(f"the volume of claim {name!r} is not to be had there", only=near)
+
+
+def _nodes_meeting(state: State, source: str, terms: tuple[SelectorTerm, ...]) -> set[str]:
+    known = state.reachable.get(source)
+    if known is None:
+        known = {
+            name
+            for name, node in state.nodes.items()
+            if any(term_holds(term, name, node.facts.labels) for term in terms)
+        }
+        state.reachable[source] = known
+    return known
+
+
+def places_of(state: State, key: str) -> Mapping[str, list[str]]:
+    """Return the nodes by the value of a label of theirs."""
+    places = state.places.get(key)
+    if places is None:
+        places = state.places[key] = {}
+        for name, node in state.nodes.items():
+            if (place := node.facts.labels.get(key)) is not None:
+                places.setdefault(place, []).append(name)
+    return places
+
+
+def _nodes_in(state: State, key: str, places: Iterable[str]) -> set[str]:
+    known = places_of(state, key)
+    return {name for place in places for name in known.get(place, ())}

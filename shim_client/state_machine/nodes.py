@@ -1,0 +1,152 @@
+"""Nodes: announced as draining, enabled once their pods were reported, followed until they are deleted (1.6)."""
+
+from __future__ import annotations
+
+from shim_client.cluster import KubeObject, ObjectRef
+from shim_client.decisions import NodeAnswer
+from shim_client.reports import NodeAction
+from shim_client.state_machine import barriers, pods
+from shim_client.state_machine.state import NodeRecord, Phase, Standing, State
+from shim_client.translate.fields import BadObjectError, mapping
+from shim_client.translate.node import NodeFacts, node_report, read_node
+
+_KNOWN = frozenset({Standing.SENT, Standing.ACCEPTED})
+
+
+def observe(state: State, item: KubeObject) -> None:
+    """Record a node that is new or has changed."""
+    facts = _read(state, item)
+    if facts is None:
+        return
+    node = state.nodes.get(facts.ref.name)
+    if node is not None and node.facts.partition != facts.partition:
+        remove(state, facts.ref.name)
+        node = None
+    if node is None:
+        node = NodeRecord(facts)
+        state.nodes[facts.ref.name] = node
+        _resettle(state, facts.ref.name)
+        announce(state, node)
+        return
+    before, node.facts = node.facts, facts
+    if before.labels != facts.labels:
+        _resettle(state, facts.ref.name)
+    _tell_change(state, node, before)
+
+
+def forget(state: State, item: KubeObject) -> None:
+    """Record that a node was deleted."""
+    name = mapping(item, "metadata").get("name")
+    if isinstance(name, str):
+        state.bad.pop(f"Node/{name}", None)
+        remove(state, name)
+
+
+def remove(state: State, name: str) -> None:
+    """Drop a node: the core releases everything on it (1.6), so its pods become orphans."""
+    node = state.nodes.pop(name, None)
+    if node is None:
+        return
+    state.greeted.pop(name, None)
+    _resettle(state, name)
+    for uid in state.seated.get(name, ()):
+        state.pods[uid].sent = None
+    if node.standing in _KNOWN:
+        state.reports.append(node_report(node.facts, NodeAction.DECOMISSION))
+        state.note(node.facts.ref, "NodeDeleted", "the node was taken from the scheduler")
+
+
+def _resettle(state: State, name: str) -> None:
+    """Recount what is counted by the labels of nodes."""
+    state.outlook += 1
+    state.places.clear()
+    state.reachable.clear()
+    for uid in state.seated.get(name, ()):
+        pods.settle(state, state.pods[uid])
+
+
+def announce(state: State, node: NodeRecord) -> None:
+    """Announce a node to the core, which must not use it yet (specification 1.7)."""
+    if state.phase is Phase.AWAY:
+        return
+    node.standing = Standing.SENT
+    state.greeted[node.facts.ref.name] = None
+    state.reports.append(node_report(node.facts, NodeAction.CREATE_DRAIN))
+
+
+def answered(state: State, answer: NodeAnswer) -> None:
+    """Process the core's answer: for an accepted node report its pods, then enable it."""
+    node = state.nodes.get(answer.node)
+    if node is None:
+        return
+    state.greeted.pop(answer.node, None)
+    if not answer.accepted:
+        if node.standing is Standing.SENT:
+            node.standing = Standing.REFUSED
+        state.note(node.facts.ref, "NodeRejected", answer.reason, warning=True)
+        return
+    if node.standing is not Standing.SENT:
+        return
+    node.standing = Standing.ACCEPTED
+    if not node.welcomed:
+        node.welcomed = True
+        state.note(node.facts.ref, "NodeAccepted", "the node is known to the scheduler")
+    _adopt(state, node)
+
+
+def _adopt(state: State, node: NodeRecord) -> None:
+    """Report the pods that wait for a new node, and enable it when the core has them (1.1, 1.6)."""
+    if not state.may_tell_pods():
+        return
+    name = node.facts.ref.name
+    orphans = [state.pods[uid] for uid in state.seated.get(name, ())]
+    for pod in orphans:
+        pods.offer(state, pod)
+    if state.phase is not Phase.OPEN:
+        return
+    if orphans:
+        barriers.put(state, name)
+    else:
+        enable(state, node)
+
+
+def enable(state: State, node: NodeRecord) -> None:
+    """Let the core use a node; a cordoned one only for pods that require this node."""
+    if node.standing is Standing.ACCEPTED:
+        state.reports.append(node_report(node.facts, _standing_order(node.facts)))
+
+
+def _tell_change(state: State, node: NodeRecord, before: NodeFacts) -> None:
+    after = node.facts
+    changed = (before.capacity, before.labels, before.taints) != (
+        after.capacity,
+        after.labels,
+        after.taints,
+    )
+    if node.standing is Standing.REFUSED and changed:
+        announce(state, node)
+        return
+    if node.standing not in _KNOWN:
+        return
+    if changed:
+        state.reports.append(node_report(after, NodeAction.UPDATE))
+    told_so_far = node.standing is Standing.ACCEPTED and state.phase is Phase.OPEN
+    if before.unschedulable != after.unschedulable and told_so_far:
+        state.reports.append(node_report(after, _standing_order(after)))
+
+
+def _standing_order(facts: NodeFacts) -> NodeAction:
+    return NodeAction.DRAIN_NODE if facts.unschedulable else NodeAction.DRAIN_TO_SCHEDULABLE
+
+
+def _read(state: State, item: KubeObject) -> NodeFacts | None:
+    try:
+        facts = read_node(item)
+    except BadObjectError as bad:
+        name = str(mapping(item, "metadata").get("name"))[:253]
+        if state.bad.get(f"Node/{name}") != str(bad):
+            state.bad[f"Node/{name}"] = str(bad)
+            state.note(ObjectRef("Node", "", name), "NodeNotReadable", str(bad), warning=True)
+        return None
+    state.bad.pop(f"Node/{facts.ref.name}", None)
+    return facts

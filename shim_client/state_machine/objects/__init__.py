@@ -1,0 +1,1 @@
+"""The Kubernetes objects beside pods and nodes that the shim follows."""

@@ -1,0 +1,68 @@
+"""PodDisruptionBudgets: the groups of pods that they count, by name for the core, and how many of each may be evicted.
+
+The core receives a budget before the pods that it counts, and its end after them.
+"""
+
+from __future__ import annotations
+
+from shim_client.cluster import KubeObject
+from shim_client.reports import BudgetReport
+from shim_client.state_machine import pods
+from shim_client.state_machine.state import State
+from shim_client.translate.budgets import read_budget
+from shim_client.translate.fields import mapping, text
+
+
+def observe(state: State, item: KubeObject) -> None:
+    """Record a budget; report the pods of its namespace again when it counts others than before."""
+    namespace, name = _key(item)
+    facts = read_budget(item)
+    if facts is None:
+        remove(state, namespace, name)
+        return
+    known = state.budgets.setdefault(namespace, {})
+    before, known[name] = known.get(name), facts
+    _tell(state, f"{namespace}/{name}", facts.allowed)
+    if before is None or before.selector != facts.selector:
+        _tell_pods(state, namespace)
+
+
+def forget(state: State, item: KubeObject) -> None:
+    """Record that a budget was deleted."""
+    remove(state, *_key(item))
+
+
+def remove(state: State, namespace: str, name: str) -> None:
+    """Drop a budget by namespace and name."""
+    known = state.budgets.get(namespace, {})
+    if known.pop(name, None) is None:
+        return
+    if not known:
+        del state.budgets[namespace]
+    _tell_pods(state, namespace)
+    if state.budgets_told.pop(key := f"{namespace}/{name}", None) is not None:
+        state.reports.append(BudgetReport(key, None))
+
+
+def tell_all(state: State) -> None:
+    """Report every budget, at the beginning of a session."""
+    for namespace, known in state.budgets.items():
+        for name, facts in known.items():
+            _tell(state, f"{namespace}/{name}", facts.allowed)
+
+
+def _tell(state: State, key: str, allowed: int) -> None:
+    if state.may_tell_pods() and state.budgets_told.get(key) != allowed:
+        state.budgets_told[key] = allowed
+        state.reports.append(BudgetReport(key, allowed))
+
+
+def _tell_pods(state: State, namespace: str) -> None:
+    for pod in list(state.pods.values()):
+        if pod.facts.ref.namespace == namespace and pod.sent is not None:
+            pods.offer(state, pod)
+
+
+def _key(item: KubeObject) -> tuple[str, str]:
+    metadata = mapping(item, "metadata")
+    return text(metadata, "namespace", "metadata."), text(metadata, "name", "metadata.")

@@ -1,0 +1,108 @@
+"""The ConfigMaps of the shim's own namespace: merged, sent to the core, watched (1.10).
+
+The core judges the queue configuration: a bad one changes nothing, and an event on the ConfigMap says what is
+wrong. A change of any other setting needs a restart, which an event says too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shim_client.cluster import KubeObject, ObjectRef
+from shim_client.config import BadSettingError, Settings, settings_from
+from shim_client.decisions import ConfigurationAnswer
+from shim_client.reports import ConfigurationReport
+from shim_client.state_machine.state import State
+from shim_client.translate.config_map import CONFIG_MAPS, merged, name_of
+from shim_client.translate.fields import mapping
+
+PROBLEMS_SHOWN = 5
+"""Maximum number of lines of one answer that go into an event."""
+
+
+def observe(state: State, item: KubeObject) -> None:
+    """Record a ConfigMap that is new or has changed."""
+    if state.settings.namespace and name_of(item) in CONFIG_MAPS:
+        state.config_maps[name_of(item)] = item
+        if "ConfigMap" in state.listed:
+            refresh(state)
+
+
+def forget(state: State, item: KubeObject) -> None:
+    """Record that a ConfigMap was deleted: its settings no longer count."""
+    remove(state, name_of(item))
+
+
+def remove(state: State, name: str) -> None:
+    """Drop a ConfigMap by name."""
+    if state.config_maps.pop(name, None) is not None and "ConfigMap" in state.listed:
+        refresh(state)
+
+
+def refresh(state: State) -> None:
+    """Send the queue configuration to the core when it differs from the one sent before."""
+    settings = _settings(state)
+    if settings is None or not state.settings.hot_refresh:
+        return
+    if replace(settings, queues="") != replace(state.settings, queues=""):
+        _complain(state, "RestartNeeded", "settings other than the queues have changed")
+    if settings.queues and settings.queues != state.queues_told:
+        state.queues_told = settings.queues
+        state.reports.append(ConfigurationReport(settings.queues, _source(state)))
+
+
+def answered(state: State, answer: ConfigurationAnswer) -> None:
+    """Record the core's answer once, as an event on the ConfigMap."""
+    if answer == state.configuration_said:
+        return
+    state.configuration_said = answer
+    lines = [*answer.problems[:PROBLEMS_SHOWN]]
+    if len(answer.problems) > len(lines):
+        lines.append(f"and {len(answer.problems) - len(lines)} more")
+    if answer.applied:
+        said = "; ".join(("the queues are in force", *lines))
+        state.note(_ref(state), "ConfigurationApplied", said, warning=bool(lines))
+    else:
+        said = "; ".join(("nothing was changed", *lines))
+        state.note(_ref(state), "ConfigurationRefused", said, warning=True)
+
+
+def _settings(state: State) -> Settings | None:
+    flat, problems = merged(state.config_maps.values())
+    for problem in problems:
+        _complain(state, "ConfigurationNotReadable", problem)
+    try:
+        found = settings_from(flat)
+    except BadSettingError as bad:
+        _complain(state, "ConfigurationRefused", f"nothing was changed; {bad}")
+        return None
+    if not problems:
+        state.bad.pop("ConfigMap", None)
+    kept = state.settings
+    return replace(found, namespace=kept.namespace, qps=kept.qps, burst=kept.burst)
+
+
+def _complain(state: State, reason: str, message: str) -> None:
+    said = f"{reason}:{message}"
+    if state.bad.get("ConfigMap") != said:
+        state.bad["ConfigMap"] = said
+        state.note(_ref(state), reason, message, warning=True)
+
+
+def _source(state: State) -> str:
+    ref = _ref(state)
+    return f"ConfigMap {ref.namespace}/{ref.name}"
+
+
+def _ref(state: State) -> ObjectRef:
+    """Return the ConfigMap whose queue configuration takes precedence."""
+    names = [name for name in CONFIG_MAPS if name in state.config_maps]
+    having = [name for name in names if _has_queues(state, name)] or names or [*CONFIG_MAPS]
+    name = having[-1]
+    uid = mapping(state.config_maps.get(name, {}), "metadata").get("uid", "")
+    return ObjectRef("ConfigMap", state.settings.namespace, name, str(uid))
+
+
+def _has_queues(state: State, name: str) -> bool:
+    flat, _ = merged([state.config_maps[name]])
+    return f"{state.settings.policy_group}.yaml" in flat

@@ -1,0 +1,130 @@
+"""PriorityClasses and namespaces, to which pods refer; and objects that vanished unobserved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shim_client.cluster import KubeObject, Listing, ObjectRef
+from shim_client.state_machine import nodes, pods
+from shim_client.state_machine.objects import budgets, configuration, storage
+from shim_client.state_machine.state import State
+from shim_client.translate.applications import read_namespace
+from shim_client.translate.fields import BadObjectError, mapping
+from shim_client.translate.priority import read_priority_class
+
+
+def observe_class(state: State, item: KubeObject) -> None:
+    """Record a PriorityClass; report its pods again when its annotation has changed."""
+    facts = read_priority_class(item)
+    _set_class(state, facts.name, allows=facts.allow_preemption)
+
+
+def forget_class(state: State, item: KubeObject) -> None:
+    """Record that a PriorityClass was deleted: an unknown class allows preemption (specification 1.4)."""
+    name = _name(item)
+    _set_class(state, name, allows=True)
+    state.classes.pop(name, None)
+
+
+def observe_namespace(state: State, item: KubeObject) -> None:
+    """Record a namespace; its annotations count for applications that are announced later."""
+    facts = read_namespace(item)
+    known = state.namespaces.get(facts.name)
+    if known is None or known.problems != facts.problems:
+        for problem in facts.problems:
+            ref = ObjectRef("Namespace", "", facts.name)
+            state.note(ref, "AnnotationNotClear", problem, warning=True)
+    state.namespaces[facts.name] = facts
+    state.neighbourhood.name_namespace(facts.name, facts.labels)
+
+
+def forget_namespace(state: State, item: KubeObject) -> None:
+    """Record that a namespace was deleted."""
+    state.namespaces.pop(_name(item), None)
+    state.neighbourhood.name_namespace(_name(item), None)
+
+
+def remove_vanished(state: State, listing: Listing) -> None:
+    """Drop known objects that a list does not contain: their deletion was never observed."""
+    present = {_identity(listing.kind, item) for item in listing.items}
+    for gone in [known for known in _known(state, listing.kind) if known not in present]:
+        _remove(state, listing.kind, gone)
+
+
+def _identity(kind: str, item: KubeObject) -> str:
+    if kind == "Pod":
+        return str(mapping(item, "metadata").get("uid"))
+    namespaced = kind in {"PersistentVolumeClaim", "PodDisruptionBudget"}
+    return storage.claim_key(item) if namespaced else _name(item)
+
+
+def _known(state: State, kind: str) -> list[str]:
+    if kind == "PodDisruptionBudget":
+        return [f"{namespace}/{name}" for namespace, kept in state.budgets.items() for name in kept]
+    known: dict[str, Iterable[str]] = {
+        "Pod": state.pods,
+        "Node": state.nodes,
+        "PriorityClass": state.classes,
+        "Namespace": state.namespaces,
+        "PersistentVolumeClaim": state.claims,
+        "PersistentVolume": state.volumes,
+        "StorageClass": state.storage_classes,
+        "ConfigMap": state.config_maps,
+    }
+    return list(known[kind])
+
+
+def _remove(state: State, kind: str, gone: str) -> None:
+    match kind:
+        case "Pod":
+            pods.remove(state, gone)
+        case "Node":
+            nodes.remove(state, gone)
+        case "ConfigMap":
+            configuration.remove(state, gone)
+        case _:
+            _forget(state, kind, gone)
+
+
+def _forget(state: State, kind: str, gone: str) -> None:
+    namespace, _, name = gone.rpartition("/")
+    item = {"metadata": {"namespace": namespace, "name": name}}
+    match kind:
+        case "PriorityClass":
+            forget_class(state, item)
+        case "Namespace":
+            forget_namespace(state, item)
+        case "PodDisruptionBudget":
+            budgets.remove(state, namespace, name)
+        case "PersistentVolumeClaim":
+            storage.forget_claim(state, item)
+        case "PersistentVolume":
+            storage.forget_volume(state, item)
+        case _:
+            storage.forget_class(state, item)
+
+
+def _set_class(state: State, name: str, *, allows: bool) -> None:
+    before = state.classes.get(name, True)
+    state.classes[name] = allows
+    if before == allows:
+        return
+    for pod in list(state.pods.values()):
+        if pod.facts.priority_class == name and pod.sent is not None:
+            pods.offer(state, pod)
+
+
+def _name(item: KubeObject) -> str:
+    return str(mapping(item, "metadata").get("name"))
+
+
+def complain(state: State, kind: str, item: KubeObject, bad: BadObjectError) -> None:
+    """Record an event once on an unreadable object, with the reason."""
+    metadata = item.get("metadata")
+    names = metadata if isinstance(metadata, dict) else {}
+    namespace, name = (str(names.get(key) or "")[:253] for key in ("namespace", "name"))
+    key = f"{kind}/{namespace}/{name}"
+    if state.bad.get(key) != str(bad):
+        state.bad[key] = str(bad)
+        ref = ObjectRef(kind, namespace, name or "unnamed")
+        state.note(ref, f"{kind}NotReadable", str(bad), warning=True)

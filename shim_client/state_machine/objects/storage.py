@@ -1,0 +1,68 @@
+"""Volume claims, volumes and storage classes: pods wait for them before they become asks (1.4)."""
+
+from __future__ import annotations
+
+from shim_client.cluster import KubeObject
+from shim_client.state_machine import pods
+from shim_client.state_machine.state import State
+from shim_client.translate.fields import mapping
+from shim_client.translate.volumes import read_claim, read_storage_class, read_volume
+
+
+def observe_claim(state: State, item: KubeObject) -> None:
+    """Record a volume claim; one that is being deleted counts as deleted."""
+    facts, key = read_claim(item), claim_key(item)
+    if facts.deleting:
+        state.claims.pop(key, None)
+    elif state.claims.get(key) != facts:
+        state.claims[key] = facts
+        _look_again(state)
+
+
+def forget_claim(state: State, item: KubeObject) -> None:
+    """Record that a volume claim was deleted; asks that were reported stay."""
+    state.claims.pop(claim_key(item), None)
+
+
+def observe_volume(state: State, item: KubeObject) -> None:
+    """Record a volume and the nodes that can mount it."""
+    terms, name = read_volume(item), _name(item)
+    if state.volumes.get(name) != terms:
+        state.volumes[name] = terms
+        _look_again(state)
+
+
+def forget_volume(state: State, item: KubeObject) -> None:
+    """Record that a volume was deleted."""
+    state.volumes.pop(_name(item), None)
+
+
+def observe_class(state: State, item: KubeObject) -> None:
+    """Record a storage class."""
+    facts, name = read_storage_class(item), _name(item)
+    if state.storage_classes.get(name) != facts:
+        state.storage_classes[name] = facts
+        _look_again(state)
+
+
+def forget_class(state: State, item: KubeObject) -> None:
+    """Record that a storage class was deleted."""
+    state.storage_classes.pop(_name(item), None)
+
+
+def claim_key(item: KubeObject) -> str:
+    """Return the volume claim's namespace and name."""
+    return f"{mapping(item, 'metadata').get('namespace')}/{_name(item)}"
+
+
+def _look_again(state: State) -> None:
+    """Report the pods that waited for a claim, a volume or a class which now exists."""
+    state.outlook += 1
+    state.reachable.clear()
+    for pod in list(state.pods.values()):
+        if pod.facts.claims and pod.sent is None:
+            pods.offer(state, pod)
+
+
+def _name(item: KubeObject) -> str:
+    return str(mapping(item, "metadata").get("name"))

@@ -1,0 +1,306 @@
+"""Pods: observed, reported to the core when all that they wait for is there, reported again when they change.
+
+A pod is reported when it is ripe (no gates, its claims exist), its application was accepted and, if it has a
+node, that node was accepted (design 1.10). A pod whose node is not known is an orphan, and is reported when the
+node appears (specification 1.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shim_client.cluster import KubeObject, ObjectRef
+from shim_client.reports import PodRelease, PodReport, TerminationType
+from shim_client.state_machine import applications, jobs, node_suitability
+from shim_client.state_machine.marks import soft, victim_marks
+from shim_client.state_machine.state import ApplicationRecord, Phase, PodRecord, Standing, State
+from shim_client.state_machine.topology_counts import Seat
+from shim_client.translate.fields import BadObjectError, mapping
+from shim_client.translate.matching import Labels, selects
+from shim_client.translate.neighbours import Demands
+from shim_client.translate.pod import PodFacts, for_core, is_terminated, read_pod, read_ref
+from shim_client.translate.volumes import ClaimFacts
+
+_NO_LABELS: Labels = {}
+
+
+def observe(state: State, item: KubeObject) -> None:
+    """Record a pod that is new or has changed; a terminated one counts as deleted (1.1)."""
+    if is_terminated(item):
+        forget(state, item)
+        return
+    facts = _read(state, item)
+    if facts is None:
+        return
+    pod = state.pods.get(facts.ref.uid)
+    before = pod.facts.report.releasing if pod else None
+    if pod is None:
+        pod = PodRecord(facts, state.arrivals)
+        state.arrivals += 1
+        state.pods[facts.ref.uid] = pod
+    pod.facts = facts
+    _demand(state, pod, None if facts.report.node or not facts.ours else facts.demands)
+    victim_marks.refuse_strange(state, pod, before)
+    soft.observe(state, pod)
+    if facts.report.node and facts.report.node != pod.node:
+        seat(state, pod, facts.report.node)
+    elif pod.node:
+        settle(state, pod)
+    for problem in facts.problems:
+        state.note_once(pod, "PodNotClear", problem, warning=True)
+    offer(state, pod)
+
+
+def forget(state: State, item: KubeObject) -> None:
+    """Record that a pod was deleted; report it if the core knew the pod."""
+    uid = mapping(item, "metadata").get("uid")
+    if isinstance(uid, str):
+        state.bad.pop(uid, None)
+        remove(state, uid)
+
+
+def remove(state: State, uid: str) -> None:
+    """Drop a pod by uid, with the release that confirms the core's order if there was one (1.8)."""
+    pod = state.pods.pop(uid, None)
+    if pod is None:
+        return
+    unseat(state, pod)
+    _demand(state, pod, None)
+    if pod.sent is not None:
+        order = pod.order
+        withdraw(
+            state,
+            pod,
+            order.termination if order else TerminationType.STOPPED_BY_RM,
+            order.decision if order else "",
+        )
+    jobs.leave(state, pod)
+    applications.leave(state, pod)
+
+
+def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str = "") -> None:
+    """Release at the core what was reported of the pod."""
+    if pod.sent is None:
+        return
+    state.reports.append(
+        PodRelease(
+            key=pod.sent.key,
+            application=pod.sent.application,
+            partition=pod.sent.partition,
+            termination=why,
+            decision=decision,
+        )
+    )
+    pod.sent = None
+
+
+def offer(state: State, pod: PodRecord) -> None:
+    """Report the pod or its change to the core, if it is ripe and may be reported by now."""
+    if state.phase is Phase.AWAY or not _is_ripe(state, pod):
+        return
+    if pod.facts.ours:
+        application = _join(state, pod)
+        if application.standing is not Standing.ACCEPTED:
+            return
+    if not state.may_tell_pods() or jobs.lacks_size(state, pod):
+        return
+    if pod.node and not state.node_accepts(pod.node):
+        if pod.facts.ours and pod.node not in state.nodes:
+            state.note_once(pod, "NodeUnknown", f"there is no node {pod.node!r}", warning=True)
+        withdraw(state, pod, TerminationType.STOPPED_BY_RM)
+        return
+    _tell(state, pod)
+
+
+def enroll(state: State, pod: PodRecord) -> ApplicationRecord | None:
+    """Add a ripe pod to its application, without reporting it yet."""
+    if not pod.facts.ours or not _is_ripe(state, pod):
+        return None
+    return _join(state, pod)
+
+
+def _join(state: State, pod: PodRecord) -> ApplicationRecord:
+    """Add the pod to its application and to its job."""
+    application = applications.join(state, pod)
+    jobs.join(state, pod)
+    return application
+
+
+def seat(state: State, pod: PodRecord, node: str) -> None:
+    """Record the node of the pod."""
+    unseat(state, pod)
+    pod.node = node
+    state.seated.setdefault(node, {})[pod.facts.ref.uid] = None
+    settle(state, pod)
+
+
+def unseat(state: State, pod: PodRecord) -> None:
+    """Record that the pod is on no node."""
+    others = state.seated.get(pod.node)
+    if others is not None:
+        others.pop(pod.facts.ref.uid, None)
+        if not others:
+            del state.seated[pod.node]
+    pod.node = ""
+    state.neighbourhood.unsettle(pod.facts.ref.uid)
+
+
+def settle(state: State, pod: PodRecord) -> None:
+    """Count the pod at its node for the demands of other pods."""
+    facts, node = pod.facts, state.nodes.get(pod.node)
+    state.neighbourhood.settle(
+        Seat(
+            uid=facts.ref.uid,
+            namespace=facts.ref.namespace,
+            labels=facts.labels,
+            node_labels=node.facts.labels if node else _NO_LABELS,
+            going=facts.deleting,
+            apart=facts.demands.apart if facts.demands else (),
+        )
+    )
+
+
+def _demand(state: State, pod: PodRecord, demands: Demands | None) -> None:
+    """Keep counts for what the pod demands of its neighbours, while it has no node."""
+    before, pod.demanded = pod.demanded, demands
+    if before == demands:
+        return
+    if demands is not None:
+        state.neighbourhood.use(demands)
+    if before is not None:
+        state.neighbourhood.release(before)
+
+
+def report_of(state: State, pod: PodRecord) -> PodReport:
+    """Return the report of the pod for the core, as of now."""
+    facts, application = pod.facts, pod.application
+    report = for_core(
+        facts,
+        class_allows=state.classes.get(facts.priority_class, True),
+        originator=(
+            application is not None
+            and application.originator == facts.ref.uid
+            and not facts.report.placeholder
+        ),
+    )
+    if application is None:
+        partition = state.nodes[pod.node].facts.partition
+        return report if partition == report.partition else replace(report, partition=partition)
+    if groups := _groups(state, facts):
+        report = replace(report, disruption_groups=groups)
+    if not pod.node:
+        report = node_suitability.narrowed(state, pod, report)
+    now = {
+        "node": pod.node,
+        "application": application.id,
+        "partition": application.partition,
+        "job_members": jobs.size_told(pod),
+        "releasing": victim_marks.mark_of(pod),
+    }
+    same = all(getattr(report, name) == value for name, value in now.items())
+    return report if same else replace(report, **now)  # type: ignore[arg-type]
+
+
+def _groups(state: State, facts: PodFacts) -> tuple[str, ...]:
+    """Return the names of the disruption budgets that count the pod."""
+    namespace = facts.ref.namespace
+    budgets = state.budgets.get(namespace, {})
+    return tuple(
+        f"{namespace}/{name}"
+        for name in sorted(budgets)
+        if selects(budgets[name].selector, facts.labels)
+    )
+
+
+def _read(state: State, item: KubeObject) -> PodFacts | None:
+    """Return the pod's facts; None for an unreadable pod, which gets an event once."""
+    try:
+        facts = read_pod(item, state.settings, _known_names(state, item))
+    except BadObjectError as bad:
+        _complain(state, item, str(bad))
+        return None
+    state.bad.pop(facts.ref.uid, None)
+    return facts
+
+
+def _known_names(state: State, item: KubeObject) -> ObjectRef:
+    """Return the pod's names, as the stored object if they are equal; errors: BadObjectError."""
+    ref = read_ref(item)
+    pod = state.pods.get(ref.uid)
+    return pod.facts.ref if pod is not None and pod.facts.ref == ref else ref
+
+
+def _complain(state: State, item: KubeObject, message: str) -> None:
+    try:
+        ref = read_ref(item)
+    except BadObjectError:
+        ref = ObjectRef("Pod", "", "unnamed")
+    if state.bad.get(ref.uid) != message:
+        state.bad[ref.uid] = message
+        state.note(ref, "PodNotReadable", message, warning=True)
+
+
+def _is_ripe(state: State, pod: PodRecord) -> bool:
+    facts = pod.facts
+    if not facts.ours:
+        return bool(pod.node)
+    if pod.node:
+        return True
+    if pod.failed:
+        return False
+    if facts.gates:
+        state.note_once(pod, "SchedulingGated", f"waits for its gates {', '.join(facts.gates)}")
+        return False
+    return not facts.deleting and not _lacks_volume(state, pod)
+
+
+def _lacks_volume(state: State, pod: PodRecord) -> bool:
+    """Return whether a volume is missing that must exist first; record that on the pod once (1.4)."""
+    for name in pod.facts.claims:
+        if why := _unready(state, name, state.claims.get(f"{pod.facts.ref.namespace}/{name}")):
+            state.note_once(pod, "FailedScheduling", why, warning=True)
+            return True
+    return False
+
+
+def _unready(state: State, name: str, claim: ClaimFacts | None) -> str:
+    """Return why a claim cannot be mounted yet; "" when it can, or will once there is a node."""
+    if claim is None:
+        return f"persistentvolumeclaim {name!r} is not there"
+    if claim.phase == "Bound" and claim.volume not in state.volumes:
+        return f"persistentvolume {claim.volume!r} of claim {name!r} is not there"
+    if claim.phase == "Lost":
+        return f"persistentvolumeclaim {name!r} has lost its volume"
+    kind = state.storage_classes.get(claim.storage_class)
+    if claim.phase == "Pending" and not (kind and kind.waits_for_pod):
+        return f"persistentvolumeclaim {name!r} has no volume yet"
+    return ""
+
+
+def unbound_claims(state: State, pod: PodRecord) -> tuple[str, ...]:
+    """Return the claims whose volume is to be provisioned for the pod's node."""
+    keys = ((name, f"{pod.facts.ref.namespace}/{name}") for name in pod.facts.claims)
+    return tuple(
+        name for name, key in keys if key in state.claims and state.claims[key].phase == "Pending"
+    )
+
+
+def _tell(state: State, pod: PodRecord) -> None:
+    report = report_of(state, pod)
+    if report in (pod.sent, pod.refused):
+        return
+    if pod.sent is None:
+        _explain(state, pod, report)
+    pod.updated = pod.sent is not None
+    pod.sent, pod.refused = report, None
+    if report.node and pod.application is not None:
+        pod.application.ran = True
+    state.reports.append(report)
+
+
+def _explain(state: State, pod: PodRecord, report: PodReport) -> None:
+    """Record events about what is treated differently from what the pod's author may expect."""
+    name = pod.facts.priority_class
+    if name and name not in state.classes:
+        why = f"there is no PriorityClass {name!r}; the pod's priority is {report.priority}"
+        state.note_once(pod, "PriorityClassUnknown", why, warning=True)
