@@ -257,9 +257,9 @@ def _explained(outcome: Outcome, keys: list[str]) -> list[explain_pb2.ExplainRes
 
 def _key_of(outcome: Outcome, name: str) -> str:
     """Return the key of the ask or allocation whose pod has this name at the end, else the name itself."""
-    for known, books in outcome.replay.core.state.partitions.items():
+    for known, state in outcome.replay.core.state.partitions.items():
         names = outcome.decisions.names(known)
-        for key in books.asks if name not in books.asks else ():
+        for key in state.asks if name not in state.asks else ():
             if name in {names(key), names(key).partition("/")[2]}:
                 return key
     return name

@@ -119,10 +119,10 @@ def outcome_picture(outcome: Outcome, width: int) -> RenderableType:
 
 def _verdict(outcome: Outcome) -> Text:
     if not outcome.consistent():
-        return Text("\n".join(["the books do not agree:", *outcome.disagreements()]), style="bad")
+        return Text("\n".join(["the state does not agree:", *outcome.disagreements()]), style="bad")
     if not outcome.settled:
         return Text("stopped before everything had its place or its reason", style="warn")
-    return Text("settled: every pod has its node or its reason; the books agree", style="good")
+    return Text("settled: every pod has its node or its reason; the state agrees", style="good")
 
 
 def _placing(outcome: Outcome) -> Text:

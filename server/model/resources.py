@@ -18,7 +18,7 @@ QUANTITY_LIMIT: Final = 1 << 62
 
 
 PORT_PREFIX: Final = "hostport/"
-"""The beginning of the name of a host port, which is a resource of its node (see `books/constraints`)."""
+"""The beginning of the name of a host port, which is a resource of its node (see `state/constraints`)."""
 
 
 class BadQuantity(ValueError):

@@ -32,8 +32,8 @@ def names_now(core: Core) -> Callable[[str, str], str]:
     """Return the function from partition and key to the pod's name, "" where the core does not know the pod now."""
 
     def name(partition: str, key: str) -> str:
-        books = core.state.partitions.get(partition)
-        ask = None if books is None else books.asks.get(key)
+        state = core.state.partitions.get(partition)
+        ask = None if state is None else state.asks.get(key)
         return "" if ask is None else pod_name(ask.tags)
 
     return name

@@ -67,7 +67,7 @@ class Ask:
         "was_brought",
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917 - a record of the books
+    def __init__(  # noqa: PLR0913, PLR0917 - a record of the state
         self,
         rm_id: str,
         key: str,
@@ -306,7 +306,7 @@ class Application:
         "user_groups",
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917 - a record of the books
+    def __init__(  # noqa: PLR0913, PLR0917 - a record of the state
         self,
         rm_id: str,
         application_id: str,

@@ -23,7 +23,7 @@ class Pledge:
 
     __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand", "yields")
 
-    def __init__(  # noqa: PLR0913, PLR0917 - a record of the books
+    def __init__(  # noqa: PLR0913, PLR0917 - a record of the state
         self,
         commitment: "Commitment",
         ask: "Ask",

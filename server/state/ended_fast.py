@@ -1,4 +1,4 @@
-"""Allocations that ended together: the books end up as `journal.unsettle` leaves them, called for one after the other."""
+"""Allocations that ended together: the state ends up as `journal.unsettle` leaves them, called for one after the other."""
 
 from collections.abc import Iterable, Sequence
 

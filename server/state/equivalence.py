@@ -57,7 +57,7 @@ class AskClass:
         "waiting",
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917 - a record of the books
+    def __init__(  # noqa: PLR0913, PLR0917 - a record of the state
         self,
         number: int,
         resource: Resource,

@@ -42,7 +42,7 @@ ClassKey = tuple[Resource, Constraints, JobClass | None]
 
 
 class Partition:
-    """The books of one partition. Amounts are lists by type index.
+    """The state of one partition. Amounts are lists by type index.
 
     ``relief`` counts events that may have freed capacity, ``placements`` what was placed: a parked gang is tried again
     when either has moved, because a placement can change which nodes the others take (design 6.11).
@@ -137,7 +137,7 @@ class Partition:
         "untold",
     )
 
-    def __init__(self, spec: PartitionSpec) -> None:  # noqa: PLR0915 - a record of the books
+    def __init__(self, spec: PartitionSpec) -> None:  # noqa: PLR0915 - a record of the state
         self.name = spec.name
         self.owner = ""
         self.spec = spec

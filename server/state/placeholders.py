@@ -1,6 +1,6 @@
 """The placeholders of applications: gangs as the published interface declares them (specification 1.9).
 
-A placeholder is a small pod that holds a place until the real pod of its task group comes. The books remember what
+A placeholder is a small pod that holds a place until the real pod of its task group comes. The state remembers what
 was declared; which placeholders there are is seen from the application's asks and allocations, so that no ask waits
 for one that was preempted, deleted or timed out.
 """

@@ -86,7 +86,7 @@ class Queue:
         "usage",
     )
 
-    def __init__(  # noqa: PLR0915 - a record of the books
+    def __init__(  # noqa: PLR0915 - a record of the state
         self, spec: QueueSpec, parent: "Queue | None", number: int, zeros: Amounts
     ) -> None:
         self.name = spec.name

@@ -39,7 +39,7 @@ class Round:
     budget cuts the offers off. ``reservations_untold``: reservations changed since the reasons of the asks that they keep
     waiting were sent; ``reserved_told`` has the groups whose reason names a reservation, with its id and the instant.
     ``observed`` has by beneficiary the plan that a partition which only observes showed last (P8). ``cycles`` counts the
-    passes in which placement tried everything (P2). ``seen`` are the counters of the books (relief, nodes) at which the
+    passes in which placement tried everything (P2). ``seen`` are the counters of the state (relief, nodes) at which the
     last round began; ``open`` says that its budget cut it off, ``masked`` which asks it has refused so far, by policy and
     key. ``hopeless`` has the numbers of classes that no node could hold, true as long as ``hopeless_seen`` (nodes that
     opened, pledges that ended) does not change; ``barren`` the numbers of groups in which no ask may reserve, true as long

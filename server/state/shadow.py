@@ -52,7 +52,7 @@ class Shadow:
     ``round`` paces the shadow's own rounds, ``held`` is by first subject, ``records`` by subject, oldest first;
     ``sums`` is by policy and side, ``told`` counts records by difference, ``forgotten`` those that are not kept any more.
     ``checked`` is the last of ``held`` for which the rules were checked again, at ``checked_ms``.
-    ``seen`` is the state of the books at which ended decisions were last looked for.
+    ``seen`` is the state of the state at which ended decisions were last looked for.
     """
 
     __slots__ = (

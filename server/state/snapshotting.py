@@ -1,4 +1,4 @@
-"""Snapshots of partitions: the one bridge from the mutable books to everything that plans (design 6.1)."""
+"""Snapshots of partitions: the one bridge from the mutable state to everything that plans (design 6.1)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,7 +93,7 @@ def take(
 
 
 def catch_up(partition: Partition) -> None:
-    """Carry what changed in the books over to the columns."""
+    """Carry what changed in the state over to the columns."""
     columns, index = partition.columns, partition.index
     wider = columns.widen(len(partition.types))
     changed = index.changed_slots()
@@ -289,7 +289,7 @@ def first_blocker(ask: Ask) -> Limiter | None:
 
 
 def _code(ask: Ask, blocker: Limiter | None) -> Code:
-    """Return why the ask waits, as far as the books know without looking at nodes."""
+    """Return why the ask waits, as far as the state knows without looking at nodes."""
     if any(queue.state is QueueState.STOPPED for queue in ask.application.leaf.path_up()):
         return Code.QUEUE_STOPPED
     if isinstance(ask.group, Job):

@@ -1,4 +1,4 @@
-"""Interned resource types of a partition: every amount in the books is a list by type index (design 6.10)."""
+"""Interned resource types of a partition: every amount in the state is a list by type index (design 6.10)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

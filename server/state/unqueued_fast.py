@@ -1,7 +1,7 @@
 """Unqueued asks: plain asks that arrived since the last tick and are in no group yet (placed by `scheduling.batch_fast`).
 
 Until then only the partition and their applications know them, and nothing else counts them. The functions that write
-their placements leave the books as `journal.place_first` would, called for one ask after the other.
+their placements leave the state as `journal.place_first` would, called for one ask after the other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

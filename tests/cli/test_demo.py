@@ -71,7 +71,7 @@ def test_without_a_terminal_it_ends_with_screen_and_summary(tmp_path: Path) -> N
     assert ended.returncode == 0, ended.stderr
     assert any(line.startswith("nodes 6/6") and "44/62" in line for line in lines)
     assert any("─ batch" in line and "24/24" in line for line in lines)
-    assert "settled: every pod has its node or its reason; the books agree" in lines
+    assert "settled: every pod has its node or its reason; the state agrees" in lines
     assert any(line.split()[:2] == ["16", "queue-limit"] for line in lines)
 
 

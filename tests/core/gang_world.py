@@ -1,4 +1,4 @@
-"""A random cluster with gangs, and what really runs on it: the plain meaning of usage beside the core's books.
+"""A random cluster with gangs, and what really runs on it: the plain meaning of usage beside the core's state.
 
 Pods run from their placement until their end is confirmed. Whatever the core orders, no node holds more than it has,
 no queue more than its maximum, and the usage that the core reports is the sum of what runs (design 5).
@@ -299,7 +299,7 @@ class World:
     # What must hold ---------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Assert that the books are sound, and that they hold what runs."""
+        """Assert that the state are sound, and that they hold what runs."""
         self.core.validate()
         on_node: Counter[str] = Counter()
         in_queue: Counter[str] = Counter()

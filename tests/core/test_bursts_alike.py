@@ -58,8 +58,14 @@ class Pair:
 
 
 def _state(core: Core) -> tuple[object, ...]:
-    books = core.state.partitions["default"]
-    counts = (books.numbers, books.round.cycles, books.live_asks, books.placements, books.relief)
+    partition = core.state.partitions["default"]
+    counts = (
+        partition.numbers,
+        partition.round.cycles,
+        partition.live_asks,
+        partition.placements,
+        partition.relief,
+    )
     return core.digest(), core.next_due(), counts
 
 

@@ -189,8 +189,8 @@ class World:
 
     def change(self) -> None:
         """Update a waiting ask."""
-        books = self.core.state.partitions["default"]
-        waiting = [key for key in self.asks if books.asks[key].node is None]
+        state = self.core.state.partitions["default"]
+        waiting = [key for key in self.asks if state.asks[key].node is None]
         if waiting:
             self.say(self.chance.choice(waiting))
 
@@ -231,8 +231,8 @@ class World:
         self.compare()
 
     def compare(self) -> None:
-        books = self.core.state.partitions["default"]
-        watched = {(one.application.application_id, one.key) for one in books.gathering}
+        state = self.core.state.partitions["default"]
+        watched = {(one.application.application_id, one.key) for one in state.gathering}
         gathering = {name for name, one in self.plain.items() if one.since_ms is not None}
         assert watched - self.begun == gathering
         dues = [self.plain[name].since_ms or 0 for name in gathering]

@@ -1,4 +1,4 @@
-"""One way to damage the books, and what the message about it has to name."""
+"""One way to damage the state, and what the message about it has to name."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ class Damage:
         return self.title
 
 
-def expect_found(books: Any, damage: Damage) -> None:
-    """Assert that the books are valid before the damage and not after, and that the message names the damage."""
-    validate(books)
-    damage.does(books)
+def expect_found(partition: Any, damage: Damage) -> None:
+    """Assert that the state are valid before the damage and not after, and that the message names the damage."""
+    validate(partition)
+    damage.does(partition)
     with pytest.raises(AssertionError, match=damage.names):
-        validate(books)
+        validate(partition)
 
 
 def put(owner: Any, **fields: Any) -> None:
@@ -40,11 +40,11 @@ def bump(amounts: list[int], by: int = 1) -> None:
     amounts[0] += by
 
 
-def group_of(books: Any, key: str) -> Any:
+def group_of(partition: Any, key: str) -> Any:
     """Return the group or job in which an ask waits."""
-    return books.asks[key].group
+    return partition.asks[key].group
 
 
-def class_of(books: Any, key: str) -> Any:
+def class_of(partition: Any, key: str) -> Any:
     """Return the equivalence class of an ask."""
-    return books.asks[key].ask_class
+    return partition.asks[key].ask_class

@@ -5,7 +5,7 @@ import pytest
 from server.model.asks import NO_TAGS, Tags
 from server.model.events import AllocationAdded, AskAdded, ForeignAdded
 from server.model.resources import resource
-from server.state import partition as books
+from server.state import partition as state
 from tests.inspect.world import MANAGER, World, leaf, spec
 
 
@@ -55,7 +55,7 @@ def test_a_pod_that_runs_keeps_its_own_tags_when_another_with_its_key_is_refused
 
 def test_very_long_tags_are_not_kept() -> None:
     found = world()
-    long = (b"x" * (books.TAGS_KEPT_BYTES_MAX + 1),)
+    long = (b"x" * (state.TAGS_KEPT_BYTES_MAX + 1),)
     found.say(AllocationAdded(MANAGER, "runs", "app", "n", spec(1), tags=long))
     assert found.partition.tags_of("runs") == long
     found.release("runs")
@@ -63,7 +63,7 @@ def test_very_long_tags_are_not_kept() -> None:
 
 
 def test_the_tags_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(books, "ENDED_KEPT_MAX", 4)
+    monkeypatch.setattr(state, "ENDED_KEPT_MAX", 4)
     found = world()
     for at in range(40):
         key = f"pod-{at}"

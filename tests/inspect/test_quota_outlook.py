@@ -51,8 +51,8 @@ def shrinking(before: Any, after: Any, settings: PreemptionSettings = ENFORCED) 
 
 
 def told(world: World, key: str) -> list[QuotaOutlook]:
-    books = world.partition
-    return outlook(world.core, books, books.asks[key], world.now)
+    state = world.partition
+    return outlook(world.core, state, state.asks[key], world.now)
 
 
 def evicted(world: World) -> set[str]:

@@ -1,4 +1,4 @@
-"""Reports say what the books hold: amounts, counts, headroom, codes; and page in a fixed order."""
+"""Reports say what the state hold: amounts, counts, headroom, codes; and page in a fixed order."""
 
 import pytest
 

@@ -11,24 +11,24 @@ from tests.inspect.corruption import Damage, bump, class_of, expect_found, group
 from tests.inspect.world import World, crowd
 
 
-def queue(books: Any, path: str) -> Any:
-    return books.queues[path]
+def queue(one_partition: Any, path: str) -> Any:
+    return one_partition.queues[path]
 
 
-def limit(books: Any) -> Any:
-    return books.queues["root.a"].limiter
+def limit(one_partition: Any) -> Any:
+    return one_partition.queues["root.a"].limiter
 
 
-def person(books: Any) -> Any:
-    return books.limiters["root.a", "user", "ann"]
+def person(one_partition: Any) -> Any:
+    return one_partition.limiters["root.a", "user", "ann"]
 
 
-def app(books: Any) -> Any:
-    return books.applications["app"]
+def app(one_partition: Any) -> Any:
+    return one_partition.applications["app"]
 
 
-def held(books: Any) -> Any:
-    return books.pledges["held-1"]
+def held(one_partition: Any) -> Any:
+    return one_partition.pledges["held-1"]
 
 
 def bump_holds(node: Any) -> None:
@@ -39,9 +39,9 @@ def put_last(capacity: list[int]) -> None:
     capacity[-1] -= 1
 
 
-def shadow(books: Any) -> None:
+def shadow(one_partition: Any) -> None:
     """Give a foreign pod the key of an allocation."""
-    books.foreign["run-1"] = books.foreign.pop("alien-1")
+    one_partition.foreign["run-1"] = one_partition.foreign.pop("alien-1")
 
 
 TREE = [
@@ -199,7 +199,7 @@ COMMITMENTS = [
         lambda b: put(class_of(b, "held-1"), pledge=None),
     ),
     Damage("forgotten by its node", "c-held-1", lambda b: b.index.nodes["n2"].pledges.clear()),
-    Damage("forgotten by the books", "commitments", lambda b: b.commitments.clear()),
+    Damage("forgotten by the state", "commitments", lambda b: b.commitments.clear()),
     Damage("another demand", "c-held-1", lambda b: put(held(b), demand=())),
     Damage("for an ask that is gone", "held-9", lambda b: put(held(b).ask, key="held-9")),
     Damage("on another node", "n4", lambda b: put(held(b), node=b.index.nodes["n4"])),

@@ -15,20 +15,20 @@ from tests.inspect.corruption import Damage, bump, class_of, expect_found, group
 from tests.inspect.world import World, crowd, leaf, pledge
 
 
-def queue(books: Any, path: str) -> Any:
-    return books.queues[path]
+def queue(state: Any, path: str) -> Any:
+    return state.queues[path]
 
 
-def fair(books: Any) -> Any:
-    return books.queues["root.p.b"]
+def fair(state: Any) -> Any:
+    return state.queues["root.p.b"]
 
 
-def fresh(books: Any) -> Any:
-    return books.applications["fresh"]
+def fresh(state: Any) -> Any:
+    return state.applications["fresh"]
 
 
-def node(books: Any, name: str = "n1") -> Any:
-    return books.index.nodes[name]
+def node(state: Any, name: str = "n1") -> Any:
+    return state.index.nodes[name]
 
 
 def bustle(**rest: Any) -> World:
@@ -45,45 +45,45 @@ def bustle(**rest: Any) -> World:
     return world
 
 
-def stranger(books: Any) -> None:
+def stranger(state: Any) -> None:
     """Mark a group that no application knows as waiting to be reported."""
-    books.untold[Group(0, books.applications["app"], class_of(books, "run-1"), 7)] = None
+    state.untold[Group(0, state.applications["app"], class_of(state, "run-1"), 7)] = None
 
 
-def revive(books: Any) -> None:
+def revive(state: Any) -> None:
     """Mark a class as no longer dead while its groups still wait for that."""
-    ask_class = class_of(books, "huge-1")
+    ask_class = class_of(state, "huge-1")
     ask_class.dead = False
-    del books.dead[ask_class]
-    books.live_asks += ask_class.pending
+    del state.dead[ask_class]
+    state.live_asks += ask_class.pending
 
 
-def astray(books: Any) -> None:
+def astray(state: Any) -> None:
     """Put a group into the waiting list of another class."""
-    group = group_of(books, "huge-1")
-    class_of(books, "huge-1").waiting.remove(group)
-    class_of(books, "port-4").waiting.append(group)
+    group = group_of(state, "huge-1")
+    class_of(state, "huge-1").waiting.remove(group)
+    class_of(state, "port-4").waiting.append(group)
 
 
-def unlisted(books: Any) -> None:
+def unlisted(state: Any) -> None:
     """Rank a gang without listing it, so that a tick that does not reach it would not know of it."""
-    job = group_of(books, "gang-1")
+    job = group_of(state, "gang-1")
     job.parked = False
-    books.parked_jobs.remove(job)
+    state.parked_jobs.remove(job)
     ranking.push_group(job)
 
 
-def block(books: Any) -> None:
+def block(state: Any) -> None:
     """Record a class as blocked where it has headroom."""
-    limiter, ask_class = queue(books, "root.p").limiter, class_of(books, "new-1")
+    limiter, ask_class = queue(state, "root.p").limiter, class_of(state, "new-1")
     limiter.blocked[ask_class] = []
     limiter.queue.blocked_asks += limiter.queue.pending[ask_class]
 
 
-def twice_freed(books: Any) -> None:
+def twice_freed(state: Any) -> None:
     """List a node twice as freed."""
-    books.index.mark_freed(node(books))
-    books.index.freed.append(node(books))
+    state.index.mark_freed(node(state))
+    state.index.freed.append(node(state))
 
 
 WAITING = [
@@ -301,10 +301,10 @@ def test_damage_is_found_and_named(damage: Damage) -> None:
 
 
 def test_ranks_are_not_looked_at_while_they_are_stale() -> None:
-    books = bustle().partition
-    queue(books, "root.a").share = 5
-    books.ranking_stale = True
-    validate(books)
+    state = bustle().partition
+    queue(state, "root.a").share = 5
+    state.ranking_stale = True
+    validate(state)
 
 
 # Nodes in the heaps of classes ----------------------------------------------------------------------------------
@@ -341,22 +341,22 @@ PACKED = [
 ]
 
 
-def spoil(books: Any) -> None:
+def spoil(state: Any) -> None:
     """Pretend that the class has read the whole log, with entries worse than the present ones."""
-    ask_class, index = class_of(books, "two"), books.index
+    ask_class, index = class_of(state, "two"), state.index
     ask_class.cursor = index.log_read = len(index.log)
     ask_class.heap[:] = [entry + (1 << NUMBER_BITS) for entry in ask_class.heap]
 
 
 @pytest.mark.parametrize("damage", [*PACKED, Damage("stale ranks", "too low", spoil)], ids=str)
 def test_damage_to_a_class_heap_is_found(damage: Damage) -> None:
-    books = packed().partition
-    ask_class, index = class_of(books, "two"), books.index
+    state = packed().partition
+    ask_class, index = class_of(state, "two"), state.index
     assert ask_class.heap is not None
     ask_class.heap[:] = [one.entry for one in index.nodes.values()]
     ask_class.heap.sort()
     ask_class.cursor = index.log_read = len(index.log)
-    expect_found(books, damage)
+    expect_found(state, damage)
 
 
 # Dead classes ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Small random clusters: the books hold after every event and tick, ticks overdraw nothing, looking changes nothing."""
+"""Small random clusters: the state hold after every event and tick, ticks overdraw nothing, looking changes nothing."""
 
 import pytest
 
@@ -16,8 +16,8 @@ def drawn(core: Core) -> dict[str, int]:
     """How far nodes and limits of all partitions are overdrawn."""
     return {
         f"{name}: {key}": amount
-        for name, books in core.state.partitions.items()
-        for key, amount in overdrafts(books).items()
+        for name, partition in core.state.partitions.items()
+        for key, amount in overdrafts(partition).items()
     }
 
 
@@ -53,8 +53,13 @@ def test_the_books_hold(seed: int) -> None:
     core = live(world)
     now = world.moments[-1][0]
     before = core.digest()
-    for name, books in core.state.partitions.items():
-        for key in (*books.asks, *books.applications, *books.index.nodes, *books.foreign):
+    for name, partition in core.state.partitions.items():
+        for key in (
+            *partition.asks,
+            *partition.applications,
+            *partition.index.nodes,
+            *partition.foreign,
+        ):
             assert inspect.explain(core, key, now, name).kind != "unknown"
         inspect.queue_tree(core, name)
         inspect.nodes(core, name)

@@ -63,7 +63,7 @@ class World:
 
     @property
     def partition(self) -> Any:
-        """The books, untyped: tests corrupt them on purpose."""
+        """The state, untyped: tests corrupt them on purpose."""
         return self.core.state.partitions["default"]
 
     def say(self, event: Event) -> list[Decision]:
@@ -137,17 +137,17 @@ def pledge(
     policy: str = RESERVATION,
 ) -> None:
     """Room on a node is promised to a waiting ask, as a reservation or a decision does it."""
-    books: Partition = world.partition
-    ask = books.asks[key]
+    state: Partition = world.partition
+    ask = state.asks[key]
     commitment = Commitment(f"c-{key}", policy, world.now)
     demands = (ask.ask_class.demand, ask.ask_class.node_demand)
-    journal.pledge(books, Pledge(commitment, ask, books.index.nodes[node], *demands))
-    going = [books.asks[one] for one in victims]
-    journal.order(books, commitment, going, commitment.created_ms, delivery="delete")
+    journal.pledge(state, Pledge(commitment, ask, state.index.nodes[node], *demands))
+    going = [state.asks[one] for one in victims]
+    journal.order(state, commitment, going, commitment.created_ms, delivery="delete")
 
 
 def crowd(**rest: Any) -> World:
-    """Everything that the books know, at once: see the names of asks.
+    """Everything that the state knows, at once: see the names of asks.
 
     run-* placed, full-* held back by a limit, huge-* of a class without a node, gang-* and crew-* members of a job
     that gathers or does not fit, held-* with a pledge, back-* returned after a failed binding.

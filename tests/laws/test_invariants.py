@@ -1,4 +1,4 @@
-"""Invariants of the books (design 5) after every event and every tick, whatever is thrown at the core.
+"""Invariants of the state (design 5) after every event and every tick, whatever is thrown at the core.
 
 Hypothesis chooses events without asking whether they make sense: unknown keys, doubled nodes and late
 releases belong to it. `core.validate()` checks from inside; the invariants here are read through `inspect`.

@@ -1,4 +1,4 @@
-"""Seeded defects: small wrong changes to ordering, headroom, books and preemption, each of which the suite must notice.
+"""Seeded defects: small wrong changes to ordering, headroom, state and preemption, each of which the suite must notice.
 
 A defect is a piece of source text and what it becomes. When the text is gone because the module was rewritten,
 choose the line that does the same now.
@@ -462,7 +462,7 @@ DEFECTS: Final = (
         first=190,
         policy=Policy.PLACEMENT,
     ),
-    # Books.
+    # State.
     Defect(
         "what ends keeps its place on the node",
         "server.state.journal",

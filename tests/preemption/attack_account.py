@@ -206,10 +206,10 @@ class Account:
                 node = self.partitions[event.partition].nodes[event.node_id]
                 node.open, node.opened = isinstance(event, NodeEnabled), True
             case NodeRemoved():
-                books = self.partitions[event.partition]
-                del books.nodes[event.node_id]
-                for key in [key for key, one in books.foreign.items() if one[0] == event.node_id]:
-                    del books.foreign[key]
+                state = self.partitions[event.partition]
+                del state.nodes[event.node_id]
+                for key in [key for key, one in state.foreign.items() if one[0] == event.node_id]:
+                    del state.foreign[key]
             case ApplicationAdded():
                 known = self.partitions[event.partition].applications
                 known[event.application_id] = (event.queue, event.user)
@@ -220,27 +220,27 @@ class Account:
             case AllocationAdded():
                 self._allocation(event)
             case ForeignAdded():
-                books = self.partitions[event.partition]
-                books.foreign[event.key] = (event.node_id, dict(event.resource))
+                state = self.partitions[event.partition]
+                state.foreign[event.key] = (event.node_id, dict(event.resource))
             case ReleaseRequested():
                 self._release(event)
             case _:
                 pass
 
     def _wipe(self, name: str) -> None:
-        books = self.partitions[name]
+        state = self.partitions[name]
         self.wiping.add(name)
         self.unbuilt.clear()
-        books.nodes.clear()
-        books.applications.clear()
-        books.pods.clear()
-        books.foreign.clear()
+        state.nodes.clear()
+        state.applications.clear()
+        state.pods.clear()
+        state.foreign.clear()
 
     def _end_application(self, partition: str, application: str) -> None:
-        books = self.partitions[partition]
-        for key in [one.key for one in books.pods.values() if one.application == application]:
-            del books.pods[key]
-        books.applications.pop(application, None)
+        state = self.partitions[partition]
+        for key in [one.key for one in state.pods.values() if one.application == application]:
+            del state.pods[key]
+        state.applications.pop(application, None)
 
     def _ask(self, event: AskAdded) -> None:
         pods = self.partitions[event.partition].pods
@@ -262,13 +262,13 @@ class Account:
             pod.dying = event.releasing.decision_id
 
     def _release(self, event: ReleaseRequested) -> None:
-        books = self.partitions[event.partition]
-        pod = books.pods.get(event.key)
+        state = self.partitions[event.partition]
+        pod = state.pods.get(event.key)
         if pod is not None and pod.node and event.termination is _FAILED:
             pod.node, pod.dying, pod.order, pod.started_ms = "", None, None, None
         else:
-            books.pods.pop(event.key, None)
-            books.foreign.pop(event.key, None)
+            state.pods.pop(event.key, None)
+            state.foreign.pop(event.key, None)
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
@@ -311,66 +311,66 @@ class Account:
 
     def _withdrawn(self, stays: Withdrawn) -> None:
         """Only who was marked stays, and nobody whose room an open decision still needs (J11)."""
-        books = self.partitions[stays.partition]
-        pod = books.pods[stays.key]
+        state = self.partitions[stays.partition]
+        pod = state.pods[stays.key]
         assert pod.dying == stays.decision_id, f"{pod.key} does not go for {stays.decision_id}"
         assert pod.order is not None, f"{pod.key} was never told to go"
         assert pod.order.delivery == "soft", f"{pod.key} goes for good: {pod.order}"
         pod.dying = pod.order = None
-        known = books.open.get(stays.decision_id)
+        known = state.open.get(stays.decision_id)
         if known is not None:
             known.ordered.discard(pod.key)
         if known is not None and known.record.shrink is None:
             self.seen["withdrawn while open"] += 1
-        self._assert_room_is_left(books, pod)
+        self._assert_room_is_left(state, pod)
         self.seen["withdrawn"] += 1
 
-    def _assert_room_is_left(self, books: Partition, stays: Pod) -> None:
+    def _assert_room_is_left(self, state: Partition, stays: Pod) -> None:
         """Assert that asks promised capacity on the node fit there beside the pod, after all ordered evictions."""
-        known = (one for one in books.open.values() if one.record.decision_id not in self.ending)
+        known = (one for one in state.open.values() if one.record.decision_id not in self.ending)
         waiting = [
             one
             for each in known
             for one in each.record.beneficiaries
-            if one.node_id == stays.node and one.key in books.pods and not books.pods[one.key].node
+            if one.node_id == stays.node and one.key in state.pods and not state.pods[one.key].node
         ]
-        left = books.used(stays.node)
-        for pod in books.on(stays.node):
+        left = state.used(stays.node)
+        for pod in state.on(stays.node):
             told = pod.dying is not None or pod.order is not None  # a placeholder is not dying
             left.subtract(dict(pod.spec.resource) if told else {})
         for one in waiting:
             left.update(dict(one.resource))
-        capacity = books.nodes[stays.node].capacity
+        capacity = state.nodes[stays.node].capacity
         for kind in {kind for one in waiting for kind, _ in one.resource}:
             assert left[kind] <= capacity.get(kind, 0), f"{stays.key} is needed, {kind} {left}"
 
     def _placed(self, placed: Placed) -> None:
-        books = self.partitions[placed.partition]
+        state = self.partitions[placed.partition]
         assert self.synced[placed.rm_id], f"{placed.key} is placed before the sync"
-        pod, node = books.pods[placed.key], books.nodes[placed.node_id]
+        pod, node = state.pods[placed.key], state.nodes[placed.node_id]
         assert not pod.node, f"{pod.key} runs on {pod.node} already"
         assert pod.required in {"", placed.node_id}, f"{pod.key} belongs on {pod.required}"
         assert node.open or pod.required, f"{pod.key} is placed on closed {placed.node_id}"
         pod.node = placed.node_id
-        used = books.used(placed.node_id)
+        used = state.used(placed.node_id)
         for kind, _ in pod.spec.resource:
             most = node.capacity.get(kind, 0)
             assert used[kind] <= most, f"{placed.node_id} holds {used[kind]} of {most} {kind}"
-        _assert_ports(books, pod)
-        owners = books.owners(placed.node_id)
-        pledged = pod.key in books.gainers() | books.heirs
+        _assert_ports(state, pod)
+        owners = state.owners(placed.node_id)
+        pledged = pod.key in state.gainers() | state.heirs
         assert pledged or not owners, f"{placed.node_id} is held for {owners} alone (G11)"
         self.seen["placed"] += 1
 
     def _released(self, released: Released) -> None:
-        books = self.partitions[released.partition]
-        pod = books.pods.get(released.key)
+        state = self.partitions[released.partition]
+        pod = state.pods.get(released.key)
         if released.termination is not Termination.PREEMPTED_BY_SCHEDULER:
-            books.pods.pop(released.key, None)
+            state.pods.pop(released.key, None)
             return
         assert pod is not None, f"{released.key} shall go and is not there"
         assert pod.node, f"{released.key} shall go and waits"
-        known = books.open.get(released.decision_id)
+        known = state.open.get(released.decision_id)
         if OVERDUE in released.message:
             self._ordered_again(pod, released)
             return
@@ -411,68 +411,68 @@ class Account:
                 )
 
     def _decided(self, record: DecisionRecord) -> None:
-        books = self.partitions[record.partition]
+        state = self.partitions[record.partition]
         spec = self.specs[record.partition].preemption
         self.seen[f"{record.policy} {record.state}"] += 1
         if record.state is DecisionState.OBSERVED:
             assert spec.observe_only, f"{record.decision_id} only observes"
             return
         assert record.state.is_open, f"{record.decision_id} begins {record.state}"
-        known = books.open.get(record.decision_id)
+        known = state.open.get(record.decision_id)
         if known is not None:
-            assert books.vetoes, f"{record.decision_id} is decided twice without a veto"
+            assert state.vetoes, f"{record.decision_id} is decided twice without a veto"
             known.record = record
             return
         rebuilt = "rebuilt" in record.summary
-        assert rebuilt or record.decision_id not in books.ended, f"{record.decision_id} came back"
+        assert rebuilt or record.decision_id not in state.ended, f"{record.decision_id} came back"
         known_ended = (record.partition, record.decision_id) in self.unbuilt
         assert not known_ended, f"{record.decision_id} came back"
         for one in record.beneficiaries:
-            self._assert_may_gain(books, record, one.key)
+            self._assert_may_gain(state, record, one.key)
         if not rebuilt:
-            self._assert_floor(books, record)
-        books.open[record.decision_id] = Open(record)
+            self._assert_floor(state, record)
+        state.open[record.decision_id] = Open(record)
         if rebuilt:
-            books.open[record.decision_id].ordered |= {one.key for one in record.victims}
+            state.open[record.decision_id].ordered |= {one.key for one in record.victims}
 
-    def _assert_may_gain(self, books: Partition, record: DecisionRecord, key: str) -> None:
-        assert key in books.pods, f"{key} gains by {record.decision_id} and is not there"
-        assert not books.pods[key].node, f"{key} gains by {record.decision_id} and runs"
+    def _assert_may_gain(self, state: Partition, record: DecisionRecord, key: str) -> None:
+        assert key in state.pods, f"{key} gains by {record.decision_id} and is not there"
+        assert not state.pods[key].node, f"{key} gains by {record.decision_id} and runs"
         others = [
             one.record.decision_id
-            for one in books.open.values()
+            for one in state.open.values()
             if key in {each.key for each in one.record.beneficiaries}
             and one.record.decision_id not in self.ending
         ]
         assert not others, f"{key} gains by {record.decision_id} and by {others}"
 
-    def _assert_floor(self, books: Partition, record: DecisionRecord) -> None:
+    def _assert_floor(self, state: Partition, record: DecisionRecord) -> None:
         """Invariant 3: no queue without the beneficiary falls below its entitlement in what its victims hold."""
-        going = [books.pods[one.key] for one in record.victims]
+        going = [state.pods[one.key] for one in record.victims]
         settings = self.specs[record.partition].preemption
-        if record.policy == "required-node" or self._keeps(books, record, going):
+        if record.policy == "required-node" or self._keeps(state, record, going):
             return
-        crosses = books.shares and settings.proportion_overshoot == "last"
+        crosses = state.shares and settings.proportion_overshoot == "last"
         less = [[pod for pod in going if pod is not one] for one in going]
         assert crosses, f"{record.decision_id} breaks invariant 3"
         assert record.policy == "guaranteed", f"{record.decision_id} breaks invariant 3"
-        assert any(self._keeps(books, record, rest) for rest in less), "more than one crosses (W8)"
+        assert any(self._keeps(state, record, rest) for rest in less), "more than one crosses (W8)"
 
-    def _keeps(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> bool:
-        plain = bool(books.shares) and not self.specs[record.partition].preemption.demand_cap
+    def _keeps(self, state: Partition, record: DecisionRecord, going: list[Pod]) -> bool:
+        plain = bool(state.shares) and not self.specs[record.partition].preemption.demand_cap
         for path, spec in self.queues(record.partition).items():
             gains = any(f"{one.queue}.".startswith(f"{path}.") for one in record.beneficiaries)
-            falls = [pod for pod in going if books.is_below(pod, path)]
-            if gains or not falls or (books.shares and path == "root"):
+            falls = [pod for pod in going if state.is_below(pod, path)]
+            if gains or not falls or (state.shares and path == "root"):
                 continue
-            before = books.usage(path, dying=False)
+            before = state.usage(path, dying=False)
             left = before.copy()
             for pod in falls:
                 left.subtract(dict(pod.spec.resource))
             for kind in {kind for pod in falls for kind, _ in pod.spec.resource}:
                 least = dict(spec.guaranteed).get(kind, 0)
-                if books.shares:
-                    least = books.shares[kind][path].entitled
+                if state.shares:
+                    least = state.shares[kind][path].entitled
                 if left[kind] < least and not (plain and before[kind] < least):
                     return False
         return True
@@ -489,13 +489,13 @@ class Account:
         return min(most, shares[kind][path].deserved)
 
     def _share_out(self, partition: str) -> None:
-        books, spec = self.partitions[partition], self.specs[partition]
-        books.shares = {}
+        state, spec = self.partitions[partition], self.specs[partition]
+        state.shares = {}
         if spec.preemption.entitlement == "proportional":
-            books.shares = {
+            state.shares = {
                 kind: proportion_oracle.shares(
                     self._tree(partition, "root", spec.root, kind),
-                    _there_is(books, kind),
+                    _there_is(state, kind),
                     demand_cap=spec.preemption.demand_cap,
                 )
                 for kind in KINDS
@@ -504,33 +504,33 @@ class Account:
     def _tree(
         self, partition: str, path: str, spec: QueueSpec, kind: str
     ) -> proportion_oracle.Node:
-        books = self.partitions[partition]
+        state = self.partitions[partition]
         gainers = {
             one.key
-            for known in books.open.values()
+            for known in state.open.values()
             if known.record.policy != RESERVATION
             for one in known.record.beneficiaries
         }
-        waiting = [pod for pod in books.pods.values() if not pod.node and books.is_below(pod, path)]
+        waiting = [pod for pod in state.pods.values() if not pod.node and state.is_below(pod, path)]
         sizes = {pod.key: dict(pod.spec.resource).get(kind, 0) for pod in waiting}
         return proportion_oracle.Node(
             path,
             spec.weight,
             dict(spec.guaranteed).get(kind, 0),
             None if path == "root" else dict(spec.max or ()).get(kind),
-            books.usage(path, dying=False)[kind]
+            state.usage(path, dying=False)[kind]
             + sum(size for key, size in sizes.items() if key in gainers),
             sum(size for key, size in sizes.items() if key not in gainers),
             [self._tree(partition, f"{path}.{child.name}", child, kind) for child in spec.children],
         )
 
     def _moved(self, moved: DecisionMoved) -> None:
-        books = self.partitions[moved.partition]
-        known = books.open.get(moved.decision_id)
+        state = self.partitions[moved.partition]
+        known = state.open.get(moved.decision_id)
         assert known is not None, f"{moved.decision_id} moves to {moved.state} and is not open"
         if moved.key:
             return
-        running = [key for key in known.ordered if _is_dying(books, key, moved.decision_id)]
+        running = [key for key in known.ordered if _is_dying(state, key, moved.decision_id)]
         if moved.state is DecisionState.CONFIRMED:
             assert not running, f"{moved.decision_id} is confirmed, but {running} run"
         if moved.state.is_open:
@@ -538,8 +538,8 @@ class Account:
         if moved.state is DecisionState.FULFILLED and not known.record.beneficiaries:
             assert not running, f"{moved.decision_id} is fulfilled, but {running} run"
         self.seen[f"{known.record.policy} {moved.state}"] += 1
-        del books.open[moved.decision_id]
-        books.ended[moved.decision_id] = moved.state
+        del state.open[moved.decision_id]
+        state.ended[moved.decision_id] = moved.state
         if known.record.partition not in self.wiping:
             self.unbuilt.add((moved.partition, moved.decision_id))
 
@@ -547,11 +547,11 @@ class Account:
 KINDS: Final = ("memory", "vcore")
 
 
-def _there_is(books: Partition, kind: str) -> int:
+def _there_is(state: Partition, kind: str) -> int:
     """Return what open nodes have, less what pods of others occupy there (W2)."""
-    names = [name for name, node in books.nodes.items() if node.open]
-    taken = sum(size.get(kind, 0) for node, size in books.foreign.values() if node in names)
-    return sum(books.nodes[name].capacity.get(kind, 0) for name in names) - taken
+    names = [name for name, node in state.nodes.items() if node.open]
+    taken = sum(size.get(kind, 0) for node, size in state.foreign.values() if node in names)
+    return sum(state.nodes[name].capacity.get(kind, 0) for name in names) - taken
 
 
 OVERDUE: Final = "not confirmed yet"
@@ -564,12 +564,12 @@ def _walk(path: str, spec: QueueSpec) -> Iterator[tuple[str, QueueSpec]]:
         yield from _walk(f"{path}.{child.name}", child)
 
 
-def _is_dying(books: Partition, key: str, decision: str) -> bool:
-    pod = books.pods.get(key)
+def _is_dying(state: Partition, key: str, decision: str) -> bool:
+    pod = state.pods.get(key)
     return pod is not None and pod.dying == decision
 
 
-def _assert_ports(books: Partition, pod: Pod) -> None:
-    others = [other for other in books.on(pod.node) if other is not pod]
+def _assert_ports(state: Partition, pod: Pod) -> None:
+    others = [other for other in state.on(pod.node) if other is not pod]
     taken = {port for other in others for port in other.spec.constraints.host_ports}
     assert taken.isdisjoint(pod.spec.constraints.host_ports), f"{pod.node}: {pod.key}, {taken}"

@@ -53,7 +53,7 @@ ROUNDS_MOST: Final = 120
 REUSED: Final = 0.15
 """How often a new thing gets the name of one that is gone."""
 VALIDATED: Final = 0.3
-"""How often the books are checked after an event; after ticks they always are."""
+"""How often the state are checked after an event; after ticks they always are."""
 Moment = tuple[int, Event | int]
 """An instant with an event, or with the budget of a tick."""
 
@@ -216,8 +216,8 @@ class Attack:
         """Return an unused name, or now and then that of something that is gone (static pods, replaced nodes)."""
         known = {
             key
-            for books in self.account.partitions.values()
-            for key in (*books.pods, *books.nodes, *books.foreign, *books.applications)
+            for state in self.account.partitions.values()
+            for key in (*state.pods, *state.nodes, *state.foreign, *state.applications)
         }
         gone = [name for name in self.given if name.startswith(word) and name not in known]
         if gone and self.dice.random() < REUSED:
@@ -227,22 +227,22 @@ class Attack:
         return self.given[-1]
 
     def place(self) -> tuple[str, Partition, str]:
-        """Return a partition with its name, books and manager."""
+        """Return a partition with its name, state and manager."""
         name = self.dice.choice(list(self.managers))
         return name, self.account.partitions[name], self.managers[name]
 
-    def pods(self, books: Partition, *, running: bool) -> list[Pod]:
+    def pods(self, state: Partition, *, running: bool) -> list[Pod]:
         """Return the pods that run, or that wait."""
-        return [pod for pod in books.pods.values() if bool(pod.node) is running]
+        return [pod for pod in state.pods.values() if bool(pod.node) is running]
 
-    def dying(self, books: Partition) -> list[Pod]:
+    def dying(self, state: Partition) -> list[Pod]:
         """Return the pods that were ordered to end."""
-        return [pod for pod in books.pods.values() if pod.dying is not None]
+        return [pod for pod in state.pods.values() if pod.dying is not None]
 
-    def spec(self, books: Partition, *, job: str = "") -> AskSpec:
+    def spec(self, state: Partition, *, job: str = "") -> AskSpec:
         """Return a random specification of a pod."""
         dice = self.dice
-        nodes = list(books.nodes)
+        nodes = list(state.nodes)
         constraints = Constraints(
             host_ports=(HostPort(80),) if dice.random() < 0.08 else (),
             required_node=dice.choice(nodes) if nodes and not job and dice.random() < 0.12 else "",
@@ -337,8 +337,8 @@ class Attack:
 
     def add_application(self) -> None:
         """Add an application in some leaf, of one of two users."""
-        partition, books, manager = self.place()
-        used = {queue for queue, _ in books.applications.values()}
+        partition, state, manager = self.place()
+        used = {queue for queue, _ in state.applications.values()}
         leaves = self.leaves(partition)
         free = [queue for queue in leaves if queue not in used] or list(leaves)
         user = self.dice.choice(("ann", "bob"))
@@ -347,29 +347,29 @@ class Attack:
 
     def add_ask(self) -> None:
         """Add a few equal asks, as a replica set would."""
-        partition, books, manager = self.place()
-        if not books.applications:
+        partition, state, manager = self.place()
+        if not state.applications:
             return
-        application = self.dice.choice(list(books.applications))
-        spec = self.spec(books)
+        application = self.dice.choice(list(state.applications))
+        spec = self.spec(state)
         created = self.now - self.dice.choice((0, 0, 6_000))
         for _ in range(self.dice.randint(1, 4)):
             self.tell(AskAdded(manager, self.name("p"), application, spec, partition, created))
 
     def add_gang(self) -> None:
         """Asks that are placed together."""
-        partition, books, manager = self.place()
-        if not books.applications:
+        partition, state, manager = self.place()
+        if not state.applications:
             return
-        application = self.dice.choice(list(books.applications))
-        spec = self.spec(books, job=self.name("j"))
+        application = self.dice.choice(list(state.applications))
+        spec = self.spec(state, job=self.name("j"))
         for _ in range(self.dice.randint(2, 3)):
             self.tell(AskAdded(manager, self.name("p"), application, spec, partition, self.now))
 
     def confirm(self) -> None:
         """Confirm that victims are gone; often a victim comes back at once under another name."""
-        partition, books, manager = self.place()
-        dying = self.dying(books)
+        partition, state, manager = self.place()
+        dying = self.dying(state)
         for pod in self.dice.sample(dying, min(len(dying), self.dice.choice((1, 1, 2, 9)))):
             self.tell(_release(manager, partition, pod, Termination.PREEMPTED_BY_SCHEDULER))
             if self.dice.random() < 0.4 and not pod.spec.min_members:
@@ -378,37 +378,37 @@ class Attack:
 
     def confirm_oddly(self) -> None:
         """Confirm the end of a pod that is not terminating, or does not exist."""
-        partition, books, manager = self.place()
-        key = self.dice.choice(["ghost", *books.pods])
-        pod = books.pods.get(key)
+        partition, state, manager = self.place()
+        key = self.dice.choice(["ghost", *state.pods])
+        pod = state.pods.get(key)
         application = pod.application if pod else "ghosts"
         preempted = Termination.PREEMPTED_BY_SCHEDULER
         self.tell(ReleaseRequested(manager, application, key, partition, preempted))
 
     def veto(self) -> None:
         """One or two victims cannot go."""
-        _, books, manager = self.place()
-        dying = [pod for pod in self.dying(books) if pod.dying]
+        _, state, manager = self.place()
+        dying = [pod for pod in self.dying(state) if pod.dying]
         for pod in self.dice.sample(dying, min(len(dying), self.dice.choice((1, 1, 2)))):
-            self._veto(books, manager, pod, pod.dying or "")
+            self._veto(state, manager, pod, pod.dying or "")
 
     def veto_oddly(self) -> None:
         """Send a veto that is late, doubled, or of an unknown decision."""
-        _, books, manager = self.place()
-        ids = ["", "g-0-0", *books.open, *books.ended]
-        keys = ["ghost", *books.pods]
+        _, state, manager = self.place()
+        ids = ["", "g-0-0", *state.open, *state.ended]
+        keys = ["ghost", *state.pods]
         decision, key = self.dice.choice(ids), self.dice.choice(keys)
-        pod = books.pods.get(key)
+        pod = state.pods.get(key)
         if pod is not None:
-            self._veto(books, manager, pod, decision)
+            self._veto(state, manager, pod, decision)
         else:
             self.tell(VictimVetoed(manager, decision, key, "429"))
 
-    def _veto(self, books: Partition, manager: str, pod: Pod, decision: str) -> None:
+    def _veto(self, state: Partition, manager: str, pod: Pod, decision: str) -> None:
         before = self._is_releasing(pod.key)
         self.tell(VictimVetoed(manager, decision, pod.key, "429"))
         if before and not self._is_releasing(pod.key):
-            known = books.open.get(pod.dying or "")
+            known = state.open.get(pod.dying or "")
             if known is not None:
                 known.ordered.discard(pod.key)
             pod.dying = None
@@ -422,16 +422,16 @@ class Attack:
 
     def end_pod(self) -> None:
         """End a pod, terminating or not, without an order."""
-        partition, books, manager = self.place()
-        running = self.pods(books, running=True)
+        partition, state, manager = self.place()
+        running = self.pods(state, running=True)
         if running:
             pod = self.dice.choice(running)
             self.tell(_release(manager, partition, pod, Termination.STOPPED_BY_RM))
 
     def resize_pod(self) -> None:
         """Resize a running pod in place, perhaps while it terminates."""
-        partition, books, manager = self.place()
-        running = self.dying(books) if self.dice.random() < 0.5 else self.pods(books, running=True)
+        partition, state, manager = self.place()
+        running = self.dying(state) if self.dice.random() < 0.5 else self.pods(state, running=True)
         if running:
             pod = self.dice.choice(running)
             sizes = {kind: self.dice.choice((1, 2, 3, 5)) for kind in self.kinds}
@@ -443,8 +443,8 @@ class Attack:
 
     def change_ask(self) -> None:
         """Change a waiting ask, preemptor or not."""
-        partition, books, manager = self.place()
-        waiting = self.pods(books, running=False)
+        partition, state, manager = self.place()
+        waiting = self.pods(state, running=False)
         if waiting:
             pod = self.dice.choice(waiting)
             changes: list[dict[str, Any]] = [
@@ -457,39 +457,39 @@ class Attack:
 
     def drop_ask(self) -> None:
         """Remove a waiting ask, preemptor or not."""
-        partition, books, manager = self.place()
-        waiting = self.pods(books, running=False)
+        partition, state, manager = self.place()
+        waiting = self.pods(state, running=False)
         if waiting:
             pod = self.dice.choice(waiting)
             self.tell(_release(manager, partition, pod, Termination.STOPPED_BY_RM))
 
     def fail_to_bind(self) -> None:
         """Report that the shim cannot bind a placed pod, perhaps a victim."""
-        partition, books, manager = self.place()
-        running = self.pods(books, running=True)
+        partition, state, manager = self.place()
+        running = self.pods(state, running=True)
         if running:
             pod = self.dice.choice(running)
             self.tell(_release(manager, partition, pod, Termination.SCHEDULING_FAILED_ON_RM))
 
     def mark_again(self) -> None:
         """Report a terminating pod once more, with the mark that the shim left on it."""
-        partition, books, manager = self.place()
-        dying = self.dying(books)
+        partition, state, manager = self.place()
+        dying = self.dying(state)
         if dying:
             pod = self.dice.choice(dying)
-            self.tell(self._existing(manager, partition, books, pod))
+            self.tell(self._existing(manager, partition, state, pod))
 
     def dies_by_itself(self) -> None:
         """Somebody else deleted a pod: it runs on for its grace."""
-        partition, books, manager = self.place()
-        running = [pod for pod in self.pods(books, running=True) if pod.dying is None]
+        partition, state, manager = self.place()
+        running = [pod for pod in self.pods(state, running=True) if pod.dying is None]
         if running:
             pod = self.dice.choice(running)
             pod.dying = ""
-            self.tell(self._existing(manager, partition, books, pod))
+            self.tell(self._existing(manager, partition, state, pod))
 
     def _existing(
-        self, manager: str, partition: str, books: Partition, pod: Pod
+        self, manager: str, partition: str, state: Partition, pod: Pod
     ) -> AllocationAdded:
         return AllocationAdded(
             manager,
@@ -500,18 +500,18 @@ class Attack:
             partition,
             pod.created_ms,
             pod.started_ms,
-            self.mark(books, pod),
+            self.mark(state, pod),
         )
 
-    def mark(self, books: Partition, pod: Pod) -> ReleaseMark | None:
+    def mark(self, state: Partition, pod: Pod) -> ReleaseMark | None:
         """Return the mark that the shim finds on a pod after a restart (1.7)."""
         if pod.dying is None:
             return None
-        return ReleaseMark(3, pod.dying, *self._beneficiary(books, pod.dying))
+        return ReleaseMark(3, pod.dying, *self._beneficiary(state, pod.dying))
 
-    def _beneficiary(self, books: Partition, decision: str) -> tuple[str, str]:
+    def _beneficiary(self, state: Partition, decision: str) -> tuple[str, str]:
         record = known_decisions.decision(self.core, decision) if decision else None
-        known = books.open.get(decision)
+        known = state.open.get(decision)
         record = known.record if known is not None else record
         if record is None or not record.beneficiaries:
             return "", ""
@@ -519,45 +519,45 @@ class Attack:
 
     def resize_node(self) -> None:
         """Change a node's capacity."""
-        partition, books, manager = self.place()
-        if books.nodes:
-            node = self.dice.choice(list(books.nodes))
+        partition, state, manager = self.place()
+        if state.nodes:
+            node = self.dice.choice(list(state.nodes))
             capacity = resource({kind: self.dice.choice((3, 6, 8, 10)) for kind in self.kinds})
             self.tell(NodeUpdated(manager, node, capacity, partition))
 
     def cordon(self) -> None:
         """Cordon a node, or take it back into use."""
-        partition, books, manager = self.place()
-        if books.nodes:
-            node = self.dice.choice(list(books.nodes))
-            event = NodeDrained if books.nodes[node].open else NodeEnabled
+        partition, state, manager = self.place()
+        if state.nodes:
+            node = self.dice.choice(list(state.nodes))
+            event = NodeDrained if state.nodes[node].open else NodeEnabled
             self.tell(event(manager, node, partition))
 
     def remove_node(self) -> None:
         """Remove a node."""
-        partition, books, manager = self.place()
-        if len(books.nodes) > 1:
-            self.tell(NodeRemoved(manager, self.dice.choice(list(books.nodes)), partition))
+        partition, state, manager = self.place()
+        if len(state.nodes) > 1:
+            self.tell(NodeRemoved(manager, self.dice.choice(list(state.nodes)), partition))
 
     def add_foreign(self) -> None:
         """Add, resize or remove a pod of another scheduler."""
-        partition, books, manager = self.place()
-        if books.foreign and self.dice.random() < 0.5:
-            key = self.dice.choice(list(books.foreign))
+        partition, state, manager = self.place()
+        if state.foreign and self.dice.random() < 0.5:
+            key = self.dice.choice(list(state.foreign))
             self.tell(ReleaseRequested(manager, "", key, partition))
-        elif books.nodes:
-            key = self.dice.choice([self.name("f"), *list(books.foreign)[:1]])
+        elif state.nodes:
+            key = self.dice.choice([self.name("f"), *list(state.foreign)[:1]])
             size = resource({kind: self.dice.randint(1, 4) for kind in self.kinds})
-            node = self.dice.choice(list(books.nodes))
+            node = self.dice.choice(list(state.nodes))
             self.tell(ForeignAdded(manager, key, node, size, partition))
 
     def add_existing(self) -> None:
         """Report a pod that runs already, perhaps one that waits as an ask."""
-        partition, books, manager = self.place()
-        waiting = self.pods(books, running=False)
-        if not books.nodes or not books.applications:
+        partition, state, manager = self.place()
+        waiting = self.pods(state, running=False)
+        if not state.nodes or not state.applications:
             return
-        node = self.dice.choice(list(books.nodes))
+        node = self.dice.choice(list(state.nodes))
         if waiting and self.dice.random() < 0.5:
             pod = self.dice.choice(waiting)
             if pod.required in {"", node}:
@@ -567,16 +567,16 @@ class Attack:
                     )
                 )
             return
-        spec = replace(self.spec(books), constraints=Constraints())
-        application = self.dice.choice(list(books.applications))
+        spec = replace(self.spec(state), constraints=Constraints())
+        application = self.dice.choice(list(state.applications))
         key = self.name("p")
         self.tell(AllocationAdded(manager, key, application, node, spec, partition, self.now))
 
     def end_application(self) -> None:
         """End an application with all that it has."""
-        partition, books, manager = self.place()
-        if len(books.applications) > 2:
-            application = self.dice.choice(list(books.applications))
+        partition, state, manager = self.place()
+        if len(state.applications) > 2:
+            application = self.dice.choice(list(state.applications))
             self.tell(ApplicationRemoved(manager, application, partition))
 
     def configure(self) -> None:
@@ -612,10 +612,10 @@ class Attack:
             self.tell(SyncCompleted(manager))
             self.account.synced[manager] = True
         waits = {
-            self._beneficiary(books, pod.dying)[0]
+            self._beneficiary(state, pod.dying)[0]
             for name in names
-            for books in [self.account.partitions[name]]
-            for pod in self.dying(books)
+            for state in [self.account.partitions[name]]
+            for pod in self.dying(state)
             if pod.dying
         }
         before_tick = len(self.said)
@@ -635,23 +635,23 @@ class Attack:
                 beneficiary = getattr(one, "beneficiary", "")
                 assert not beneficiary or beneficiary not in waits, f"{one} right after a restart"
 
-    def _told(self, manager: str, name: str, books: Partition) -> list[Event]:
+    def _told(self, manager: str, name: str, state: Partition) -> list[Event]:
         events: list[Event] = []
-        for node, known in books.nodes.items():
+        for node, known in state.nodes.items():
             capacity = tuple(known.capacity.items())
             events.append(NodeAdded(manager, node, capacity, schedulable=False, partition=name))
-        for application, (queue, user) in books.applications.items():
+        for application, (queue, user) in state.applications.items():
             events.append(ApplicationAdded(manager, application, queue, name, user))
-        for key, (node, size) in books.foreign.items():
+        for key, (node, size) in state.foreign.items():
             events.append(ForeignAdded(manager, key, node, tuple(size.items()), name))
-        for pod in sorted(books.pods.values(), key=lambda one: (not one.node, one.created_ms)):
+        for pod in sorted(state.pods.values(), key=lambda one: (not one.node, one.created_ms)):
             if pod.node:
-                events.append(self._existing(manager, name, books, pod))
+                events.append(self._existing(manager, name, state, pod))
             else:
                 created = pod.created_ms
                 ask = AskAdded(manager, pod.key, pod.application, pod.spec, name, created)
                 events.append(ask)
-        for node, known in books.nodes.items():
+        for node, known in state.nodes.items():
             if known.opened:
                 event = NodeEnabled if known.open else NodeDrained
                 events.append(event(manager, node, name))
@@ -660,12 +660,12 @@ class Attack:
     def look(self) -> None:
         """Everything that only looks changes nothing."""
         before = self.core.digest()
-        name, books, _ = self.place()
-        keys = list(books.pods)
+        name, state, _ = self.place()
+        keys = list(state.pods)
         for key in self.dice.sample(keys, min(len(keys), 3)):
             explain.explain(self.core, key, self.now)
             verdicts.verdict(self.core, key, self.now)
-        spec = self.spec(books)
+        spec = self.spec(state)
         asks = [SimulatedAsk(self.dice.choice(self.leaves(name)), "nobody", spec)] * 2
         simulate_asks(self.core, name, asks, self.now)
         forecast(self.core, self.first, self.now)
@@ -680,36 +680,36 @@ class Attack:
         """All victims go, time passes: every decision ends, and nobody waits beside room."""
         due = None
         for _ in range(ROUNDS_MOST):
-            for name, books in self.account.partitions.items():
-                for pod in self.dying(books):
+            for name, state in self.account.partitions.items():
+                for pod in self.dying(state):
                     gone = Termination.PREEMPTED_BY_SCHEDULER
                     self.tell(_release(self.managers[name], name, pod, gone))
             self.tick()
-            if any(self.dying(books) for books in self.account.partitions.values()):
+            if any(self.dying(state) for state in self.account.partitions.values()):
                 continue
             due = self.core.next_due()
             if due is None:
                 break
             self.now = due
-        is_open = [key for books in self.account.partitions.values() for key in books.open]
+        is_open = [key for state in self.account.partitions.values() for key in state.open]
         assert not is_open or due is not None, f"{is_open} never end"
         self.nobody_starves()
 
     def nobody_starves(self) -> None:
         """No ask waits that fits on a node that nobody else holds."""
-        for name, books in self.account.partitions.items():
+        for name, state in self.account.partitions.items():
             held = {one.node_id for one in inspect.nodes(self.core, name) if one.reserved_for}
-            for pod in self.pods(books, running=False) if not held else ():
-                nodes = self._nodes_for(books, pod)
+            for pod in self.pods(state, running=False) if not held else ():
+                nodes = self._nodes_for(state, pod)
                 assert not nodes or not self._has_head_room(name, pod), f"{pod.key}, {nodes}"
 
-    def _nodes_for(self, books: Partition, pod: Pod) -> list[str]:
+    def _nodes_for(self, state: Partition, pod: Pod) -> list[str]:
         constraints = pod.spec.constraints
         if pod.spec.min_members or constraints.host_ports:
             return []
         found = []
-        for name, node in books.nodes.items():
-            used = books.used(name)
+        for name, node in state.nodes.items():
+            used = state.used(name)
             wanted = (pod.required == name and node.opened) or (
                 not pod.required and node.open and name not in constraints.excluded_nodes
             )
@@ -721,13 +721,13 @@ class Attack:
         return found
 
     def _has_head_room(self, name: str, pod: Pod) -> bool:
-        books = self.account.partitions[name]
+        state = self.account.partitions[name]
         for path, spec in self.account.queues(name).items():
-            if not books.is_below(pod, path):
+            if not state.is_below(pod, path):
                 continue
             if spec.limits:
                 return False
-            usage = books.usage(path, dying=True)
+            usage = state.usage(path, dying=True)
             for kind, size in pod.spec.resource:
                 if usage[kind] + size > self.account.bound(name, path, spec, kind):
                     return False

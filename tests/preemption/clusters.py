@@ -62,7 +62,7 @@ class Cluster:
 
     @property
     def partition(self) -> Partition:
-        """The books."""
+        """The state."""
         return self.core.state.partitions["default"]
 
     def configure(self, *queues: QueueSpec) -> None:

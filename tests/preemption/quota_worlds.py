@@ -45,11 +45,11 @@ class World:
         )
 
     def trial(self) -> Trial:
-        """Return the books as a Trial."""
+        """Return the state as a Trial."""
         return trial_of(self.cluster())
 
     def cluster(self) -> Cluster:
-        """Return a cluster with these queues and pods in the books."""
+        """Return a cluster with these queues and pods in the state."""
         children = [self._spec(path) for path in self.maxima if path.count(".") == 1]
         cluster = Cluster(*children)
         partition = cluster.partition
@@ -119,7 +119,7 @@ def spec_of(pod: Pod) -> AskSpec:
 
 
 def trial_of(cluster: Cluster) -> Trial:
-    """Return the books as they are now, for planning."""
+    """Return the state as they are now, for planning."""
     return Trial(snapshotting.take(cluster.partition, cluster.now))
 
 

@@ -1,6 +1,6 @@
 """Every rule of the gate: a plan that breaks it alone is refused by it, the nearest legal plan passes.
 
-And a policy that makes an illegal plan harms nobody: nobody goes, administrators hear of it once, the books stay.
+And a policy that makes an illegal plan harms nobody: nobody goes, administrators hear of it once, the state stay.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -12,7 +12,7 @@ from server.model.decisions import Decision, Released, Termination
 from server.model.events import ReleaseRequested
 from server.model.records import Lost
 from server.model.records import lost_work as of_record
-from server.state import lost_work as books
+from server.state import lost_work as partition
 from server.state.lost_work import LINES_MAX, OTHERS, Line, LostWork
 from tests.preemption.replicas import Replicas
 from tests.simulation.termination import Life
@@ -188,7 +188,7 @@ def test_a_queue_that_goes_away_folds_into_one_line() -> None:
 
 
 def test_the_table_is_bounded_and_loses_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(books, "LINES_MAX", 10)
+    monkeypatch.setattr(partition, "LINES_MAX", 10)
     table = LostWork()
     for number in range(30):
         table.add(Line("guaranteed", "root.a", f"root.b{number}"), Lost(1, 2, 3))
@@ -198,7 +198,7 @@ def test_the_table_is_bounded_and_loses_no_sum(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_owners_are_bounded_applications_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(books, "LINES_MAX", 10)
+    monkeypatch.setattr(partition, "LINES_MAX", 10)
     table = LostWork()
     for number in range(30):
         line = Line("guaranteed", "root.a", "root.b", "ada", f"app-{number}")
@@ -256,7 +256,7 @@ def test_what_was_lost_is_known_by_minute_and_type() -> None:
 def test_minutes_are_bounded_and_say_since_when_they_are_complete(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(books, "MINUTES_MAX", 3)
+    monkeypatch.setattr(partition, "MINUTES_MAX", 3)
     table, line = LostWork(), Line("guaranteed", "root.a", "root.b")
     for minute in range(5):
         table.add(line, Lost(1, 1, 1), minute * 60_000)

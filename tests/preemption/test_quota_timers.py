@@ -1,4 +1,4 @@
-"""When a quota run is due (Q1-Q7, Q17), on plain books; the timing table of the nearest peer beside it."""
+"""When a quota run is due (Q1-Q7, Q17), on plain state; the timing table of the nearest peer beside it."""
 
 from dataclasses import dataclass, replace
 from typing import Any

@@ -23,7 +23,7 @@ from server.model.events import (
 )
 from server.model.quota import Configuration
 from server.model.shadow import Difference, is_on, settings_of
-from server.state import shadow as books
+from server.state import shadow as partition
 from tests.preemption.replicas import Replicas
 from tests.preemption.shadows import Shadowed, with_shadow
 from tests.record.preempting import Driver, configuration
@@ -170,7 +170,7 @@ def test_what_stands_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_records_are_bounded_and_those_that_ended_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(books, "RECORDS_MAX", 6)
+    monkeypatch.setattr(partition, "RECORDS_MAX", 6)
     core = starving(20, 40)
     assert len(run(core, START)) == 20
     (report,) = shadow_records.reports(core)
@@ -206,19 +206,19 @@ def test_a_partition_that_stopped_asks_for_no_more_ticks() -> None:
 def test_an_equal_configuration_goes_on_with_the_shadow_and_another_one_does_not() -> None:
     core = starving(30, 60)
     core.tick(START)
-    books = core.state.partitions["default"]
-    before = books.shadow
+    partition = core.state.partitions["default"]
+    before = partition.shadow
     assert before is not None
     assert before.since_ms == START
     core.handle(ConfigurationApplied(deepcopy(core.state.configuration), "again"), START + 1_000)
     core.tick(START + 1_000)
-    assert books.shadow is before
+    assert partition.shadow is before
     other = core.state.configuration.partitions[0]
     changed = replace(other, preemption=replace(other.preemption, backoff_ms=1_234))
     core.handle(ConfigurationApplied(Configuration((changed,)), "other"), START + 2_000)
     core.tick(START + 2_000)
-    assert books.shadow is not None
-    assert books.shadow.since_ms == START + 2_000
+    assert partition.shadow is not None
+    assert partition.shadow.since_ms == START + 2_000
 
 
 def renamed(known: Configuration) -> Configuration:

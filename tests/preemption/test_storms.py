@@ -258,9 +258,9 @@ def test_the_tables_are_bounded() -> None:
 
 def test_the_digest_knows_strikes(monkeypatch: pytest.MonkeyPatch) -> None:
     life = stormy(monkeypatch)
-    books, before = life.core.state.partitions["default"], life.core.digest()
-    pair, one = next(iter(books.storms.frozen.items()))
-    books.storms.frozen[pair] = one._replace(until_ms=one.until_ms + 1)
+    partition, before = life.core.state.partitions["default"], life.core.digest()
+    pair, one = next(iter(partition.storms.frozen.items()))
+    partition.storms.frozen[pair] = one._replace(until_ms=one.until_ms + 1)
     assert life.core.digest() != before
 
 
@@ -268,13 +268,15 @@ def test_a_pod_that_takes_the_place_of_one_that_took_its_place_is_stopped() -> N
     """Inside one queue, where no guarantee decides, preemptor and victims are alike (7.8)."""
     life = Replicas([{"name": "b"}])
     life.say("node n1 memory=2", "app y root.b", "existing y1 y n1 memory=2", "ask y2 y memory=2")
-    books = life.core.state.partitions["default"]
-    snapshot = snapshotting.take(books, life.now, due=snapshotting.Due(claiming=[books.asks["y2"]]))
+    partition = life.core.state.partitions["default"]
+    snapshot = snapshotting.take(
+        partition, life.now, due=snapshotting.Due(claiming=[partition.asks["y2"]])
+    )
     pledge = Pledge(snapshot.claims[0], 0, "n1")
-    row = books.asks["y1"].row
+    row = partition.asks["y1"].row
     plan = Plan("in-queue", (pledge,), (Release(row, "y1", "root.b", "lower priority"),))
-    notes = [thrash_guard.watch(books, Trial(snapshot), plan) for _ in range(STRIKES_MAX)]
+    notes = [thrash_guard.watch(partition, Trial(snapshot), plan) for _ in range(STRIKES_MAX)]
     assert [len(one) for one in notes] == [0] * (STRIKES_MAX - 1) + [1]
-    refusal = thrash_guard.refusal(books.storms.active(life.now), snapshot, plan)
+    refusal = thrash_guard.refusal(partition.storms.active(life.now), snapshot, plan)
     assert refusal is not None
     assert refusal.law is Law.FROZEN

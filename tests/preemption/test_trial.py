@@ -106,7 +106,7 @@ def test_what_a_trial_keeps_is_what_another_works_out() -> None:
 
 
 def test_a_trial_is_the_view_after_its_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plans on top of a snapshot give the answers that the books give once the plans are written.
+    """Plans on top of a snapshot give the answers that the state give once the plans are written.
 
     A takeover follows the plans of a round and is none of them.
     """

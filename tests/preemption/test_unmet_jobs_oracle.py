@@ -59,7 +59,7 @@ def told(seed: int, world: World) -> list[UnmetAsks]:
     core = tell(world)
     before = core.digest()
     found = report(core, "default", START)
-    assert core.digest() == before, f"seed {seed}: the report changed the books"
+    assert core.digest() == before, f"seed {seed}: the report changed the state"
     asks = [one for queue in found.queues for one in queue.asks]
     for one in asks:
         assert (one.count, one.resource) == (

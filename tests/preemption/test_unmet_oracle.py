@@ -35,7 +35,7 @@ def judge(seed: int) -> Counter[str]:
         core.handle(event, START)
     before = core.digest()
     found = report(core, "default", START)
-    assert core.digest() == before, f"seed {seed}: the report changed the books"
+    assert core.digest() == before, f"seed {seed}: the report changed the state"
     counts: Counter[str] = Counter()
     for queue in found.queues:
         for asks in queue.asks:

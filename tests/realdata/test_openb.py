@@ -1,4 +1,4 @@
-"""A real cluster through the core: every pod has its node or a true reason, and the books agree after every tick."""
+"""A real cluster through the core: every pod has its node or a true reason, and the state agrees after every tick."""
 
 import itertools
 from typing import NamedTuple

@@ -88,8 +88,8 @@ def quota_run(queue: str, *victims: Victim, decision_id: str = "q-1-2") -> Decis
 def keep(served: Served, *records: DecisionRecord) -> None:
     """Add decisions to the core's state, and send them to all watchers."""
     for record in records:
-        books = served.core.state.partitions[record.partition]
-        books.decisions[record.decision_id] = record
+        state = served.core.state.partitions[record.partition]
+        state.decisions[record.decision_id] = record
     tell(served, *(Decided(RM, record) for record in records))
 
 

@@ -366,12 +366,12 @@ async def test_a_decision_of_an_earlier_process_is_watched_too() -> None:
 
 async def test_names_of_pods_outlive_the_pods() -> None:
     async with cluster() as (served, _):
-        books = served.core.state.partitions["default"]
+        one_partition = served.core.state.partitions["default"]
         tags = {"kubernetes.io/meta/namespace": "lab", "kubernetes.io/meta/podName": "train-1"}
-        books.asks["other"].tags = (si.Allocation(allocationTags=tags).SerializeToString(),)
-        books.asks["large"].tags = books.asks["other"].tags
+        one_partition.asks["other"].tags = (si.Allocation(allocationTags=tags).SerializeToString(),)
+        one_partition.asks["large"].tags = one_partition.asks["other"].tags
         keep(served, claim())
-        del books.asks["other"]
+        del one_partition.asks["other"]
         (one,) = await listed(served)
         assert [goes.name for goes in one.victims] == ["lab/train-1"]
         assert one.summary == "Ask lab/train-1 of root.a takes the room of other of root.b."

@@ -40,11 +40,13 @@ def recorded(key: str = "large", queue: str = "root.a", **more: Any) -> ShadowRe
 
 def remember(served: Served, *records: ShadowRecord) -> None:
     """Give the partition a shadow with these records."""
-    books = served.core.state.partitions["default"]
-    live = replace(books.spec.preemption, shadow={"policies": ("guaranteed",), "backoff_ms": 2_000})
-    books.spec = replace(books.spec, preemption=live)
-    other = replace(books.spec, preemption=settings_of(live))
-    known = books.shadow = Shadow(books.spec, other, books.round, T0)
+    partition = served.core.state.partitions["default"]
+    live = replace(
+        partition.spec.preemption, shadow={"policies": ("guaranteed",), "backoff_ms": 2_000}
+    )
+    partition.spec = replace(partition.spec, preemption=live)
+    other = replace(partition.spec, preemption=settings_of(live))
+    known = partition.shadow = Shadow(partition.spec, other, partition.round, T0)
     for one in records:
         known.keep(one)
     known.sums["guaranteed", "shadow"] = Sum(1, Lost(1, 2_000, 4_000))

@@ -104,7 +104,7 @@ LOWER = QUEUES.replace("10s}", "10s}\n            resources: {max: {vcore: 7m}}"
 async def test_the_core_goes_on_while_a_configuration_is_simulated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is told is as it was when it was asked for, whatever happens to the books meanwhile."""
+    """What is told is as it was when it was asked for, whatever happens to the state meanwhile."""
     begun, changed = SHARED.Event(), SHARED.Event()
     plan = enforcement.plan
 

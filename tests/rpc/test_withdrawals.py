@@ -100,9 +100,9 @@ async def test_1_7_a_mark_that_came_with_a_restart_is_withdrawn_once_all_is_know
         stream = await served.open(
             "UpdateAllocation", si.AllocationRequest(rmID=RM, allocations=[one])
         )
-        books = served.core.state.partitions["default"]
-        await until(lambda: "lent" in books.asks)
-        assert books.marks["g-1-1"]["lent"] == ReleaseMark(
+        partition = served.core.state.partitions["default"]
+        await until(lambda: "lent" in partition.asks)
+        assert partition.marks["g-1-1"]["lent"] == ReleaseMark(
             Termination.PREEMPTED_BY_SCHEDULER, "g-1-1", "gone", "the-node", "soft"
         )
         await news.send(si.NodeRequest(rmID=RM, syncComplete=si.SyncComplete()))

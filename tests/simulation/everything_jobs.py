@@ -26,7 +26,7 @@ class Plan:
     """A decision for a job: its members, their nodes, and who goes. Nothing of it is in the account yet."""
 
     judge: "JobJudge"
-    books: Partition
+    state: Partition
     record: DecisionRecord
     members: list[Pod]
     seats: dict[str, str]
@@ -50,7 +50,7 @@ class Plan:
         """Yield the nodes of members, with what they want there and what is planned to be free."""
         for node in sorted(set(self.seats.values())):
             wanted = total([pod for pod in self.members if self.seats[pod.key] == node])
-            yield node, wanted, self.judge.planned_room(self.books, node)
+            yield node, wanted, self.judge.planned_room(self.state, node)
 
     def fits(self, going: Sequence[Pod]) -> bool:
         """Return whether all members fit on their nodes and below the maxima once these pods are gone (J4, J8)."""
@@ -59,9 +59,9 @@ class Plan:
             if any(room[kind] + freed[kind] < size for kind, size in wanted.items()):
                 return False
         wanted = total(self.members)
-        limits = self.judge.head_room(self.books, self.partition, self.members[0])
+        limits = self.judge.head_room(self.state, self.partition, self.members[0])
         for path, room in limits.items():
-            freed = total([pod for pod in going if self.books.is_below(pod, path)])
+            freed = total([pod for pod in going if self.state.is_below(pod, path)])
             if any(room[kind] + freed[kind] < wanted[kind] for kind in room):
                 return False
         return True
@@ -87,8 +87,8 @@ class Plan:
             return True
         left, kinds = total(own), list(total(self.members))
         decided = set()
-        for kind, path, owed in self.judge.deciding(self.books, self.partition, self.leaf, kinds):
-            left[kind] += owed - self.judge.held(self.books, path)[kind]
+        for kind, path, owed in self.judge.deciding(self.state, self.partition, self.leaf, kinds):
+            left[kind] += owed - self.judge.held(self.state, path)[kind]
             decided.add(kind)
         needs = self.needs(own)
         others = [pod for pod in going if pod not in own]
@@ -116,7 +116,7 @@ class Plan:
                 pod
             )
         for (application, job), some in together.items():
-            rest = [pod for pod in self.books.pods.values() if pod.node and pod.dying is None]
+            rest = [pod for pod in self.state.pods.values() if pod.node and pod.dying is None]
             gang = [
                 one for one in rest if (one.application, one.spec.job_key) == (application, job)
             ]
@@ -129,12 +129,12 @@ class Plan:
 class JobJudge(Judge):
     """A judge who looks at the amounts of jobs, too."""
 
-    def _judge_amounts(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> None:
-        super()._judge_amounts(books, record, going)
+    def _judge_amounts(self, state: Partition, record: DecisionRecord, going: list[Pod]) -> None:
+        super()._judge_amounts(state, record, going)
         if record.policy == "job":
-            members = [books.pods[one.key] for one in record.beneficiaries]
+            members = [state.pods[one.key] for one in record.beneficiaries]
             seats = {one.key: one.node_id for one in record.beneficiaries}
-            plan = Plan(self, books, record, members, seats, going)
+            plan = Plan(self, state, record, members, seats, going)
             self._assert_whole(plan)
             self._assert_enough(plan)
 
@@ -148,12 +148,12 @@ class JobJudge(Judge):
         name = (first.application, first.spec.job_key)
         gang = [
             pod
-            for pod in plan.books.pods.values()
+            for pod in plan.state.pods.values()
             if (pod.application, pod.spec.job_key) == name
             and pod.spec.placeholder == together
             and pod.dying is None
         ]
-        served = plan.books.gainers()
+        served = plan.state.gainers()
         waiting = {pod.key for pod in gang if not pod.node and pod.key not in served}
         assert waiting == keys, f"{plan.record.decision_id}: {waiting} wait, {keys} get room (9)"
         least = max(pod.spec.min_members for pod in gang)
@@ -165,7 +165,7 @@ class JobJudge(Judge):
         settings = self.specs[plan.partition].preemption
         ports = any(pod.spec.constraints.host_ports for pod in plan.members)
         gone = [
-            pod for pod in plan.books.pods.values() if pod.dying is not None or pod in plan.going
+            pod for pod in plan.state.pods.values() if pod.dying is not None or pod in plan.going
         ]
         if ports or any(is_firm(pod, settings) for pod in gone):
             return  # what is kept for firm ones moves while one of them goes

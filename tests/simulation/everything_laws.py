@@ -62,7 +62,7 @@ def _is_on(policy: str, settings: PreemptionSettings) -> bool:
 class Place:
     """A node for an ask, with what is planned to be free there and in the ask's queues."""
 
-    books: Partition
+    state: Partition
     ask: Pod
     node: str
     room: Amounts
@@ -74,7 +74,7 @@ class Place:
         for pod in going:
             left.update(dict(pod.spec.resource) if pod.node == self.node else {})
             for path, one in limits.items():
-                one.update(dict(pod.spec.resource) if self.books.is_below(pod, path) else {})
+                one.update(dict(pod.spec.resource) if self.state.is_below(pod, path) else {})
         wanted = self.ask.spec.resource
         return all(one[kind] >= size for one in (left, *limits.values()) for kind, size in wanted)
 
@@ -94,8 +94,8 @@ class Judge(Account):
 
     def lost(self) -> None:
         """Record that the core is lost, and with it all that was not stored."""
-        for books in self.partitions.values():
-            books.open.clear()
+        for state in self.partitions.values():
+            state.open.clear()
         self.unbuilt.clear()
 
     def refuse(self, partition: str, key: str) -> None:
@@ -159,14 +159,14 @@ class Judge(Account):
 
     def _look_over(self, partition: str) -> None:
         """Record what each queue uses beyond its entitlement, of which a round takes a part (P9)."""
-        books, found = self.partitions[partition], OverUse()
+        state, found = self.partitions[partition], OverUse()
         if not self.specs[partition].preemption.natural_permyriad or self.is_unclear(partition):
             return
         for path, spec in self.queues(partition).items():
             owed = dict(spec.guaranteed)
-            if books.shares:
-                owed = {kind: shares[path].entitled for kind, shares in books.shares.items()}
-            used = books.usage(path, dying=False)
+            if state.shares:
+                owed = {kind: shares[path].entitled for kind, shares in state.shares.items()}
+            used = state.usage(path, dying=False)
             found[path] = {kind: amount - owed.get(kind, 0) for kind, amount in used.items()}
         self.over_uses[partition] = found
 
@@ -175,44 +175,44 @@ class Judge(Account):
     def _decided(self, record: DecisionRecord) -> None:
         if record.partition not in self.over_uses:
             self._look_over(record.partition)
-        books = self.partitions[record.partition]
+        state = self.partitions[record.partition]
         settings = self.specs[record.partition].preemption
         if record.state.is_open and "rebuilt" not in record.summary:
             assert not settings.observe_only, f"{record.decision_id} only observes (20)"
-            known = books.open.pop(record.decision_id, None)
+            known = state.open.pop(record.decision_id, None)
             runs_on = known is not None and record.policy == "quota"  # whatever is configured (Q5)
             assert runs_on or _is_on(record.policy, settings), f"{record.policy} is off"
-            self._judge(books, record, settings, known.ordered if known is not None else ())
+            self._judge(state, record, settings, known.ordered if known is not None else ())
             if known is not None:
-                books.open[record.decision_id] = known
+                state.open[record.decision_id] = known
         if record.state is DecisionState.OBSERVED:
             assert _is_on(record.policy, settings), f"{record.policy} is off"
-            self._judge(books, record, settings)
+            self._judge(state, record, settings)
         super()._decided(record)
 
     def _judge(
         self,
-        books: Partition,
+        state: Partition,
         record: DecisionRecord,
         settings: PreemptionSettings,
         ordered: Collection[str] = (),
     ) -> None:
-        going = self._fresh(books, record, ordered)
+        going = self._fresh(state, record, ordered)
         for pod in going:
             self._assert_unprotected(pod, record, settings)
         for one in record.beneficiaries if record.policy in CLAIMS else ():
-            self._assert_may_claim(record, books.pods[one.key], settings)
+            self._assert_may_claim(record, state.pods[one.key], settings)
             for pod in going:
-                self._assert_may_go_for(books, record, one.key, pod)
+                self._assert_may_go_for(state, record, one.key, pod)
         if record.shrink is not None:
-            self._judge_shrink(books, record, going)
+            self._judge_shrink(state, record, going)
         if record.policy == "required-node":
-            self._judge_required(books, record, going)
+            self._judge_required(state, record, going)
         if record.state.is_open and not self.is_unclear(record.partition):
-            self._judge_amounts(books, record, going)
+            self._judge_amounts(state, record, going)
 
     @staticmethod
-    def _fresh(books: Partition, record: DecisionRecord, ordered: Collection[str]) -> list[Pod]:
+    def _fresh(state: Partition, record: DecisionRecord, ordered: Collection[str]) -> list[Pod]:
         """Return the victims chosen now; a replanned decision also names those that terminate for it, or are gone.
 
         By then another pod may have the key: victims that the decision ordered before are not chosen again. Victims that
@@ -220,7 +220,7 @@ class Judge(Account):
         """
         stay = {*record.vetoed, *record.withdrawn}
         going = [one for one in record.victims if one.key not in stay]
-        pods = [(one, books.pods[one.key]) for one in going if one.key in books.pods]
+        pods = [(one, state.pods[one.key]) for one in going if one.key in state.pods]
         found = [pod for one, pod in pods if pod.application == one.application_id]
         assert len({pod.key for pod in found}) == len(found), f"{record.decision_id}: twice (10)"
         found = [pod for pod in found if pod.node or pod.key not in record.confirmed]
@@ -290,10 +290,10 @@ class Judge(Account):
         return found
 
     def _assert_may_go_for(
-        self, books: Partition, record: DecisionRecord, key: str, pod: Pod
+        self, state: Partition, record: DecisionRecord, key: str, pod: Pod
     ) -> None:
         """Fences, own application, own queue, priorities (invariants 5 to 7)."""
-        ask = books.pods[key]
+        ask = state.pods[key]
         leaf, other = (self.path_of(record.partition, one) for one in (ask, pod))
         what = f"{pod.key} in {other} goes for {key} in {leaf} ({record.policy})"
         if record.policy != "job":
@@ -332,10 +332,10 @@ class Judge(Account):
             priority = offset if fenced else priority + offset
         return priority
 
-    def _judge_required(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> None:
+    def _judge_required(self, state: Partition, record: DecisionRecord, going: list[Pod]) -> None:
         """G11: its own node and nobody of higher priority."""
         (one,) = record.beneficiaries
-        ask = books.pods[one.key]
+        ask = state.pods[one.key]
         assert ask.required == one.node_id, f"{ask.key} gets room on {one.node_id}"
         for pod in going:
             assert pod.node == one.node_id, f"{pod.key} runs elsewhere (G11)"
@@ -344,7 +344,7 @@ class Judge(Account):
 
     # -- shrinking ----------------------------------------------------------------------------------------------------
 
-    def _judge_shrink(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> None:
+    def _judge_shrink(self, state: Partition, record: DecisionRecord, going: list[Pod]) -> None:
         """Quota runs and trims: their target, only what helps, and nobody too many (Q9, Q10, 11, 15, W9)."""
         shrink = record.shrink
         assert shrink is not None
@@ -355,7 +355,7 @@ class Judge(Account):
             assert target.keys() <= most.keys(), f"{shrink} names types without a maximum (15)"
         freed: Amounts = Counter()
         for pod in going:
-            assert books.is_below(pod, shrink.queue), f"{pod.key} is not below {shrink.queue}"
+            assert state.is_below(pod, shrink.queue), f"{pod.key} is not below {shrink.queue}"
             size = dict(pod.spec.resource)
             assert any(size.get(kind) for kind in target), f"{pod.key} helps nobody (Q10, W9)"
             freed.update(size)
@@ -373,27 +373,27 @@ class Judge(Account):
 
     # -- amounts --------------------------------------------------------------------------------------------------------
 
-    def promised(self, books: Partition, path: str) -> Amounts:
+    def promised(self, state: Partition, path: str) -> Amounts:
         """Return what open decisions hold for asks below a queue."""
         total: Amounts = Counter()
-        gainers = books.gainers()
-        for pod in books.pods.values():
-            if not pod.node and pod.key in gainers and books.is_below(pod, path):
+        gainers = state.gainers()
+        for pod in state.pods.values():
+            if not pod.node and pod.key in gainers and state.is_below(pod, path):
                 total.update(dict(pod.spec.resource))
         return total
 
-    def held(self, books: Partition, path: str) -> Amounts:
+    def held(self, state: Partition, path: str) -> Amounts:
         """Return what a queue will have once all open decisions are fulfilled."""
-        return books.usage(path, dying=False) + self.promised(books, path)
+        return state.usage(path, dying=False) + self.promised(state, path)
 
-    def _judge_amounts(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> None:
+    def _judge_amounts(self, state: Partition, record: DecisionRecord, going: list[Pod]) -> None:
         if record.policy == "guaranteed":
-            self._assert_owed(books, record, going)
+            self._assert_owed(state, record, going)
         if record.policy in SINGLE:
-            self._assert_room(books, record, going)
+            self._assert_room(state, record, going)
 
     def deciding(
-        self, books: Partition, partition: str, leaf: str, kinds: Iterable[str]
+        self, state: Partition, partition: str, leaf: str, kinds: Iterable[str]
     ) -> Iterator[tuple[str, str, int]]:
         """By type the queue that decides for it, with what it is entitled to (G2, W6)."""
         path = self.scope(partition, leaf)
@@ -401,36 +401,36 @@ class Judge(Account):
             for queue, spec in path:
                 owed = dict(spec.guaranteed).get(kind, 0)
                 decides = owed > 0
-                if books.shares:
-                    share = books.shares[kind][queue]
+                if state.shares:
+                    share = state.shares[kind][queue]
                     owed = share.entitled
-                    decides = share.contended or self.held(books, queue)[kind] < share.floor
+                    decides = share.contended or self.held(state, queue)[kind] < share.floor
                 if decides:
                     yield kind, queue, owed
                     break
 
-    def _assert_owed(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> None:
+    def _assert_owed(self, state: Partition, record: DecisionRecord, going: list[Pod]) -> None:
         """Invariant 4: a type is open, no closed one is lacking, and each victim frees a type for which it may be taken.
 
         That type is lacking, and the victim runs outside the queue that decides for it: for an undecided type outside
         the lowest queue that is open (G2, W6).
         """
         (one,) = record.beneficiaries
-        ask = books.pods[one.key]
+        ask = state.pods[one.key]
         leaf, kinds = self.path_of(record.partition, ask), dict(ask.spec.resource)
-        found = list(self.deciding(books, record.partition, leaf, kinds))
+        found = list(self.deciding(state, record.partition, leaf, kinds))
         assert found, f"nobody decides for {ask.key} (G2)"
         after = self.specs[record.partition].preemption.trigger == "after"
         opened: dict[str, str] = {}
         closed: dict[str, str] = {}
         for kind, path, owed in found:
             more = dict(ask.spec.resource)[kind] if after else 1
-            side = opened if self.held(books, path)[kind] + more <= owed else closed
+            side = opened if self.held(state, path)[kind] + more <= owed else closed
             side[kind] = path
         assert opened, f"{ask.key} claims: {closed} have what they are entitled to (4)"
         lowest = max(opened.values(), key=len)
-        here = self._lacking_on_node(books, ask, one.node_id)
-        above = self._lacking_in_queues(books, record.partition, ask)
+        here = self._lacking_on_node(state, ask, one.node_id)
+        above = self._lacking_in_queues(state, record.partition, ask)
         for kind in closed:
             assert kind not in here, f"{ask.key} lacks {kind} on {one.node_id}, which is closed (4)"
             assert kind not in above, f"{ask.key} lacks {kind} at a maximum, which is closed (4)"
@@ -446,17 +446,17 @@ class Judge(Account):
             ), f"{pod.key} frees nothing for which it may be taken, of {sorted(lacking)} (G2)"
         self.judged(record, "owed")
 
-    def _lacking_on_node(self, books: Partition, ask: Pod, node: str) -> set[str]:
+    def _lacking_on_node(self, state: Partition, ask: Pod, node: str) -> set[str]:
         """Return the types of which the node has too little once all that was ordered is gone."""
-        room = self.planned_room(books, node)
+        room = self.planned_room(state, node)
         return {kind for kind, much in ask.spec.resource if room[kind] < much}
 
     def _lacking_in_queues(
-        self, books: Partition, partition: str, ask: Pod
+        self, state: Partition, partition: str, ask: Pod
     ) -> dict[str, list[str]]:
         """By type the queues on the ask's path whose maximum has too little left."""
         found: dict[str, list[str]] = {}
-        for path, room in self.head_room(books, partition, ask).items():
+        for path, room in self.head_room(state, partition, ask).items():
             for kind, much in ask.spec.resource:
                 if room[kind] < much:
                     found.setdefault(kind, []).append(path)
@@ -464,48 +464,48 @@ class Judge(Account):
 
     # -- room -------------------------------------------------------------------------------------------------------------
 
-    def planned_room(self, books: Partition, name: str) -> Amounts:
+    def planned_room(self, state: Partition, name: str) -> Amounts:
         """Return what a node has once all that was ordered is gone and all that was promised is there."""
-        room: Amounts = Counter(books.nodes[name].capacity)
-        for node, size in books.foreign.values():
+        room: Amounts = Counter(state.nodes[name].capacity)
+        for node, size in state.foreign.values():
             room.subtract(size if node == name else {})
-        for pod in books.on(name):
+        for pod in state.on(name):
             room.subtract(dict(pod.spec.resource) if pod.dying is None else {})
-        places = [one for known in books.open.values() for one in known.record.beneficiaries]
-        for key in [one.key for one in places if one.node_id == name and one.key in books.pods]:
-            waits = not books.pods[key].node
-            room.subtract(dict(books.pods[key].spec.resource) if waits else {})
+        places = [one for known in state.open.values() for one in known.record.beneficiaries]
+        for key in [one.key for one in places if one.node_id == name and one.key in state.pods]:
+            waits = not state.pods[key].node
+            room.subtract(dict(state.pods[key].spec.resource) if waits else {})
         return room
 
-    def head_room(self, books: Partition, partition: str, ask: Pod) -> dict[str, Amounts]:
+    def head_room(self, state: Partition, partition: str, ask: Pod) -> dict[str, Amounts]:
         """By queue on its path what an ask may still use there (J4, W2), planned."""
         settings = self.specs[partition].preemption
         found = {}
         for path, spec in self.path_up(partition, self.path_of(partition, ask)):
-            held = self.held(books, path)
+            held = self.held(state, path)
             room: Amounts = Counter()
             for kind, _ in ask.spec.resource:
                 most = dict(spec.max or ()).get(kind, NO_LIMIT)
-                if books.shares and not settings.demand_cap and not spec.children:
-                    most = min(most, books.shares[kind][path].deserved)
+                if state.shares and not settings.demand_cap and not spec.children:
+                    most = min(most, state.shares[kind][path].deserved)
                 if "job" in settings.policies and not is_firm(ask, settings):
-                    most -= self.kept(books, partition, path, spec, kind)
+                    most -= self.kept(state, partition, path, spec, kind)
                 room[kind] = most - held[kind]
             found[path] = room
         return found
 
-    def kept(self, books: Partition, partition: str, path: str, spec: QueueSpec, kind: str) -> int:
+    def kept(self, state: Partition, partition: str, path: str, spec: QueueSpec, kind: str) -> int:
         """Return what is kept in a queue for firm asks that wait (J4)."""
-        held, waits = self.firm(books, partition, path, kind)
+        held, waits = self.firm(state, partition, path, kind)
         owed = dict(spec.guaranteed).get(kind, 0)
         return max(held, min(owed, held + waits)) - held
 
-    def firm(self, books: Partition, partition: str, path: str, kind: str) -> tuple[int, int]:
+    def firm(self, state: Partition, partition: str, path: str, kind: str) -> tuple[int, int]:
         """Return what firm pods of a queue hold, and what firm asks without a promise want (J4)."""
-        settings, gainers = self.specs[partition].preemption, books.gainers()
+        settings, gainers = self.specs[partition].preemption, state.gainers()
         held = waits = 0
-        for pod in books.pods.values():
-            if not books.is_below(pod, path) or not is_firm(pod, settings):
+        for pod in state.pods.values():
+            if not state.is_below(pod, path) or not is_firm(pod, settings):
                 continue
             size = dict(pod.spec.resource).get(kind, 0)
             if pod.node or pod.key in gainers:
@@ -514,21 +514,21 @@ class Judge(Account):
                 waits += size
         return held, waits
 
-    def _assert_room(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> None:
+    def _assert_room(self, state: Partition, record: DecisionRecord, going: list[Pod]) -> None:
         """Assert that the ask fits after the releases, and not without any of them (invariants 8, 11, 12)."""
         (one,) = record.beneficiaries
-        ask = books.pods[one.key]
+        ask = state.pods[one.key]
         if ask.spec.constraints.host_ports or ask.spec.min_members:
             return
         settings = self.specs[record.partition].preemption
-        gone = [pod for pod in books.pods.values() if pod.dying is not None or pod in going]
+        gone = [pod for pod in state.pods.values() if pod.dying is not None or pod in going]
         if any(is_firm(pod, settings) for pod in gone):
             return  # what is kept for firm ones moves while one of them goes
-        place = Place(books, ask, one.node_id, self.planned_room(books, one.node_id))
-        place.head_room = self.head_room(books, record.partition, ask)
+        place = Place(state, ask, one.node_id, self.planned_room(state, one.node_id))
+        place.head_room = self.head_room(state, record.partition, ask)
         assert place.fits(going), f"no room for {ask.key} (12)"
         self.judged(record, "room")
-        shares = bool(books.shares) and record.policy == "guaranteed"
+        shares = bool(state.shares) and record.policy == "guaranteed"
         for pod in (
             () if shares else going
         ):  # by weight a victim may count for some types alone (W6)

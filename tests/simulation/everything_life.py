@@ -135,8 +135,8 @@ class Everything(Pressed):
     def _lower(self, partition: Section) -> None:
         """Lower what a queue may use, most often below what it uses, so that quota enforcement is armed (Q3)."""
         (root,) = partition["queues"]
-        books, below = self.account.partitions[partition["name"]], _below(root)
-        leaves = {queue.rpartition(".")[2] for queue, _ in books.applications.values()}
+        state, below = self.account.partitions[partition["name"]], _below(root)
+        leaves = {queue.rpartition(".")[2] for queue, _ in state.applications.values()}
         queue = self.chance.choice([one for one in below if one["name"] in leaves] or below)
         if self.chance.random() < 0.7:
             queue["properties"].setdefault("quota.preemption.delay", "1s")
@@ -164,9 +164,9 @@ class Everything(Pressed):
 
     # -- what comes ---------------------------------------------------------------------------------------------------
 
-    def spec(self, books: Partition, *, job: str = "") -> AskSpec:
+    def spec(self, state: Partition, *, job: str = "") -> AskSpec:
         """Return a specification as in an attack, with what gangs need beside."""
-        found = super().spec(books, job=job)
+        found = super().spec(state, job=job)
         return replace(
             found,
             lendable=self.chance.choice((None, None, None, True, True, False)),
@@ -178,10 +178,10 @@ class Everything(Pressed):
         if self.chance.random() > 0.2:
             super().add_application()
             return
-        partition, books, manager = self.place()
+        partition, state, manager = self.place()
         name, count = self.name("app"), self.chance.randint(1, 3)
         spec = replace(
-            self.spec(books), placeholder=True, task_group="g", originator=False, timeout_ms=0
+            self.spec(state), placeholder=True, task_group="g", originator=False, timeout_ms=0
         )
         spec = replace(spec, constraints=replace(spec.constraints, required_node=""))
         asked = resource({kind: count * amount for kind, amount in spec.resource})
@@ -206,29 +206,29 @@ class Everything(Pressed):
 
     def add_real(self) -> None:
         """Add a pod of a task group, often of the size of its placeholders."""
-        partition, books, manager = self.place()
+        partition, state, manager = self.place()
         known = [app for where, app in self.declared if where == partition]
-        known = [app for app in known if app in books.applications]
+        known = [app for app in known if app in state.applications]
         if not known:
             return
         application = self.chance.choice(known)
         asked = self.declared[partition, application].placeholder_ask
-        mine = [pod.spec for pod in books.pods.values() if pod.application == application]
+        mine = [pod.spec for pod in state.pods.values() if pod.application == application]
         sizes = [spec.resource for spec in mine if spec.placeholder] or [asked]
         size = sizes[0] if self.chance.random() < 0.8 else resource({self.kinds[0]: 9})
-        spec = replace(self.spec(books), resource=size, task_group="g", timeout_ms=0)
+        spec = replace(self.spec(state), resource=size, task_group="g", timeout_ms=0)
         spec = replace(spec, constraints=replace(spec.constraints, required_node=""))
         self.tell(AskAdded(manager, self.name("p"), application, spec, partition, self.now))
 
     def add_gang(self) -> None:
         """Add a gang with as many members as it needs, fewer (the rest follows), or more (it is elastic)."""
-        partition, books, manager = self.place()
-        if not books.applications:
+        partition, state, manager = self.place()
+        if not state.applications:
             return
-        application = self.chance.choice(list(books.applications))
+        application = self.chance.choice(list(state.applications))
         least = self.chance.randint(2, 4)
         spec = replace(
-            self.spec(books, job=self.name("j")),
+            self.spec(state, job=self.name("j")),
             min_members=least,
             rm_check=False,
             timeout_ms=0,
@@ -240,8 +240,8 @@ class Everything(Pressed):
 
     def join_gang(self) -> None:
         """One more member of a gang that is there."""
-        partition, books, manager = self.place()
-        known = [pod for pod in books.pods.values() if pod.spec.job_key]
+        partition, state, manager = self.place()
+        known = [pod for pod in state.pods.values() if pod.spec.job_key]
         if known:
             one = self.chance.choice(known)
             key, spec = self.name("p"), one.spec
@@ -249,26 +249,26 @@ class Everything(Pressed):
 
     def start_pod(self) -> None:
         """Report, as a kubelet would, that pods run (7.6, 7.5)."""
-        partition, books, manager = self.place()
-        ready = [pod for pod in self.pods(books, running=True) if pod.started_ms is None]
+        partition, state, manager = self.place()
+        ready = [pod for pod in self.pods(state, running=True) if pod.started_ms is None]
         for pod in self.chance.sample(ready, min(len(ready), 4)):
             pod.started_ms = self.now
-            self.tell(self._existing(manager, partition, books, pod))
+            self.tell(self._existing(manager, partition, state, pod))
 
     # -- who goes -----------------------------------------------------------------------------------------------------
 
-    def going(self, books: Partition) -> list[Pod]:
+    def going(self, state: Partition) -> list[Pod]:
         """Return the pods that were ordered to end, placeholders that are replaced among them."""
-        return [pod for pod in books.pods.values() if pod.dying is not None or _is_swapped(pod)]
+        return [pod for pod in state.pods.values() if pod.dying is not None or _is_swapped(pod)]
 
-    def dying(self, books: Partition) -> list[Pod]:
+    def dying(self, state: Partition) -> list[Pod]:
         """Without placeholders that are replaced, for which nobody vetoes or marks as for victims."""
-        return [pod for pod in super().dying(books) if not _is_swapped(pod)]
+        return [pod for pod in super().dying(state) if not _is_swapped(pod)]
 
     def confirm(self) -> None:
         """Confirm that some terminating pods are gone, in any order; often they come back at once under other names."""
-        partition, books, manager = self.place()
-        going = self.going(books)
+        partition, state, manager = self.place()
+        going = self.going(state)
         for pod in self.chance.sample(going, min(len(going), self.chance.choice((1, 1, 2, 9)))):
             self._gone(partition, manager, pod, again=self.chance.random() < 0.5)
 
@@ -281,14 +281,14 @@ class Everything(Pressed):
             key = self.name("p")
             self.tell(AskAdded(manager, key, pod.application, pod.spec, partition, self.now))
 
-    def _veto(self, books: Partition, manager: str, pod: Pod, decision: str) -> None:
+    def _veto(self, state: Partition, manager: str, pod: Pod, decision: str) -> None:
         self.account.shaky |= set(self.managers)
-        super()._veto(books, manager, pod, decision)
+        super()._veto(state, manager, pod, decision)
 
     def veto_placeholder(self) -> None:
         """One that is replaced cannot go."""
-        _, books, manager = self.place()
-        for pod in [pod for pod in books.pods.values() if _is_swapped(pod)][:1]:
+        _, state, manager = self.place()
+        for pod in [pod for pod in state.pods.values() if _is_swapped(pod)][:1]:
             assert pod.order is not None
             before = self._is_releasing(pod.key)
             self.account.shaky |= set(self.managers)
@@ -296,11 +296,11 @@ class Everything(Pressed):
             if before and not self._is_releasing(pod.key):
                 pod.order = pod.dying = None
 
-    def mark(self, books: Partition, pod: Pod) -> ReleaseMark | None:
+    def mark(self, state: Partition, pod: Pod) -> ReleaseMark | None:
         """Return the mark that the shim wrote on a pod when it received the order (1.7)."""
         order = pod.order
         if order is None or not (pod.dying or _is_swapped(pod)):
-            return super().mark(books, pod)
+            return super().mark(state, pod)
         node = order.nodes[0] if order.nodes else ""
         return ReleaseMark(order.termination, order.decision_id, order.beneficiary, node)
 
@@ -313,13 +313,13 @@ class Everything(Pressed):
         self.allowed[manager, group] = allowed
         self.tell(DisruptionsAllowed(manager, group, allowed))
 
-    def _told(self, manager: str, name: str, books: Partition) -> list[Event]:
+    def _told(self, manager: str, name: str, state: Partition) -> list[Event]:
         told: list[Event] = [
             DisruptionsAllowed(manager, group, allowed)
             for (who, group), allowed in self.allowed.items()
             if who == manager
         ]
-        for event in super()._told(manager, name, books):
+        for event in super()._told(manager, name, state):
             if isinstance(event, ApplicationAdded):
                 told.append(self.declared.get((name, event.application_id), event))
             else:
@@ -328,7 +328,7 @@ class Everything(Pressed):
 
     def restart(self) -> None:
         """Register a manager once more, or lose the core with all that it knows."""
-        waiting = sum(len(books.open) for books in self.account.partitions.values())
+        waiting = sum(len(state.open) for state in self.account.partitions.values())
         self.seen["restarts"] += 1
         self.seen["restarts with open decisions"] += waiting > 0
         self.account.shaky |= set(self.managers)
@@ -364,7 +364,7 @@ class Everything(Pressed):
         self.account.now = self.now
         for _ in range(TICKS_MOST):
             before = standing(self.core)
-            rebuilding = any(books.marks for books in self.core.state.partitions.values())
+            rebuilding = any(state.marks for state in self.core.state.partitions.values())
             more = self._one_tick()
             if is_talk(self.said[-1]) and not rebuilding:
                 assert standing(self.core) == before, f"words alone, but: {self.said[-1]}"
@@ -388,9 +388,9 @@ class Everything(Pressed):
         self.account.decided(tick.decisions)
         self.core.validate()
         check_gangs(self.account, tick.decisions)
-        for name, books in self.core.state.partitions.items():
+        for name, state in self.core.state.partitions.items():
             paced = self.budgets.setdefault(name, Budgets())
-            paced.ticked(books, self.account, tick.decisions, self.now)
+            paced.ticked(state, self.account, tick.decisions, self.now)
             self.seen["budgets that bound"] += paced.bound
             self.seen["parts of over-use that bound"] += paced.parts
             paced.bound = paced.parts = 0
@@ -460,24 +460,24 @@ class Everything(Pressed):
         """Everybody who goes comes back, and all comes to rest: no ping-pong, no decision that never ends (17, 7.7)."""
         self.rest()
         for _ in range(WAITS):
-            before = [key for books in self.account.partitions.values() for key in books.open]
+            before = [key for state in self.account.partitions.values() for key in state.open]
             self.now += LONG_MS
             self.tick()
-            for name, books in self.account.partitions.items():
-                for pod in self.going(books):
+            for name, state in self.account.partitions.items():
+                for pod in self.going(state):
                     self._gone(name, self.managers[name], pod, again=False)
             self.tick()
-            after = {key for books in self.account.partitions.values() for key in books.open}
+            after = {key for state in self.account.partitions.values() for key in state.open}
             assert after.isdisjoint(before), f"{after & set(before)} never end (17)"
         self.nobody_starves()
 
     def rest(self) -> None:
         """Confirm all victims at each instant and ask for them again, until no pod was evicted for a while."""
-        frozen = [books.storms.total for books in self.core.state.partitions.values()]
+        frozen = [state.storms.total for state in self.core.state.partitions.values()]
         quiet, due = 0, None
         for _ in range(REST_MOST):
-            for name, books in self.account.partitions.items():
-                for pod in self.going(books):
+            for name, state in self.account.partitions.items():
+                for pod in self.going(state):
                     self._gone(name, self.managers[name], pod, again=True)
             self.tick()
             quiet = 0 if any(map(self.going, self.account.partitions.values())) else quiet + 1
@@ -486,33 +486,33 @@ class Everything(Pressed):
                 break
             self.now = self.now if due is None or not quiet else due
         assert quiet >= QUIET or due is None, "it does not come to rest"
-        after = [books.storms.total for books in self.core.state.partitions.values()]
+        after = [state.storms.total for state in self.core.state.partitions.values()]
         assert after == frozen, "pairs were frozen although nothing happened outside (7.7)"
 
     def nobody_starves(self) -> None:
         """No ask waits beside room, J4 counted."""
-        for name, books in self.account.partitions.items():
+        for name, state in self.account.partitions.items():
             held = {one.node_id for one in inspect.nodes(self.core, name) if one.reserved_for}
-            for pod in self.pods(books, running=False) if not held else ():
+            for pod in self.pods(state, running=False) if not held else ():
                 apart = pod.spec.task_group or pod.application in {a for _, a in self.declared}
-                nodes = [] if apart else self._nodes_for(books, pod)
+                nodes = [] if apart else self._nodes_for(state, pod)
                 assert not nodes or not self._has_head_room(name, pod), f"{pod.key}, {nodes}"
 
     def _has_head_room(self, name: str, pod: Pod) -> bool:
-        books, settings = self.account.partitions[name], self.account.specs[name].preemption
+        state, settings = self.account.partitions[name], self.account.specs[name].preemption
         if not super()._has_head_room(name, pod):
             return False
         if "job" not in settings.policies:
             return True
         if not is_firm(pod, settings):
-            head = self.account.head_room(books, name, pod)
+            head = self.account.head_room(state, name, pod)
             return all(
                 room[kind] >= size for room in head.values() for kind, size in pod.spec.resource
             )
         for path, spec in self.account.path_up(name, self.account.path_of(name, pod)):
             for kind, size in pod.spec.resource:
                 owed = dict(spec.guaranteed).get(kind, 0)
-                if owed and self.account.firm(books, name, path, kind)[0] + size > owed:
+                if owed and self.account.firm(state, name, path, kind)[0] + size > owed:
                     return False
         return True
 

@@ -44,8 +44,8 @@ class Pressed(Attack):
 
     def besiege(self, partition: str) -> None:
         """One leaf takes all that is free, with small pods that may go; then others come, and time passes."""
-        books = self.account.partitions[partition]
-        self.fill(partition, books, self.rich(partition), self.crowding(books))
+        state = self.account.partitions[partition]
+        self.fill(partition, state, self.rich(partition), self.crowding(state))
         self.tick()
         for _ in range(self.chance.randint(1, 3)):
             self.claim(partition)
@@ -58,10 +58,10 @@ class Pressed(Attack):
         leaves = self.chance.sample(self.leaves(partition), 2)
         return min(leaves, key=lambda path: sum(dict(queues[path].guaranteed).values()))
 
-    def crowding(self, books: Partition) -> AskSpec:
+    def crowding(self, state: Partition) -> AskSpec:
         """Return an ask of a crowd: unimportant, preemptible, lendable."""
         return replace(
-            self.spec(books),
+            self.spec(state),
             resource=resource({kind: self.chance.choice((1, 1, 2, 3)) for kind in self.kinds}),
             priority=self.chance.choice((0, 0, 0, 1)),
             constraints=Constraints(),
@@ -73,12 +73,12 @@ class Pressed(Attack):
             timeout_ms=0,
         )
 
-    def fill(self, partition: str, books: Partition, leaf: str, spec: AskSpec) -> None:
+    def fill(self, partition: str, state: Partition, leaf: str, spec: AskSpec) -> None:
         """Add as many asks as the open nodes have capacity for, and one more."""
         size = dict(spec.resource)
         fits = 0
-        for name, node in books.nodes.items():
-            used = books.used(name)
+        for name, node in state.nodes.items():
+            used = state.used(name)
             room = [
                 (node.capacity.get(kind, 0) - used[kind]) // each for kind, each in size.items()
             ]
@@ -96,10 +96,10 @@ class Pressed(Attack):
 
     # -- who claims ---------------------------------------------------------------------------------------------------
 
-    def claimant(self, books: Partition) -> AskSpec:
+    def claimant(self, state: Partition) -> AskSpec:
         """One that may claim, and matters."""
         return replace(
-            self.spec(books),
+            self.spec(state),
             priority=self.chance.choice((1, 2, 5)),
             constraints=Constraints(),
             allow_preempt_other=True,
@@ -113,52 +113,52 @@ class Pressed(Attack):
     def claim(self, partition: str = "") -> None:
         """Asks, or a gang, of a leaf that is owed more than it has, or that has the least."""
         partition = partition or self.place()[0]
-        books = self.account.partitions[partition]
-        spec, count = self.claimant(books), self.chance.randint(1, 3)
+        state = self.account.partitions[partition]
+        spec, count = self.claimant(state), self.chance.randint(1, 3)
         if self.chance.random() < 0.35:
             count = self.chance.randint(2, 3)
             spec = replace(spec, job_key=self.name("j"), min_members=count)
-        self.ask(partition, self.hungry(partition, books), spec, count)
+        self.ask(partition, self.hungry(partition, state), spec, count)
 
-    def hungry(self, partition: str, books: Partition) -> str:
+    def hungry(self, partition: str, state: Partition) -> str:
         """Return a leaf that lacks what it, or a queue above it, is guaranteed; else the one that uses least."""
         queues, leaves = self.account.queues(partition), self.leaves(partition)
         lacking = []
         for path in leaves:
             above = [one for one in queues if f"{path}.".startswith(f"{one}.")]
             if any(
-                books.usage(one, dying=False)[kind] < least
+                state.usage(one, dying=False)[kind] < least
                 for one in above
                 for kind, least in queues[one].guaranteed
             ):
                 lacking.append(path)
         if lacking:
             return self.chance.choice(lacking)
-        return min(leaves, key=lambda path: books.usage(path, dying=False).total())
+        return min(leaves, key=lambda path: state.usage(path, dying=False).total())
 
     def replace_own(self) -> None:
         """More important ones of a leaf that uses all it may (7.8)."""
-        partition, books, _ = self.place()
-        running = self.pods(books, running=True)
+        partition, state, _ = self.place()
+        running = self.pods(state, running=True)
         if running:
-            leaf = books.applications[self.chance.choice(running).application][0]
-            self.ask(partition, leaf, replace(self.claimant(books), priority=5), 1)
+            leaf = state.applications[self.chance.choice(running).application][0]
+            self.ask(partition, leaf, replace(self.claimant(state), priority=5), 1)
 
     def daemon(self) -> None:
         """Add a pod for each of some nodes that are full (G11)."""
-        partition, books, _ = self.place()
-        nodes = [name for name, node in books.nodes.items() if node.open]
+        partition, state, _ = self.place()
+        nodes = [name for name, node in state.nodes.items() if node.open]
         for node in self.chance.sample(nodes, min(len(nodes), self.chance.randint(1, 2))):
-            spec = replace(self.claimant(books), constraints=Constraints(required_node=node))
+            spec = replace(self.claimant(state), constraints=Constraints(required_node=node))
             self.ask(partition, self.chance.choice(self.leaves(partition)), spec, 1)
 
     def squeeze(self) -> None:
         """Shrink a node below what runs on it (W3)."""
-        partition, books, manager = self.place()
-        if not books.nodes:
+        partition, state, manager = self.place()
+        if not state.nodes:
             return
-        node = self.chance.choice(list(books.nodes))
-        used = books.used(node)
+        node = self.chance.choice(list(state.nodes))
+        used = state.used(node)
         left = {kind: max(1, used[kind] - self.chance.randint(1, 4)) for kind in self.kinds}
         self.tell(NodeUpdated(manager, node, resource(left), partition))
 

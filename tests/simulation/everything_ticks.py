@@ -19,7 +19,7 @@ from server.model.decisions import (
 )
 from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
-from server.state.partition import Partition as Books
+from server.state.partition import Partition as LivePartition
 from tests.preemption.attack_account import Partition, Pod
 from tests.simulation.everything_laws import CLAIMS, Judge, OverUse, is_below
 
@@ -58,22 +58,24 @@ class Budgets:
     parts: int = 0
     """How often that budget was a part of what a queue had over its entitlement."""
 
-    def ticked(self, books: Books, judge: Judge, decisions: Iterable[Decision], now: int) -> None:
+    def ticked(
+        self, one_partition: LivePartition, judge: Judge, decisions: Iterable[Decision], now: int
+    ) -> None:
         """Which round a decision belongs to is the one thing that is read in the core."""
-        settings = books.spec.preemption
-        state = books.round
+        settings = one_partition.spec.preemption
+        state = one_partition.round
         mark = state.released[-1] if state.released else None
         if mark is not None and (not self.rounds or self.rounds[-1].mark is not mark):
             if self.rounds and state.began_ms is not None and not settings.observe_only:
                 gap = state.began_ms - self.rounds[-1].began_ms
                 assert gap >= settings.rounds_interval_ms, f"a round {gap} ms after the last (P1)"
-            over = judge.over_uses.get(books.name)
+            over = judge.over_uses.get(one_partition.name)
             self.rounds.append(Round(state.began_ms or now, mark, over))
         if settings.observe_only:
             return
-        for taken in _claims(decisions, books.name, judge):
+        for taken in _claims(decisions, one_partition.name, judge):
             if self.rounds:
-                self._decided(judge.partitions[books.name], settings, taken, now)
+                self._decided(judge.partitions[one_partition.name], settings, taken, now)
 
     def _decided(
         self,
@@ -179,8 +181,8 @@ def check_gangs(judge: Judge, decisions: Sequence[Decision]) -> None:
 
 def check_shares(core: Core, judge: Judge) -> None:
     """Among siblings deserved shares are never more than there is, and A and preempting make them up (14, W5, W7)."""
-    for name, books in core.state.partitions.items():
-        told = share_reports(books)
+    for name, one_partition in core.state.partitions.items():
+        told = share_reports(one_partition)
         judge.seen["shares"] += bool(told)
         for path, spec in judge.queues(name).items() if told else ():
             names = [f"{path}.{child.name}" for child in spec.children]
@@ -214,19 +216,19 @@ def standing(core: Core) -> object:
             name,
             [
                 (path, *map(tuple, (queue.usage, queue.promised, queue.releasing)))
-                for path, queue in books.queues.items()
+                for path, queue in one_partition.queues.items()
             ],
-            [(node.node_id, tuple(node.free)) for node in books.index.nodes.values()],
+            [(node.node_id, tuple(node.free)) for node in one_partition.index.nodes.values()],
             [
                 (key, one.state, tuple(one.victims), tuple(one.pledges))
-                for key, one in books.commitments.items()
+                for key, one in one_partition.commitments.items()
             ],
             [
                 (ask.key, ask.node and ask.node.node_id, ask.releasing)
-                for ask in books.asks.values()
+                for ask in one_partition.asks.values()
             ],
         )
-        for name, books in core.state.partitions.items()
+        for name, one_partition in core.state.partitions.items()
     ]
 
 

@@ -1,6 +1,6 @@
 """The formulas of the design, written a second time from its text, for the oracle alone.
 
-Nothing here is shared with the scheduler: a mistake in `server.model.fit` or in the constraints of the books
+Nothing here is shared with the scheduler: a mistake in `server.model.fit` or in the constraints of the state
 has no twin here. Amounts are plain dictionaries from resource type to whole units; a missing type is zero.
 """
 

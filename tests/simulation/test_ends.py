@@ -1,4 +1,4 @@
-"""Many ends that are told together leave the same behind as one after the other: what is said of them, and the books."""
+"""Many ends that are told together leave the same behind as one after the other: what is said of them, and the state."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby

@@ -93,8 +93,8 @@ def _invariants(partition: Partition) -> Iterator[Finding]:
             "error",
             f"partition {partition.name}",
             "invariant-broken",
-            f"the books contradict themselves: {broken}",
-            "This is a defect of the core: report it with the log, and restart the core to rebuild its books.",
+            f"the state contradicts itself: {broken}",
+            "This is a defect of the core: report it with the log, and restart the core to rebuild its state.",
         )
 
 

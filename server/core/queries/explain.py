@@ -45,12 +45,12 @@ def explain(
         return _unknown(
             key, [f"Partition {partition} is not configured; there are {listed(sorted(known))}."]
         )
-    for books in chosen:
-        found = _explain_in(Answer(state, books, now), key, name)
+    for one_partition in chosen:
+        found = _explain_in(Answer(state, one_partition, now), key, name)
         if found is not None:
             return found
     lines = ["Nothing is known by this key: it never arrived, was refused, or has ended."]
-    near = [match for books in chosen for match in near_matches(books, key)]
+    near = [match for one_partition in chosen for match in near_matches(one_partition, key)]
     if near:
         lines.append(f"Close to it are {some(near, NEAR_MAX)}.")
     return _unknown(key, lines)

@@ -118,24 +118,24 @@ def _waiting(core: Core, partition: Partition) -> dict[str, int]:
 
 def queue_tree(core: Core, partition: str) -> QueueReport:
     """Return the queues of a partition from its root down; KeyError for an unknown partition."""
-    books = core.state.partitions[partition]
-    return queue_report(books)
+    one_partition = core.state.partitions[partition]
+    return queue_report(one_partition)
 
 
 def queue_settings(
     core: Core, partition: str, path: str = "", *, start: int = 0, size: int | None = None
 ) -> list[SettingsReport]:
     """Return what is set for a queue and all below it, parents first; KeyError for an unknown partition."""
-    books = core.state.partitions[partition]
-    top = books.queues.get(path) if path else books.root
+    one_partition = core.state.partitions[partition]
+    top = one_partition.queues.get(path) if path else one_partition.root
     rows = top.walk() if top is not None else iter(())
-    return [settings_report(books, one) for one in _page(rows, start, size)]
+    return [settings_report(one_partition, one) for one in _page(rows, start, size)]
 
 
 def queue_reach(core: Core, partition: str, path: str) -> ReachReport:
     """Return from which queues a queue may claim and which may claim from it; KeyError for an unknown one."""
-    books = core.state.partitions[partition]
-    return reach(books, books.queues[path])
+    one_partition = core.state.partitions[partition]
+    return reach(one_partition, one_partition.queues[path])
 
 
 # Applications ---------------------------------------------------------------------------------------------------
@@ -145,10 +145,12 @@ def applications(
     core: Core, partition: str, queue: str = "", *, start: int = 0, size: int | None = None
 ) -> list[ApplicationReport]:
     """Return the applications of a queue and all below it (empty: of the partition), in order of submission."""
-    books = core.state.partitions.get(partition)
-    if books is None:
+    one_partition = core.state.partitions.get(partition)
+    if one_partition is None:
         return []
-    return [_application(books, one) for one in _page(_below(books, queue), start, size)]
+    return [
+        _application(one_partition, one) for one in _page(_below(one_partition, queue), start, size)
+    ]
 
 
 def _page(rows: Iterable[Row], start: int, size: int | None) -> Iterator[Row]:
@@ -194,10 +196,12 @@ def nodes(
     core: Core, partition: str, *, start: int = 0, size: int | None = None
 ) -> list[NodeReport]:
     """Return the nodes of a partition in order of arrival."""
-    books = core.state.partitions.get(partition)
-    if books is None:
+    one_partition = core.state.partitions.get(partition)
+    if one_partition is None:
         return []
-    return [_node(books, one) for one in _page(books.index.nodes.values(), start, size)]
+    return [
+        _node(one_partition, one) for one in _page(one_partition.index.nodes.values(), start, size)
+    ]
 
 
 def _node(partition: Partition, node: Node) -> NodeReport:
@@ -249,15 +253,15 @@ def allocations(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
     size: int | None = None,
 ) -> list[AllocationReport]:
     """Return allocations, and with ``asks`` waiting asks; foreign pods unless a queue or application is named."""
-    books = core.state.partitions.get(partition)
-    if books is None:
+    one_partition = core.state.partitions.get(partition)
+    if one_partition is None:
         return []
-    obstacles = Obstacles(core.state, books)
+    obstacles = Obstacles(core.state, one_partition)
     if node_id:
-        rows = _on_node(books, queue, application_id, node_id)
+        rows = _on_node(one_partition, queue, application_id, node_id)
     else:
-        rows = _in_applications(books, queue, application_id, asks=asks)
-    return [_allocation(books, obstacles, one) for one in _page(rows, start, size)]
+        rows = _in_applications(one_partition, queue, application_id, asks=asks)
+    return [_allocation(one_partition, obstacles, one) for one in _page(rows, start, size)]
 
 
 def _on_node(

@@ -39,9 +39,9 @@ def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
 
 def decision(core: Core, decision_id: str) -> DecisionRecord | None:
     """Return the decision with this id; None when there was none, or it ended long ago."""
-    for books in core.state.partitions.values():
-        if decision_id in books.decisions:
-            return books.decisions[decision_id]
+    for state in core.state.partitions.values():
+        if decision_id in state.decisions:
+            return state.decisions[decision_id]
     return None
 
 
@@ -79,17 +79,17 @@ def whole(core: Core, record: DecisionRecord) -> DecisionRecord:
 
 def ranking_of(core: Core, record: DecisionRecord) -> Ranking | None:
     """Return the order in which a decision took its victims; None for one from before a restart."""
-    books = core.state.partitions.get(record.partition)
-    return None if books is None else books.rankings.get(record.decision_id)
+    state = core.state.partitions.get(record.partition)
+    return None if state is None else state.rankings.get(record.decision_id)
 
 
 def evicted_later(core: Core, record: DecisionRecord, key: str) -> str:
     """Return the id of the decision after this one that evicts an allocation; "" for none that is known."""
-    books = core.state.partitions.get(record.partition)
-    ask = None if books is None else books.asks.get(key)
-    if books is None or (ask is not None and not ask.releasing):
+    state = core.state.partitions.get(record.partition)
+    ask = None if state is None else state.asks.get(key)
+    if state is None or (ask is not None and not ask.releasing):
         return ""
-    after = (one for one in books.decisions.values() if one.at_ms >= record.at_ms)
+    after = (one for one in state.decisions.values() if one.at_ms >= record.at_ms)
     found = (
         one.decision_id
         for one in after
@@ -106,9 +106,9 @@ def touches(record: DecisionRecord, queue: str) -> bool:
 
 
 def _of(core: Core, partition: str) -> Iterator[DecisionRecord]:
-    for name, books in core.state.partitions.items():
+    for name, state in core.state.partitions.items():
         if not partition or name == partition:
-            yield from books.decisions.values()
+            yield from state.decisions.values()
 
 
 def _queues(record: DecisionRecord) -> Iterator[str]:

@@ -38,19 +38,19 @@ def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int)
 
     The state is read here and never again.
     """
-    books = core.state.partitions[partition]
-    books.disruptions = core.state.disruptions(books)
+    state = core.state.partitions[partition]
+    state.disruptions = core.state.disruptions(state)
     kinds: dict[AskSpec, ClassFacts] = {}
-    asks = simulated_gangs.sized(books, _named(books, asks))
-    read = [_read(books, kinds, ask, number, now) for number, ask in enumerate(asks, start=1)]
-    trial = Trial(_with_asks(snapshotting.take(books, now), read))
-    jobs = simulated_gangs.whole(books, asks, read)
+    asks = simulated_gangs.sized(state, _named(state, asks))
+    read = [_read(state, kinds, ask, number, now) for number, ask in enumerate(asks, start=1)]
+    trial = Trial(_with_asks(snapshotting.take(state, now), read))
+    jobs = simulated_gangs.whole(state, asks, read)
     people = {
-        one.application_id: person_limits(books.applications.get(one.application_id))
+        one.application_id: person_limits(state.applications.get(one.application_id))
         for one in asks
     }
     kept_from = {
-        spec: excluded(books, spec.constraints, kind.node_demand) for spec, kind in kinds.items()
+        spec: excluded(state, spec.constraints, kind.node_demand) for spec, kind in kinds.items()
     }
     return Simulation(trial, list(zip(asks, read, strict=True)), jobs, people, kept_from)
 

@@ -104,22 +104,22 @@ class DecisionLog:
 
     def names(self, partition: str, decision_id: str = "") -> Callable[[str], str]:
         """Return the function from a key to its pod's name, for pods that a decision names or that the core knows or knew recently."""
-        books = self._core.state.partitions.get(partition)
+        one_partition = self._core.state.partitions.get(partition)
         taken = self._tags.get(decision_id)
         held = {} if taken is None else taken.tags
 
         def name(key: str) -> str:
             found = held.get(key)
-            if found is None and books is not None:
-                found = books.tags_of(key)
+            if found is None and one_partition is not None:
+                found = one_partition.tags_of(key)
             return pod_name(found) if found else ""
 
         return name
 
     def names_of(self, partition: str, keys: Iterable[str]) -> Callable[[str], str]:
         """Return the function from a key to its pod's name as of now; safe in any thread, because it does not read the state."""
-        books = self._core.state.partitions.get(partition)
-        asks = books.asks if books is not None else {}
+        one_partition = self._core.state.partitions.get(partition)
+        asks = one_partition.asks if one_partition is not None else {}
         held = {key: asks[key].tags for key in keys if key in asks}
 
         def name(key: str) -> str:
@@ -133,16 +133,16 @@ class DecisionLog:
         self._add(now, record, None)
         if record.state.is_open:
             self._records[record.decision_id] = record
-        books = self._core.state.partitions.get(record.partition)
-        if books is not None:
+        one_partition = self._core.state.partitions.get(record.partition)
+        if one_partition is not None:
             spared = chain.from_iterable(one.keys for one in record.spared)
             keys = chain(
                 map(_KEY, record.victims),
                 map(_KEY, record.beneficiaries),
                 spared,
-                _candidates(books.rankings.get(record.decision_id)),
+                _candidates(one_partition.rankings.get(record.decision_id)),
             )
-            known = [ask for ask in map(books.asks.get, keys) if ask is not None]
+            known = [ask for ask in map(one_partition.asks.get, keys) if ask is not None]
             held = self._tags.setdefault(record.decision_id, _Held())
             held.add(list(map(_KEY, known)), list(map(_TAGS, known)))
 

@@ -95,10 +95,10 @@ class Preempted:
 
     def _is_there(self, name: str, partition: str) -> bool:
         """Return whether an ask or allocation has this name now."""
-        books = self._core.state.partitions.items()
+        state = self._core.state.partitions.items()
         return any(
             _is_called(name, key, names)
-            for known, one in books
+            for known, one in state
             if partition in {"", known}
             for names in (self._log.names(known),)
             for key in one.asks
@@ -106,12 +106,12 @@ class Preempted:
 
     def add_near(self, response: pb.ExplainResponse) -> None:
         """Add to a running allocation why the latest decisions that evicted pods near it did not evict it."""
-        books = self._core.state.partitions.get(response.partition)
-        ask = None if books is None else books.asks.get(response.key)
-        if books is None or ask is None or ask.node is None or ask.releasing:
+        state = self._core.state.partitions.get(response.partition)
+        ask = None if state is None else state.asks.get(response.key)
+        if state is None or ask is None or ask.node is None or ask.releasing:
             return
         known = sees(self._caller)
-        for found in near_decisions.not_evicted(books, ask):
+        for found in near_decisions.not_evicted(state, ask):
             record = found.record
             names = self._log.names(record.partition, record.decision_id)
             victim = next((one for one in record.victims if one.key == found.victim), None)
@@ -124,12 +124,12 @@ class Preempted:
 
     def add_quota(self, response: pb.ExplainResponse) -> None:
         """Add to a running allocation what the armed quota runs of the queues on its path would do to it."""
-        books = self._core.state.partitions.get(response.partition)
-        ask = None if books is None else books.asks.get(response.key)
-        if books is None or ask is None or ask.node is None or ask.releasing:
+        state = self._core.state.partitions.get(response.partition)
+        ask = None if state is None else state.asks.get(response.key)
+        if state is None or ask is None or ask.node is None or ask.releasing:
             return
         now, known = response.taken_at_ms, sees(self._caller)
-        for number, found in enumerate(quota_outlook.outlook(self._core, books, ask, now), 1):
+        for number, found in enumerate(quota_outlook.outlook(self._core, state, ask, now), 1):
             told = quota_text.picture(found, now, hidden=not known(found.queue))
             response.placed.quota_outlook.append(told)
             response.lines.insert(number, told.sentence)
@@ -191,8 +191,8 @@ class Preempted:
 
     def _taking(self, partition: str, key: str) -> tuple[Side, Victim] | None:
         """Return the caller's side of the latest decision that is evicting this allocation, and the victim; None without one."""
-        books = self._core.state.partitions.get(partition)
-        ask = None if books is None else books.asks.get(key)
+        state = self._core.state.partitions.get(partition)
+        ask = None if state is None else state.asks.get(key)
         if ask is None or not ask.releasing:
             return None
         for record in reversed(known_decisions.decisions(self._core, partition)):

@@ -1,4 +1,4 @@
-"""The invariants of the books in one call: what `validation` recomputes, in an order that finds causes first."""
+"""The invariants of the state in one call: what `validation` recomputes, in an order that finds causes first."""
 
 from server.state.invariants.amounts import check_amounts, check_tree
 from server.state.invariants.capacity import all_limiters, check_limits, check_nodes, limit_name
@@ -39,7 +39,7 @@ def validate(partition: Partition) -> None:
 def overdrafts(partition: Partition) -> dict[str, int]:
     """Return how far nodes and limits are overdrawn by type, pledges and promises left out, keyed "node NAME: TYPE".
 
-    Resized and recovered pods, foreign pods, smaller nodes and lowered limits may overdraw, and the books do not
+    Resized and recovered pods, foreign pods, smaller nodes and lowered limits may overdraw, and the state does not
     remember which did. The core itself acts in a tick: no number may appear or grow from before it to after it.
     """
     found: dict[str, int] = {}
