@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Iterable
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console, Group
@@ -41,18 +41,15 @@ from evenhand_cli.render import lost_work as lost
 from evenhand_cli.render.decision_brief import decision_brief
 from evenhand_cli.render.listing import Listing, none_of
 from evenhand_cli.render.tables import footer
+from server.model.policies import TABLE
 
-
-class Policy(enum.StrEnum):
+if TYPE_CHECKING:
+    Policy = str
+else:
+    Policy = enum.StrEnum(
+        "Policy", {one.name: one.name for one in TABLE if not one.replaces_placeholder}
+    )
     """The policies, by the names that records use."""
-
-    REQUIRED_NODE = "required-node"
-    GUARANTEED = "guaranteed"
-    JOB = "job"
-    IN_QUEUE = "in-queue"
-    QUOTA = "quota"
-    TRIM = "trim"
-    RESERVATION = "reservation"
 
 
 @asks_core

@@ -11,6 +11,7 @@ from evenhand.v1 import decisions_pb2 as pb
 from evenhand_cli.output import plain
 from evenhand_cli.render import decisions as render
 from evenhand_cli.render.words import plural
+from server.model.policies import facts
 
 UNDONE = (
     pb.DECISION_STATE_ABORTED,
@@ -106,7 +107,7 @@ def _story(one: pb.Decision) -> Iterator[str | tuple[str, str]]:
     """Yield the parts of one line about a decision; it has a beneficiary, or is a quota run or a trim."""
     yield one.decision_id, "key"
     yield f" ({one.policy}): "
-    if one.policy == "trim":
+    if facts(one.policy).shrinks_partition:
         yield f"queues above their shares give back {_whom(one)}"
         return
     if one.HasField("quota_run"):

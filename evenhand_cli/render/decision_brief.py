@@ -18,6 +18,7 @@ from evenhand_cli.render.decisions import lost, quota_run, state, victims_table,
 from evenhand_cli.render.fits import next_steps
 from evenhand_cli.render.screen import first_that_fits
 from evenhand_cli.render.words import instant, plural, some
+from server.model import policies
 
 Row = TypeVar("Row")
 
@@ -53,16 +54,6 @@ DETAILS = (
     Detail(codes=0, groups=0, order=0),
 )
 """Levels of detail from the most to the least; the first one that fits is used."""
-KEPT_BY_WEIGHT = "a higher weight or guarantee keeps more of its pods"
-KEPT_BY = {
-    "guaranteed": "a higher guarantee keeps more of its pods",
-    "job": "a higher guarantee keeps more of its pods",
-    "in-queue": "a higher priority keeps a pod",
-    "quota": "a higher max keeps more of its pods",
-    "trim": KEPT_BY_WEIGHT,
-    "required-node": "of its pods those of a higher priority are evicted last",
-}
-"""For each policy, what would have protected victims of a queue."""
 
 
 def decision_brief(
@@ -244,15 +235,16 @@ def _next(found: pb.Decision, asked: str) -> Iterator[str]:
     queues = of_asked or [one.queue for one in found.victims]
     if found.HasField("quota_run"):
         queues = [found.quota_run.queue]
-    if queues and found.policy in KEPT_BY:
+    if queues and policies.facts(found.policy).kept_by:
         ((queue, _),) = Counter(queues).most_common(1)
         yield f"evenhand explain {queue}: {_kept_by(found)}"
     yield f"evenhand decisions {found.decision_id} --all: all of it"
 
 
 def _kept_by(found: pb.Decision) -> str:
-    by_weight = found.policy in {"guaranteed", "job"} and any(one.by_weight for one in found.levels)
-    return KEPT_BY_WEIGHT if by_weight else KEPT_BY[found.policy]
+    policy = policies.facts(found.policy)
+    by_weight = policy.claims and any(one.by_weight for one in found.levels)
+    return policies.TRIM.kept_by if by_weight else policy.kept_by
 
 
 def _groups(found: Iterable[Row], alike: Callable[[Row], Hashable]) -> list[list[Row]]:

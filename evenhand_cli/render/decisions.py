@@ -15,6 +15,7 @@ from evenhand_cli.render.lines import line
 from evenhand_cli.render.listing import Field
 from evenhand_cli.render.lost_work import core_time, type_time
 from evenhand_cli.render.words import enum_state, instant, plural
+from server.model import policies
 
 ENDED = (pb.DECISION_STATE_FULFILLED, pb.DECISION_STATE_ABORTED, pb.DECISION_STATE_EXPIRED)
 CORES = "vcore"
@@ -173,14 +174,15 @@ def beneficiary(found: pb.Decision) -> str:
         return plural(everybody, "ask")
     if not found.HasField("quota_run"):
         return NOTHING
-    return SHARES if found.policy == "trim" else "its max"
+    return SHARES if policies.facts(found.policy).shrinks_partition else "its max"
 
 
 def _in_favour_of(found: pb.Decision) -> str:
     """Return the preemptor in words that need no queue beside them."""
     told, path = beneficiary(found), queue(found)
     if found.HasField("quota_run"):
-        return f"shares below {path}" if found.policy == "trim" else f"max of {path}"
+        shares = policies.facts(found.policy).shrinks_partition
+        return f"shares below {path}" if shares else f"max of {path}"
     if len(found.beneficiaries) > 1:
         return f"{told} of {path}"
     return told

@@ -23,6 +23,7 @@ from evenhand_cli.render.fits import (
 )
 from evenhand_cli.render.verdicts import brief, protected, verdict
 from evenhand_cli.render.words import instant, plural, state
+from server.model import policies
 
 SHORT = "short-"
 """Beginning of the codes for a resource type that nodes lack."""
@@ -32,8 +33,6 @@ EXAMPLES_MAX = 3
 """Maximum number of nodes that are named for each reason."""
 EXAMPLES_LEAST = 24
 """Width to which the names of examples are folded."""
-PLAIN = "reservation"
-"""Word for what holds a node for the ask when that is no decision."""
 
 Levels = Sequence[explain_pb2.QueueLevel] | Sequence[explain_pb2.LimitLevel]
 
@@ -192,7 +191,8 @@ def _nodes_title(ask: explain_pb2.WaitingAsk) -> str:
 
 def _reservation(held: explain_pb2.AskReservation) -> str:
     missing = f", still missing {phrase(held.short)}" if held.short else ""
-    decision = f", by {held.decision_id}" if held.decision_id not in {"", PLAIN} else ""
+    is_decision = held.decision_id and not policies.facts(held.decision_id).reserves
+    decision = f", by {held.decision_id}" if is_decision else ""
     until = f", until {instant(held.until_ms)} at the latest" if held.until_ms else ""
     return f"node {held.node_id} since {instant(held.since_ms)}{until}{decision}{missing}"
 

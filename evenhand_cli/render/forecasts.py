@@ -15,6 +15,7 @@ from evenhand_cli.render.columns import Column, facts, fits, titled
 from evenhand_cli.render.decisions import victims
 from evenhand_cli.render.simulations import queues_over
 from evenhand_cli.render.words import instant, plural
+from server.model import policies
 
 ROWS_MAX = 4
 """Maximum number of decisions with a row each; when there are more, equal ones share a row."""
@@ -141,14 +142,16 @@ def _evicted(decided: Sequence[pb.ForeseenDecision]) -> str:
     if wins:
         parts.append(f"in favour of {plural(len(wins), 'ask')}{_of(wins.values())}")
     shrinks = [one.decision for one in decided if one.decision.HasField("quota_run")]
-    runs = sorted({one.quota_run.queue for one in shrinks if one.policy == "quota"})
+    runs = sorted(
+        {one.quota_run.queue for one in shrinks if policies.facts(one.policy).shrinks_queue}
+    )
     if runs:
         parts.append(
             f"to bring {', '.join(runs)} within its max"
             if len(runs) == 1
             else f"to bring {len(runs)} queues within their max"
         )
-    if any(one.policy == "trim" for one in shrinks):
+    if any(policies.facts(one.policy).shrinks_partition for one in shrinks):
         parts.append("to bring queues down to their shares")
     from_queues = [each.queue for one in decided for each in one.decision.victims]
     return (
@@ -239,7 +242,11 @@ def _partition(
 
 def _is_told(queue: pb.QueueSimulation, decided: Iterable[pb.ForeseenDecision]) -> bool:
     """Return whether one of the decisions brings the queue within its max, so that its numbers say nothing more."""
-    runs = {one.decision.quota_run.queue for one in decided if one.decision.policy == "quota"}
+    runs = {
+        one.decision.quota_run.queue
+        for one in decided
+        if policies.facts(one.decision.policy).shrinks_queue
+    }
     return queue.queue in runs and not queue.run.missing and not queue.why_not
 
 
@@ -301,7 +308,8 @@ def _few(names: Sequence[str]) -> str:
 def _own(one: pb.ForeseenDecision) -> str:
     """Return what a decision without a preemptor serves: the max of a queue (quota), or shares (trim)."""
     run = one.decision.quota_run
-    return f"the max of {run.queue}" if one.decision.policy == "quota" else "shares by weight"
+    of_queue = policies.facts(one.decision.policy).shrinks_queue
+    return f"the max of {run.queue}" if of_queue else "shares by weight"
 
 
 def _victims(found: Sequence[pb.ForeseenDecision]) -> str:

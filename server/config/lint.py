@@ -10,6 +10,7 @@ from server.config.problems import Path, Reporter
 from server.config.properties import PREEMPTION_DELAY, QUOTA_DELAY
 from server.config.quantities import PERMYRIAD
 from server.config.tree import Draft
+from server.model.policies import IN_QUEUE, JOB, REQUIRED_NODE, PolicyFacts, Scope, facts
 from server.model.quota import NOBODY, WILDCARD, PlacementRule, PreemptionSettings
 from server.model.shadow import NO_EFFECT, is_on
 from server.model.spelling import duration_text, quantity_text
@@ -19,9 +20,8 @@ SECONDS_SUSPICIOUS: Final = 60
 EXPIRY_MS_SAFE: Final = 60_000
 RESERVATION_MS_USEFUL: Final = 30_000
 """Kubernetes' usual grace period of 30 s, and 30 s more."""
-JOB: Final = "job"
-OF_SINGLE_ASKS: Final = ("guaranteed", "in-queue")
-"""The policies that evict pods for asks without a job."""
+OF_SINGLE_ASKS: Final = frozenset({Scope.OTHER_QUEUES, Scope.OWN_QUEUE})
+"""The scopes of policies that evict pods for asks without a job."""
 
 
 Warned = tuple[Path, str, str, str]
@@ -162,7 +162,7 @@ def _claim_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter)
     """Warn of a delay that proportional claims ignore (W6); preemption within a queue keeps its delay (I5)."""
     if settings.entitlement != "proportional" or PREEMPTION_DELAY not in draft.shape.properties:
         return
-    replaces = "in-queue" in settings.policies
+    replaces = settings.lists(IN_QUEUE)
     what = "counts for policy in-queue alone" if replaces else "has no effect"
     reporter.warning(
         (*draft.where, "properties", PREEMPTION_DELAY),
@@ -271,7 +271,7 @@ def _preemption(checked: Checked, reporter: Reporter) -> None:
 def _preemption_warnings(checked: Checked) -> Iterator[Warned]:
     written, settings = checked.written.preemption, checked.settings
     assert written is not None
-    listed = {JOB} & {*settings.policies, *_shadow_policies(settings)}
+    listed = _lists(settings, JOB)
     if written.job and written.job.model_fields_set - {"gathering"} and not listed:
         yield (
             ("job",),
@@ -361,15 +361,14 @@ def _natural_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 def _order_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
     """Yield warnings about orders of victims for preemption that never happens (7.5)."""
     kinds = (settings.entitlement, settings.shadow.get("entitlement"))
-    listed = {*settings.policies, *_shadow_policies(settings)}
     idle = (
         ("quota", settings.order_quota and not settings.quota_enabled, "quotas are not enforced"),
         (
             "required-node",
-            settings.order_required_node and "required-node" not in listed,
+            settings.order_required_node and not _lists(settings, REQUIRED_NODE),
             "the policy `required-node` is not listed",
         ),
-        ("job", settings.order_job and JOB not in listed, "the policy `job` is not listed"),
+        ("job", settings.order_job and not _lists(settings, JOB), "the policy `job` is not listed"),
         (
             "trim",
             settings.order_trim and "proportional" not in kinds,
@@ -395,15 +394,16 @@ def _shadow_warnings(
         yield ("shadow",), "shadow-idle", message, "it is not evaluated, and no difference is shown"
 
 
-def _shadow_policies(settings: PreemptionSettings) -> tuple[str, ...]:
-    policies = settings.shadow.get("policies", ())
-    return policies if isinstance(policies, tuple) else ()
+def _lists(settings: PreemptionSettings, policy: PolicyFacts) -> bool:
+    """Return whether the settings in force or those of the shadow list the policy."""
+    shadow = settings.shadow.get("policies", ())
+    return settings.lists(policy) or (isinstance(shadow, tuple) and policy.name in shadow)
 
 
 def _trigger_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
     """Yield a warning if single asks need a label to preempt: each is a job of one, whichever policy would serve it (J3)."""
-    others = [name for name in settings.policies if name in OF_SINGLE_ASKS]
-    if settings.job_default_trigger or JOB not in settings.policies or not others:
+    others = [name for name in settings.policies if facts(name).scope in OF_SINGLE_ASKS]
+    if settings.job_default_trigger or not settings.lists(JOB) or not others:
         return
     yield (
         ("job", "disableDefaultTriggerPreemption"),
@@ -415,7 +415,7 @@ def _trigger_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 def _firm_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
     """Yield warnings about evicting firm pods (G11); seed 001 knows no firm pods and would release them."""
-    listed = JOB in settings.policies
+    listed = settings.lists(JOB)
     if settings.firm_break:
         effect = "a DaemonSet pod may preempt pods that are marked as never preemptible"
         yield (
@@ -424,6 +424,6 @@ def _firm_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
             "firm pods may be broken",
             effect if listed else "no effect: without the policy `job` no pod is firm",
         )
-    elif listed and "required-node" in settings.policies:
+    elif listed and settings.lists(REQUIRED_NODE):
         effect = "a DaemonSet pod waits when only firm pods stand on its node"
         yield ("firmbreak",), "firm-not-broken", "firm pods are never broken", effect

@@ -5,16 +5,23 @@ A key without a value counts as not written.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from server.config import names, quantities
 from server.config.document import Written
 from server.model.comparing import Key
+from server.model.policies import LISTED
 from server.model.quota import NOBODY, Acl
 
 COUNT_MAX: Final = (1 << 31) - 1
+
+if TYPE_CHECKING:
+    PolicyName = str
+else:
+    PolicyName = Literal[LISTED]
+    """A policy that `preemption.policies` may list."""
 
 
 def _number(read: Callable[[str], int]) -> Callable[[object], int]:
@@ -201,7 +208,7 @@ class Preemption(Section):
 
     enabled: bool = True
     quotapreemptionenabled: bool = False
-    policies: list[Literal["required-node", "guaranteed", "job", "in-queue"]] = []
+    policies: list[PolicyName] = []
     entitlement: Literal["guaranteed", "proportional"] = "guaranteed"
     proportion: Proportion | None = None
     trigger: Literal["before", "after"] = "before"

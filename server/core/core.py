@@ -38,7 +38,6 @@ from server.core.wait_reasons import notices, reservations
 from server.model import events
 from server.model.decisions import Decision, Tick
 from server.model.quota import Configuration
-from server.model.records import RESERVATION
 from server.model.revisions import Beginning
 from server.scheduling import batch_fast, cycle, yielding
 from server.scheduling import placeholders as scheduling_placeholders
@@ -87,7 +86,7 @@ def _decision_expired(state: State, partition: Partition, subject: str, now: int
         return []
     if commitment.replaces:
         return placeholders.expired(partition, commitment)
-    if commitment.policy == RESERVATION:
+    if commitment.facts.reserves:
         return reservations.expired(partition, commitment, now)
     return open_decisions.expired(partition, commitment, now)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Final
 
+from server.model.policies import JOB
 from server.model.quota import PreemptionSettings
 from server.model.resources import NOTHING, Resource
 
@@ -182,7 +183,7 @@ def job_class(spec: AskSpec, settings: PreemptionSettings) -> JobClass | None:
 
     None: the partition has no classes (J4).
     """
-    if "job" not in settings.policies:
+    if not settings.lists(JOB):
         return None
     if spec.protection is Protection.FIRM:
         return JobClass.FIRM

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
 
+from server.model.policies import GUARANTEED, REQUIRED_NODE, PolicyFacts
 from server.model.resources import NOTHING, Limit, Resource
 
 ROOT: Final = "root"
@@ -235,7 +236,7 @@ class PreemptionSettings:
 
     enabled: bool = True
     quota_enabled: bool = False
-    policies: tuple[str, ...] = ("required-node", "guaranteed")
+    policies: tuple[str, ...] = (REQUIRED_NODE.name, GUARANTEED.name)
     entitlement: str = "guaranteed"
     demand_cap: bool = True
     proportion_overshoot: str = "none"
@@ -266,6 +267,10 @@ class PreemptionSettings:
     order_job: tuple[str, ...] = ()
     order_trim: tuple[str, ...] = ()
     shadow: Mapping[str, object] = field(default_factory=dict)
+
+    def lists(self, policy: PolicyFacts) -> bool:
+        """Return whether the partition lists the policy."""
+        return policy.name in self.policies
 
 
 @dataclass(frozen=True, slots=True)

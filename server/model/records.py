@@ -17,16 +17,6 @@ Amounts = Mapping[str, int]
 """The amounts in whole units, by resource type."""
 
 
-RESERVATION: Final = "reservation"
-"""The policy that evicts nothing, and whose pledges give way to those of all others."""
-REPLACEMENT: Final = "replacement"
-"""The policy by which a real pod replaces its application's placeholder; it is not preemption (specification 1.9)."""
-
-
-JOB: Final = "job"
-"""The policy that plans for the asks of a gang, which get their places together (J10)."""
-
-
 class DecisionState(enum.StrEnum):
     """The states of a decision (specification 7.1)."""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from server.model.asks import JobClass
 from server.model.phrases import noun
-from server.model.records import RESERVATION
+from server.model.policies import PolicyFacts
 from server.preemption.policy import Law, Refusal
 from server.preemption.trial import Trial
 from server.snapshot.queues import QueueFacts
@@ -65,12 +65,12 @@ def within_guarantee(
     return None
 
 
-def admitted(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
+def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
     """Return why no capacity may be held for the ask; None: it may be.
 
     A firm ask beyond the guarantees of its queues would not be placed (J4).
     """
-    wanted, reserving = dict(ask.kind.demand), policy == RESERVATION
+    wanted, reserving = dict(ask.kind.demand), policy.reserves
     if reserving and not _leaves_what_is_kept(trial, ask):
         return Refusal(Law.HEAD_ROOM, f"what is left from {ask.leaf} up is kept for firm pods")
     return within_guarantee(trial, ask.leaf, ask.kind, wanted, reserving=reserving)

@@ -22,8 +22,6 @@ from server.preemption.trial import Trial
 from server.snapshot.pace import APPLICATION, LOSS, PARTITION, QUEUE, OverUse, Taken
 from server.snapshot.snapshot import Snapshot
 
-BOUND: Final = ("guaranteed", "job", "in-queue")
-"""The policies whose decisions have a budget (P5)."""
 PERMYRIAD: Final = 10_000
 
 _WORDS: Final = {
@@ -116,7 +114,7 @@ class Account:
 
     def refusal(self, plan: Plan) -> Refusal | None:
         """Return the refusal of a plan that would pass a budget; None: it may be decided now."""
-        if not self._bounded or plan.policy not in BOUND or not self._decided:
+        if not self._bounded or not plan.facts.budgeted or not self._decided:
             return None
         passed = next(self._passed(amounts(self._view, plan)), None)
         return None if passed is None else Refusal(Law.PACE, passed)
@@ -158,6 +156,6 @@ class Account:
 
     def count(self, plan: Plan) -> None:
         """Count a plan that is decided."""
-        if self._bounded and plan.policy in BOUND and plan.releases:
+        if self._bounded and plan.facts.budgeted and plan.releases:
             self._taken += amounts(self._view, plan)
             self._decided = True

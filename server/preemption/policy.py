@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.kernels.distinct import as_column
 from server.kernels.fit import Array
+from server.model.policies import PolicyFacts, facts
 from server.model.ranking import Ranking
 from server.model.records import Level, Shrink
 from server.snapshot.waiting import WaitingAsk, WaitingJob
@@ -198,6 +199,11 @@ class Plan:
     shrink: Shrink | None = None
     replans: str = ""
     ranking: Ranking | None = None
+
+    @cached_property
+    def facts(self) -> PolicyFacts:
+        """Return the row of the plan's policy; every rule asks it."""
+        return facts(self.policy)
 
     @cached_property
     def rows(self) -> Array:

@@ -14,7 +14,6 @@ from server.kernels import sums
 from server.kernels.distinct import FEW
 from server.kernels.fit import Array, Mask
 from server.model.fit import Demand
-from server.model.records import RESERVATION
 from server.preemption.policy import Plan, Pledge
 from server.preemption.proportion import Proportion, of_view
 from server.snapshot import node_search
@@ -135,12 +134,12 @@ class Trial:
 
     def _pledge(self, plan: Plan, pledge: Pledge, sign: int) -> None:
         kind, row = pledge.ask.kind, pledge.row
-        served = self._reserving if plan.policy == RESERVATION else self._served
+        served = self._reserving if plan.facts.reserves else self._served
         (served.add if sign > 0 else served.discard)(pledge.ask.key)
         if self._free is None:
             self._free = self.snapshot.nodes.free.copy()
         _add(self._free, row, kind.node_demand, -sign)
-        if plan.policy == RESERVATION:
+        if plan.facts.reserves:
             # A reservation gives way to claims, so that these do not see it (see `claim_room`).
             self._reserve(row, kind.node_demand, sign)
         if self._held is None:
@@ -158,7 +157,7 @@ class Trial:
         for queue in self.snapshot.path_up(pledge.ask.leaf):
             self._known_held.pop(queue.path, None)
             promised = self._promised.setdefault(queue.path, list(queue.promised))
-            reserved = self._reserved_of(queue) if plan.policy == RESERVATION else None
+            reserved = self._reserved_of(queue) if plan.facts.reserves else None
             if kind.firm:
                 self._hold_firm(queue.path, kind.demand, sign, weak=reserved is not None)
             for index, quantity in kind.demand:

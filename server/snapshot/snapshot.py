@@ -12,6 +12,7 @@ from server.kernels import cover
 from server.kernels.fit import Mask
 from server.model.asks import AskSpec
 from server.model.fit import Demand
+from server.model.policies import JOB
 from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
 from server.model.storms import Pair, Side
@@ -77,7 +78,7 @@ class Snapshot:
     @property
     def knows_firm(self) -> bool:
         """Return whether firm pods count as firm: where gangs are planned for (J4). Elsewhere only administrators opt out."""
-        return "job" in self.settings.policies
+        return self.settings.lists(JOB)
 
     @property
     def firm_flags(self) -> int:

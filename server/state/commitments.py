@@ -7,7 +7,8 @@ take either. A reservation is a commitment of one pledge without victims; a quot
 from typing import TYPE_CHECKING
 
 from server.model.fit import Demand
-from server.model.records import JOB, REPLACEMENT, RESERVATION, DecisionRecord, DecisionState
+from server.model.policies import facts
+from server.model.records import DecisionRecord, DecisionState
 
 if TYPE_CHECKING:
     from server.state.applications import Ask
@@ -44,12 +45,12 @@ class Pledge:
     @property
     def is_reservation(self) -> bool:
         """Return whether the node is reserved for an ask without evicting anything."""
-        return self.commitment.policy == RESERVATION
+        return self.commitment.facts.reserves
 
     @property
     def reserves(self) -> bool:
         """Return whether the pledge gives way when a claim needs the node: that of a reservation or a suspended decision."""
-        return self.commitment.policy == RESERVATION or self.commitment.suspended
+        return self.commitment.facts.reserves or self.commitment.suspended
 
     @property
     def replaces(self) -> bool:
@@ -69,6 +70,7 @@ class Commitment:
         "commitment_id",
         "created_ms",
         "expires_ms",
+        "facts",
         "gone",
         "pledges",
         "policy",
@@ -85,6 +87,8 @@ class Commitment:
     ) -> None:
         self.commitment_id = commitment_id
         self.policy = policy
+        self.facts = facts(policy)
+        """The row of its policy."""
         self.created_ms = created_ms
         self.expires_ms = expires_ms
         self.queue = queue
@@ -100,7 +104,7 @@ class Commitment:
     @property
     def together(self) -> bool:
         """Return whether the decision's asks get their places all at once (J10)."""
-        return self.policy == JOB and len(self.pledges) > 1
+        return self.facts.gang and len(self.pledges) > 1
 
     @property
     def claimant(self) -> str:
@@ -111,7 +115,7 @@ class Commitment:
     @property
     def replaces(self) -> bool:
         """Return whether the victim is a placeholder that a real ask replaces; it does not count as releasing then (1.9)."""
-        return self.policy == REPLACEMENT
+        return self.facts.replaces_placeholder
 
 
 def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:

@@ -15,6 +15,7 @@ from server.model.events import (
     NodeAdded,
     ReleaseRequested,
 )
+from server.model.policies import RESERVATION
 from server.model.quota import (
     Acl,
     Configuration,
@@ -25,7 +26,6 @@ from server.model.quota import (
     SortPolicy,
     UserLimit,
 )
-from server.model.records import RESERVATION
 from server.model.resources import resource
 from server.state import journal
 from server.state.commitments import Commitment, Pledge
@@ -134,7 +134,7 @@ def pledge(
     key: str,
     node: str,
     victims: tuple[str, ...] = (),
-    policy: str = RESERVATION,
+    policy: str = RESERVATION.name,
 ) -> None:
     """Room on a node is promised to a waiting ask, as a reservation or a decision does it."""
     state: Partition = world.partition

@@ -82,7 +82,7 @@ DEFECTS: Final = (
     Defect(
         "classes count where no jobs are planned for",
         "server.core.events.gang_consistency",
-        'named = "job" in settings.policies and',
+        "named = settings.lists(JOB) and",
         "named = bool(settings.policies) and",
         judge=Judge.STORIES,
         stories="mixed_jobs",
@@ -930,8 +930,8 @@ DEFECTS: Final = (
     Defect(
         "the first decision of a round may be put off",
         "server.preemption.pace",
-        "plan.policy not in BOUND or not self._decided:",
-        "plan.policy not in BOUND:",
+        "not plan.facts.budgeted or not self._decided:",
+        "not plan.facts.budgeted:",
         judge=Judge.STORIES,
         stories="rounds",
         policy=Policy.ROUNDS,
@@ -939,7 +939,7 @@ DEFECTS: Final = (
     Defect(
         "DaemonSets take of the budget of claims",
         "server.preemption.pace",
-        "        if self._bounded and plan.policy in BOUND and plan.releases:",
+        "        if self._bounded and plan.facts.budgeted and plan.releases:",
         "        if self._bounded and plan.releases:",
         judge=Judge.STORIES,
         stories="rounds",
@@ -1092,7 +1092,7 @@ DEFECTS: Final = (
     Defect(
         "a partition cannot replace the order of a quota run",
         "server.preemption.quota.enforcement",
-        "    if keys == TAILS[NAME]:",
+        "    if keys == TAILS[QUOTA.order]:",
         "    if keys != ():",
         judge=Judge.STORIES,
         stories="comparator",
@@ -1308,8 +1308,8 @@ DEFECTS: Final = (
     Defect(
         "nobody is told that a single ask of policy job waits for its back-off",
         "server.core.queries.verdicts",
-        "    if found.policy == required_node.NAME:",
-        "    if found.policy in {required_node.NAME, job_policy.NAME}:",
+        "    if facts(found.policy).retry is Retry.NODE:",
+        "    if facts(found.policy).retry is Retry.NODE or facts(found.policy).gang:",
         judge=Judge.STORIES,
         stories="rounds",
         policy=Policy.ROUNDS,
@@ -1734,7 +1734,7 @@ DEFECTS: Final = (
     Defect(
         "members of a job get their places one by one",
         "server.state.commitments",
-        "        return self.policy == JOB and len(self.pledges) > 1",
+        "        return self.facts.gang and len(self.pledges) > 1",
         "        return False",
         judge=Judge.STORIES,
         stories="jobs",
@@ -1812,8 +1812,8 @@ DEFECTS: Final = (
     Defect(
         "a replacement waits for no delay where shares are claimed by weight",
         "server.core.preemption.due_claims",
-        "    at_once = policy == guarantee.NAME and sharing",
-        "    at_once = sharing",
+        "    if delay is Delay.QUEUE_UNLESS_SHARED_OUT and sharing",
+        "    if sharing",
         judge=Judge.STORIES,
         stories="in_queue",
         policy=Policy.IN_QUEUE,
@@ -1975,8 +1975,8 @@ DEFECTS: Final = (
     Defect(
         "victims of a quota run stand for the shadow",
         "server.core.shadow.turn",
-        "        if plan.policy == enforcement.NAME:",
-        "        if plan.policy != enforcement.NAME:",
+        "        if plan.facts.shrinks is Shrinks.QUEUE:",
+        "        if plan.facts.shrinks is not Shrinks.QUEUE:",
         judge=Judge.STORIES,
         stories="shadow",
         policy=Policy.SHADOW,

@@ -39,9 +39,10 @@ from server.model.events import (
     NodeUpdated,
     ReleaseRequested,
 )
+from server.model.policies import RESERVATION
 from server.model.quota import Configuration, PartitionSpec, QueueSpec
 from server.model.reasons import Code
-from server.model.records import RESERVATION, DecisionRecord, DecisionState
+from server.model.records import DecisionRecord, DecisionState
 from tests.preemption import proportion_oracle
 from tests.preemption.proportion_oracle import Outcome
 
@@ -508,7 +509,7 @@ class Account:
         gainers = {
             one.key
             for known in state.open.values()
-            if known.record.policy != RESERVATION
+            if known.record.policy != RESERVATION.name
             for one in known.record.beneficiaries
         }
         waiting = [pod for pod in state.pods.values() if not pod.node and state.is_below(pod, path)]

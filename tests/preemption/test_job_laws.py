@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from server.core.preemption import due_gangs
+from server.model.policies import JOB
 from server.model.quota import PreemptionSettings
 from server.preemption import admission
 from server.preemption.claims import guarantee, in_queue
@@ -256,9 +257,9 @@ def test_every_law_of_jobs_has_a_case() -> None:
 def test_a_firm_ask_that_its_queue_guarantees_nothing_more_gets_no_room() -> None:
     trial = on(world(*FULL, firm=True))
     (one,) = trial.snapshot.jobs
-    assert admission.admitted(trial, gang_policy.NAME, one.members[0]) is None
+    assert admission.admitted(trial, JOB, one.members[0]) is None
     trial.apply(planned(trial))
-    found = admission.admitted(trial, gang_policy.NAME, one.members[1])
+    found = admission.admitted(trial, JOB, one.members[1])
     assert found is not None
     assert found.law is Law.FIRM_LIMIT
 

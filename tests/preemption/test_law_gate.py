@@ -663,8 +663,8 @@ def broken_by(trial: Trial, plan: Plan) -> dict[str, Law]:
     """Return all rules that the plan breaks, by the function that says so."""
     found = [(law.__name__, law(trial, plan)) for law in gate.PLAN_LAWS]
     for pledge in plan.pledges:
-        found += [(law.__name__, law(trial, plan.policy, pledge.ask)) for law in gate.ASK_LAWS]
-        found += [(law.__name__, law(trial, plan.policy, pledge)) for law in gate.PLEDGE_LAWS]
+        found += [(law.__name__, law(trial, plan.facts, pledge.ask)) for law in gate.ASK_LAWS]
+        found += [(law.__name__, law(trial, plan.facts, pledge)) for law in gate.PLEDGE_LAWS]
     return {name: refusal.law for name, refusal in found if refusal is not None}
 
 

@@ -426,7 +426,7 @@ def compare(draft: Draft, on: Trial, where: str) -> Counter[str]:
         holds = INVARIANTS[name](draft)
         assert (law(on, plan) is None) == holds, f"{where}: {name} holds: {holds}, for {draft}"
         broken[name] += not holds
-    suits = need.suitable_node(on, plan.policy, plan.pledges[0]) is None
+    suits = need.suitable_node(on, plan.facts, plan.pledges[0]) is None
     assert suits == suitable_node(draft), f"{where}: the node suits: {suits}, for {draft}"
     broken["suitable_node"] += not suits
     legal = draft.sound and all(invariant(draft) for invariant in INVARIANTS.values())

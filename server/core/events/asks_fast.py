@@ -12,6 +12,7 @@ from server.core.state import State
 from server.model.asks import AskSpec
 from server.model.decisions import ApplicationState, Decision
 from server.model.events import AskAdded, Event
+from server.model.policies import JOB
 from server.state import unqueued_fast
 from server.state.applications import Ask
 from server.state.equivalence import is_small
@@ -52,7 +53,7 @@ def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
 
 def _has_classes(partition: Partition) -> bool:
     """Return whether its asks are firm or lendable; then a waiting one takes capacity from others at once (J4)."""
-    return "job" in partition.spec.preemption.policies
+    return partition.spec.preemption.lists(JOB)
 
 
 def _is_quiet(partition: Partition, event: AskAdded) -> bool:

@@ -6,6 +6,7 @@ already is never rejected (design 1.10), and labels that change later are taken 
 """
 
 from server.model.asks import AskSpec, JobClass, job_class
+from server.model.policies import JOB
 from server.model.quota import PreemptionSettings
 from server.state.applications import Application
 from server.state.partition import Partition
@@ -15,7 +16,7 @@ from server.state.placeholders import PLACEHOLDERS
 def disagreement(partition: Partition, application: Application, spec: AskSpec) -> str:
     """Return why a new ask may not join its gang, "" when it may, or has none."""
     settings = partition.spec.preemption
-    named = "job" in settings.policies and spec.job_key != PLACEHOLDERS
+    named = settings.lists(JOB) and spec.job_key != PLACEHOLDERS
     job = application.jobs.get(spec.job_key) if named else None
     if job is None or job.example is None:
         return ""

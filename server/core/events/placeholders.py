@@ -21,8 +21,9 @@ from server.model.decisions import (
     Termination,
 )
 from server.model.events import AskAdded
+from server.model.policies import REPLACEMENT
 from server.model.reasons import Code
-from server.model.records import REPLACEMENT, DecisionState
+from server.model.records import DecisionState
 from server.scheduling import placeholders
 from server.scheduling.placeholders import Swap
 from server.state import journal, pending, reclassification
@@ -135,7 +136,7 @@ def _order(state: State, partition: Partition, swap: Swap, now: int) -> Decision
     assert node is not None
     decision_id = partition.decision_id(LETTER, now)
     commitment = Commitment(
-        decision_id, REPLACEMENT, now, now + partition.spec.preemption.expiry_ms
+        decision_id, REPLACEMENT.name, now, now + partition.spec.preemption.expiry_ms
     )
     journal.replace(partition, commitment, ask, placeholder, node)
     state.expect(partition, [(commitment.expires_ms, decision_id)])
@@ -206,7 +207,7 @@ def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
         return []
     journal.set_releasing(partition, placeholder, releasing=False)
     expires = now + partition.spec.preemption.expiry_ms
-    commitment = Commitment(decision_id, REPLACEMENT, now, expires)
+    commitment = Commitment(decision_id, REPLACEMENT.name, now, expires)
     journal.replace(partition, commitment, ask, placeholder, node)
     return [(expires, decision_id)]
 

@@ -14,9 +14,8 @@ from server.core.preemption.open_decisions import drop_unfit
 from server.model.asks import ReleaseMark
 from server.model.decisions import Decision
 from server.model.fit import fits
+from server.model.policies import PolicyFacts, Scope, Shrinks
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Victim
-from server.preemption.nodes import required_node
-from server.preemption.quota import enforcement, reclaim
 from server.state import journal
 from server.state.applications import Ask, Group, Job
 from server.state.commitments import Commitment, Pledge
@@ -133,11 +132,11 @@ def _goes(partition: Partition, key: str) -> bool:
     return ask is not None and ask.releasing and ask.released_by is None
 
 
-def _shrinking(partition: Partition, policy: str, victims: list[Ask]) -> str:
+def _shrinking(partition: Partition, policy: PolicyFacts, victims: list[Ask]) -> str:
     """Return the queue that the decision shrinks; "" when it frees capacity for an ask."""
-    if policy == reclaim.NAME:
+    if policy.shrinks is Shrinks.PARTITION:
         return partition.root.path
-    return _shared_queue(victims) if policy == enforcement.NAME else ""
+    return _shared_queue(victims) if policy.shrinks is Shrinks.QUEUE else ""
 
 
 def _reopen(  # noqa: PLR0913, PLR0917 - what the marks tell
@@ -152,14 +151,14 @@ def _reopen(  # noqa: PLR0913, PLR0917 - what the marks tell
     expires = now + partition.spec.preemption.expiry_ms
     queue = _shrinking(partition, policy, victims)
     seats = [] if queue else seats  # a quota run frees capacity for no ask
-    commitment = Commitment(decision_id, policy, now, expires, queue)
+    commitment = Commitment(decision_id, policy.name, now, expires, queue)
     record = _record(partition, commitment, seats, victims)
     for ask, _, node in seats:
         if node is None:
             continue
         demands = (ask.ask_class.demand, ask.ask_class.node_demand)
         requires = ask.spec.constraints.required_node == node.node_id
-        exclusive = policy == required_node.NAME and requires
+        exclusive = policy.scope is Scope.NODE and requires
         journal.pledge(partition, Pledge(commitment, ask, node, *demands, exclusive))
     for how in sorted({marks[one.key].delivery for one in victims}):
         same = [one for one in victims if marks[one.key].delivery == how]

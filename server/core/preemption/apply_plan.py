@@ -12,11 +12,11 @@ from server.core.preemption import decision_records, refusals
 from server.model.decisions import Decided, Decision, Noted, Released, Termination
 from server.model.lines import lines
 from server.model.phrases import span
+from server.model.policies import RESERVATION, PolicyFacts, of_letter
 from server.model.ranking import Ranking
 from server.model.reasons import Code
-from server.model.records import JOB, DecisionRecord, DecisionState, Victim
+from server.model.records import DecisionRecord, DecisionState, Victim
 from server.preemption import policy as words
-from server.preemption.nodes import reservation
 from server.preemption.policy import Plan
 from server.preemption.trial import Trial
 from server.state import journal
@@ -26,16 +26,6 @@ from server.state.lost_work import SOFT
 from server.state.nodes import Node
 from server.state.partition import Partition
 
-LETTERS: Final = {
-    "required-node": "n",
-    "guaranteed": "g",
-    "quota": "q",
-    "job": "j",
-    "in-queue": "i",
-    "trim": "t",
-}
-"""The first letters of decision ids: after a restart they say under which policy a victim is evicted."""
-POLICIES: Final = {letter: policy for policy, letter in LETTERS.items()}
 KEPT_MAX: Final = 1_000
 """The most records of ended decisions that a partition keeps."""
 
@@ -56,14 +46,14 @@ class Written(NamedTuple):
 
 def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     """Write one plan into the state."""
-    if plan.policy == reservation.NAME:
+    if plan.facts.reserves:
         return _reserve(partition, plan, now)
     settings = partition.spec.preemption
     resumed = _resumed(partition, plan)
     decision_id = (
         resumed.commitment_id
         if resumed is not None
-        else partition.decision_id(LETTERS[plan.policy], now)
+        else partition.decision_id(plan.facts.letter, now)
     )
     gone = () if resumed is None else tuple(resumed.gone)
     going = decision_records.asks_of(partition, plan.releases)
@@ -84,7 +74,7 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     commitment.expires_ms = record.expires_ms
     for pledge in plan.pledges:
         journal.pledge(partition, _pledge(partition, commitment, pledge))
-    how = delivery(partition, plan.policy)
+    how = delivery(partition, plan.facts)
     journal.order(partition, commitment, going, now, delivery=how)
     commitment.record = record
     decisions = [
@@ -97,7 +87,7 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
 
 def is_shown(partition: Partition, plan: Plan) -> bool:
     """Return whether a partition that only observes showed the same decision before, with no effect (P8)."""
-    if not partition.spec.preemption.observe_only or plan.policy == reservation.NAME:
+    if not partition.spec.preemption.observe_only or plan.facts.reserves:
         return False
     return partition.round.observed.get(_subject(plan)) == _content(plan)
 
@@ -144,9 +134,9 @@ def end_suspended(partition: Partition) -> None:
             journal.close(partition, commitment, DecisionState.ABORTED, reason)
 
 
-def policy_of(decision_id: str) -> str:
-    """Return the policy of a decision, as its id says."""
-    return POLICIES.get(decision_id.partition("-")[0], "guaranteed")
+def policy_of(decision_id: str) -> PolicyFacts:
+    """Return the row of a decision's policy, as its id says."""
+    return of_letter(decision_id.partition("-")[0])
 
 
 def _observed(record: DecisionRecord) -> DecisionRecord:
@@ -234,10 +224,10 @@ def _beneficiaries(
     return [one.key for one in found], [(one.node_id,) for one in found]
 
 
-def delivery(partition: Partition, policy: str) -> str:
+def delivery(partition: Partition, policy: PolicyFacts) -> str:
     """Return how victims of a policy are evicted; for gangs `podShouldBeDeletedWhenPreempted` overrides it (J11)."""
     settings = partition.spec.preemption
-    if policy != JOB or settings.job_delete is None:
+    if not policy.gang or settings.job_delete is None:
         return settings.delivery
     return "delete" if settings.job_delete else SOFT
 
@@ -273,7 +263,7 @@ def reserve(partition: Partition, ask: Ask, node: Node, now: int) -> Written:
     assert ask.pledge is None, f"a node is reserved for {ask.key}, which has some"
     timeout = partition.spec.reservations.timeout_ms
     expires = now + timeout if timeout else 0
-    commitment = Commitment(f"r{partition.next_number()}", reservation.NAME, now, expires)
+    commitment = Commitment(f"r{partition.next_number()}", RESERVATION.name, now, expires)
     demand, node_demand = ask.ask_class.demand, ask.ask_class.node_demand
     journal.pledge(partition, Pledge(commitment, ask, node, demand, node_demand))
     lasts = f", for {span(timeout)} at the most" if timeout else ""

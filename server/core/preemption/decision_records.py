@@ -9,9 +9,9 @@ from typing import Final, cast
 from server.model.asks import AskSpec
 from server.model.lines import lines
 from server.model.phrases import count
+from server.model.policies import Shrinks
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Spared, Verdict, Victim
 from server.preemption.policy import Plan, Refusal, Release
-from server.preemption.quota import reclaim
 from server.preemption.trial import Trial
 from server.snapshot.snapshot import Snapshot
 from server.state.applications import Ask
@@ -168,7 +168,7 @@ def would_job(plan: Plan) -> str:
 
 def _summary(plan: Plan, beneficiaries: tuple[Beneficiary, ...], victims: int) -> str:
     who = f"{count(victims, 'allocation')} {'goes' if victims == 1 else 'go'}"
-    if plan.policy == reclaim.NAME:
+    if plan.facts.shrinks is Shrinks.PARTITION:
         return f"more is used than the nodes have: {who}"
     if plan.shrink is not None:
         return f"queue {plan.shrink.queue} is over its maximum: {who}"

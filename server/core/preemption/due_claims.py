@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from server.core.preemption.deficits import Shortage
+from server.model.policies import GUARANTEED, REQUIRED_NODE, Delay, facts
 from server.model.quota import PreemptionPolicy
-from server.model.records import JOB
-from server.preemption.claims import guarantee, in_queue
-from server.preemption.nodes import required_node
+from server.preemption.claims import guarantee
 from server.state import pending, sharing
 from server.state.applications import Ask, Group, Job
 from server.state.equivalence import AskClass
@@ -24,7 +23,7 @@ NEVER: Final = 1 << 62
 def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
     """Return asks that may claim now, as many of each group as its deciding queues lack; the others set the next instant."""
     settings = partition.spec.preemption
-    if not settings.enabled or guarantee.NAME not in settings.policies:
+    if not settings.enabled or not settings.lists(GUARANTEED):
         return []
     asks: list[Ask] = []
     for leaf in open_leaves(partition):
@@ -72,7 +71,7 @@ def is_stuck(group: Group) -> bool:
     held = ask_class.pledge
     if (held is not None and not held.reserves) or ask_class.constraints.required_node:
         return False
-    if held is not None and held.commitment.policy == JOB and held.ask.spec.min_members > 1:
+    if held is not None and held.commitment.facts.gang and held.ask.spec.min_members > 1:
         return False  # its gang is planned again as a whole (J8)
     blocking = [
         one for one in group.application.limits_of(ask_class) if not one.has_room(ask_class)
@@ -168,9 +167,12 @@ def delay_ms(partition: Partition, leaf: Queue, policy: str) -> int:
 
     A share by weight is claimed at once (W6); what is replaced within a queue is no queue's share.
     """
-    at_once = policy == guarantee.NAME and sharing.is_shared_out(partition)
-    delays = policy in {guarantee.NAME, in_queue.NAME} and not at_once
-    return leaf.spec.properties.preemption_delay_ms if delays else 0
+    delay = facts(policy).delay
+    if delay is Delay.NONE:
+        return 0
+    if delay is Delay.QUEUE_UNLESS_SHARED_OUT and sharing.is_shared_out(partition):
+        return 0
+    return leaf.spec.properties.preemption_delay_ms
 
 
 def call_again(partition: Partition, instant: int) -> None:
@@ -187,7 +189,7 @@ def call_again(partition: Partition, instant: int) -> None:
 def requiring(partition: Partition) -> list[Ask]:
     """Return waiting asks that require a node by name, where that changed since they were last refused (G11)."""
     settings = partition.spec.preemption
-    if not settings.enabled or required_node.NAME not in settings.policies:
+    if not settings.enabled or not settings.lists(REQUIRED_NODE):
         return []
     return [ask for ask_class in _required(partition) for ask in _untried(partition, ask_class)]
 

@@ -12,8 +12,7 @@ from typing import Final
 from server.core.preemption import due_claims, pacing
 from server.model.asks import ReleaseMark
 from server.model.fit import Amounts, fits
-from server.preemption.claims import guarantee, in_queue
-from server.preemption.gangs import gang_policy
+from server.model.policies import GUARANTEED, IN_QUEUE, JOB, facts
 from server.state import snapshotting
 from server.state.applications import Ask, Group, Job
 from server.state.commitments import Commitment
@@ -37,11 +36,11 @@ def waiting(partition: Partition, now: int) -> list[JobDue]:
     A single ask is a gang of one where no policy claims for it.
     """
     settings = partition.spec.preemption
-    if not settings.enabled or gang_policy.NAME not in settings.policies:
+    if not settings.enabled or not settings.lists(JOB):
         return []
     found = [due(one) for one in partition.parked_jobs if _may_plan(partition, one, now)]
     found += [again(one) for one in dict.fromkeys(partition.suspended.values()) if _is_job(one)]
-    if guarantee.NAME not in settings.policies:
+    if not settings.lists(GUARANTEED):
         found += [
             single(ask)
             for leaf in due_claims.open_leaves(partition)
@@ -87,7 +86,7 @@ def promised(partition: Partition) -> dict[str, JobDue]:
 
 
 def _is_job(commitment: Commitment) -> bool:
-    return commitment.policy == gang_policy.NAME and bool(commitment.pledges)
+    return commitment.facts.gang and bool(commitment.pledges)
 
 
 def _may_plan(partition: Partition, one: Job, now: int) -> bool:
@@ -107,12 +106,12 @@ def _may_plan(partition: Partition, one: Job, now: int) -> bool:
 def replacing(partition: Partition, now: int) -> list[Ask]:
     """Return asks that may replace others of their queue: those without a place, once their delay is over (I5)."""
     settings = partition.spec.preemption
-    if not settings.enabled or in_queue.NAME not in settings.policies:
+    if not settings.enabled or not settings.lists(IN_QUEUE):
         return []
     return [
         ask
         for group in _worth_a_look(partition)
-        for ask in due_claims.due(partition, group, GROUP_MOST, now, in_queue.NAME)
+        for ask in due_claims.due(partition, group, GROUP_MOST, now, IN_QUEUE.name)
     ]
 
 
@@ -184,7 +183,7 @@ def _again_ms(partition: Partition, group: Group, asks: list[Ask]) -> int:
 def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
     """Return from when a policy may plan for a waiting ask, and whether a back-off is what it waits for (G1, J3, I5)."""
     group = ask.group
-    if policy != gang_policy.NAME or not isinstance(group, Group):
+    if not facts(policy).gang or not isinstance(group, Group):
         return due_claims.awaits(partition, ask, policy)
     again_ms = _again_ms(partition, group, _foremost(group))
     return again_ms, again_ms > 0

@@ -6,11 +6,11 @@ from server.core.state import State
 from server.model.decisions import Decision, Noted
 from server.model.fit import Demand
 from server.model.phrases import quantities, span
+from server.model.policies import QUOTA, Shrinks
 from server.model.quota import PartitionSpec
 from server.model.reasons import Code
 from server.model.records import Shrink
 from server.preemption.policy import Plan, Refusal, ShrinkIntent
-from server.preemption.quota import enforcement
 from server.state import quota_timers
 from server.state.applications import Ask
 from server.state.partition import Partition
@@ -102,7 +102,7 @@ def is_due(partition: Partition, now: int) -> bool:
     """Return whether there is a run to start, or one that goes on after a veto."""
     instant = quota_timers.next_due(partition)
     return (instant is not None and instant <= now) or any(
-        one.policy == enforcement.NAME for one in partition.suspended.values()
+        one.facts.shrinks is Shrinks.QUEUE for one in partition.suspended.values()
     )
 
 
@@ -112,13 +112,13 @@ def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[Shrin
     Notes about runs that do not begin are added to ``told``.
     """
     for one in list(partition.suspended.values()):
-        if one.queue in partition.queues and one.policy == enforcement.NAME:
-            yield ShrinkIntent(enforcement.NAME, one.queue, one.commitment_id)
+        if one.queue in partition.queues and one.facts.shrinks is Shrinks.QUEUE:
+            yield ShrinkIntent(QUOTA.name, one.queue, one.commitment_id)
     for path in quota_timers.due(partition, now):
         start, notes = quota_timers.strike(partition, path)
         told += _told(partition, notes, now)
         if start:
-            yield ShrinkIntent(enforcement.NAME, path)
+            yield ShrinkIntent(QUOTA.name, path)
 
 
 def result(partition: Partition, intent: ShrinkIntent, answer: Plan | Refusal) -> list[Decision]:

@@ -9,7 +9,7 @@ from server.model.decisions import Decision, DecisionMoved, Noted, Released, Ter
 from server.model.events import VictimVetoed
 from server.model.fit import fits
 from server.model.reasons import Code
-from server.model.records import RESERVATION, DecisionState
+from server.model.records import DecisionState
 from server.state import journal, tree
 from server.state.applications import Ask, Group
 from server.state.commitments import Commitment, Pledge
@@ -160,7 +160,7 @@ def give_up(
     code: Code = Code.RESERVATION_DROPPED,
 ) -> list[Decision]:
     """End a pledge and the decision behind it; return a note for a reservation, as a decision reports its own end."""
-    ask, reserved = held.ask, held.commitment.policy == RESERVATION
+    ask, reserved = held.ask, held.commitment.facts.reserves
     if partition.pledges.get(ask.key) is not held:
         return []  # the decision ended with another pledge of it
     for one in () if reserved else held.commitment.pledges.values():

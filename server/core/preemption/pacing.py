@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from server.core.preemption import due_claims
+from server.model.policies import Shrinks, facts
 from server.preemption import pace
 from server.preemption.policy import Plan
-from server.preemption.quota import reclaim
 from server.preemption.trial import Trial
 from server.snapshot.pace import OverUse
 from server.state.applications import Ask
@@ -63,14 +63,16 @@ def admits(partition: Partition, ask: Ask, now: int) -> bool:
 
 def keep_waiting(partition: Partition, policy: str, now: int) -> None:
     """Let an ask that was put off earlier in a round that goes on still wait for the next round (P5)."""
-    if policy in pace.BOUND and earliest_ms(partition) > now:
+    if facts(policy).waits_for_rounds and earliest_ms(partition) > now:
         due_claims.call_again(partition, now)
 
 
 def may_trim(partition: Partition, now: int) -> bool:
     """Return whether surplus may be reclaimed now; if not, set the next call for the next round (P1)."""
     known = partition.suspended.values()
-    if not is_between(partition, now) or any(one.policy == reclaim.NAME for one in known):
+    if not is_between(partition, now) or any(
+        one.facts.shrinks is Shrinks.PARTITION for one in known
+    ):
         return True
     due_claims.call_again(partition, now)
     return False
@@ -104,7 +106,7 @@ def over_use(partition: Partition, trial: Trial) -> OverUse:
 
 def record(partition: Partition, trial: Trial, plan: Plan, now: int) -> None:
     """Count what a decision releases for its round."""
-    if plan.policy not in pace.BOUND or not pace.is_bounded(partition.spec.preemption):
+    if not plan.facts.budgeted or not pace.is_bounded(partition.spec.preemption):
         return
     state = partition.round
     if not state.released:

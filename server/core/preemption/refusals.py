@@ -2,9 +2,8 @@
 
 from server.core.preemption import decision_records, due_claims, pacing
 from server.model.decisions import Decision, Noted
+from server.model.policies import Retry, facts
 from server.model.reasons import Code
-from server.preemption.claims import in_queue
-from server.preemption.nodes import required_node
 from server.preemption.policy import Intent, Law, Plan, Refusal
 from server.preemption.trial import Trial
 from server.state.applications import Ask, Group, Job
@@ -19,16 +18,17 @@ def remember(
     group = ask.group if ask is not None else None
     if ask is None or group is None:
         return []
-    tries = partition.round.tries
+    tries, policy = partition.round.tries, facts(intent.policy)
     told = isinstance(group, Group) and tries.refused_ms(group) == now
-    if told and intent.policy == in_queue.NAME:
+    if told and not policy.reported_after_others:
         return []  # an earlier refusal of this round is reported already
-    if intent.policy == required_node.NAME and refusal.law is not Law.HEAD_ROOM:
+    at_its_node = policy.retry is Retry.NODE
+    if at_its_node and refusal.law is not Law.HEAD_ROOM:
         _tried(partition, ask)
-    elif intent.policy != required_node.NAME:
+    elif not at_its_node:
         _wait(partition, ask, group, refusal, now)
     before = tries.verdict(group)
-    retry_ms = 0 if intent.policy == required_node.NAME else _retry_ms(partition, ask, refusal, now)
+    retry_ms = 0 if at_its_node else _retry_ms(partition, ask, refusal, now)
     tries.judge(
         group, decision_records.refused(trial.snapshot, intent.policy, refusal, now, retry_ms)
     )
@@ -63,7 +63,7 @@ def stamp(partition: Partition, plan: Plan, now: int) -> None:
         ask = partition.asks.get(pledge.ask.key)
         if ask is None or ask.group is None:
             continue
-        if plan.policy == required_node.NAME:
+        if plan.facts.retry is Retry.NODE:
             _tried(partition, ask)
         else:
             partition.round.tries.refuse(ask.group, now)

@@ -26,6 +26,7 @@ from server.core.preemption import (
 from server.core.preemption.deficits import Shortage
 from server.core.preemption.takeover import Takeover
 from server.model.decisions import Decision, Noted
+from server.model.policies import Retry, Scope, Shrinks, facts
 from server.model.reasons import Code
 from server.preemption.claims import guarantee, in_queue
 from server.preemption.gangs import gang_policy
@@ -175,11 +176,9 @@ def begin(partition: Partition, asks: snapshotting.Due, now: int, *, trims: bool
 
 def _is_ready(partition: Partition, plan: Plan) -> bool:
     """Return whether the next tick has more to do: an ask of the plan fits, or a new reservation is to be offered."""
-    some = (
-        plan.pledges[:1] if plan.policy == gang_policy.NAME else plan.pledges
-    )  # a gang: as a whole
+    some = plan.pledges[:1] if plan.facts.gang else plan.pledges  # a gang: as a whole
     held = [partition.pledges.get(pledge.ask.key) for pledge in some]
-    if plan.policy == reservation.NAME:
+    if plan.facts.reserves:
         return True  # the next tick offers it, and may change what asks wait for
     return any(one is not None and fits_pledged(one.ask.ask_class, one) for one in held)
 
@@ -237,7 +236,9 @@ def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool)
         return
     partition.round.masked.add(once)
     goes_on = (
-        one.commitment_id for one in partition.suspended.values() if one.policy == reclaim.NAME
+        one.commitment_id
+        for one in partition.suspended.values()
+        if one.facts.shrinks is Shrinks.PARTITION
     )
     intent = ShrinkIntent(reclaim.NAME, partition.root.path, next(goes_on, ""))
     answer = reclaim.plan(trial, intent)
@@ -258,7 +259,7 @@ def _is_masked(partition: Partition, intent: Intent) -> bool:
     """
     state = partition.round
     return (intent.policy, intent.ask.key) in state.masked or (
-        intent.policy == reservation.NAME and intent.ask.kind.number in state.hopeless
+        intent.ask.kind.number in state.hopeless and facts(intent.policy).reserves
     )
 
 
@@ -278,7 +279,7 @@ def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
     """Return whether a claim would find victims among gangs: as a gang of one it may evict them whole (J4, J12)."""
     whole = trial.snapshot.settings.job_victim_gang == "whole"
     spared = any(one.law is Law.GANG for one in refusal.spared)
-    return intent.policy == guarantee.NAME and whole and spared
+    return whole and spared and facts(intent.policy).scope is Scope.OTHER_QUEUES
 
 
 def _attempt(
@@ -302,7 +303,7 @@ def _attempt(
     refusal = gate.gate(trial, plan)
     if refusal is None:
         return _decide(side, trial, plan, account, result)
-    if plan.policy != reservation.NAME:
+    if not plan.facts.reserves:
         result.notes.append(_broken(trial, plan.policy, "ask", intent.ask.key, refusal))
     return refusal
 
@@ -336,7 +337,7 @@ def _refused(
     Ports come and go with every pod, so that a class with ports is looked at in each round.
     """
     partition.round.masked.add((intent.policy, intent.ask.key))
-    if intent.policy != reservation.NAME:
+    if facts(intent.policy).retry is not Retry.ROUND:
         return refusals.remember(partition, trial, intent, refusal, now)
     if refusal.law is Law.NO_NODE and not intent.ask.kind.ports:
         partition.round.hopeless.add(intent.ask.kind.number)

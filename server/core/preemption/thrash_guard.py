@@ -26,15 +26,13 @@ from server.model.events import (
     NodeUpdated,
 )
 from server.model.phrases import span
+from server.model.policies import Scope
 from server.model.quota import is_below
 from server.model.reasons import Code
 from server.model.records import Level
 from server.model.storms import FROZEN_MS, STRIKES_MAX, FrozenPair, Pair, Side
 from server.preemption import entitlement
-from server.preemption.claims import guarantee
-from server.preemption.nodes import required_node, reservation
 from server.preemption.policy import Law, Plan, Refusal, Release
-from server.preemption.quota import enforcement, reclaim
 from server.preemption.trial import Trial
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk
@@ -42,8 +40,6 @@ from server.state import journal
 from server.state.partition import Partition
 from server.state.thrashing import Deficit, Strikes, keep
 
-EXEMPT: Final = frozenset({required_node.NAME, enforcement.NAME, reclaim.NAME, reservation.NAME})
-"""The policies not bounded by deficits, but by the number of DaemonSet pods, a maximum or a share, or without victims."""
 DECIDING: Final = "deciding"
 NODE_EVENTS: Final = (NodeAdded, NodeRemoved, NodeUpdated)
 HEARD: Final = frozenset({ConfigurationApplied, *NODE_EVENTS})
@@ -58,7 +54,7 @@ def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal 
 
     Claims do not even look at such victims (`Terms`); this check is for plans that look elsewhere.
     """
-    if plan.policy in EXEMPT or not frozen:
+    if not plan.facts.may_thrash or not frozen:
         return None
     found = next((pair for pair in _pairs(snapshot, plan) if pair in frozen), None)
     if found is None:
@@ -87,9 +83,9 @@ def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
 def watch(partition: Partition, trial: Trial, plan: Plan) -> list[Decision]:
     """Record a plan that is about to be applied; return notes when its pair is stopped as unexplained."""
     snapshot = trial.snapshot
-    if plan.policy == required_node.NAME:
+    if plan.facts.scope is Scope.NODE:
         _count_lost(partition, snapshot, plan.releases)
-    if plan.policy in EXEMPT or snapshot.settings.observe_only or _goes_on(partition, plan):
+    if not plan.facts.may_thrash or snapshot.settings.observe_only or _goes_on(partition, plan):
         return []
     unexplained = _unexplained(partition, trial, plan)
     if entitlement.may_cross(trial) or entitlement.protects_only_whole(trial):
@@ -145,7 +141,7 @@ def _unexplained(partition: Partition, trial: Trial, plan: Plan) -> bool:
             left = _left(partition, trial, plan, level)
             grown |= _has_grown(partition, level, left)
             lowers |= left < _short(level)
-    return grown or (plan.policy == guarantee.NAME and not lowers)
+    return grown or (plan.facts.scope is Scope.OTHER_QUEUES and not lowers)
 
 
 def _short(level: Level) -> int:

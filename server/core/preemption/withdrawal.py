@@ -22,8 +22,8 @@ from typing import Final
 from server.core.preemption import decision_records, open_decisions
 from server.model.asks import JobClass
 from server.model.decisions import Withdrawn
+from server.model.policies import Shrinks, facts
 from server.model.records import DecisionState
-from server.preemption.quota import enforcement, reclaim
 from server.state import journal, limits, quota_timers, sharing, tree
 from server.state.applications import Ask
 from server.state.nodes import Node
@@ -33,8 +33,8 @@ from server.state.queues import Queue
 NOBODY = "nobody waits for its capacity any more"
 ENOUGH = "its decision has enough capacity without it"
 _REACHED: Final = {
-    enforcement.NAME: "its queue is within its maximum without it",
-    reclaim.NAME: "no more is used than the nodes have",
+    Shrinks.QUEUE: "its queue is within its maximum without it",
+    Shrinks.PARTITION: "no more is used than the nodes have",
 }
 
 
@@ -111,7 +111,7 @@ def _reason(ask: Ask) -> str:
     assert ask.going is not None
     if _is_for_asks(ask):
         return ENOUGH
-    return _REACHED.get(ask.going.policy, NOBODY)
+    return _REACHED.get(facts(ask.going.policy).shrinks, NOBODY)
 
 
 # Victims that may stay -----------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def _kept(needs: _Needs, queue: Queue, index: int) -> int:
 def _shrinking(together: Iterable[Ask]) -> set[str]:
     """Return the queues that the victims bring down, even if their run has expired."""
     known = [ask.going for ask in together]
-    return {one.claimant for one in known if one and one.policy == enforcement.NAME}
+    return {one.claimant for one in known if one and facts(one.policy).shrinks is Shrinks.QUEUE}
 
 
 def _is_to_come_down(

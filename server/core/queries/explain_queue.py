@@ -6,6 +6,7 @@ from typing import Final
 from server.core.queries.queue_reports import over_max, share_reports
 from server.core.queries.reach import reach
 from server.model.phrases import count, listed, quantities, some, span
+from server.model.policies import facts
 from server.model.queue_settings import ReachReport
 from server.model.quota import ROOT, PreemptionSettings
 from server.model.reports import Explanation
@@ -166,7 +167,7 @@ def _no_claims(settings: PreemptionSettings) -> str:
     """Return why no claims are made, or carried out, in the whole partition; "" when they are."""
     if not settings.enabled:
         return "Preemption is off in this partition: preemption.enabled is false."
-    if not {"guaranteed", "job"} & set(settings.policies):
+    if not any(facts(name).claims for name in settings.policies):
         return "No claims are made in this partition: preemption.policies lists neither guaranteed nor job."
     if settings.observe_only:
         return "No claim is carried out in this partition: preemption.observeonly is true."

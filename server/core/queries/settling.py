@@ -20,7 +20,6 @@ from server.core.core import Core
 from server.core.events import gang_size
 from server.core.preemption import pacing
 from server.core.state import State
-from server.model.records import RESERVATION
 from server.preemption.nodes.reservation import RESERVE_AFTER_MS
 from server.state import quota_timers
 from server.state.partition import Partition
@@ -67,7 +66,7 @@ def reserves_in_turns(partition: Partition) -> bool:
 def _reserves(partition: Partition) -> bool:
     """Return whether an ask holds a reservation, or will ask for one again."""
     return partition.round.due_ms is not None or any(
-        one.commitment.policy == RESERVATION for one in partition.pledges.values()
+        one.commitment.facts.reserves for one in partition.pledges.values()
     )
 
 
@@ -104,7 +103,7 @@ def _dues(state: State, known: list[Partition]) -> Iterator[int]:
 def _expires(partition: Partition, decision_id: str) -> bool:
     """Return whether the decision is still open, and more than a reservation."""
     known = partition.commitments.get(decision_id)
-    return known is not None and known.policy != RESERVATION
+    return known is not None and not known.facts.reserves
 
 
 def _repeats(state: State, known: list[Partition]) -> Iterator[int]:

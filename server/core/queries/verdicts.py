@@ -7,11 +7,18 @@ from server.core.core import Core
 from server.core.preemption import decision_records, due_gangs, pacing, thrash_guard
 from server.core.preemption.rounds import PLANNERS
 from server.model.phrases import span
+from server.model.policies import (
+    GUARANTEED,
+    JOB,
+    REQUIRED_NODE,
+    TABLE,
+    PolicyFacts,
+    Retry,
+    Scope,
+    facts,
+)
 from server.model.quota import PreemptionSettings
 from server.model.records import Verdict
-from server.preemption.claims import guarantee, in_queue
-from server.preemption.gangs import gang_policy as job_policy
-from server.preemption.nodes import required_node
 from server.preemption.policy import Intent, Law, Plan, Refusal
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
@@ -70,9 +77,9 @@ def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
     lay(trial)
     answer = plan_job(trial, waiting)
     if isinstance(answer, Plan):
-        found = of_plan(job_policy.NAME, answer, answer.pledges[0].node_id, now)
+        found = of_plan(JOB.name, answer, answer.pledges[0].node_id, now)
     else:
-        found = decision_records.refused(snapshot, job_policy.NAME, answer, now)
+        found = decision_records.refused(snapshot, JOB.name, answer, now)
     return _when(partition, job.members[0], found, now)
 
 
@@ -93,10 +100,10 @@ def of_plan(policy: str, plan: Plan, node_id: str, now: int) -> Verdict:
 def plan_job(trial: Trial, job: WaitingJob) -> Plan | Refusal:
     """Return what policy `job` answers to a gang."""
     settings = trial.snapshot.settings
-    if not settings.enabled or job_policy.NAME not in settings.policies:
-        because = f"it belongs to a gang, and {_switched_off(settings, job_policy.NAME)}"
+    if not settings.enabled or not settings.lists(JOB):
+        because = f"it belongs to a gang, and {_switched_off(settings, JOB)}"
         return Refusal(Law.POLICY_OFF, because)
-    intent = Intent(job_policy.NAME, job.members[0], job)
+    intent = Intent(JOB.name, job.members[0], job)
     return _planned(trial, intent)
 
 
@@ -108,38 +115,34 @@ def _decided(policy: str, decision_id: str, node_id: str) -> Verdict:
 def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
     """Return what the first policy answers that finds a plan for the ask, else the first that serves it (7.3)."""
     first = None
-    for name in serving(trial.snapshot.settings, ask):
-        answer = _answer(trial, name, ask)
+    for policy in serving(trial.snapshot.settings, ask):
+        answer = _planned(trial, Intent(policy.name, ask))
         if isinstance(answer, Plan):
             return answer
         first = first or answer
     return first or Refusal(Law.POLICY_OFF, _switched_off(trial.snapshot.settings, main(ask)))
 
 
-def _switched_off(settings: PreemptionSettings, policy: str) -> str:
+def _switched_off(settings: PreemptionSettings, policy: PolicyFacts) -> str:
     """Return the setting that keeps a policy from serving its asks."""
     if not settings.enabled:
         return "preemption.enabled is false in this partition"
-    return f"preemption.policies of this partition does not list {policy}"
+    return f"preemption.policies of this partition does not list {policy.name}"
 
 
-def main(ask: WaitingAsk) -> str:
+def main(ask: WaitingAsk) -> PolicyFacts:
     """Return the policy that serves asks of its kind first."""
-    return required_node.NAME if ask.spec.constraints.required_node else guarantee.NAME
+    return REQUIRED_NODE if ask.spec.constraints.required_node else GUARANTEED
 
 
-def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[str]:
+def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[PolicyFacts]:
     """Return the policies that may serve the ask here, in the order of a round; `job` where no policy claims (J4)."""
     if ask.spec.constraints.required_node:
-        names = [required_node.NAME]
+        found = [REQUIRED_NODE]
     else:
-        claims = guarantee.NAME in settings.policies
-        names = [guarantee.NAME if claims else job_policy.NAME, in_queue.NAME]
-    return [name for name in names if settings.enabled and name in settings.policies]
-
-
-def _answer(trial: Trial, name: str, ask: WaitingAsk) -> Plan | Refusal:
-    return _planned(trial, Intent(name, ask))
+        claim = GUARANTEED if settings.lists(GUARANTEED) else JOB
+        found = [claim, *(one for one in TABLE if one.scope is Scope.OWN_QUEUE)]
+    return [one for one in found if settings.enabled and settings.lists(one)]
 
 
 def _planned(trial: Trial, intent: Intent) -> Plan | Refusal:
@@ -153,7 +156,7 @@ def _planned(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 def of_answer(snapshot: Snapshot, ask: WaitingAsk, answer: Plan | Refusal, now: int) -> Verdict:
     """Return a plan or a refusal as shown to people."""
-    policy = next(iter(serving(snapshot.settings, ask)), main(ask))
+    policy = next(iter(serving(snapshot.settings, ask)), main(ask)).name
     if isinstance(answer, Plan):
         policy = answer.policy
         pledge = answer.pledges[0]
@@ -177,7 +180,7 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
 
     For a daemon its node counts alone (G11).
     """
-    if found.policy == required_node.NAME:
+    if facts(found.policy).retry is Retry.NODE:
         return found
     due, backs_off = due_gangs.awaits(partition, ask, found.policy)
     if due > now and not backs_off:

@@ -5,17 +5,14 @@ from typing import NamedTuple
 
 from server.core.preemption import decision_records, due_claims, pacing
 from server.core.preemption.deficits import Shortage
+from server.model.policies import Retry, Scope, Shrinks, facts
 from server.model.records import Verdict, lost_of
 from server.model.shadow import Choice, Sum
-from server.preemption.claims import guarantee
-from server.preemption.nodes import required_node, reservation
 from server.preemption.policy import Law, Plan
-from server.preemption.quota import enforcement, reclaim
 from server.preemption.trial import Trial
 from server.state.applications import Ask, Group, Job
 from server.state.partition import Partition
 
-NOT_COMPARED = frozenset({enforcement.NAME, reservation.NAME})
 """The policies of the live side alone (quota runs), or without victims (reservations)."""
 
 
@@ -28,7 +25,7 @@ class Why(NamedTuple):
 
 def subjects(plan: Plan) -> tuple[str, ...]:
     """Return the asks that a plan is for, or the queue whose surplus it reclaims."""
-    if plan.policy in NOT_COMPARED:
+    if not plan.facts.compared:
         return ()
     if plan.shrink is not None:
         return (plan.shrink.queue,)
@@ -72,7 +69,7 @@ def _content(one: Choice) -> tuple[object, ...]:
 def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now: int) -> Why:
     """Return why a side gave a subject nothing for which the other side decided under this policy."""
     settings = side.spec.preemption
-    if policy == reclaim.NAME:
+    if facts(policy).shrinks is Shrinks.PARTITION:
         return Why("", "nothing has to go")
     if not settings.enabled or policy not in settings.policies:
         return Why(Law.POLICY_OFF.value, f"policy {policy} is not on")
@@ -96,13 +93,14 @@ def _refused(side: Partition, ask: Ask, now: int) -> Verdict | None:
 
 def _not_due(side: Partition, shortage: Shortage, ask: Ask, policy: str, now: int) -> Why:
     leaf = ask.application.leaf
-    if policy == required_node.NAME:
+    known = facts(policy)
+    if known.retry is Retry.NODE:
         return Why("", "its node has not changed since it was refused there")
     if pacing.is_between(side, now):
         return Why(Law.ROUND.value, "the next round of claims has not begun")
     if ask.pending_since + due_claims.delay_ms(side, leaf, policy) > now:
         return Why(Law.DELAY.value, "it has not waited for the delay of its queue")
-    if policy != guarantee.NAME:
+    if known.scope is not Scope.OTHER_QUEUES:
         return Why("", "its turn has not come")
     if not shortage.may_be(leaf):
         return Why(Law.NO_GUARANTEE.value, "nothing on its path is guaranteed to it")

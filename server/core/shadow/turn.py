@@ -13,9 +13,9 @@ from server.core.preemption.deficits import Shortage
 from server.core.shadow import comparing, side, standing
 from server.core.shadow.comparing import Why
 from server.model.decisions import Decided, Decision, ShadowDecided
+from server.model.policies import Shrinks
 from server.model.shadow import Choice, Difference, ShadowRecord, Sum, difference
 from server.preemption.policy import Plan
-from server.preemption.quota import enforcement
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk
 from server.state import snapshotting
@@ -258,7 +258,7 @@ def _leave_out_served(trial: Trial) -> None:
 def _lay_runs(trial: Trial, live: Trial | None) -> None:
     """Apply the quota runs of the live side: what they release is gone for the shadow, too."""
     for plan in () if live is None else live.plans:
-        if plan.policy == enforcement.NAME:
+        if plan.facts.shrinks is Shrinks.QUEUE:
             left = tuple(one for one in plan.releases if trial.stands(one.row))
             trial.apply(replace(plan, releases=left))
 

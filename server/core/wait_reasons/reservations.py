@@ -12,8 +12,8 @@ from server.core.preemption import open_decisions
 from server.core.state import State
 from server.model.decisions import Decision
 from server.model.phrases import count, date, span, time_of_day
+from server.model.policies import RESERVATION
 from server.model.quota import PartitionSpec
-from server.model.records import RESERVATION
 from server.model.reports import Amounts, Reserved
 from server.scheduling.outranking import Ranks, lifted, seen_together
 from server.state.applications import Ask
@@ -99,7 +99,7 @@ def report(held: Pledge, missing: Amounts | None = None) -> Reserved:
         ask.spec.priority,
         commitment.created_ms,
         commitment.expires_ms if held.is_reservation else 0,
-        RESERVATION if held.is_reservation else commitment.commitment_id,
+        RESERVATION.name if held.is_reservation else commitment.commitment_id,
         missing or {},
     )
 

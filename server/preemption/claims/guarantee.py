@@ -13,7 +13,8 @@ from collections.abc import Hashable, Iterator
 from typing import Final
 
 from server.model.phrases import count, noun, quantity
-from server.model.records import JOB, Level
+from server.model.policies import GUARANTEED, JOB
+from server.model.records import Level
 from server.preemption import admission, entitlement
 from server.preemption.claims.preconditions import of_the_ask
 from server.preemption.claims.search import Choice, Claim, Nearest
@@ -29,7 +30,7 @@ from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk, WaitingJob
 
-NAME: Final = "guaranteed"
+NAME: Final = GUARANTEED.name
 
 REFUSED: Final = ""
 """The key under which a Trial keeps the refusal of a class, beside those of its applications that had it."""
@@ -50,7 +51,7 @@ def intents(trial: Trial) -> Iterator[Intent]:
     """Yield the asks that may claim, and gangs, those of the queue that is furthest below its entitlement first (7.3, P4)."""
     for claimant in Claimants(trial, (*trial.snapshot.claims, *trial.snapshot.jobs)).in_turn():
         if isinstance(claimant, WaitingJob):
-            yield Intent(JOB, claimant.members[0], claimant)
+            yield Intent(JOB.name, claimant.members[0], claimant)
         elif may_claim(trial, claimant) is None and not _is_hopeless(trial, claimant):
             yield Intent(NAME, claimant)
 

@@ -10,6 +10,7 @@ replaces: afterwards the leaf, and every queue above it, holds no more than its 
 from collections.abc import Iterator
 from typing import Final
 
+from server.model.policies import IN_QUEUE
 from server.preemption.claims.eligibility import blocks
 from server.preemption.claims.own_queue_eligibility import OwnTerms
 from server.preemption.claims.preconditions import of_the_ask
@@ -19,7 +20,7 @@ from server.preemption.trial import Trial
 from server.snapshot import gangs
 from server.snapshot.waiting import WaitingAsk
 
-NAME: Final = "in-queue"
+NAME: Final = IN_QUEUE.name
 
 BECAUSE: Final = (
     "its priority is lower than that of an ask of its queue, in whose place it runs (I2)"

@@ -1,7 +1,7 @@
 """The rules on an ask for which others may be evicted, whatever the victims: claims and replacements share them (G1, G3)."""
 
+from server.model.policies import JOB
 from server.model.quota import PreemptionPolicy
-from server.model.records import JOB
 from server.preemption.policy import Law, Refusal
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk
@@ -31,7 +31,7 @@ def of_its_labels(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     The rule holds where gangs are planned for; a single ask is a gang of one.
     """
     settings, may = trial.snapshot.settings, ask.spec.may_trigger
-    if JOB not in settings.policies:
+    if not settings.lists(JOB):
         return None
     if may is False:
         return Refusal(Law.NO_TRIGGER, f"{ask.key} is labelled can-preempt: false")

@@ -13,8 +13,9 @@ from typing import Final
 
 from server.model.asks import UNSIZED, JobClass
 from server.model.phrases import noun
+from server.model.policies import JOB
 from server.model.quota import PreemptionPolicy
-from server.model.records import JOB, Level
+from server.model.records import Level
 from server.preemption import admission, entitlement
 from server.preemption.claims.preconditions import of_its_labels
 from server.preemption.gangs.eligibility import added
@@ -23,7 +24,7 @@ from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk, WaitingJob
 
-NAME: Final = JOB
+NAME: Final = JOB.name
 
 SAME: Final = "it is lendable, and its priority is lower than that of the job in its queue (J7)"
 OTHER: Final = (

@@ -14,6 +14,7 @@ from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
 from server.kernels.distinct import as_column
+from server.model.policies import JOB
 from server.model.ranking import Ranking, window
 from server.preemption import victim_order
 from server.preemption.claims.eligibility import CODES, LAWS, spared
@@ -171,7 +172,7 @@ class JobSearch:
             if row not in passed and code != CODES.gone
         )
         return Ranking(
-            victim_order.order(trial.snapshot.settings, "job"),
+            victim_order.order(trial.snapshot.settings, JOB.order),
             shown,
             [leaves[str(one[-1])] for one in shown],
             len(order),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from server.kernels.fit import Mask
+from server.model.policies import JOB
 from server.preemption.claims.eligibility import CODE
 from server.preemption.gangs.eligibility import JobTerms
 from server.preemption.policy import Law
@@ -67,8 +68,8 @@ class Units:
         self._lines: dict[int, Line] = {}
         self._ranks: dict[int, Rank] = {}
         settings, is_spent = trial.snapshot.settings, self._spent.__contains__
-        self._order = Comparator(trial, order(settings, "job"), is_spent)
-        self.tail = Comparator(trial, tail(settings, "job"), is_spent)
+        self._order = Comparator(trial, order(settings, JOB.order), is_spent)
+        self.tail = Comparator(trial, tail(settings, JOB.order), is_spent)
         """The order between allocations that the fixed keys leave equal."""
 
     def line(self, row: int) -> Line:

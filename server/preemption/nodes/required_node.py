@@ -15,6 +15,7 @@ these the lower priority first, then the younger, then the smaller, or what `pre
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from server.model import policies
 from server.model.quota import is_below
 from server.model.ranking import Ranking
 from server.preemption import admission, victim_order
@@ -40,7 +41,7 @@ from server.snapshot.columns import (
 )
 from server.snapshot.waiting import WaitingAsk
 
-NAME: Final = "required-node"
+NAME: Final = policies.REQUIRED_NODE.name
 
 BECAUSE: Final = "a pod that must run on this node needs the capacity (G11)"
 
@@ -109,7 +110,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def _comparator(trial: Trial) -> Comparator:
-    order = victim_order.order(trial.snapshot.settings, NAME)
+    order = victim_order.order(trial.snapshot.settings, policies.REQUIRED_NODE.order)
     return Comparator(trial, order, lambda other: _is_exhausted(trial, other))
 
 
@@ -132,7 +133,7 @@ def _ranking(
     rows = [*kept, *(row for row, law in stay.items() if law in _NEEDLESS)]
     queues = [paths[int(columns.leaves[row])] for row in rows]
     return Ranking(
-        victim_order.order(trial.snapshot.settings, NAME),
+        victim_order.order(trial.snapshot.settings, policies.REQUIRED_NODE.order),
         ranked.ranks(rows),
         queues,
         len(rows),

@@ -14,12 +14,12 @@ the partition, but one at least. The planner keeps rule 4; the gate checks rules
 from collections.abc import Iterator
 from typing import Final
 
-from server.model.records import RESERVATION
+from server.model.policies import RESERVATION
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk
 
-NAME: Final = RESERVATION
+NAME: Final = RESERVATION.name
 
 RESERVE_AFTER_MS: Final = 2_000
 RESERVATIONS_PER_LEAF: Final = 5

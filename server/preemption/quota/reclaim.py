@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from server.model.policies import TRIM
 from server.model.quota import ROOT, PreemptionPolicy
 from server.model.ranking import Rank, Ranking, window
 from server.model.records import Amounts, Shrink, ShrinkResult
@@ -44,7 +45,7 @@ from server.snapshot.columns import (
 )
 from server.snapshot.eligibility_filter import UNLIMITED
 
-NAME: Final = "trim"
+NAME: Final = TRIM.name
 BARRED: Final = RELEASING | REPLACED | REQUIRED_NODE | UNTOUCHABLE | VETOED
 BECAUSE: Final = "more is used than there is, and its queue has more than its share (W3)"
 
@@ -101,7 +102,7 @@ def _ranking(trial: Trial, candidates: Sequence[Candidate], stay: Mapping[Rank, 
     order = [one.order for one in candidates]
     start, shown = window(order, frozenset(one[-1] for one in order) - stay.keys())
     return Ranking(
-        victim_order.order(trial.snapshot.settings, NAME),
+        victim_order.order(trial.snapshot.settings, TRIM.order),
         shown,
         [one.leaf for one in candidates[start : start + len(shown)]],
         len(order),
@@ -182,7 +183,7 @@ def _candidates(trial: Trial, target: Collection[int]) -> Iterator[Candidate]:
     rows = columns.rows_holding(trial.standing, list(target), BARRED | snapshot.firm_flags)
     exhausted = trial.exhausted()
     spent = None if exhausted is None else exhausted.item
-    ranked = Comparator(trial, victim_order.order(snapshot.settings, NAME), spent)
+    ranked = Comparator(trial, victim_order.order(snapshot.settings, TRIM.order), spent)
     for row in rows:
         leaf = snapshot.leaf_paths[int(columns.leaves[row])]
         if _may_go(trial, row, leaf):

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from server.model.phrases import noun
+from server.model.policies import PolicyFacts, Scope
 from server.model.quota import PreemptionPolicy, is_below
 from server.preemption import admission
-from server.preemption.claims import in_queue
 from server.preemption.claims.preconditions import of_the_ask
 from server.preemption.entitlement import Deciding, deciding, meeting, scope_root, seen_at
 from server.preemption.gangs import gang_policy, search
@@ -20,7 +20,8 @@ from server.preemption.trial import Trial
 from server.snapshot import gangs
 from server.snapshot.waiting import WaitingJob
 
-POLICIES = frozenset({gang_policy.NAME, in_queue.NAME})
+OWN_QUEUE = frozenset({Scope.OWN_QUEUE, Scope.OWN_AND_OTHER_QUEUES})
+"""The scopes that take allocations of lower priority from the preemptor's own queue."""
 
 
 def _job_of(trial: Trial, plan: Plan) -> WaitingJob:
@@ -35,7 +36,7 @@ def _job_of(trial: Trial, plan: Plan) -> WaitingJob:
 
 def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan that does not serve every waiting member of its gang, and only them (J8, invariant 9)."""
-    if plan.policy != gang_policy.NAME:
+    if not plan.facts.gang:
         return None
     planned = _job_of(trial, plan)
     wanted = {one.key for one in planned.members}
@@ -47,16 +48,16 @@ def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
 def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan whose gang may not plan at all (J3, J6), or whose ask may not replace others of its queue (I2, I5)."""
     refusal = None
-    if plan.policy == gang_policy.NAME:
+    if plan.facts.gang:
         refusal = gang_policy.may_plan(trial, _job_of(trial, plan))
-    elif plan.policy == in_queue.NAME:
+    elif plan.facts.scope is Scope.OWN_QUEUE:
         refusal = of_the_ask(trial, plan.pledges[0].ask)
     return None if refusal is None else Refusal(refusal.law, refusal.because)
 
 
 def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan of a policy other than `job` for a member of a gang that waits for the others (J8)."""
-    if plan.policy == gang_policy.NAME:
+    if plan.facts.gang:
         return None
     waiting = {member.key for one in trial.snapshot.jobs for member in one.members if one.size > 1}
     for pledge in plan.pledges:
@@ -73,12 +74,12 @@ def victims_of_jobs(trial: Trial, plan: Plan) -> Refusal | None:
 
     Of its own queue strictly lower priorities, never its own pods; of other queues as for a claim, a replacement none.
     """
-    if plan.policy not in POLICIES:
+    if plan.facts.scope not in OWN_QUEUE:
         return None
     planned = _job_of(trial, plan)
-    owed = _owed(trial, planned) if plan.policy == gang_policy.NAME else ()
+    owed = _owed(trial, planned) if plan.facts.gang else ()
     for release in plan.releases:
-        refusal = _of_own(trial, plan.policy, planned, release)
+        refusal = _of_own(trial, plan.facts, planned, release)
         if release.leaf != planned.leaf:
             refusal = _of_other(trial, planned, owed, release)
         if refusal is not None:
@@ -86,14 +87,16 @@ def victims_of_jobs(trial: Trial, plan: Plan) -> Refusal | None:
     return None
 
 
-def _of_own(trial: Trial, policy: str, planned: WaitingJob, release: Release) -> Refusal | None:
+def _of_own(
+    trial: Trial, policy: PolicyFacts, planned: WaitingJob, release: Release
+) -> Refusal | None:
     columns, row = trial.snapshot.allocations, release.row
     if int(columns.priorities[row]) >= planned.priority:
         return Refusal(Law.PRIORITY, f"{release.key} has no lower priority")
     same = columns.application_ids[row] == planned.application_id
     spec = columns.specs[row]
     member = planned.number and spec is not None and spec.job_key == planned.key
-    if same and (policy == in_queue.NAME or member):
+    if same and (not policy.gang or member):
         return Refusal(Law.OWN_APPLICATION, f"{release.key} is of the same application or job")
     return None
 
@@ -130,7 +133,7 @@ def _of_other(
 
 def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse to take more of a type from others than its deciding queue may claim without the gang's own victims (J7)."""
-    if plan.policy != gang_policy.NAME or not plan.releases:
+    if not plan.facts.gang or not plan.releases:
         return None
     planned = _job_of(trial, plan)
     own = [one for one in plan.releases if one.leaf == planned.leaf]
@@ -152,7 +155,7 @@ def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
     The last one of the order is looked for first: without the later ones no less is lacking, so that any that can be last may
     be taken out.
     """
-    if plan.policy != gang_policy.NAME:
+    if not plan.facts.gang:
         return None
     planned, sums = _job_of(trial, plan), _Sums(trial, plan)
     owed = _owed(trial, planned)
@@ -257,9 +260,7 @@ def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
         if not number or spec is None or sizes[number] < spec.min_members:
             continue
         left = sizes[number] - taken[number]
-        avoids = (
-            plan.policy != gang_policy.NAME or trial.snapshot.settings.job_victim_gang == "avoid"
-        )
+        avoids = not plan.facts.gang or trial.snapshot.settings.job_victim_gang == "avoid"
         if left < spec.min_members and (left or avoids):
             return Refusal(Law.GANG, f"the gang of {release.key} would be broken")
     return None
@@ -273,7 +274,7 @@ def enough_for_all(trial: Trial, plan: Plan) -> Refusal | None:
 
     A gang among the victims is given back as one.
     """
-    if plan.policy != gang_policy.NAME:
+    if not plan.facts.gang:
         return None
     sums = _Sums(trial, plan)
     if not sums.are_enough(()):
@@ -357,7 +358,7 @@ class _Sums:
 
 def no_job_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse victims for a gang whose members fit one after another once what was ordered is gone (invariant 12)."""
-    if plan.policy != gang_policy.NAME or not plan.releases:
+    if not plan.facts.gang or not plan.releases:
         return None
     planned = _job_of(trial, plan)
     without = _Sums(trial, Plan(plan.policy, plan.pledges))

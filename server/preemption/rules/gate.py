@@ -12,9 +12,9 @@ from typing import Final
 from server.kernels.distinct import all_differ
 from server.model.fit import fits
 from server.model.phrases import noun
+from server.model.policies import PolicyFacts, Scope, Shrinks, facts
 from server.model.quota import PreemptionPolicy, is_below
 from server.preemption import admission
-from server.preemption.claims import guarantee
 from server.preemption.entitlement import (
     floor,
     may_cross,
@@ -23,8 +23,7 @@ from server.preemption.entitlement import (
     scope_root,
     seen_at,
 )
-from server.preemption.gangs import gang_policy
-from server.preemption.nodes import required_node, reservation
+from server.preemption.nodes import reservation
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
 from server.preemption.quota import reclaim
 from server.preemption.rules import excess, gangs, need
@@ -33,16 +32,17 @@ from server.snapshot.columns import REPLACED, REQUIRED_NODE, UNTOUCHABLE, VETOED
 from server.snapshot.queues import FrozenAmounts
 from server.snapshot.waiting import WaitingAsk
 
-AskLaw = Callable[[Trial, str, WaitingAsk], Refusal | None]
-"""A rule on a Trial, the policy's name and the ask that wants capacity."""
-PledgeLaw = Callable[[Trial, str, Pledge], Refusal | None]
+AskLaw = Callable[[Trial, PolicyFacts, WaitingAsk], Refusal | None]
+"""A rule on a Trial, the facts of the policy and the ask that wants capacity."""
+PledgeLaw = Callable[[Trial, PolicyFacts, Pledge], Refusal | None]
 PlanLaw = Callable[[Trial, Plan], Refusal | None]
 
 
 def admit(trial: Trial, intent: Intent) -> Refusal | None:
     """Return the first rule by which no plan for this ask could pass; None: it is worth planning."""
+    policy = facts(intent.policy)
     for law in ASK_LAWS:
-        refusal = law(trial, intent.policy, intent.ask)
+        refusal = law(trial, policy, intent.ask)
         if refusal is not None:
             return refusal
     return None
@@ -51,7 +51,7 @@ def admit(trial: Trial, intent: Intent) -> Refusal | None:
 def gate(trial: Trial, plan: Plan) -> Refusal | None:
     """Return the first rule that the plan would break on top of the Trial; None: it may be applied."""
     for pledge in plan.pledges:
-        refusal = _of_pledge(trial, plan.policy, pledge)
+        refusal = _of_pledge(trial, plan.facts, pledge)
         if refusal is not None:
             return refusal
     for law in PLAN_LAWS:
@@ -61,7 +61,7 @@ def gate(trial: Trial, plan: Plan) -> Refusal | None:
     return None
 
 
-def _of_pledge(trial: Trial, policy: str, pledge: Pledge) -> Refusal | None:
+def _of_pledge(trial: Trial, policy: PolicyFacts, pledge: Pledge) -> Refusal | None:
     for ask_law in ASK_LAWS:
         refusal = ask_law(trial, policy, pledge.ask)
         if refusal is not None:
@@ -76,35 +76,35 @@ def _of_pledge(trial: Trial, policy: str, pledge: Pledge) -> Refusal | None:
 # Rules on an ask ------------------------------------------------------------------------------------------------
 
 
-def one_an_ask(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
+def one_an_ask(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
     """Refuse an ask for which capacity is held already."""
-    if not trial.is_served(ask.key) and not (
-        policy == reservation.NAME and trial.is_reserved(ask.key)
-    ):
+    if not trial.is_served(ask.key) and not (policy.reserves and trial.is_reserved(ask.key)):
         return None
     return Refusal(Law.ONE_AN_ASK, "capacity is held for it already")
 
 
-def reservations_of_the_partition(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
+def reservations_of_the_partition(
+    trial: Trial, policy: PolicyFacts, ask: WaitingAsk
+) -> Refusal | None:
     """Refuse a reservation when the partition has as many as it may; they are few."""
     del ask
     most = reservation.most(trial.snapshot.node_count)
-    if policy != reservation.NAME or trial.open_for(reservation.NAME) < most:
+    if not policy.reserves or trial.open_for(policy.name) < most:
         return None
     return Refusal(
         Law.PARTITION_FULL, f"{most} nodes are reserved, the most there may be", final=True
     )
 
 
-def reservations_of_a_leaf(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
+def reservations_of_a_leaf(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
     """Refuse a reservation when the leaf has as many as it may, so that it does not bind nodes that others could use."""
     most = reservation.RESERVATIONS_PER_LEAF
-    if policy != reservation.NAME or trial.open_for(reservation.NAME, ask.leaf) < most:
+    if not policy.reserves or trial.open_for(policy.name, ask.leaf) < most:
         return None
     return Refusal(Law.LEAF_FULL, f"queue {ask.leaf} has {most} reservations, the most it may have")
 
 
-def open_queue(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
+def open_queue(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
     """Refuse capacity to a stopped queue."""
     del policy
     if trial.snapshot.may_place(ask.leaf):
@@ -112,12 +112,12 @@ def open_queue(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
     return Refusal(Law.STOPPED_QUEUE, f"queue {ask.leaf} is stopped")
 
 
-def head_room(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
+def head_room(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
     """Refuse an ask without headroom below its limits, all promises to others counted; victims may free headroom of queues."""
-    if not ask.within_limits and policy != reservation.NAME:
+    if not ask.within_limits and not policy.reserves:
         return Refusal(Law.USER_LIMIT, "a limit of its user or group has no headroom for it")
     if ask.within_limits and (
-        policy != reservation.NAME or trial.has_head_room(ask.leaf, ask.kind.demand)
+        not policy.reserves or trial.has_head_room(ask.leaf, ask.kind.demand)
     ):
         return None
     return Refusal(Law.HEAD_ROOM, f"no headroom is left for it from {ask.leaf} up")
@@ -126,9 +126,9 @@ def head_room(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
 # Rules on a pledge and on a plan --------------------------------------------------------------------------------
 
 
-def reservations_one_a_node(trial: Trial, policy: str, pledge: Pledge) -> Refusal | None:
+def reservations_one_a_node(trial: Trial, policy: PolicyFacts, pledge: Pledge) -> Refusal | None:
     """Refuse a second reservation of a node."""
-    if policy != reservation.NAME or not trial.is_held(pledge.row):
+    if not policy.reserves or not trial.is_held(pledge.row):
         return None
     return Refusal(Law.ONE_A_NODE, f"node {pledge.node_id} is held for another ask")
 
@@ -151,7 +151,7 @@ def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
 
 def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim that no policy may evict: DaemonSet pods, firm and untouchable ones (G6, Q10, 7.6)."""
-    breaks_firm = plan.policy == required_node.NAME and trial.snapshot.settings.firm_break
+    breaks_firm = plan.facts.breaks_firm and trial.snapshot.settings.firm_break
     firm = 0 if breaks_firm else trial.snapshot.firm_flags
     barred = REQUIRED_NODE | UNTOUCHABLE | VETOED | REPLACED | firm
     if not trial.snapshot.allocations.any_flagged(plan.rows, barred):
@@ -164,14 +164,14 @@ def one_node(trial: Trial, plan: Plan) -> Refusal | None:
 
     With `crossnode: quota` those below a maximum on the ask's path may stand elsewhere (G9).
     """
-    if not plan.pledges or plan.policy == gang_policy.NAME:
+    if not plan.pledges or plan.facts.gang:
         return None
     rows = {pledge.row for pledge in plan.pledges}
     nodes = trial.snapshot.allocations.nodes
     away = [one for one in plan.releases if int(nodes[one.row]) not in rows]
     if not away:
         return None
-    if trial.snapshot.settings.cross_node == "quota" and plan.policy == guarantee.NAME:
+    if trial.snapshot.settings.cross_node == "quota" and _is_claim(plan):
         tops = [
             queue.path
             for pledge in plan.pledges
@@ -185,7 +185,7 @@ def one_node(trial: Trial, plan: Plan) -> Refusal | None:
 
 def room_made(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan after which the ask does not fit, or of which a victim could be given back (invariants 11 and 12)."""
-    if plan.policy in {reservation.NAME, gang_policy.NAME} or not plan.pledges:  # see `job_laws`
+    if plan.facts.reserves or plan.facts.gang or not plan.pledges:  # see `job_laws`
         return None
     if not _is_enough(trial, plan, plan.releases):
         return Refusal(Law.NO_ROOM_MADE, "the ask would not fit after the releases")
@@ -254,7 +254,7 @@ def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
 
     A type is closed when the queue that decides for it has its share of it.
     """
-    for pledge in plan.pledges if plan.policy == guarantee.NAME else ():
+    for pledge in plan.pledges if _is_claim(plan) else ():
         found = excess.lacking_closed(trial, pledge)
         if found is not None:
             kind = noun(trial.snapshot.types[found.at])
@@ -271,7 +271,7 @@ def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
     Its own queues have too much of that type (rule 5, W9). A victim that may be taken for no type at all is left to
     `within_the_fence`.
     """
-    for release in plan.releases if plan.policy == guarantee.NAME else ():
+    for release in plan.releases if _is_claim(plan) else ():
         if all(excess.goes_for_nothing(trial, one, release) for one in plan.pledges):
             because = f"{release.key} holds nothing that is lacking and its queues have too much of"
             return Refusal(Law.NOT_OVER_GUARANTEE, because)
@@ -296,10 +296,10 @@ def nobody_below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
     A queue that holds the preemptor too counts the ask as added, and only a net fall counts. For all other
     queues rule 5 follows from this.
     """
-    if plan.policy == required_node.NAME:
+    if not plan.facts.keeps_guarantees:
         return None
     found = _below_the_floor(trial, plan)
-    if found is None or plan.policy != guarantee.NAME or not may_cross(trial):
+    if found is None or not _is_claim(plan) or not may_cross(trial):
         return found
     return None if any(_is_boundary(trial, plan, one) for one in plan.releases) else found
 
@@ -351,7 +351,7 @@ def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
 
 def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
     """Return what the plan must leave a queue: E; surplus reclaim leaves what it deserves of the types to free (W3)."""
-    if plan.policy != reclaim.NAME:
+    if plan.facts.shrinks is not Shrinks.PARTITION:
         return floor(trial, path)
     target = () if plan.shrink is None else plan.shrink.target
     return reclaim.least(trial, path, [trial.snapshot.types.index(name) for name in target])
@@ -379,9 +379,14 @@ def _add(line: dict[int, int], amounts: Iterable[tuple[int, int]]) -> None:
         line[index] = line.get(index, 0) + quantity
 
 
+def _is_claim(plan: Plan) -> bool:
+    """Return whether the plan takes capacity from other queues for a single ask."""
+    return plan.facts.scope is Scope.OTHER_QUEUES
+
+
 def _claims(plan: Plan) -> Iterator[tuple[WaitingAsk, Release]]:
     """Yield each victim of a claim with the ask for which it is evicted."""
-    if plan.policy == guarantee.NAME:
+    if _is_claim(plan):
         for pledge in plan.pledges:
             for release in plan.releases:
                 yield pledge.ask, release

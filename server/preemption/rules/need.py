@@ -5,50 +5,52 @@ Part of the gate (see `laws`). The planners keep these rules, too; a planner tha
 
 from collections import Counter
 from itertools import takewhile
+from typing import Final
 
+from server.model.policies import PolicyFacts, Scope, Shrinks
 from server.preemption import admission, pace
-from server.preemption.claims import guarantee, in_queue
+from server.preemption.claims import guarantee
 from server.preemption.entitlement import floor, meeting
-from server.preemption.nodes import required_node, reservation
+from server.preemption.nodes import required_node
 from server.preemption.policy import Law, Plan, Pledge, Refusal, Release
-from server.preemption.quota import enforcement, reclaim
 from server.preemption.trial import Trial
 from server.snapshot.columns import GROUPED
 from server.snapshot.waiting import WaitingAsk
+
+_OF_SINGLE_ASKS: Final = frozenset({Scope.OTHER_QUEUES, Scope.OWN_QUEUE})
+"""The scopes of policies that need no victims for an ask that fits on some node."""
 
 
 def entitled(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan whose ask may not claim (G1, G2, G3, G9, invariant 4), or may not require its node."""
     for pledge in plan.pledges:
         refusal = None
-        if plan.policy == guarantee.NAME:
+        if plan.facts.scope is Scope.OTHER_QUEUES:
             refusal = guarantee.may_claim(trial, pledge.ask)
-        elif plan.policy == required_node.NAME:
+        elif plan.facts.scope is Scope.NODE:
             refusal = required_node.may_require(pledge.ask)
         if refusal is not None:
             return Refusal(refusal.law, refusal.because)
     return None
 
 
-def suitable_node(trial: Trial, policy: str, pledge: Pledge) -> Refusal | None:
+def suitable_node(trial: Trial, policy: PolicyFacts, pledge: Pledge) -> Refusal | None:
     """Refuse a node that does not take the ask: it must be open and allowed (G8), or the one that the ask requires (G11)."""
     kind = pledge.ask.kind
-    if policy == required_node.NAME:
+    if policy.scope is Scope.NODE:
         required = pledge.ask.spec.constraints.required_node
         suits = required == pledge.node_id and trial.may_require(kind, pledge.row)
     else:
-        suits = policy == reservation.NAME or (
-            trial.is_open(pledge.row) and bool(kind.allowed[pledge.row])
-        )
+        suits = policy.reserves or (trial.is_open(pledge.row) and bool(kind.allowed[pledge.row]))
     return None if suits else Refusal(Law.NO_NODE, f"node {pledge.node_id} does not take the ask")
 
 
 def nobody_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse victims for an ask that fits on some node once what was ordered is gone (G8, invariant 12)."""
-    if plan.policy not in {guarantee.NAME, in_queue.NAME} or not plan.releases:
+    if plan.facts.scope not in _OF_SINGLE_ASKS or not plan.releases:
         return None
     for pledge in plan.pledges:
-        blocked = _is_blocked(trial, pledge.ask, claiming=plan.policy == guarantee.NAME)
+        blocked = _is_blocked(trial, pledge.ask, claiming=plan.facts.claims)
         row = -1 if blocked else trial.fits_claim(pledge.ask.kind)
         if row >= 0:
             return Refusal(
@@ -72,7 +74,7 @@ def _is_blocked(trial: Trial, ask: WaitingAsk, *, claiming: bool) -> bool:
 
 def important_stay(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim of higher priority for a required node (G11, invariant 7)."""
-    if plan.policy != required_node.NAME:
+    if plan.facts.scope is not Scope.NODE:
         return None
     priorities = trial.snapshot.allocations.priorities
     for pledge in plan.pledges:
@@ -91,7 +93,7 @@ def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
         trial.snapshot.allocations,
         trial.snapshot.settings.disruption_budgets == "respect",
     )
-    if not respects or plan.policy == required_node.NAME:
+    if not respects or not plan.facts.keeps_disruption_budgets:
         return None
     rows = plan.rows
     if not columns.any_flagged(rows, GROUPED):
@@ -110,7 +112,7 @@ def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
 
 def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim of a quota run or surplus reclaim that frees nothing of the target (15), or is not needed (11)."""
-    if plan.policy not in {enforcement.NAME, reclaim.NAME} or plan.shrink is None:
+    if plan.facts.shrinks is Shrinks.NOTHING or plan.shrink is None:
         return None
     columns, names = trial.snapshot.allocations, trial.snapshot.types
     wanted = [names.index(name) for name in plan.shrink.target if name in names]
@@ -129,7 +131,7 @@ def beyond_the_dead_zone(trial: Trial, plan: Plan) -> Refusal | None:
     The leaf has to be, and every queue above it that does not hold the preemptor, in a type that is asked for and that the
     victim holds. The members of a gang ask together. Ports belong to no entitlement.
     """
-    asks = [pledge.ask for pledge in plan.pledges if plan.policy in pace.BOUND]
+    asks = [pledge.ask for pledge in plan.pledges if plan.facts.budgeted]
     if not trial.snapshot.settings.deadzone_permyriad or any(ask.kind.ports for ask in asks):
         return None
     wanted = {index for ask in asks for index, _ in ask.kind.demand}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from server.model.policies import Shrinks, facts
 from server.model.records import (
     Beneficiary,
     DecisionRecord,
@@ -180,7 +181,7 @@ def _summary(record: DecisionRecord, caller: Caller, goes: tuple[Victim, ...]) -
     mine = {one.queue for one in record.beneficiaries if caller.sees(one.queue)}
     if mine:
         return f"Capacity is freed for {_count(_own(record.beneficiaries, caller), 'ask')} of {', '.join(sorted(mine))}."
-    if record.policy == "trim":
+    if facts(record.policy).shrinks is Shrinks.PARTITION:
         return "More is used than the nodes have, and queues come down to their shares."
     if record.shrink is not None:
         return f"Queue {named(record.shrink.queue, caller)} comes down to its maximum."

@@ -5,6 +5,7 @@ from typing import Final
 
 from server.core.queries import group_fit, verdicts
 from server.core.queries.unmet import claimants
+from server.model.policies import JOB, PolicyFacts, Scope
 from server.model.quota import PreemptionSettings
 from server.preemption import entitlement
 from server.preemption.claims import guarantee
@@ -126,7 +127,7 @@ class Planner:
         if not policies:
             found = _plan(self._now, claimant)
             return found if isinstance(found, Refusal) else None
-        if policies not in ([guarantee.NAME], [gang_policy.NAME]):
+        if len(policies) != 1 or not policies[0].claims:
             return None
         return _may_have_others_go(self._now, policies[0], claimant)
 
@@ -135,8 +136,8 @@ class Planner:
 
         False for gangs, and where asks replace others: pods of its own queue may be evicted then.
         """
-        settings = self.snapshot.settings
-        if isinstance(ask, WaitingJob) or _serving(settings, ask) != [guarantee.NAME]:
+        serving = [one.scope for one in _serving(self.snapshot.settings, ask)]
+        if isinstance(ask, WaitingJob) or serving != [Scope.OTHER_QUEUES]:
             return False
         if self._over is None:
             self._over = _over(self._now)
@@ -190,20 +191,20 @@ def _cost(claimant: Claimant) -> int:
     return 1 + len(claimants.members(claimant)) // MEMBERS_A_PLAN
 
 
-def _serving(settings: PreemptionSettings, claimant: Claimant) -> list[str]:
+def _serving(settings: PreemptionSettings, claimant: Claimant) -> list[PolicyFacts]:
     """Return the policies that may evict others for the claimant here."""
     if isinstance(claimant, WaitingAsk):
         return verdicts.serving(settings, claimant)
-    return [gang_policy.NAME] if settings.enabled and gang_policy.NAME in settings.policies else []
+    return [JOB] if settings.enabled and settings.lists(JOB) else []
 
 
-def _may_have_others_go(trial: Trial, policy: str, claimant: Claimant) -> Refusal | None:
+def _may_have_others_go(trial: Trial, policy: PolicyFacts, claimant: Claimant) -> Refusal | None:
     whole = claimant if isinstance(claimant, WaitingJob) else None
     first = claimants.members(claimant)[0]
-    refusal = gate.admit(trial, Intent(policy, first, whole))
+    refusal = gate.admit(trial, Intent(policy.name, first, whole))
     if refusal is not None:
         return refusal
-    if policy == guarantee.NAME:
+    if not policy.gang:
         return guarantee.may_claim(trial, first)
     return gang_policy.may_plan(trial, whole or gang_policy.of_one(first))
 

@@ -17,11 +17,11 @@ from server.core.queries.unmet.needs import Need
 from server.core.queries.unmet.numbers import QUEUES_TRIED_MAX, spared_leaves
 from server.model.asks import PRIORITY_MAX, UNCONSTRAINED
 from server.model.phrases import quantities, span
+from server.model.policies import JOB
 from server.model.quota import PreemptionPolicy
 from server.model.unmet import Change, Cure
 from server.preemption import entitlement
 from server.preemption.claims.turn_order import Claimant
-from server.preemption.gangs import gang_policy
 from server.preemption.gangs.eligibility import added
 from server.preemption.policy import Law, Plan, Refusal
 from server.snapshot import what_if
@@ -96,12 +96,12 @@ def _enabled(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 
 def _policies(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure of listing the policy that would serve it; with `job` come the classes of asks (J4)."""
-    snapshot, name = planner.snapshot, gang_policy.NAME if need.job else verdicts.main(need.ask)
-    if refusal.law is not Law.POLICY_OFF or name in snapshot.settings.policies:
+    snapshot, policy = planner.snapshot, JOB if need.job else verdicts.main(need.ask)
+    if refusal.law is not Law.POLICY_OFF or snapshot.settings.lists(policy):
         return
-    policies = (*snapshot.settings.policies, name)
+    policies = (*snapshot.settings.policies, policy.name)
     listed, claimant = what_if.with_settings(snapshot, policies=policies), need.claimant
-    if name == gang_policy.NAME:
+    if policy.gang:
         listed, claimant = planner.listed, classed(claimant, planner.listed.settings)
     if planner.helps(listed, claimant):
         text = f"set preemption.policies: [{', '.join(policies)}]"

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from server.model.asks import JobClass, job_class
 from server.model.fit import Amounts
+from server.model.policies import JOB
 from server.model.quota import PreemptionSettings
 from server.preemption.claims.turn_order import Claimant
-from server.preemption.gangs import gang_policy
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import FirmUse, WaitingAsk
 from server.state.applications import Ask
@@ -20,9 +20,9 @@ from server.state.partition import Partition
 def listing(partition: Partition, snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with policy `job` on; the snapshot itself where it is."""
     settings = snapshot.settings
-    if gang_policy.NAME in settings.policies:
+    if settings.lists(JOB):
         return snapshot
-    listed = replace(settings, policies=(*settings.policies, gang_policy.NAME))
+    listed = replace(settings, policies=(*settings.policies, JOB.name))
     return replace(snapshot, settings=listed, firm=_firm(partition, listed))
 
 

@@ -11,16 +11,14 @@ from server.core.queries.unmet.listing import listing
 from server.core.state import State
 from server.core.wait_reasons import reservations
 from server.core.wait_reasons.obstacles import Obstacles
+from server.model.policies import LISTED
 from server.model.quota import is_below
 from server.model.reasons import Code
 from server.model.reports import Excluded
 from server.model.unmet import UnmetType
 from server.preemption import entitlement
-from server.preemption.claims import guarantee, in_queue
 from server.preemption.claims.turn_order import Claimant
-from server.preemption.gangs import gang_policy
 from server.preemption.gangs.eligibility import added
-from server.preemption.nodes import required_node
 from server.preemption.trial import Trial
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk, WaitingJob
@@ -38,9 +36,6 @@ class Limited(NamedTuple):
 
     name: str
     lacks: dict[str, int]
-
-
-POLICIES: Final = (required_node.NAME, guarantee.NAME, gang_policy.NAME, in_queue.NAME)
 
 
 class Wait(NamedTuple):
@@ -184,7 +179,7 @@ def _groups(
 
 def _of_kind(partition: Partition, obstacles: Obstacles, kind: Kind) -> _Found:
     first = kind.first
-    waits = {policy: Wait(*due_gangs.awaits(partition, first, policy)) for policy in POLICIES}
+    waits = {policy: Wait(*due_gangs.awaits(partition, first, policy)) for policy in LISTED}
     limits = [one for one in first.application.limiters if one.kind != "queue"]
     limited = tuple(_limited(partition, kind, one) for one in limits)
     code = obstacles.code(first)

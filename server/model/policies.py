@@ -1,0 +1,246 @@
+"""The table of preemption policies: one row for each policy, with every fact by which it differs from the others.
+
+A policy is a row here and a plan module in `server.preemption`; `server.core.preemption.rounds` lists the plan modules.
+All other code asks a row for a fact, and never compares a policy's name: `tests/tidy/test_policies.py` refuses that.
+`docs/development/add-a-policy.md` leads through a new policy.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+
+class Scope(enum.Enum):
+    """The allocations that a policy may evict."""
+
+    NONE = enum.auto()
+    """None at all."""
+    NODE = enum.auto()
+    """Those on the node that the ask requires by name, whatever their queues are guaranteed (G11)."""
+    OTHER_QUEUES = enum.auto()
+    """Those of queues above their entitlement (G2 to G5)."""
+    OWN_QUEUE = enum.auto()
+    """Those of the ask's own queue with a lower priority (I2)."""
+    OWN_AND_OTHER_QUEUES = enum.auto()
+    """Those of the gang's own queue with a lower priority first, then those of queues above their entitlement (J7)."""
+    BELOW_QUEUE = enum.auto()
+    """Those below the queue that comes down to its maximum (Q6)."""
+    PARTITION = enum.auto()
+    """Those of all queues that use more than their shares (W3)."""
+
+
+class Delay(enum.Enum):
+    """The time that an ask waits before the policy plans for it."""
+
+    NONE = enum.auto()
+    QUEUE = enum.auto()
+    """`preemption.delay` of its queue (I5)."""
+    QUEUE_UNLESS_SHARED_OUT = enum.auto()
+    """`preemption.delay` of its queue (G1); none where queues are entitled to shares by weight (W6)."""
+
+
+class Retry(enum.Enum):
+    """The event after which an ask is tried again that the policy refused."""
+
+    BACK_OFF = enum.auto()
+    """The end of `backoff`, or the next round if a budget put the ask off (G1, P5)."""
+    NODE = enum.auto()
+    """A change of the node that the ask requires (G11)."""
+    ROUND = enum.auto()
+    """Every round: the refusal is not kept with the ask."""
+
+
+class Shrinks(enum.Enum):
+    """What a policy brings down that serves no ask."""
+
+    NOTHING = enum.auto()
+    """The policy serves asks."""
+    QUEUE = enum.auto()
+    """One queue, to its maximum (Q1)."""
+    PARTITION = enum.auto()
+    """All queues of a partition, to their shares, while more is used than the nodes have (W3)."""
+
+
+Order = Literal["claim", "quota", "required-node", "job", "trim"]
+"""The name of a list of keys by which victims are compared, as under `preemption.order` (specification 7.5)."""
+ORDERS: Final[tuple[Order, ...]] = get_args(Order)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFacts:
+    """The facts of one policy. The defaults are those of a plan that belongs to no policy: of a tentative placement."""
+
+    name: str
+    """The name in records, explanations, metrics and on the wire."""
+    letter: str = ""
+    """The first letter of its decision ids; after a restart it says under which policy a victim is evicted. Empty: none."""
+    listed: bool = False
+    """Whether `preemption.policies` switches it on; the others have settings of their own."""
+
+    scope: Scope = Scope.NONE
+    gang: bool = False
+    """Whether its asks are a gang, which get their places together or not at all (J8, J10)."""
+    reserves: bool = False
+    """Whether it keeps a node for an ask, evicts nothing, and gives way to all other policies (design 6.6)."""
+    replaces_placeholder: bool = False
+    """Whether a real pod takes the place of its application's placeholder: no preemption (specification 1.9)."""
+    shrinks: Shrinks = Shrinks.NOTHING
+
+    delay: Delay = Delay.NONE
+    waits_for_rounds: bool = False
+    """Whether it plans in rounds of `rounds.interval` alone (P1)."""
+    budgeted: bool = False
+    """Whether its decisions count in the budgets of a round, and may be put off by them (P5, P9)."""
+    order: Order = "claim"
+    """The list of keys that orders its victims (7.5)."""
+
+    keeps_guarantees: bool = True
+    """Whether no queue of a victim may fall below its entitlement (rule 2)."""
+    keeps_disruption_budgets: bool = True
+    """Whether `disruptionbudgets: respect` binds it; otherwise it only prefers other victims (G11)."""
+    breaks_firm: bool = False
+    """Whether `firmbreak: true` lets it evict firm pods (G11)."""
+    may_thrash: bool = True
+    """Whether the thrashing guard watches and freezes it; bounded otherwise, or without victims, if not (7.7)."""
+
+    retry: Retry = Retry.BACK_OFF
+    reported_after_others: bool = True
+    """Whether its refusal is reported, too, where another policy refused the same ask in the same round."""
+    compared: bool = True
+    """Whether its decisions are compared with those of a shadow (specification 8)."""
+    kept_by: str = ""
+    """What would have protected its victims, as text."""
+
+    @property
+    def shrinks_queue(self) -> bool:
+        """Return whether the policy brings one queue down to its maximum."""
+        return self.shrinks is Shrinks.QUEUE
+
+    @property
+    def shrinks_partition(self) -> bool:
+        """Return whether the policy brings all queues of a partition down to their shares."""
+        return self.shrinks is Shrinks.PARTITION
+
+    @property
+    def claims(self) -> bool:
+        """Return whether the policy takes from other queues what the ask's queue is entitled to (G2, J7)."""
+        return self.scope is Scope.OTHER_QUEUES or self.scope is Scope.OWN_AND_OTHER_QUEUES
+
+
+REQUIRED_NODE: Final = PolicyFacts(
+    name="required-node",
+    letter="n",
+    listed=True,
+    scope=Scope.NODE,
+    order="required-node",
+    keeps_guarantees=False,
+    keeps_disruption_budgets=False,
+    breaks_firm=True,
+    may_thrash=False,
+    retry=Retry.NODE,
+    kept_by="of its pods those of a higher priority are evicted last",
+)
+"""A DaemonSet's pod gets its node (G11)."""
+
+GUARANTEED: Final = PolicyFacts(
+    name="guaranteed",
+    letter="g",
+    listed=True,
+    scope=Scope.OTHER_QUEUES,
+    delay=Delay.QUEUE_UNLESS_SHARED_OUT,
+    waits_for_rounds=True,
+    budgeted=True,
+    kept_by="a higher guarantee keeps more of its pods",
+)
+"""A single ask of a queue below its entitlement claims capacity (rules 1 to 7, G1 to G12)."""
+
+JOB: Final = PolicyFacts(
+    name="job",
+    letter="j",
+    listed=True,
+    scope=Scope.OWN_AND_OTHER_QUEUES,
+    gang=True,
+    waits_for_rounds=True,
+    budgeted=True,
+    order="job",
+    kept_by="a higher guarantee keeps more of its pods",
+)
+"""A gang gets places for all of its members (J1 to J12)."""
+
+IN_QUEUE: Final = PolicyFacts(
+    name="in-queue",
+    letter="i",
+    listed=True,
+    scope=Scope.OWN_QUEUE,
+    delay=Delay.QUEUE,
+    waits_for_rounds=True,
+    budgeted=True,
+    reported_after_others=False,
+    kept_by="a higher priority keeps a pod",
+)
+"""An ask replaces pods of a lower priority in its own queue (I1 to I5)."""
+
+QUOTA: Final = PolicyFacts(
+    name="quota",
+    letter="q",
+    scope=Scope.BELOW_QUEUE,
+    shrinks=Shrinks.QUEUE,
+    order="quota",
+    may_thrash=False,
+    compared=False,
+    kept_by="a higher max keeps more of its pods",
+)
+"""A queue comes down to its maximum (Q1 to Q14)."""
+
+TRIM: Final = PolicyFacts(
+    name="trim",
+    letter="t",
+    scope=Scope.PARTITION,
+    shrinks=Shrinks.PARTITION,
+    waits_for_rounds=True,
+    order="trim",
+    may_thrash=False,
+    kept_by="a higher weight or guarantee keeps more of its pods",
+)
+"""Queues above their shares give back surplus, while more is used than the nodes have (W3)."""
+
+RESERVATION: Final = PolicyFacts(
+    name="reservation",
+    reserves=True,
+    may_thrash=False,
+    retry=Retry.ROUND,
+    compared=False,
+)
+"""A node is kept for an ask that is too large for what others leave over (design 6.6)."""
+
+REPLACEMENT: Final = PolicyFacts(name="replacement", replaces_placeholder=True)
+"""A real pod takes its placeholder's place; no round plans it (specification 1.9)."""
+
+NO_POLICY: Final = PolicyFacts(name="")
+"""The facts of a placement that is only tried out: no policy decided it."""
+
+TABLE: Final[tuple[PolicyFacts, ...]] = (
+    REQUIRED_NODE,
+    GUARANTEED,
+    JOB,
+    IN_QUEUE,
+    QUOTA,
+    TRIM,
+    RESERVATION,
+    REPLACEMENT,
+)
+LISTED: Final[tuple[str, ...]] = tuple(one.name for one in TABLE if one.listed)
+"""The names that `preemption.policies` may list."""
+_BY_NAME: Final[Mapping[str, PolicyFacts]] = {one.name: one for one in TABLE}
+_BY_LETTER: Final[Mapping[str, PolicyFacts]] = {one.letter: one for one in TABLE if one.letter}
+
+
+def facts(name: str) -> PolicyFacts:
+    """Return the row of a policy; for a name without a row, as of a tentative placement, the defaults."""
+    return _BY_NAME.get(name, NO_POLICY)
+
+
+def of_letter(letter: str) -> PolicyFacts:
+    """Return the row of the policy whose decision ids begin with a letter; an unknown letter counts as a claim's."""
+    return _BY_LETTER.get(letter, GUARANTEED)
