@@ -37,8 +37,8 @@ from server.record.file_modes import refused_folder, warned_mount
 from server.record.holding import Holding
 from server.record.keeper import NO_PLACE, Keeper, NotKept, locked
 from server.record.kept import Kept, kept_file, read_kept
-from server.record.opening import RecordError
 from server.record.previous import Previous, previous_configuration
+from server.record.record_file import RecordError
 from server.record.recording import Recording
 from server.record.restored import File, restored
 from server.record.start import Start, begin

@@ -26,7 +26,7 @@ from shim_client.config import Settings, settings_from
 from shim_client.core_client.connection import Connection, CoreAddress, Registration
 from shim_client.embedded.cluster import Clock, EmbeddedCluster
 from shim_client.embedded.loading import Manifests, read_directory
-from shim_client.reports import ConfigurationReport
+from shim_client.messages import ConfigurationReport
 from shim_client.shim import Shim
 from shim_client.state_machine.machine import Mirror
 from shim_client.translate.config_map import merged

@@ -22,9 +22,9 @@ from shim_client.cluster import (
 )
 from shim_client.core_client.causes import START_ADVICE
 from shim_client.core_client.connection import Connection
-from shim_client.decisions import Decision, NodeAnswer
 from shim_client.executor import Applier
 from shim_client.informers import follow
+from shim_client.messages import Decision, NodeAnswer
 from shim_client.state_machine import session
 from shim_client.state_machine.machine import Beat, Input, Link, Mirror, Outcome, Tally
 

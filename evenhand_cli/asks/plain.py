@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 from evenhand.v1 import simulate_pb2
 from evenhand_cli.asks.documents import ADVICE, Document
 from evenhand_cli.asks.simulated import ASKS_MAX, Ask, Options
-from shim_client.reports import DEFAULT_PARTITION, ApplicationReport, JobTrigger, PodReport
+from shim_client.messages import DEFAULT_PARTITION, ApplicationReport, JobTrigger, PodReport
 from shim_client.translate import labels, wire
 from shim_client.translate.constraints import node_constraints
 from shim_client.translate.fields import BadObjectError

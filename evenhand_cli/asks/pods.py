@@ -14,7 +14,7 @@ from evenhand_cli.asks.simulated import Ask, Options
 from shim_client.config import Settings
 from shim_client.embedded import workloads
 from shim_client.embedded.admission import Admission, InvalidError
-from shim_client.reports import ApplicationReport
+from shim_client.messages import ApplicationReport
 from shim_client.translate import labels, wire
 from shim_client.translate.applications import NamespaceFacts
 from shim_client.translate.fields import BadObjectError

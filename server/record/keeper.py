@@ -11,7 +11,7 @@ from server.model.decisions import Decisions
 from server.model.reports import Finding
 from server.model.revisions import Revision
 from server.record.kept import Kept, write_kept
-from server.record.opening import RecordError
+from server.record.record_file import RecordError
 from server.record.recording import Health, Job
 
 NAME: Final = "configuration"

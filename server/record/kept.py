@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 
 from server.model.revisions import Revision
 from server.record import canonical
-from server.record.appender import MODE
 from server.record.canonical import BadLineError
-from server.record.opening import RecordError, check_file
+from server.record.record_file import MODE, RecordError, check_file
 from server.record.serialization import BadFormError, Fields, Forms
 
 FORMAT: Final = 1

@@ -12,11 +12,10 @@ from typing import Final
 
 import structlog
 
-from server.record.appender import PENDING_BYTES_MAX, Appender
 from server.record.chain import CORE_KINDS, KILLED, Entry
 from server.record.ending import Ending, Missing, ending, gap
 from server.record.mark import Carried, Mark, boot_id, read_mark
-from server.record.opening import RecordError, opened
+from server.record.record_file import PENDING_BYTES_MAX, Appender, RecordError, opened
 from server.record.tail import Tail, piece, pieces, read_tail
 
 FILE_BYTES_MAX: Final = 64 << 20

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from server.record.cell import CELL_BYTES, Cell, Page
-from server.record.opening import RecordError, opened
+from server.record.record_file import RecordError, opened
 
 PAGE_BYTES: Final = 4096
 MAGIC: Final = b"evenhand mark 1\n"

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from server.record import canonical
 from server.record.canonical import BadLineError, Plain
 from server.record.chain import BROKEN, ORIGIN, TORN, Chain, Entry, Link, read_link
-from server.record.opening import RecordError
+from server.record.record_file import RecordError
 
 WINDOW: Final = 1 << 20
 """The bytes of the end that are checked at least; `evenhand log verify` checks all of it."""

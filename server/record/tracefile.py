@@ -6,9 +6,8 @@ from typing import Final
 
 import structlog
 
-from server.record.appender import PENDING_BYTES_MAX, Appender
 from server.record.canonical import BadLineError, parsed
-from server.record.opening import RecordError, opened
+from server.record.record_file import PENDING_BYTES_MAX, Appender, RecordError, opened
 from server.record.trace import HEADER, End, end_line
 
 TRACE_BYTES_MAX: Final = 4 << 30

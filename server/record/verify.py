@@ -26,7 +26,7 @@ from server.record.chain import (
 )
 from server.record.ending import Missing, ending, missing_of
 from server.record.mark import boot_id, read_mark
-from server.record.opening import is_locked
+from server.record.record_file import is_locked
 from server.record.tail import pieces
 
 UNWRITTEN_WHY = "the disk took nothing"

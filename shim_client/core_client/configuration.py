@@ -16,8 +16,7 @@ from evenhand.v1 import config_pb2
 from evenhand.v1.config_pb2_grpc import ConfigurationServiceStub
 from shim_client.core_client.causes import is_too_large
 from shim_client.core_client.streams import SessionLostError, Sink
-from shim_client.decisions import ConfigurationAnswer
-from shim_client.reports import ConfigurationReport
+from shim_client.messages import ConfigurationAnswer, ConfigurationReport
 
 if TYPE_CHECKING:
     from evenhand.v1.config_pb2_grpc import ConfigurationServiceAsyncStub

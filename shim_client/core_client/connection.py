@@ -17,8 +17,7 @@ from grpc.aio import AioRpcError, Channel, Metadata
 from shim_client.core_client.causes import cause, is_too_large
 from shim_client.core_client.configuration import ConfigurationPost
 from shim_client.core_client.streams import Session, SessionLostError
-from shim_client.decisions import Decision
-from shim_client.reports import ConfigurationReport, Report
+from shim_client.messages import ConfigurationReport, Decision, Report
 from si.v1 import si_pb2
 from si.v1.si_pb2_grpc import SchedulerStub
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from shim_client.reports import (
+from shim_client.messages import (
     ApplicationRemoval,
     ApplicationReport,
     BudgetReport,

@@ -13,10 +13,10 @@ import grpc
 from grpc.aio import EOF, AioRpcError, Metadata, StreamStreamCall
 
 from shim_client.core_client import packing
-from shim_client.decisions import Decision
-from shim_client.reports import (
+from shim_client.messages import (
     ApplicationRemoval,
     ApplicationReport,
+    Decision,
     NodeReport,
     Report,
     SyncComplete,

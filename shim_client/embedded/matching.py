@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shim_client.cluster import KubeObject
-from shim_client.reports import NodeConstraints, Taint, Toleration
+from shim_client.messages import NodeConstraints, Taint, Toleration
 from shim_client.translate.constraints import node_constraints
 from shim_client.translate.fields import BadObjectError, Fields
 from shim_client.translate.matching import term_holds

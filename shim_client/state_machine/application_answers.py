@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shim_client.cluster import PatchPod
-from shim_client.decisions import ApplicationAnswer, ApplicationState
+from shim_client.messages import ApplicationAnswer, ApplicationState
 from shim_client.state_machine import applications, placeholders, pods
 from shim_client.state_machine.state import ApplicationRecord, Standing, State
 

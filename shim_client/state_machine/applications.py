@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from shim_client.reports import ApplicationRemoval, ApplicationReport
+from shim_client.messages import ApplicationRemoval, ApplicationReport
 from shim_client.state_machine import placeholders
 from shim_client.state_machine.state import ApplicationRecord, Phase, PodRecord, Standing, State
 from shim_client.translate import labels

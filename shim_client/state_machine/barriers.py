@@ -7,7 +7,7 @@ in order, the refusal shows that everything before it was processed.
 
 from __future__ import annotations
 
-from shim_client.reports import DEFAULT_PARTITION, PodReport
+from shim_client.messages import DEFAULT_PARTITION, PodReport
 from shim_client.state_machine.state import State
 
 APPLICATION = "evenhand.io/barrier"

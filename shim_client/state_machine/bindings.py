@@ -16,8 +16,14 @@ from shim_client.cluster import (
     RecordEvent,
     ReleasePod,
 )
-from shim_client.decisions import Placed, PodRefused, StillWaiting, Waiting
-from shim_client.reports import PodRelease, TerminationType
+from shim_client.messages import (
+    Placed,
+    PodRefused,
+    PodRelease,
+    StillWaiting,
+    TerminationType,
+    Waiting,
+)
 from shim_client.state_machine import evictions, node_suitability, placeholders, pods
 from shim_client.state_machine.state import PodRecord, State
 

@@ -13,8 +13,7 @@ from shim_client.cluster import (
     PatchPod,
     ReleasePod,
 )
-from shim_client.decisions import Released, Withdrawn
-from shim_client.reports import PodRelease, Releasing, TerminationType
+from shim_client.messages import PodRelease, Released, Releasing, TerminationType, Withdrawn
 from shim_client.state_machine import pods
 from shim_client.state_machine.marks import notices, soft, victim_marks
 from shim_client.state_machine.state import PodRecord, State

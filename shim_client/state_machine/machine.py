@@ -16,7 +16,7 @@ from shim_client.cluster import (
     WatchEvent,
 )
 from shim_client.config import Settings
-from shim_client.decisions import (
+from shim_client.messages import (
     ApplicationAnswer,
     ApplicationState,
     ConfigurationAnswer,
@@ -25,10 +25,10 @@ from shim_client.decisions import (
     Placed,
     PodRefused,
     Released,
+    Report,
     StillWaiting,
     Withdrawn,
 )
-from shim_client.reports import Report
 from shim_client.state_machine import (
     application_answers,
     bindings,

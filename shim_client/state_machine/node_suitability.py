@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from shim_client.reports import NodeConstraints, PodReport, SelectorTerm
+from shim_client.messages import NodeConstraints, PodReport, SelectorTerm
 from shim_client.state_machine.state import PodRecord, State
 from shim_client.state_machine.topology_counts import Question, questions
 from shim_client.translate.constraints import NO_CONSTRAINTS

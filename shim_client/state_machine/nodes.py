@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from shim_client.cluster import KubeObject, ObjectRef
-from shim_client.decisions import NodeAnswer
-from shim_client.reports import NodeAction
+from shim_client.messages import NodeAction, NodeAnswer
 from shim_client.state_machine import barriers, pods
 from shim_client.state_machine.state import NodeRecord, Phase, Standing, State
 from shim_client.translate.fields import BadObjectError, mapping

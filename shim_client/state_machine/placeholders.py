@@ -16,8 +16,8 @@ from shim_client.cluster import (
     ObjectRef,
     PatchPod,
 )
+from shim_client.messages import ApplicationReport
 from shim_client.quantity import AMOUNT_MAX
-from shim_client.reports import ApplicationReport
 from shim_client.state_machine.state import ApplicationRecord, PodRecord, State
 from shim_client.translate import labels, placeholder
 from shim_client.translate.placeholder import Origin

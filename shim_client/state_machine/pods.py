@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shim_client.cluster import KubeObject, ObjectRef
-from shim_client.reports import PodRelease, PodReport, TerminationType
+from shim_client.messages import PodRelease, PodReport, TerminationType
 from shim_client.state_machine import applications, jobs, node_suitability
 from shim_client.state_machine.marks import soft, victim_marks
 from shim_client.state_machine.state import ApplicationRecord, Phase, PodRecord, Standing, State

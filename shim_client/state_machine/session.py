@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shim_client.cluster import KINDS
-from shim_client.reports import ConfigurationReport, SyncComplete
+from shim_client.messages import ConfigurationReport, SyncComplete
 from shim_client.state_machine import applications, barriers, evictions, nodes, pods
 from shim_client.state_machine.objects import budgets
 from shim_client.state_machine.state import (

@@ -8,8 +8,7 @@ from enum import Enum, auto
 
 from shim_client.cluster import Action, KubeObject, ObjectRef, RecordEvent
 from shim_client.config import Settings
-from shim_client.decisions import ConfigurationAnswer
-from shim_client.reports import PodReport, Releasing, Report, SelectorTerm
+from shim_client.messages import ConfigurationAnswer, PodReport, Releasing, Report, SelectorTerm
 from shim_client.state_machine.topology_counts import Neighbourhood
 from shim_client.translate.applications import Membership, NamespaceFacts
 from shim_client.translate.budgets import BudgetFacts

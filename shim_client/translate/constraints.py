@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shim_client.reports import HostPort, NodeConstraints, Requirement, SelectorTerm, Toleration
+from shim_client.messages import HostPort, NodeConstraints, Requirement, SelectorTerm, Toleration
 from shim_client.translate.fields import (
     BadObjectError,
     Fields,

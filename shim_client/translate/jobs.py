@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from shim_client.cluster import ObjectRef
+from shim_client.messages import JobTrigger
 from shim_client.quantity import counted
-from shim_client.reports import JobTrigger
 from shim_client.translate import labels
 from shim_client.translate.fields import BadObjectError, Fields, items, mapping, text, whole
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shim_client.reports import Requirement, SelectorTerm
+from shim_client.messages import Requirement, SelectorTerm
 from shim_client.translate.fields import BadObjectError, Fields, items, names, text, texts
 
 Labels = Mapping[str, str]

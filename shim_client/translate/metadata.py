@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shim_client.cluster import ObjectRef
 from shim_client.config import Settings
-from shim_client.reports import DEFAULT_PARTITION, JobTrigger
+from shim_client.messages import DEFAULT_PARTITION, JobTrigger
 from shim_client.translate import labels
 from shim_client.translate.alike import ReadOnce
 from shim_client.translate.applications import Marked, Membership, is_by_uid, membership

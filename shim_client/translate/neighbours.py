@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shim_client.reports import Requirement
+from shim_client.messages import Requirement
 from shim_client.translate.fields import BadObjectError, Fields, items, mapping, names, text, whole
 from shim_client.translate.matching import Labels, Selector, read_selector
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shim_client.cluster import ObjectRef
-from shim_client.reports import DEFAULT_PARTITION, NodeAction, NodeReport, Taint
+from shim_client.messages import DEFAULT_PARTITION, NodeAction, NodeReport, Taint
 from shim_client.translate import labels
 from shim_client.translate.fields import BadObjectError, Fields, flag, items, mapping, text, texts
 from shim_client.translate.resources import Resource, amounts, interned

@@ -15,7 +15,7 @@ from typing import Any
 
 from shim_client.cluster import KubeObject, ObjectRef
 from shim_client.config import Settings
-from shim_client.reports import DEFAULT_PARTITION
+from shim_client.messages import DEFAULT_PARTITION
 from shim_client.translate import labels
 from shim_client.translate.applications import Membership
 from shim_client.translate.fields import is_label

@@ -11,7 +11,7 @@ from sys import intern
 
 from shim_client.cluster import ObjectRef
 from shim_client.config import Settings
-from shim_client.reports import (
+from shim_client.messages import (
     DEFAULT_PARTITION,
     PodReport,
     Protection,

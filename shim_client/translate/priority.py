@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shim_client.reports import Protection
+from shim_client.messages import Protection
 from shim_client.translate import labels
 from shim_client.translate.fields import Fields, mapping, text, texts
 

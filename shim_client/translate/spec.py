@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shim_client.reports import NodeConstraints
+from shim_client.messages import NodeConstraints
 from shim_client.translate.alike import ReadOnce
 from shim_client.translate.constraints import (
     named_node,

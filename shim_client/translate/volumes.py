@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shim_client.reports import Requirement, SelectorTerm
+from shim_client.messages import Requirement, SelectorTerm
 from shim_client.translate.constraints import selector_terms
 from shim_client.translate.fields import Fields, items, mapping, names, text
 

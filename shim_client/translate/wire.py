@@ -6,32 +6,30 @@ from collections.abc import Iterator, Mapping
 from sys import intern
 from typing import cast
 
-from shim_client.decisions import (
+from shim_client.messages import (
     ApplicationAnswer,
-    ApplicationState,
-    Decision,
-    NodeAnswer,
-    Placed,
-    PodRefused,
-    Released,
-    StillWaiting,
-    Waiting,
-    Withdrawn,
-)
-from shim_client.reports import (
     ApplicationRemoval,
     ApplicationReport,
+    ApplicationState,
     BudgetReport,
+    Decision,
+    NodeAnswer,
     NodeConstraints,
     NodeReport,
+    Placed,
+    PodRefused,
     PodRelease,
     PodReport,
+    Released,
     Releasing,
     Requirement,
     SelectorTerm,
+    StillWaiting,
     SyncComplete,
     TerminationType,
     Veto,
+    Waiting,
+    Withdrawn,
 )
 from shim_client.translate import labels
 from si.v1 import si_pb2

@@ -33,10 +33,19 @@ from shim_client.bootstrap import make_shim, run_shim, wall_clock
 from shim_client.cluster import KINDS, Bind, Change, Listing, ObjectRef, WatchEvent
 from shim_client.config import Settings
 from shim_client.core_client.connection import CoreAddress
-from shim_client.decisions import ApplicationAnswer, Decision, NodeAnswer, Placed, PodRefused
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.kubernetes.kinds import trimmed
-from shim_client.reports import ApplicationReport, NodeReport, PodReport, Report
+from shim_client.messages import (
+    ApplicationAnswer,
+    ApplicationReport,
+    Decision,
+    NodeAnswer,
+    NodeReport,
+    Placed,
+    PodRefused,
+    PodReport,
+    Report,
+)
 from shim_client.state_machine.barriers import APPLICATION
 from shim_client.state_machine.machine import Link, Mirror
 from tests.bench import manifests

@@ -15,7 +15,7 @@ from server.record.chain import GAP
 from server.record.entries import entry, started
 from server.record.log import DecisionLog
 from server.record.mark import MAGIC, PAGE_BYTES, mark_of, read_mark
-from server.record.opening import RecordError
+from server.record.record_file import RecordError
 from server.record.verify import Verified, files_of, verify
 from tests.record.killing import Run, killed, killed_with_lines_unwritten
 from tests.record.test_log import BIG, Disk, kinds, lines

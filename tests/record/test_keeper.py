@@ -9,7 +9,7 @@ from server.model.revisions import Revision
 from server.record import keeper as module
 from server.record.keeper import NAME, NO_PLACE, Keeper, NotKept, locked
 from server.record.kept import Kept, read_kept
-from server.record.opening import RecordError
+from server.record.record_file import RecordError
 from server.record.recording import Job, at_once
 
 

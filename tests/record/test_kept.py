@@ -10,7 +10,7 @@ import pytest
 
 from server.model.revisions import Revision
 from server.record.kept import Kept, kept_file, read_kept, write_kept
-from server.record.opening import RecordError
+from server.record.record_file import RecordError
 
 KEPT = Kept(
     Revision(7, "d" * 64, "apply q.yaml", "ada", 1_700_000_000_000, standing=False),

@@ -12,7 +12,7 @@ from server.record.canonical import digest
 from server.record.chain import FORMAT, ORIGIN, Entry
 from server.record.entries import Applied, Told, entry, started
 from server.record.log import DecisionLog
-from server.record.opening import RecordError
+from server.record.record_file import RecordError
 from server.record.tail import pieces
 from server.record.verify import Verified, files_of, verify
 from tests.record.values import START, decided, moved, shrink

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from server.record.log import DecisionLog
-from server.record.opening import RecordError, opened
+from server.record.record_file import RecordError, opened
 
 
 def test_a_symbolic_link_is_not_followed(tmp_path: Path) -> None:

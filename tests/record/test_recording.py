@@ -23,8 +23,8 @@ from server.model.events import (
 from server.model.quota import DEFAULT_CONFIGURATION
 from server.model.reasons import Code
 from server.model.revisions import Revision
-from server.record.opening import RecordError
 from server.record.reading import Ended, Given, Step, Ticked, TraceReader
+from server.record.record_file import RecordError
 from server.record.recording import Recording
 from server.record.start import Start, begin
 from server.record.trace import End

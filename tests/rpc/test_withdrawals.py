@@ -7,7 +7,7 @@ from evenhand.v1 import watch_pb2 as watch
 from evenhand.v1 import watch_pb2_grpc as watch_rpc
 from server.model.asks import ReleaseMark
 from server.model.decisions import Termination
-from shim_client.decisions import Withdrawn
+from shim_client.messages import Withdrawn
 from shim_client.translate import wire
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import RM, Served, Stream, ask, node, resource, serving, soft_mark, until

@@ -20,14 +20,17 @@ from shim_client.cluster import (
     WatchEvent,
 )
 from shim_client.config import Settings
-from shim_client.decisions import ApplicationAnswer, Decision, NodeAnswer, PodRefused
-from shim_client.reports import (
+from shim_client.messages import (
+    ApplicationAnswer,
     ApplicationRemoval,
     ApplicationReport,
     BudgetReport,
     ConfigurationReport,
+    Decision,
     NodeAction,
+    NodeAnswer,
     NodeReport,
+    PodRefused,
     PodRelease,
     PodReport,
     Report,

@@ -10,7 +10,7 @@ import pytest
 
 from shim_client.config import Settings
 from shim_client.kubernetes.kinds import trimmed
-from shim_client.reports import NodeConstraints
+from shim_client.messages import NodeConstraints
 from shim_client.translate import alike, metadata, spec, wire
 from shim_client.translate.alike import ReadOnce
 from shim_client.translate.fields import BadObjectError

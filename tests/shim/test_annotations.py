@@ -7,8 +7,8 @@ import pytest
 
 from shim_client.cluster import CreatePod
 from shim_client.config import Settings
+from shim_client.messages import ApplicationReport, PodReport
 from shim_client.quantity import AMOUNT_MAX
-from shim_client.reports import ApplicationReport, PodReport
 from shim_client.state_machine import jobs
 from shim_client.translate.applications import read_namespace
 from shim_client.translate.pod import read_pod

@@ -15,8 +15,7 @@ from evenhand.v1 import config_pb2
 from evenhand.v1.config_pb2_grpc import ConfigurationServiceStub
 from shim_client.cluster import Change, RecordEvent, WatchEvent
 from shim_client.config import CONFIG_BYTES_MAX, Settings, settings_from
-from shim_client.decisions import ConfigurationAnswer
-from shim_client.reports import ConfigurationReport
+from shim_client.messages import ConfigurationAnswer, ConfigurationReport
 from shim_client.translate.config_map import merged
 from tests.shim.objects import Item, node, pod
 from tests.shim.polling import SECONDS_MAX, until

@@ -11,7 +11,7 @@ from shim_client.cluster import KINDS, ClusterError
 from shim_client.config import Settings
 from shim_client.core_client.packing import allocation_requests, application_requests, node_requests
 from shim_client.embedded.cluster import EmbeddedCluster
-from shim_client.reports import (
+from shim_client.messages import (
     ApplicationRemoval,
     ApplicationReport,
     NodeReport,

@@ -6,8 +6,7 @@ import pytest
 
 from shim_client.cluster import Action, Bind, ClusterError, ConflictError, ReadOwner, RecordEvent
 from shim_client.config import BadSettingError, Settings, settings_from
-from shim_client.decisions import Placed
-from shim_client.reports import PodReport
+from shim_client.messages import Placed, PodReport
 from shim_client.translate.fields import BadObjectError
 from shim_client.translate.jobs import pods_wanted
 from tests.shim.objects import Item, node, pod

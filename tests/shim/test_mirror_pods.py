@@ -9,16 +9,18 @@ from shim_client.cluster import (
     MissingError,
     ObjectRef,
 )
-from shim_client.decisions import (
+from shim_client.messages import (
     ApplicationAnswer,
     ApplicationState,
     Placed,
     PodRefused,
+    PodReport,
+    Protection,
     Released,
     StillWaiting,
+    TerminationType,
     Waiting,
 )
-from shim_client.reports import PodReport, Protection, TerminationType
 from tests.shim.objects import Item, claim, foreign, named, node, pod
 from tests.shim.story import Story
 

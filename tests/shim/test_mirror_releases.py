@@ -11,8 +11,7 @@ from shim_client.cluster import (
     RecordEvent,
     ReleasePod,
 )
-from shim_client.decisions import Placed, Released
-from shim_client.reports import PodReport, Releasing, TerminationType, Veto
+from shim_client.messages import Placed, PodReport, Released, Releasing, TerminationType, Veto
 from tests.shim.objects import Item, named, node, pod
 from tests.shim.story import Story, changed
 

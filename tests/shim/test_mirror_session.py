@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shim_client.decisions import ApplicationAnswer, NodeAnswer, Placed, PodRefused
+from shim_client.messages import ApplicationAnswer, NodeAnswer, Placed, PodRefused
 from tests.shim.objects import Item, foreign, named, node, pod
 from tests.shim.story import Story, changed
 

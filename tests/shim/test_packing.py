@@ -7,7 +7,7 @@ from shim_client.core_client.packing import (
     application_requests,
     node_requests,
 )
-from shim_client.reports import (
+from shim_client.messages import (
     ApplicationRemoval,
     ApplicationReport,
     BudgetReport,

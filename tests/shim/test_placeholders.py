@@ -14,8 +14,14 @@ from shim_client.cluster import (
     PatchPod,
 )
 from shim_client.config import BadSettingError, Settings, settings_from
-from shim_client.decisions import ApplicationState, Placed, Released
-from shim_client.reports import ApplicationReport, PodReport, TerminationType
+from shim_client.messages import (
+    ApplicationReport,
+    ApplicationState,
+    Placed,
+    PodReport,
+    Released,
+    TerminationType,
+)
 from shim_client.translate.pod import read_pod
 from shim_client.translate.task_groups import read_gang
 from tests.shim.objects import Item, node, pod

@@ -1,6 +1,6 @@
 """The order in which the shim reads one message of the core, which joins what it decided in one turn."""
 
-from shim_client.decisions import Placed, Released
+from shim_client.messages import Placed, Released
 from shim_client.translate.wire import pod_decisions
 from si.v1 import si_pb2 as si
 

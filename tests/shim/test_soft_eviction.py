@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from shim_client.cluster import ClusterError, PatchPod, RecordEvent, ReleasePod
-from shim_client.decisions import Released, Withdrawn
 from shim_client.embedded.cluster import EmbeddedCluster
-from shim_client.reports import PodReport, TerminationType, Veto
+from shim_client.messages import PodReport, Released, TerminationType, Veto, Withdrawn
 from shim_client.translate import wire
 from tests.shim.objects import Item, node, pod
 from tests.shim.polling import until

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shim_client.cluster import Bind, ElsewhereError
-from shim_client.decisions import Placed
+from shim_client.messages import Placed
 from shim_client.state_machine import node_suitability
 from shim_client.state_machine.machine import Beat
 from shim_client.state_machine.node_suitability import NOWHERE, obstacle

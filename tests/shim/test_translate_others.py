@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from shim_client.config import BadSettingError, Settings, settings_from
-from shim_client.reports import NodeAction, Taint
+from shim_client.messages import NodeAction, Taint
 from shim_client.translate.applications import read_namespace
 from shim_client.translate.fields import BadObjectError
 from shim_client.translate.node import node_report, read_node

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from server.core.core import Core
-from server.core.queries import preemption_findings
 from server.core.queries.naming import Namer, by_key, some_of
-from server.core.queries.preemption_findings import NAMED_MAX, WAITING_MS, warning
 from server.core.queries.queue_reports import over_max
+from server.core.queries.unmet import needs
 from server.core.state import State
 from server.core.wait_reasons.obstacles import Obstacles
 from server.model.phrases import count, listed, quantities, some, span
@@ -23,6 +22,10 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 from server.state.queues import Queue
 
+WAITING_MS: Final = 600_000
+"""The time after which a waiting ask is worth a look."""
+NAMED_MAX: Final = 10
+"""The most objects of one kind that a finding names."""
 RESERVATION_MS: Final = 3_600_000
 """The age from which a reservation keeps capacity from others for too long."""
 RELEASE_MS: Final = 60_000
@@ -77,9 +80,9 @@ def _partition(
     yield from _nodes(partition)
     yield from _lost(partition, name)
     yield from _queues(partition, now)
-    yield from preemption_findings.storms(partition, now)
+    yield from _thrashing(partition, now)
     if now is not None:
-        yield from preemption_findings.unmet(state, partition, now)
+        yield from _unmet_guarantees(state, partition, now)
         yield from _releases(partition, now, name)
         yield from _reservations(partition, now, name)
         yield from _waiting(state, partition, now, name)
@@ -107,7 +110,7 @@ def _nodes(partition: Partition) -> Iterator[Finding]:
         yield from _overcommitted(partition, node)
     shut = [node.node_id for node in known if not node.schedulable]
     if shut and len(shut) * UNSCHEDULABLE_SHARE > len(known):
-        yield warning(
+        yield _warning(
             f"partition {partition.name}",
             "nodes-unschedulable",
             f"{len(shut)} of {count(len(known), 'node')} take no placements: {some(shut, NAMED_MAX)}",
@@ -125,7 +128,7 @@ def _overcommitted(partition: Partition, node: Node) -> Iterator[Finding]:
     if excess:
         foreign = f", {len(node.foreign)} of them of other schedulers" if node.foreign else ""
         pods = len(node.allocations) + len(node.foreign)
-        yield warning(
+        yield _warning(
             f"node {node.node_id}",
             Code.NODE_OVERCOMMITTED.value,
             f"{count(pods, 'pod')}{foreign} take {quantities(excess)} more than the node has",
@@ -164,7 +167,7 @@ def _queues(partition: Partition, now: int | None) -> Iterator[Finding]:
         if amount > capacity.get(kind, 0)
     }
     if over and partition.index.nodes:
-        yield warning(
+        yield _warning(
             f"partition {partition.name}",
             "guarantees-over-capacity",
             f"the queues are guaranteed {quantities(over)} more than all nodes have together",
@@ -183,7 +186,7 @@ def _guaranteed(queue: Queue) -> Counter[str]:
 def _over_max(partition: Partition, queue: Queue, now: int | None) -> Iterator[Finding]:
     excess = over_max(partition, queue) if queue.parent is not None else {}
     if excess:
-        yield warning(
+        yield _warning(
             f"queue {queue.path}",
             Code.OVER_MAX.value,
             f"it uses {quantities(excess)} more than its max",
@@ -215,7 +218,7 @@ def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
                 late.setdefault(ask.node.node_id if ask.node else "", {})[ask.key] = ask
     for node_id, asks in sorted(late.items()):
         told = list(asks.values())
-        yield warning(
+        yield _warning(
             f"node {node_id}",
             Code.RELEASE_OVERDUE.value,
             f"{count(len(told), 'pod')} told to go and still there: {some_of(told, NAMED_MAX, name)}",
@@ -236,7 +239,7 @@ def _reservations(partition: Partition, now: int, name: Namer) -> Iterator[Findi
     for held in partition.pledges.values():
         age = now - held.commitment.created_ms
         if age > RESERVATION_MS:
-            yield warning(
+            yield _warning(
                 f"ask {name(held.ask)}",
                 "reservation-old",
                 f"it has held node {held.node.node_id} for {span(age)}",
@@ -253,7 +256,7 @@ def _waiting(state: State, partition: Partition, now: int, name: Namer) -> Itera
             late.setdefault(obstacles.code(ask), []).append(ask)
     for code in sorted(late):
         asks = late[code]
-        yield warning(
+        yield _warning(
             f"partition {partition.name}",
             f"waiting-{code.value}",
             f"{count(len(asks), 'ask')} waiting for more than {span(WAITING_MS)}: {some_of(asks, NAMED_MAX, name)}",
@@ -291,7 +294,7 @@ def _managers(state: State, now: int) -> Iterator[Finding]:
             if not state.synced(partition)
         ]
         rest = f"; nothing is placed in {listed(touched)}" if touched else ""
-        yield warning(
+        yield _warning(
             f"manager {manager.rm_id}",
             Code.NOT_SYNCED.value,
             f"it registered {span(now - manager.registered_ms)} ago and has not completed its sync{rest}",
@@ -314,9 +317,50 @@ def _absences(state: State, now: int, around: Around) -> Iterator[Finding]:
         )
     alone = now - around.started_ms
     if not state.managers and alone > ALONE_MS:
-        yield warning(
+        yield _warning(
             "core",
             Code.NO_MANAGER.value,
             f"no resource manager has registered since the core started {span(alone)} ago: it knows no cluster",
             "Start one with `evenhand shim`, or see in its log why it does not reach this core.",
+        )
+
+
+def _warning(subject: str, code: str, message: str, advice: str) -> Finding:
+    """Return a finding that is no error."""
+    return Finding("warning", subject, code, message, advice)
+
+
+def _thrashing(partition: Partition, now: int | None) -> Iterator[Finding]:
+    """Yield a finding for each pair that the thrashing monitor stopped (7.7)."""
+    for one in partition.storms.frozen.values():
+        if now is not None and one.until_ms <= now:
+            continue
+        left = f" for {span(one.until_ms - now)} more" if now is not None else ""
+        yield _warning(
+            f"queue {one.pair.beneficiary.queue}",
+            Code.PREEMPTION_STORM.value,
+            f"its claims from queue {one.pair.victims.queue} repeated without end (policy {one.policy}): "
+            f"no pod is evicted for them{left}",
+            "A rule of preemption is wrong: report it with the input trace and `evenhand decisions`. "
+            "An applied configuration ends it, as does time.",
+        )
+
+
+def _unmet_guarantees(state: State, partition: Partition, now: int) -> Iterator[Finding]:
+    """Yield a finding about guarantees not met though asks have waited for long; the report says why."""
+    if not partition.ask_count:
+        return
+    found = needs.read(state, partition, "", now).queues
+    late = [
+        one.queue
+        for one in found
+        if any(now - need.ask.pending_since > WAITING_MS for need in one.needs)
+    ]
+    if late:
+        yield _warning(
+            f"partition {partition.name}",
+            "guarantee-unmet",
+            f"{count(len(late), 'queue')} below the guarantee with asks waiting for more than "
+            f"{span(WAITING_MS)}: {some(late, NAMED_MAX)}",
+            "`evenhand queues --unmet QUEUE` says what binds each, and the smallest change that cures it.",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shim_client.reports import Releasing
+from shim_client.messages import Releasing
 from shim_client.state_machine.marks import victim_marks
 from shim_client.state_machine.state import PodRecord, Room, State
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from shim_client.reports import Releasing
+from shim_client.messages import Releasing
 from shim_client.state_machine.marks import notices, victim_marks
 from shim_client.state_machine.state import PodRecord, State
 from shim_client.translate import labels

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shim_client.cluster import KINDS, PatchPod
-from shim_client.reports import Releasing, TerminationType, Veto
+from shim_client.messages import Releasing, TerminationType, Veto
 from shim_client.state_machine.state import PodRecord, State
 from shim_client.translate import labels
 

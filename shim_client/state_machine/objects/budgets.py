@@ -6,7 +6,7 @@ The core receives a budget before the pods that it counts, and its end after the
 from __future__ import annotations
 
 from shim_client.cluster import KubeObject
-from shim_client.reports import BudgetReport
+from shim_client.messages import BudgetReport
 from shim_client.state_machine import pods
 from shim_client.state_machine.state import State
 from shim_client.translate.budgets import read_budget

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from shim_client.cluster import KubeObject, ObjectRef
 from shim_client.config import BadSettingError, Settings, settings_from
-from shim_client.decisions import ConfigurationAnswer
-from shim_client.reports import ConfigurationReport
+from shim_client.messages import ConfigurationAnswer, ConfigurationReport
 from shim_client.state_machine.state import State
 from shim_client.translate.config_map import CONFIG_MAPS, merged, name_of
 from shim_client.translate.fields import mapping
