@@ -70,7 +70,7 @@ def test_every_command_is_shown() -> None:
 
 
 def test_every_command_in_a_document_exists() -> None:
-    documents = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    documents = [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")]
     written = {found for page in documents for found in USED.findall(page.read_text("utf-8"))}
     assert ("config", "apply") in written
     top: Any = get_command(app)
@@ -85,7 +85,7 @@ def test_every_command_in_a_document_exists() -> None:
 
 
 def test_every_option_of_a_command_is_named_in_a_document() -> None:
-    documents = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    documents = [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")]
     lines = (line for page in documents for line in page.read_text("utf-8").splitlines())
     ours = [line for line in lines if not re.search(r"-m scripts|^ +(kubectl|docker) ", line)]
     named = {word for line in ours for word in OPTION.findall(line)}
@@ -93,7 +93,7 @@ def test_every_option_of_a_command_is_named_in_a_document() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+    "page", ["README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md"))]
 )
 def test_links_lead_to_files(page: str) -> None:
     file = ROOT / page

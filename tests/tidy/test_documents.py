@@ -10,7 +10,7 @@ from shim_client import config
 from shim_client.translate import labels
 
 ROOT = Path(__file__).parents[2]
-MOVING = (ROOT / "docs" / "moving-from-yunikorn.md").read_text()
+MOVING = (ROOT / "docs" / "yunikorn" / "migrate.md").read_text()
 LOCAL = (ROOT / "docs" / "local-stack.md").read_text()
 FORMS = ("TAG_", "ATTRIBUTE_")
 """Prefixes of constants for names on the wire alone, which users who move never write."""
