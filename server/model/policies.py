@@ -230,6 +230,10 @@ TABLE: Final[tuple[PolicyFacts, ...]] = (
     RESERVATION,
     REPLACEMENT,
 )
+REPLACING: Final[tuple[PolicyFacts, ...]] = tuple(
+    one for one in TABLE if one.scope is Scope.OWN_QUEUE
+)
+"""The policies by which an ask may replace others of its queue."""
 LISTED: Final[tuple[str, ...]] = tuple(one.name for one in TABLE if one.listed)
 """The names that `preemption.policies` may list."""
 _BY_NAME: Final[Mapping[str, PolicyFacts]] = {one.name: one for one in TABLE}

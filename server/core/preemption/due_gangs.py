@@ -12,7 +12,7 @@ from typing import Final
 from server.core.preemption import due_claims, pacing
 from server.model.asks import ReleaseMark
 from server.model.fit import Amounts, fits
-from server.model.policies import GUARANTEED, IN_QUEUE, JOB, facts
+from server.model.policies import GUARANTEED, JOB, REPLACING, facts
 from server.state import snapshotting
 from server.state.applications import Ask, Group, Job
 from server.state.commitments import Commitment
@@ -106,13 +106,14 @@ def _may_plan(partition: Partition, one: Job, now: int) -> bool:
 def replacing(partition: Partition, now: int) -> list[Ask]:
     """Return asks that may replace others of their queue: those without a place, once their delay is over (I5)."""
     settings = partition.spec.preemption
-    if not settings.enabled or not settings.lists(IN_QUEUE):
-        return []
-    return [
+    asks = [
         ask
+        for policy in REPLACING
+        if settings.enabled and settings.lists(policy)
         for group in _worth_a_look(partition)
-        for ask in due_claims.due(partition, group, GROUP_MOST, now, IN_QUEUE.name)
+        for ask in due_claims.due(partition, group, GROUP_MOST, now, policy.name)
     ]
+    return list(dict.fromkeys(asks))
 
 
 def _worth_a_look(partition: Partition) -> Iterator[Group]:

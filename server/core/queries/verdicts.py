@@ -10,11 +10,10 @@ from server.model.phrases import span
 from server.model.policies import (
     GUARANTEED,
     JOB,
+    REPLACING,
     REQUIRED_NODE,
-    TABLE,
     PolicyFacts,
     Retry,
-    Scope,
     facts,
 )
 from server.model.quota import PreemptionSettings
@@ -141,7 +140,7 @@ def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[PolicyFacts]:
         found = [REQUIRED_NODE]
     else:
         claim = GUARANTEED if settings.lists(GUARANTEED) else JOB
-        found = [claim, *(one for one in TABLE if one.scope is Scope.OWN_QUEUE)]
+        found = [claim, *REPLACING]
     return [one for one in found if settings.enabled and settings.lists(one)]
 
 

@@ -30,7 +30,8 @@ REFUSED: Final = "refused"
 
 def intents(trial: Trial) -> Iterator[Intent]:
     """Yield the asks that may replace others, in the order in which they wait (7.3)."""
-    for ask in sorted(trial.snapshot.replacing, key=_order):
+    asks = trial.snapshot.replacing if trial.snapshot.settings.lists(IN_QUEUE) else ()
+    for ask in sorted(asks, key=_order):
         hopeless = (NAME, _class_of(ask), REFUSED) in trial.kept
         if not trial.is_served(ask.key) and not hopeless and of_the_ask(trial, ask) is None:
             yield Intent(NAME, ask)
