@@ -15,7 +15,7 @@ def refuse_together(option: str, **given: Given) -> None:
     """Raise Fault for an option that was given although it has no effect beside another one."""
     for name in _names(given):
         raise Fault(
-            f"{option} and {name} do not go together",
+            f"{option} and {name} cannot be combined",
             where=name,
             advice="leave one of them out",
             code=ExitCode.USAGE,

@@ -111,7 +111,7 @@ def _story(one: pb.Decision) -> Iterator[str | tuple[str, str]]:
         yield f"queues above their shares give back {_whom(one)}"
         return
     if one.HasField("quota_run"):
-        yield f"{one.quota_run.queue} comes down to its max without {_whom(one)}"
+        yield f"{one.quota_run.queue} is reduced to its max without {_whom(one)}"
         return
     gets = one.beneficiaries[0]
     is_are = "is" if len(one.victims) == 1 else "are"

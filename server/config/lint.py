@@ -142,7 +142,7 @@ def _tight_quota(draft: Draft, reporter: Reporter) -> None:
                 (*draft.where, "resources", "max", kind),
                 "max-equals-guarantee",
                 "equals the guarantee, and lowered quotas are enforced here",
-                "a pod larger than the rest above the guarantee is spared, so usage may stay above max",
+                "a pod larger than the rest above the guarantee is protected, so usage may stay above max",
             )
 
 
@@ -354,7 +354,7 @@ def _natural_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
     if share == PERMYRIAD:
         yield where, "natural-unused", "100% is all of the over-use", "nothing is held back by it"
     elif share and not settings.rounds_interval_ms:
-        effect = "every tick is a round and takes its share anew; only what was put off waits for `backoff`"
+        effect = "every tick is a round with a share of its own; only asks that were put off wait for `backoff`"
         yield where, "natural-every-tick", "rounds.interval is not set", effect
 
 
@@ -425,5 +425,5 @@ def _firm_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
             effect if listed else "no effect: without the policy `job` no pod is firm",
         )
     elif listed and settings.lists(REQUIRED_NODE):
-        effect = "a DaemonSet pod waits when only firm pods stand on its node"
+        effect = "a DaemonSet pod waits when only firm pods run on its node"
         yield ("firmbreak",), "firm-not-broken", "firm pods are never broken", effect

@@ -90,7 +90,7 @@ def acl(written: str) -> Acl:
     users, groups = [_names(one) for one in (*fields, "", "")[:_ACL_FIELDS]]
     if WILDCARD in (*users, *groups):
         if len(users) + len(groups) > 1:
-            raise ValueError(f"{written!r}: `*` is everybody and stands alone")
+            raise ValueError(f"{written!r}: `*` means everybody and allows no name beside it")
         return Acl(everyone=True)
     if not users and not groups:
         return NOBODY

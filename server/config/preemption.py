@@ -136,7 +136,7 @@ def _proportional(
     W2: plain weight shares claim only what fits after the ask. W8: `overshoot: last` needs the same.
     """
     if not read.demand_cap and given.get("trigger") == "before":
-        message = "'before' does not go with proportion.demandcap false, which claims only what fits: 'after'"
+        message = "'before' cannot be combined with proportion.demandcap false, which claims only what fits: 'after'"
         reporter.error((*where, "trigger"), message)
     if not read.demand_cap:
         read = replace(read, trigger="after")

@@ -91,7 +91,7 @@ def _silence(partition: shape.Partition, where: Path, reporter: Reporter) -> Non
 def _check(partition: shape.Partition, where: Path, reporter: Reporter) -> lint.Checked:
     """Report all errors of one partition, and return it with what the later warnings depend on."""
     if partition.usergroupresolver is not None:
-        message = "is not supported: the user and the groups come with each application, nobody has to look them up"
+        message = "is not supported: the user and the groups come with each application and are not looked up"
         reporter.error((*where, "usergroupresolver"), message)
     root = tree.grow(partition, where, reporter)
     hierarchy.check(root, reporter)

@@ -120,7 +120,7 @@ class Metrics:
             "evenhand.victims", description="Allocations that decisions of preemption released"
         )
         self._withdrawn = meter.create_counter(
-            "evenhand.withdrawals", description="Marked victims that nobody needs gone any more"
+            "evenhand.withdrawals", description="Marked victims whose eviction is no longer needed"
         )
         self._notices = meter.create_counter(
             "evenhand.notices", description="What preemption has to tell administrators"
@@ -288,16 +288,16 @@ _GAUGES: Final = {
     "applications": "Applications",
     "allocations": "Allocations of this scheduler",
     "queue_usage": "What a queue uses of a resource type",
-    "queue_guaranteed": "What a queue is owed of a resource type",
+    "queue_guaranteed": "The amount of a resource type to which a queue is entitled",
     "queue_max": "What a queue may use at most of a resource type",
     "queue_over_max": "What a queue uses beyond its max of a resource type",
     "queue_promised": "What open decisions and reservations promise a queue",
     "queue_deserved": "What a queue deserves in proportion to weights",
     "queue_entitled": "What a queue may claim in proportion to weights, and keeps",
     "queue_preempting": "What others have of what a queue deserves",
-    "queue_releasing": "What a queue gives back by ordered releases",
+    "queue_releasing": "The amount that ordered releases will free in a queue",
     "open_decisions": "Decisions of preemption that are not done",
-    "frozen_pairs": "Pairs of queues whose claims the storm monitor stopped",
+    "frozen_pairs": "Pairs of queues whose claims the thrashing monitor stopped",
     "stream_depth": "Objects that wait for a stream",
     "manager_connected": "1 while a resource manager has a stream open",
     "manager_synced": "1 when a resource manager has completed its sync",
@@ -311,8 +311,8 @@ _GAUGES: Final = {
 
 _SUMS: Final = {
     "secret_reloads": "Times that certificates, roles or tokens were read again",
-    "lost_core_seconds": "Core-seconds that victims had done when they were told to go",
-    "lost_pod_seconds": "Seconds that victims had run when they were told to go",
+    "lost_core_seconds": "Core-seconds that victims had done when their eviction was ordered",
+    "lost_pod_seconds": "Seconds that victims had run when their eviction was ordered",
 }
 
 

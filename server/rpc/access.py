@@ -55,7 +55,7 @@ class Access:
     def checked(self, listen: str, metrics: str | None) -> None:
         """Raise BadOptionError where options contradict each other or leave a port open to all."""
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise BadOptionError("--tls-cert and --tls-key go together")
+            raise BadOptionError("--tls-cert and --tls-key must be given together")
         if self.insecure and self.tls_cert is not None:
             raise BadOptionError("--insecure has no effect with --tls-cert: leave one of them out")
         if self.tls_client_ca is not None and self.tls_cert is None:
@@ -66,7 +66,7 @@ class Access:
             )
         if self.tls_cert is not None and self.tls_client_ca is None and self.tokens_file is None:
             raise BadOptionError(
-                "with TLS nobody could identify himself: add --tls-client-ca or --tokens"
+                "with TLS no caller could identify itself: add --tls-client-ca or --tokens"
             )
         for option, text in (("--listen", listen), ("--metrics", metrics)):
             if text is not None:

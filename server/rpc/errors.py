@@ -172,7 +172,7 @@ def another_instance(rm_id: str, last: str) -> CallError:
 def too_slow(waiting: int) -> CallError:
     """Return the error of a client that does not read its stream; it has to register again and send everything again."""
     message = (
-        f"{waiting} objects waited for this stream and nobody read them: register again and resync"
+        f"{waiting} objects waited for this stream and were not read: register again and resync"
     )
     return CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "OUTBOX_FULL", message)
 

@@ -151,7 +151,7 @@ class Secrets:
         """Yield the doctor's findings about the files."""
         for one in self._with_files():
             if one.problem:
-                message = f"the new file is not in force, the one before stays: {one.problem}"
+                message = f"the new file is not in force, the previous one is kept: {one.problem}"
                 yield Finding("warning", one.name, "secret-not-reloaded", message, _CORRECT)
         if expiry := self._near_end():
             yield Finding("warning", "certificate", "certificate-expires", expiry, _RENEW)

@@ -336,9 +336,9 @@ def _gone(partition: Partition, ask: Ask, commitment: Commitment) -> None:
         return
     if commitment.pledges:
         commitment.state = DecisionState.CONFIRMED
-        partition.moves.append((commitment, DecisionState.CONFIRMED, "all victims are gone"))
+        partition.moves.append((commitment, DecisionState.CONFIRMED, "all victims have ended"))
     else:
-        close(partition, commitment, DecisionState.FULFILLED, "all victims are gone")
+        close(partition, commitment, DecisionState.FULFILLED, "all victims have ended")
 
 
 def fulfil(partition: Partition, held: Pledge) -> None:

@@ -105,7 +105,7 @@ def withdrawn(state: State, decision: Withdrawn) -> None:
     if pod is None or pod.order is None or pod.order.decision != decision.decision:
         return
     if pod.soft and not pod.facts.deleting:
-        why = decision.reason or "nobody waits for the pod's place any more"
+        why = decision.reason or "no pod waits for its capacity any more"
         state.note(pod.facts.ref, "PreemptionWithdrawn", why)
         notices.take_back(state, pod, pod.order, why)
         return
@@ -195,7 +195,7 @@ def take_up(state: State) -> None:
             _put(pod, mark, softly=softly)
             state.taken_up.append(pod.facts.ref.uid)
         else:
-            why = soft.KEPT if kept else "nobody waits for the pod's place any more"
+            why = soft.KEPT if kept else "no pod waits for its capacity any more"
             victim_marks.take_back(state, pod, mark, why)
 
 

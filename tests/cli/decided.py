@@ -83,11 +83,11 @@ def quota_run() -> pb.Decision:
         partition="default",
         at_ms=T0 + 1_000,
         state=pb.DECISION_STATE_FULFILLED,
-        summary="Queue root.batch comes down to its maximum.",
+        summary="Queue root.batch is reduced to its maximum.",
         victims=[victim(f"count-{number}", state=pb.VICTIM_STATE_GONE) for number in (3, 4, 5)],
         quota_run=run,
         ended_ms=T0 + 30_000,
-        end_reason="all victims are gone",
+        end_reason="all victims have ended",
     )
 
 
@@ -105,7 +105,7 @@ def trim() -> pb.Decision:
         partition="default",
         at_ms=T0 + 3_000,
         state=pb.DECISION_STATE_ORDERED,
-        summary="more is used than the nodes have: 2 allocations go",
+        summary="more is used than the nodes have: 2 allocations are evicted",
         victims=[victim("count-8"), victim("front-9", queue="root.services")],
         quota_run=run,
     )

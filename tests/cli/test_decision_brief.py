@@ -44,7 +44,7 @@ def crowded(kinds: int) -> pb.Decision:
             found.levels.add(
                 queue=f"{PATH}-{kind}", role=role, resource_type="vcore", held=8_000, guaranteed=9
             )
-    sentence = f"{LONG}/{LONG} was number 3 of 32 candidates; the next that stays is {LONG}/{LONG}."
+    sentence = f"{LONG}/{LONG} was number 3 of 32 candidates; the next that is not evicted is {LONG}/{LONG}."
     found.why_these.extend([sentence] * 3)
     return found
 
@@ -99,7 +99,7 @@ def test_rules_without_room_for_a_sentence_have_their_codes_and_counts() -> None
 def test_the_answer_comes_first_and_the_next_step_last() -> None:
     found = decided.claim()
     found.why_these.append(
-        "crunch/count-1 was number 1 of 9 candidates; the next that stays is ..."
+        "crunch/count-1 was number 1 of 9 candidates; the next that is not evicted is ..."
     )
     lines = shown(found).out.splitlines()
     assert lines[1].strip() == found.summary

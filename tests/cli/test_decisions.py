@@ -193,7 +193,7 @@ def test_a_quota_run_says_what_it_cannot_free() -> None:
     assert "6 cores of 9 candidates: shortfall" in ended.out
     assert ended.words("missing") == ["missing", "2", "cores"]
     assert "below-guarantee, which protects root.batch.night" in ended.out
-    assert "fulfilled, 1 m 05 s ago: all victims are gone" in ended.out
+    assert "fulfilled, 1 m 05 s ago: all victims have ended" in ended.out
 
 
 def test_a_tenant_reads_of_another_queue_and_no_name() -> None:

@@ -169,7 +169,7 @@ def test_a_limit_counts_unless_it_is_watched(monkeypatch: pytest.MonkeyPatch) ->
     assert [one.limit_s for one in plans] == [LIMIT_S, 7]
     ended = evenhand("demo", "--watch", "--limit", "7")
     assert ended.code == 2
-    assert ended.err.startswith("error: --watch and --limit do not go together")
+    assert ended.err.startswith("error: --watch and --limit cannot be combined")
 
 
 def test_a_picture_is_drawn_of_a_real_run(tmp_path: Path) -> None:

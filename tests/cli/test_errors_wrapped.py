@@ -19,7 +19,7 @@ def test_a_long_line_goes_on_below_its_text() -> None:
 def test_a_command_stays_in_one_line() -> None:
     lines = narrow("decisions", "--policy", "job", "--lost-work", "--shadow", "--core", "x:1")
     assert lines == [
-        "error: --lost-work and --shadow do not go together",
+        "error: --lost-work and --shadow cannot be combined",
         "where: --shadow",
         "do:    leave one of them out",
     ]

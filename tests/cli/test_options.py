@@ -439,18 +439,22 @@ def combinations() -> Iterator[tuple[str, Row, str]]:
             yield path, ("--interval", "5"), "--interval has no effect without --watch"
     yield "decisions", ("g-1", "--interval", "5"), "--interval has no effect without --watch"
     yield "decisions", ("--count", "3"), "--count has no effect without --follow"
-    yield "decisions", ("--open", "--follow"), "--follow and --open do not go together"
-    yield "decisions", ("--lost-work", "--watch"), "--lost-work and --watch do not go together"
-    yield "decisions", ("--shadow", "--policy", "job"), "--shadow and --policy do not go together"
-    yield "queues", ("--unmet", "--watch"), "--unmet and --watch do not go together"
+    yield "decisions", ("--open", "--follow"), "--follow and --open cannot be combined"
+    yield "decisions", ("--lost-work", "--watch"), "--lost-work and --watch cannot be combined"
+    yield "decisions", ("--shadow", "--policy", "job"), "--shadow and --policy cannot be combined"
+    yield "queues", ("--unmet", "--watch"), "--unmet and --watch cannot be combined"
     yield "queues", ("--all",), "--all has no effect without --unmet"
     yield "config apply", ("--all",), "--all has no effect without --dry-run"
-    yield "queues", ("--settings", "--waiting"), "--settings and --waiting do not go together"
-    yield "allocations", ("--waiting", "--foreign"), "--waiting and --foreign do not go together"
+    yield "queues", ("--settings", "--waiting"), "--settings and --waiting cannot be combined"
+    yield "allocations", ("--waiting", "--foreign"), "--waiting and --foreign cannot be combined"
     state = ("--state", "allocated")
     yield "allocations", (*state, "--foreign"), "--foreign has no effect without --state foreign"
     yield "allocations", (*state, "--asks"), "--asks has no effect without --state waiting"
-    yield "health", ("--core-only", "--manager", "rm"), "--core-only and --manager do not go"
+    yield (
+        "health",
+        ("--core-only", "--manager", "rm"),
+        "--core-only and --manager cannot be combined",
+    )
     yield "nodes", ("--tls-server-name", "a"), "--tls-server-name has no effect without --tls-ca"
     yield "nodes", ("--tls-key", "/nowhere/key"), "a certificate needs its key"
 

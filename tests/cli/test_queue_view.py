@@ -65,7 +65,7 @@ def test_settings_and_unmet_do_not_go_together() -> None:
     with running(settings_core()) as core:
         ended = evenhand("queues", "--settings", "--unmet", "--core", core.address)
     assert ended.code == 2
-    assert "--settings and --unmet do not go together" in ended.err
+    assert "--settings and --unmet cannot be combined" in ended.err
 
 
 def queues_at(width: int, tree: inspect_pb2.QueueTree) -> str:

@@ -212,7 +212,7 @@ def test_the_report_as_json_has_every_field(core: FakeCore) -> None:
 def test_it_is_no_live_picture(core: FakeCore) -> None:
     ended = evenhand("queues", "--unmet", "--watch", "--core", core.address)
     assert ended.code == 2
-    assert "--unmet and --watch do not go together" in ended.err
+    assert "--unmet and --watch cannot be combined" in ended.err
 
 
 def test_nothing_unmet_is_said_so(calm: FakeCore) -> None:

@@ -111,7 +111,7 @@ def test_a_queue_over_its_max_is_found_with_when_pods_go_for_it() -> None:
     lowered = leaf("a", max=(("vcore", 3),), properties=QueueProperties(quota_delay_ms=300_000))
     world.say(ConfigurationApplied(configuration(lowered, preemption=ENFORCED), "test"))
     world.wait(60_000)
-    assert findings(world)["over-max"].advice.startswith("Pods will be told to go for it in 4 min.")
+    assert findings(world)["over-max"].advice.startswith("Pods will be evicted for it in 4 min.")
     world.wait(240_000)
     world.tick()
     assert findings(world) == {}
@@ -122,7 +122,7 @@ def test_a_queue_over_its_max_is_found_with_when_pods_go_for_it() -> None:
         )
     )
     assert findings(world)["over-max"].advice == (
-        "Pods are leaving for it: see `evenhand decisions --policy quota`."
+        "Pods are being evicted for it: see `evenhand decisions --policy quota`."
     )
 
 
@@ -142,11 +142,14 @@ def test_pods_that_should_be_gone_are_found_by_node() -> None:
     assert findings(world) == {}
     world.wait(1)
     found = findings(world)["release-overdue"]
-    assert (found.subject, found.message[:31]) == ("node n1", "2 pods told to go and still the")
+    assert (found.subject, found.message.partition(":")[0]) == (
+        "node n1",
+        "2 pods ordered to be evicted and still there",
+    )
     victims = sorted(found.message.partition(": ")[2].split(" and "))
     world.release(victims[0], termination=Termination.PREEMPTED_BY_SCHEDULER)
     assert findings(world)["release-overdue"].message.endswith(
-        f"1 pod told to go and still there: {victims[1]}"
+        f"1 pod ordered to be evicted and still there: {victims[1]}"
     )
     world.wait(HOUR)
     world.tick()

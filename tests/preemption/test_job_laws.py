@@ -152,7 +152,7 @@ CASES: Final = (
         _elsewhere,
     ),
     Case(
-        "more from others than its queue is owed",
+        "more from others than its queue is entitled to",
         "within_the_share",
         Law.OVER_SHARE,
         world(*TWO, pod("x1", A, "n3", 2, application="other")),

@@ -79,7 +79,7 @@ def quota_run(queue: str, *victims: Victim, decision_id: str = "q-1-2") -> Decis
         "default",
         T0 + 1_000,
         DecisionState.ORDERED,
-        f"Queue {queue} comes down to its maximum.",
+        f"Queue {queue} is reduced to its maximum.",
         victims=victims,
         shrink=shrink,
     )

@@ -71,7 +71,10 @@ async def test_one_decision_comes_with_sentences_rule_by_rule() -> None:
         answer = await stub_of(served).GetDecision(pb.GetDecisionRequest(decision_id="g-1-1"))
         text = "\n".join(answer.lines)
         assert answer.lines[0] == "Ask large of root.a takes the room of other of root.b."
-        assert "decided it 60 s ago; its victims have been told to go, and has 9 min more" in text
+        assert (
+            "decided it 60 s ago; the eviction of its victims is ordered, and has 9 min more"
+            in text
+        )
         assert "of 0.06 cores that it is owed: that let the ask claim (rule 4, G2, W6)" in text
         assert "is evicted from node n1 (0.001 cores, priority 3): over its guarantee" in text
         assert (

@@ -201,7 +201,7 @@ async def test_the_order_of_a_decision_and_the_queues_of_its_victims_are_told() 
         ]
         last, stayed = whole.ranking[4].allocation_key, whole.ranking[5].allocation_key
         assert whole.why_these[0] == (
-            f"{last} was number 5 of 10 candidates; the next that stays is {stayed}, number 6: "
+            f"{last} was number 5 of 10 candidates; the next that is not evicted is {stayed}, number 6: "
             f"it equals {last} in every key, and its allocation key comes later (key: allocation-key)."
         )
         assert whole.why_these[1] == (
@@ -239,7 +239,7 @@ async def test_a_candidate_that_a_later_decision_evicts_keeps_its_name_and_did_n
         names = [(await explained(served, one)).name for one in (victims[0], stays)]
         assert names == [f"team/pod-of-{victims[0]}", f"team/pod-of-{stays}"]
         told = (await explained(served, second.decision_id)).decision.why_these[0]
-        assert "; the next that stays is team/pod-of-" in told
+        assert "; the next that is not evicted is team/pod-of-" in told
         watch = rpc_watch.WatchServiceStub(served.channel).WatchEvents(
             watch_pb2.WatchEventsRequest(kinds=["released"], held_only=True)
         )

@@ -46,7 +46,7 @@ async def test_a_pod_is_told_its_place_and_whether_it_would_be_evicted() -> None
         last = next(one for one in found if one.rank == 10)
         assert last.law == "not-needed"
         assert last.sentence.endswith(
-            "number 10 of 10 in the order and would stay: the eviction of 6 other pods is enough."
+            "number 10 of 10 in the order and would not be evicted: the eviction of 6 other pods is enough."
         )
 
 
@@ -79,5 +79,5 @@ def test_a_protected_pod_is_told_the_rule() -> None:
     assert (told.rank, told.evicted, told.law) == (0, False, "required-node")
     assert told.sentence == (
         "Queue root.pool is 6 cores over its max; enforcement starts in 5 s. "
-        "This pod would stay: it was made for its node, as a DaemonSet's pods are (G6, Q10) (`required-node`)."
+        "This pod would not be evicted: it was made for its node, as a DaemonSet's pods are (G6, Q10) (`required-node`)."
     )

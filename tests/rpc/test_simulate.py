@@ -252,7 +252,7 @@ async def test_a_viewer_simulates_in_its_own_queues_only(asked: list[SimulatedAs
             True, False, False, False, False,
         ]  # fmt: skip
         assert {line for one in found[1:] for line in one.lines} == {
-            "it would go to a queue that is none of yours."
+            "it would be placed in a queue that is not yours."
         }
         assert [one.queue for one in asked] == ["root.a"]
 

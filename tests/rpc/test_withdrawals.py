@@ -14,7 +14,7 @@ from tests.rpc.harness import RM, Served, Stream, ask, node, resource, serving, 
 from tests.rpc.test_decisions_live import QUEUES, claim, decisions, full
 
 SOFTLY = QUEUES.replace("preemption: {", "preemption: {delivery: soft, ")
-NOBODY = "nobody waits for its capacity any more"
+NOBODY = "no pod waits for its capacity any more"
 
 
 async def withdrawn(stream: Stream, count: int) -> list[si.WithdrawnRelease]:

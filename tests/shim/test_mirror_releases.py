@@ -344,10 +344,12 @@ def test_the_pod_that_waits_hears_that_room_is_made_in_one_sentence() -> None:
     for name in "ab":
         story.mirror.handle(order(f"uid-{name}"))
     story.hear()
-    assert planned(story) == ["capacity is being freed on node n1 by decision d1: 2 pods go"]
+    assert planned(story) == [
+        "capacity is being freed on node n1 by decision d1: 2 pods are evicted"
+    ]
     story.forget()
     story.hear(order("uid-c", by="d2"))
-    assert planned(story) == ["capacity is being freed on node n1 by decision d2: 1 pod goes"]
+    assert planned(story) == ["capacity is being freed on node n1 by decision d2: 1 pod is evicted"]
 
 
 def test_a_victim_that_stays_is_not_counted_when_another_goes_for_it() -> None:
@@ -356,7 +358,7 @@ def test_a_victim_that_stays_is_not_counted_when_another_goes_for_it() -> None:
     story.outcome(release_of(story), BudgetError("429"))
     story.forget()
     story.hear(order("uid-b"))
-    assert planned(story) == ["capacity is being freed on node n1 by decision d1: 1 pod goes"]
+    assert planned(story) == ["capacity is being freed on node n1 by decision d1: 1 pod is evicted"]
 
 
 def test_a_victims_event_never_names_who_gets_the_room() -> None:

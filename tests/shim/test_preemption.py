@@ -152,7 +152,7 @@ async def test_both_sides_are_told_what_happens() -> None:
     assert "policy guaranteed" in victim.message
     assert room.about.name not in victim.message
     assert "on node n1" in room.message
-    assert "1 pod goes" in room.message
+    assert "1 pod is evicted" in room.message
     decision = room.message.split("decision ")[1].split(":")[0]
     assert decision in victim.message
 

@@ -195,7 +195,7 @@ def test_a_mark_of_somebody_else_is_left_alone() -> None:
 
 # Nobody waits any more, as the core says it.
 
-NOBODY = "nobody waits for its capacity any more"
+NOBODY = "no pod waits for its capacity any more"
 
 
 def stays_after_all(by: str = "j-1-2") -> Withdrawn:

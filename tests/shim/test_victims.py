@@ -137,7 +137,7 @@ async def test_a_budget_that_refuses_makes_a_veto_and_another_goes(
     assert found(cluster, "a") is not None
     assert found(cluster, "b") is None
     messages = [kept.message for kept in cluster.events.of("w")]
-    assert "capacity is being freed on node n1 by decision g-1-2: 1 pod goes" in messages
+    assert "capacity is being freed on node n1 by decision g-1-2: 1 pod is evicted" in messages
     [said] = [kept for kept in cluster.events.of("b") if kept.reason == "Preempted"]
     assert said.message == "queue root.b claims its guarantee, decision g-1-2"
 

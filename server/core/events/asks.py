@@ -259,7 +259,7 @@ def _check_pledges(partition: Partition, ask: Ask, now: int) -> None:
 
 def _adopt(partition: Partition, ask: Ask, node: Node, spec: AskSpec, now: int) -> None:
     """Turn a waiting ask that was placed outside this core into an allocation."""
-    lifecycle.drop_pledge(partition, ask, "its ask was placed by somebody else")
+    lifecycle.drop_pledge(partition, ask, "its ask was placed outside this core")
     pending.dequeue(partition, ask)
     _respec(partition, ask, spec)
     journal.settle(partition, ask, node, now)

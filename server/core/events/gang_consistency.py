@@ -44,5 +44,5 @@ def _terms(spec: AskSpec, settings: PreemptionSettings) -> tuple[str, str]:
     triggers = settings.job_default_trigger if spec.may_trigger is None else spec.may_trigger
     may = triggers and spec.allow_preempt_other
     return ("firm" if firm else "lendable"), (
-        "one that may preempt" if may else "one that preempts nobody"
+        "one that may preempt" if may else "one that may not preempt"
     )

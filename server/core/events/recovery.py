@@ -23,7 +23,7 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 from server.state.placeholders import Hold
 
-BECAUSE: Final = "it was ordered to go before the core was restarted"
+BECAUSE: Final = "its eviction was ordered before the core was restarted"
 
 
 def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
@@ -166,7 +166,7 @@ def _reopen(  # noqa: PLR0913, PLR0917 - what the marks tell
     commitment.record = record
     decided = apply_plan.keep(partition, record)
     if not commitment.pledges and not queue:
-        reason = "its ask or its node is gone: found when the core was restarted"
+        reason = "its ask or its node no longer exists: found when the core was restarted"
         journal.close(partition, commitment, DecisionState.ABORTED, reason)
     return decided
 

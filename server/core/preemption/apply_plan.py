@@ -130,7 +130,7 @@ def end_suspended(partition: Partition) -> None:
     for commitment in list(dict.fromkeys(partition.suspended.values())):
         journal.resume(partition, commitment)
         if commitment.pledges or not commitment.victims:
-            reason = "a victim could not go, and nobody else may"
+            reason = "a victim could not be evicted, and no other pod may be"
             journal.close(partition, commitment, DecisionState.ABORTED, reason)
 
 
@@ -153,16 +153,16 @@ def _commitment(plan: Plan, record: DecisionRecord, now: int) -> Commitment:
 
 def _pledge(partition: Partition, commitment: Commitment, pledge: words.Pledge) -> Pledge:
     ask, node = partition.asks[pledge.ask.key], _node(partition, pledge)
-    assert ask.node is None, f"a plan pledges room to {ask.key}, which runs"
-    assert ask.pledge is None, f"a plan pledges room to {ask.key}, which has some"
+    assert ask.node is None, f"a plan pledges capacity to {ask.key}, which runs"
+    assert ask.pledge is None, f"a plan pledges capacity to {ask.key}, which has some"
     kind = pledge.ask.kind
     return Pledge(commitment, ask, node, kind.demand, kind.node_demand, pledge.exclusive)
 
 
 def _node(partition: Partition, pledge: words.Pledge) -> Node:
     node = partition.slots[pledge.row]
-    assert node is not None, "a plan pledges room on a node that is gone"
-    assert node.node_id == pledge.node_id, "a plan pledges room on a node that another replaced"
+    assert node is not None, "a plan pledges capacity on a node that is gone"
+    assert node.node_id == pledge.node_id, "a plan pledges capacity on a node that another replaced"
     return node
 
 

@@ -150,7 +150,7 @@ def would(plan: Plan, node_id: str) -> str:
     """Return what a plan would do, in one clause."""
     going = len(plan.releases)
     if not going:
-        return f"it gets capacity on node {node_id} once what was ordered is gone"
+        return f"it gets capacity on node {node_id} once the pods that are being evicted have ended"
     return f"{count(going, 'allocation')} would be evicted from node {node_id}"
 
 
@@ -159,7 +159,9 @@ def would_job(plan: Plan) -> str:
     nodes = count(len({one.node_id for one in plan.pledges}), "node")
     members = count(len(plan.pledges), "member")
     if not plan.releases:
-        return f"its {members} get capacity on {nodes} once what was ordered is gone"
+        return (
+            f"its {members} get capacity on {nodes} once the pods that are being evicted have ended"
+        )
     return (
         f"its {members} get capacity on {nodes}, and {count(len(plan.releases), 'allocation')} "
         f"would be evicted"
@@ -167,7 +169,7 @@ def would_job(plan: Plan) -> str:
 
 
 def _summary(plan: Plan, beneficiaries: tuple[Beneficiary, ...], victims: int) -> str:
-    who = f"{count(victims, 'allocation')} {'goes' if victims == 1 else 'go'}"
+    who = f"{count(victims, 'allocation')} {'is' if victims == 1 else 'are'} evicted"
     if plan.facts.shrinks is Shrinks.PARTITION:
         return f"more is used than the nodes have: {who}"
     if plan.shrink is not None:
@@ -177,10 +179,16 @@ def _summary(plan: Plan, beneficiaries: tuple[Beneficiary, ...], victims: int) -
         nodes = len({one.node_id for one in beneficiaries})
         where = f"a job of queue {first.queue} gets capacity for its {len(beneficiaries)} members on {count(nodes, 'node')}"
         return (
-            f"{where}: {who}" if victims else f"{where} once what was ordered is gone: nobody goes"
+            f"{where}: {who}"
+            if victims
+            else f"{where} once the pods that are being evicted have ended: no further eviction"
         )
     where = f"ask {first.key} of queue {first.queue} gets capacity on node {first.node_id}"
-    return f"{where}: {who}" if victims else f"{where} once what was ordered is gone: nobody goes"
+    return (
+        f"{where}: {who}"
+        if victims
+        else f"{where} once the pods that are being evicted have ended: no further eviction"
+    )
 
 
 def moved(

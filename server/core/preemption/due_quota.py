@@ -27,7 +27,7 @@ _CODES = {
 }
 _WORDS = {
     Move.ARMED: "its maximum will be enforced",
-    Move.RESTARTED: "its maximum will be enforced, the delay begins anew",
+    Move.RESTARTED: "its maximum will be enforced, the delay starts again",
     Move.KEPT: "its maximum will be enforced, at the instant that was set before",
     Move.WITHIN: "it is within its maximum: nothing will be enforced",
     Move.RAISED: "its maximum was raised, and nothing brings it down to that",
@@ -141,7 +141,7 @@ def _summary(shrink: Shrink, *, observed: bool) -> str:
         parts.append(f"{quantities(shrink.missing)} missing")
     if shrink.blocked_by:
         where = f" of queue {shrink.blocking_queue}" if shrink.blocking_queue else ""
-        parts.append(f"the rest is spared by {shrink.blocked_by}{where}")
+        parts.append(f"the rest is protected by {shrink.blocked_by}{where}")
     return ", ".join(parts)
 
 

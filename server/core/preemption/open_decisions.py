@@ -53,7 +53,7 @@ def _vetoed(
     reason = event.reason or "its manager could not release it"
     decisions: list[Decision] = [_stays(state, partition, ask, reason, now)]
     if commitment is not None and commitment.replaces:
-        why = "its placeholder could not go"  # the real ask waits as before (1.9)
+        why = "its placeholder could not be ended"  # the real ask waits as before (1.9)
         journal.close(partition, commitment, DecisionState.ABORTED, why)
         return decisions
     if commitment is not None:

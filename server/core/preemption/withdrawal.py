@@ -30,7 +30,7 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 from server.state.queues import Queue
 
-NOBODY = "nobody waits for its capacity any more"
+NOBODY = "no pod waits for its capacity any more"
 ENOUGH = "its decision has enough capacity without it"
 _REACHED: Final = {
     Shrinks.QUEUE: "its queue is within its maximum without it",

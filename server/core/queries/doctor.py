@@ -201,8 +201,8 @@ def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
         return f"Nothing enforces it: {why}. It gets no more until pods end; end some, or raise the max."
     if due is not None:
         when = f"in {span(due - now)}" if now is not None else "when its delay is over"
-        return f"Pods will be told to go for it {when}. Before that, end some, or raise the max."
-    return "Pods are leaving for it: see `evenhand decisions --policy quota`."
+        return f"Pods will be evicted for it {when}. Before that, end some, or raise the max."
+    return "Pods are being evicted for it: see `evenhand decisions --policy quota`."
 
 
 # What lasts too long --------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
         yield _warning(
             f"node {node_id}",
             Code.RELEASE_OVERDUE.value,
-            f"{count(len(told), 'pod')} told to go and still there: {some_of(told, NAMED_MAX, name)}",
+            f"{count(len(told), 'pod')} ordered to be evicted and still there: {some_of(told, NAMED_MAX, name)}",
             "See what keeps them: a finalizer, or a node that does not answer. What is to be placed there waits for them. "
             "`evenhand explain KEY` names the decision.",
         )

@@ -252,7 +252,7 @@ def _of_hold(hold: Hold) -> str:
 
 def _of_replacement(held: Pledge) -> str:
     going = listed(list(held.commitment.victims))
-    return f"it runs on node {held.node.node_id} as soon as placeholder {going} is gone"
+    return f"it runs on node {held.node.node_id} as soon as placeholder {going} has ended"
 
 
 def limit_text(partition: Partition, ask: Ask, limiter: Limiter) -> str:

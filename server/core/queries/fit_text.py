@@ -17,7 +17,7 @@ def fit_text(fit: GroupFit) -> str:
     lacks = [_tightest_text(fit)] if fit.limits else []
     if fit.missing:
         lacks.append(_nodes_lack(fit))
-    rest = listed(lacks) or "the rest fits once the evicted pods are gone"
+    rest = listed(lacks) or "the rest fits once the evicted pods have ended"
     return f"{lead}; {rest}"
 
 

@@ -117,7 +117,7 @@ def _choices(fit: GroupFit) -> str:
     needed += [_of_limit(one, "pods") for one in fit.limits if one.kind != "queue"]
     if fit.missing:
         needed.append(_of_missing(fit))
-    text = "; and ".join(needed) or "wait until the evicted pods are gone"
+    text = "; and ".join(needed) or "wait until the evicted pods have ended"
     smaller = fit.fitting + fit.running
     if not fit.size or not smaller:
         return text

@@ -70,7 +70,7 @@ def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now:
     """Return why a side gave a subject nothing for which the other side decided under this policy."""
     settings = side.spec.preemption
     if facts(policy).shrinks is Shrinks.PARTITION:
-        return Why("", "nothing has to go")
+        return Why("", "no pod has to be evicted")
     if not settings.enabled or policy not in settings.policies:
         return Why(Law.POLICY_OFF.value, f"policy {policy} is not on")
     ask = side.asks[key]

@@ -125,7 +125,7 @@ class JobTerms:
         if leaf == self.leaf:
             return own_rooms(trial, leaf, self._wanted)
         assert self._others is not None, (
-            "an allocation of another queue is evicted for a job that is owed nothing"
+            "an allocation of another queue is evicted for a gang whose queue is entitled to nothing"
         )
         return self._others.rooms(trial, leaf)
 

@@ -43,7 +43,9 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     ask = intent.ask
     row = trial.least_short(ask.kind)
     if row < 0:
-        return Refusal(Law.NO_NODE, "no node that nobody holds could take it, were it empty")
+        return Refusal(
+            Law.NO_NODE, "no node without a reservation could hold it, even if it were empty"
+        )
     return Plan(intent.policy, (Pledge(ask, row, trial.snapshot.nodes.ids[row]),))
 
 

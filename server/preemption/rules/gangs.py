@@ -144,7 +144,7 @@ def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
         left = one.entitled - trial.held(one.queue.path)[one.at] + freed[one.at]
         if needs[one.at] > max(0, left):
             kind = noun(trial.snapshot.types[one.at])
-            return Refusal(Law.OVER_SHARE, f"others give more {kind} than its queue is owed")
+            return Refusal(Law.OVER_SHARE, f"others give more {kind} than its queue is entitled to")
     return None
 
 

@@ -180,7 +180,7 @@ def one_node(trial: Trial, plan: Plan) -> Refusal | None:
         ]
         if all(any(is_below(one.leaf, top) for top in tops) for one in away):
             return None
-    return Refusal(Law.SEVERAL_NODES, "a victim does not stand on the node that is pledged")
+    return Refusal(Law.SEVERAL_NODES, "a victim does not run on the node that is pledged")
 
 
 def room_made(trial: Trial, plan: Plan) -> Refusal | None:
@@ -238,9 +238,9 @@ def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
     for ask, release in _claims(plan):
         snapshot = trial.snapshot
         if release.leaf == ask.leaf:
-            return Refusal(Law.OWN_QUEUE, f"{release.key} runs in the asker's queue")
+            return Refusal(Law.OWN_QUEUE, f"{release.key} runs in the preemptor's queue")
         if not is_below(release.leaf, scope_root(snapshot, ask.leaf).path):
-            return Refusal(Law.FENCE, f"{release.key} runs outside the asker's fence")
+            return Refusal(Law.FENCE, f"{release.key} runs outside the preemptor's fence")
         if not excess.types(trial, ask, release):
             return Refusal(Law.DECIDING_QUEUE, f"{release.key} runs below a queue that claims")
         policy = snapshot.queues[release.leaf].spec.properties.preemption_policy

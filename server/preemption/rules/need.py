@@ -118,7 +118,7 @@ def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
     wanted = [names.index(name) for name in plan.shrink.target if name in names]
     held = columns.held_by(plan.rows, wanted)
     if not held.all_useful:
-        return Refusal(Law.TARGET_TYPES, "a victim holds nothing of what has to go")
+        return Refusal(Law.TARGET_TYPES, "a victim uses none of the types to be freed")
     target = [plan.shrink.target[names[index]] for index in wanted]
     if held.any_spare([freed - much for freed, much in zip(held.total, target, strict=True)]):
         return Refusal(Law.NOT_MINIMAL, "a victim could be given back")
@@ -138,7 +138,9 @@ def beyond_the_dead_zone(trial: Trial, plan: Plan) -> Refusal | None:
     for ask in asks:
         for release in plan.releases:
             if release.leaf != ask.leaf and not _may_give(trial, ask, release, wanted):
-                because = f"the queue of {release.key} is not over what it is owed by the dead zone"
+                because = (
+                    f"the queue of {release.key} does not exceed its entitlement by the dead zone"
+                )
                 return Refusal(Law.NOT_OVER_GUARANTEE, because)
     return None
 

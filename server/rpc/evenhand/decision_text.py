@@ -13,9 +13,9 @@ VICTIMS_TOLD_MAX: Final = 10
 """The victims that get a sentence each; the others are counted."""
 
 _STATES: Final = {
-    pb.DECISION_STATE_PLANNED: "its capacity is pledged, and no pod has been ordered to go yet",
-    pb.DECISION_STATE_ORDERED: "its victims have been told to go",
-    pb.DECISION_STATE_CONFIRMED: "all its victims are gone",
+    pb.DECISION_STATE_PLANNED: "its capacity is pledged, and no eviction has been ordered yet",
+    pb.DECISION_STATE_ORDERED: "the eviction of its victims is ordered",
+    pb.DECISION_STATE_CONFIRMED: "all its victims have ended",
     pb.DECISION_STATE_FULFILLED: "it is done",
     pb.DECISION_STATE_ABORTED: "it was given up",
     pb.DECISION_STATE_EXPIRED: "it lasted too long, and was given up",
@@ -90,7 +90,7 @@ def _level(one: pb.DecidingLevel) -> str:
         return f"Queue {one.queue}, from which it takes, held {held} of {owed}{wall}."
     if one.role == "deciding":
         return f"Queue {one.queue} held {held} of {owed}{wall}: that let the ask claim (rule 4, G2, W6)."
-    return f"Queue {one.queue} held {held} of {owed}{wall}: that stood in the way."
+    return f"Queue {one.queue} held {held} of {owed}{wall}: that prevented it."
 
 
 def _victims(found: pb.Decision) -> Iterator[str]:

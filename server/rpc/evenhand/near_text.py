@@ -44,7 +44,7 @@ def sentence(found: NotEvicted, victim: str, node: str, now: int) -> str:
     place = f"It was number {found.place} of {found.total} in the order of decision {decision}"
     if found.before:
         better = "a set of victims without it needs fewer, or less important ones (G8)"
-        return f"{place}, before {victim}, and stays: {better}."
+        return f"{place}, before {victim}, and is not evicted: {better}."
     if not found.key:
         return f"{place} and was not needed."
     why = difference(found.key, found.own, found.other, victim, now)
@@ -100,7 +100,7 @@ _DIFFERENCES: Final[Mapping[str, str]] = {
     "not-running": "it runs, and {} does not run yet",
     "lost-work": "more work would be lost with it than with {}",
     "size": "it is larger than {}",
-    "fit": "it holds more that nobody needs than {}",
+    "fit": "it uses more of what is not needed than {}",
     "allocation-key": "it equals {} in every key, and its allocation key comes later",
 }
 

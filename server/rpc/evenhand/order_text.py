@@ -71,7 +71,7 @@ def _beside(found: Compared, called: Names, later: str, now: int) -> str:
         return f"{victim} was among the first of {candidates}."
     where = f"{victim} was number {found.place} of {candidates}"
     if not found.stays:
-        rest = "all of them were needed" if found.total > 1 else "no other could go"
+        rest = "all of them were needed" if found.total > 1 else "no other could be evicted"
         return f"{where}: {rest}."
     stays = f"{called(found.stays)}, number {found.stays_place}"
     if found.before:
@@ -82,7 +82,7 @@ def _beside(found: Compared, called: Names, later: str, now: int) -> str:
     following = (
         f"the next candidate is {stays}, evicted later by decision {later}"
         if later
-        else f"the next that stays is {stays}"
+        else f"the next that is not evicted is {stays}"
     )
     return f"{where}; {following}: {why} (key: {found.key})."
 

@@ -35,12 +35,12 @@ def _timer(found: QuotaOutlook, now: int, *, hidden: bool) -> str:
 def _fate(found: QuotaOutlook) -> str:
     standing = found.standing
     if found.refusal:
-        return f"This pod would stay: {found.refusal}."
+        return f"This pod would not be evicted: {found.refusal}."
     where = f"This pod is number {standing.place} of {standing.total} in the order"
     if found.evicted:
         return f"{where} and would be evicted."
     if standing.law == NOT_NEEDED:
-        return f"{where} and would stay: the eviction of {count(found.victims, 'other pod')} is enough."
+        return f"{where} and would not be evicted: the eviction of {count(found.victims, 'other pod')} is enough."
     if standing.place:
-        return f"{where} and would stay: {words(standing.law)} (`{standing.law}`)."
-    return f"This pod would stay: {words(standing.law)} (`{standing.law}`)."
+        return f"{where} and would not be evicted: {words(standing.law)} (`{standing.law}`)."
+    return f"This pod would not be evicted: {words(standing.law)} (`{standing.law}`)."

@@ -184,7 +184,7 @@ def _summary(record: DecisionRecord, caller: Caller, goes: tuple[Victim, ...]) -
     if facts(record.policy).shrinks is Shrinks.PARTITION:
         return "More is used than the nodes have, and queues come down to their shares."
     if record.shrink is not None:
-        return f"Queue {named(record.shrink.queue, caller)} comes down to its maximum."
+        return f"Queue {named(record.shrink.queue, caller)} is reduced to its maximum."
     queues = ", ".join(sorted({one.queue for one in goes}))
     are = "is" if len(goes) == 1 else "are"
     return f"{_count(len(goes), 'allocation')} of {queues} {are} evicted for {ANOTHER_QUEUE}."

@@ -24,7 +24,7 @@ NAMES_A_NODE: Final = (
 )
 """The refusal of a viewer's ask that names a node: with asks of several sizes the viewer could measure the node's free capacity."""
 _HOST: Final = "kubernetes.io/hostname"
-NOT_YOURS: Final = "it would go to a queue that is none of yours"
+NOT_YOURS: Final = "it would be placed in a queue that is not yours"
 NAME_A_QUEUE: Final = "name a leaf queue with --queue; evenhand queues lists them"
 CORRECT_IT: Final = "correct it in the file"
 NEAR_AMONG: Final = 1_000

@@ -35,7 +35,10 @@ def announce(state: State) -> None:
         pod = state.pods.get(uid)
         if pod is None or pod.room is None:
             continue
-        room, go = pod.room, "1 pod goes" if pod.room.count == 1 else f"{pod.room.count} pods go"
+        room, go = (
+            pod.room,
+            "1 pod is evicted" if pod.room.count == 1 else f"{pod.room.count} pods are evicted",
+        )
         why = f"capacity is being freed on node {room.node} by decision {room.decision}: {go}"
         state.note(pod.facts.ref, "PreemptionPlanned", why)
     state.to_announce.clear()

@@ -15,7 +15,7 @@ from shim_client.translate import labels
 
 LABELS = {labels.SOFT_EVICTION: "true"}
 """The label beside the annotation: JSON is no legal value of a label."""
-KEPT = f"the label {labels.SOFT_EVICTION} was taken away: whoever has marked pods go keeps this one"
+KEPT = f"the label {labels.SOFT_EVICTION} was removed: the operator that evicts marked pods keeps this one"
 
 
 def annotation(state: State, pod: PodRecord, order: Releasing) -> str:

@@ -67,4 +67,4 @@ def refuse_strange(state: State, pod: PodRecord, before: Releasing | None) -> No
         return
     mark = written(pod)
     if mark is not None and mark != before:
-        take_back(state, pod, mark, "this mark was written by nobody who decides")
+        take_back(state, pod, mark, "this mark was not written by the core")
