@@ -50,3 +50,33 @@ def test_both_generations_of_compose_read_the_file() -> None:
 def test_links_lead_somewhere(document: Path) -> None:
     written = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", document.read_text())
     assert [link for link in written if not (document.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("document", sorted(ROOT.glob("docs/**/*.md")), ids=lambda path: path.name)
+def test_files_that_are_named_exist(document: Path) -> None:
+    named = re.findall(
+        r"`((?:server|shim_client|evenhand_cli|tests)/[\w/.]+)`", document.read_text()
+    )
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "document", [*sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("*.md"))]
+)
+def test_links_lead_to_headings(document: Path) -> None:
+    written = re.findall(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)", document.read_text())
+    lost = [
+        f"{path}#{anchor}"
+        for path, anchor in written
+        if anchor not in anchors(document.parent / path if path else document)
+    ]
+    assert lost == []
+
+
+def anchors(document: Path) -> set[str]:
+    """Return the anchors of a page: those of its headings, as GitHub makes them, and those written by hand."""
+    text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    made = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in plain}
+    return made | set(re.findall(r"<a (?:id|name)=\"([^\"]+)\"", text))
