@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
+from server.model.policies import ORDERS
+
 Key = Literal[
     "protection",
     "originator",
@@ -22,22 +24,10 @@ Key = Literal[
 
 KEYS: Final[tuple[str, ...]] = get_args(Key)
 
-FIXED: Final[Mapping[str, tuple[str, ...]]] = {
-    "claim": ("protection", "originator", "priority"),
-    "quota": ("originator", "priority", "protection"),
-    "required-node": ("kind", "priority"),
-    "job": ("protection", "priority", "originator"),
-    "trim": ("protection", "originator", "priority"),
-}
+FIXED: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.fixed for one in ORDERS}
 """The keys with which each list begins, whatever a partition says."""
 
-TAILS: Final[Mapping[str, tuple[str, ...]]] = {
-    "claim": ("age",),
-    "quota": ("age",),
-    "required-node": ("age", "size"),
-    "job": ("job",),
-    "trim": ("not-running", "running-time"),
-}
+TAILS: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.usual for one in ORDERS}
 """The keys that follow the fixed ones where a partition says nothing."""
 
 PROPORTIONAL: Final = ("not-running", "running-time")

@@ -8,7 +8,7 @@ All other code asks a row for a fact, and never compares a policy's name: `tests
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final
 
 
 class Scope(enum.Enum):
@@ -62,9 +62,20 @@ class Shrinks(enum.Enum):
     """All queues of a partition, to their shares, while more is used than the nodes have (W3)."""
 
 
-Order = Literal["claim", "quota", "required-node", "job", "trim"]
-"""The name of a list of keys by which victims are compared, as under `preemption.order` (specification 7.5)."""
-ORDERS: Final[tuple[Order, ...]] = get_args(Order)
+@dataclass(frozen=True, slots=True)
+class VictimOrder:
+    """A list of keys by which victims are compared (specification 7.5); `server.model.comparing` names the keys."""
+
+    name: str
+    """The key of the list under `preemption.order`."""
+    fixed: tuple[str, ...]
+    """The keys with which the list begins, whatever a partition says."""
+    usual: tuple[str, ...]
+    """The keys that follow where a partition says nothing."""
+
+
+CLAIM_ORDER: Final = VictimOrder("claim", ("protection", "originator", "priority"), ("age",))
+"""The order of claims and of replacements within a queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +103,7 @@ class PolicyFacts:
     """Whether it plans in rounds of `rounds.interval` alone (P1)."""
     budgeted: bool = False
     """Whether its decisions count in the budgets of a round, and may be put off by them (P5, P9)."""
-    order: Order = "claim"
-    """The list of keys that orders its victims (7.5)."""
+    order: VictimOrder = CLAIM_ORDER
 
     keeps_guarantees: bool = True
     """Whether no queue of a victim may fall below its entitlement (rule 2)."""
@@ -133,7 +143,7 @@ REQUIRED_NODE: Final = PolicyFacts(
     letter="n",
     listed=True,
     scope=Scope.NODE,
-    order="required-node",
+    order=VictimOrder("required-node", ("kind", "priority"), ("age", "size")),
     keeps_guarantees=False,
     keeps_disruption_budgets=False,
     breaks_firm=True,
@@ -163,7 +173,7 @@ JOB: Final = PolicyFacts(
     gang=True,
     waits_for_rounds=True,
     budgeted=True,
-    order="job",
+    order=VictimOrder("job", ("protection", "priority", "originator"), ("job",)),
     kept_by="a higher guarantee keeps more of its pods",
 )
 """A gang gets places for all of its members (J1 to J12)."""
@@ -186,7 +196,7 @@ QUOTA: Final = PolicyFacts(
     letter="q",
     scope=Scope.BELOW_QUEUE,
     shrinks=Shrinks.QUEUE,
-    order="quota",
+    order=VictimOrder("quota", ("originator", "priority", "protection"), ("age",)),
     may_thrash=False,
     compared=False,
     kept_by="a higher max keeps more of its pods",
@@ -199,7 +209,9 @@ TRIM: Final = PolicyFacts(
     scope=Scope.PARTITION,
     shrinks=Shrinks.PARTITION,
     waits_for_rounds=True,
-    order="trim",
+    order=VictimOrder(
+        "trim", ("protection", "originator", "priority"), ("not-running", "running-time")
+    ),
     may_thrash=False,
     kept_by="a higher weight or guarantee keeps more of its pods",
 )
@@ -230,6 +242,14 @@ TABLE: Final[tuple[PolicyFacts, ...]] = (
     RESERVATION,
     REPLACEMENT,
 )
+ORDERS: Final[tuple[VictimOrder, ...]] = (
+    CLAIM_ORDER,
+    QUOTA.order,
+    REQUIRED_NODE.order,
+    JOB.order,
+    TRIM.order,
+)
+"""All lists of keys, each once."""
 REPLACING: Final[tuple[PolicyFacts, ...]] = tuple(
     one for one in TABLE if one.scope is Scope.OWN_QUEUE
 )

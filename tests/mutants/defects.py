@@ -1092,7 +1092,7 @@ DEFECTS: Final = (
     Defect(
         "a partition cannot replace the order of a quota run",
         "server.preemption.quota.enforcement",
-        "    if keys == TAILS[QUOTA.order]:",
+        "    if keys == QUOTA.order.usual:",
         "    if keys != ():",
         judge=Judge.STORIES,
         stories="comparator",

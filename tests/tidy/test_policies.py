@@ -197,8 +197,11 @@ def test_a_policy_that_evicts_has_a_letter_so_that_a_restart_knows_its_decisions
         assert bool(one.letter) == (one.scope is not policies.Scope.NONE), one.name
 
 
-def test_each_order_of_victims_has_its_keys() -> None:
-    assert set(policies.ORDERS) == set(comparing.FIXED) == set(comparing.TAILS)
+def test_each_order_of_victims_has_a_name_of_its_own_and_known_keys() -> None:
+    assert {one.order for one in policies.TABLE} == set(policies.ORDERS)
+    names = [one.name for one in policies.ORDERS]
+    assert len(set(names)) == len(names)
+    assert {key for one in policies.ORDERS for key in one.fixed + one.usual} <= {*comparing.KEYS}
 
 
 def test_each_listed_policy_is_planned_in_rounds() -> None:

@@ -8,7 +8,6 @@ is known of the node.
 from collections.abc import Set
 
 from server.kernels.fit import Mask
-from server.model.comparing import FIXED
 from server.model.policies import JOB
 from server.preemption.gangs.tentative import Seats
 from server.snapshot import assignments as nodes
@@ -22,7 +21,7 @@ class Closer:
         self._columns = seats.trial.snapshot.allocations
         self._field = field
         self._tail = seats.units.tail
-        assert FIXED[JOB.order] == ("protection", "priority", "originator")
+        assert JOB.order.fixed == ("protection", "priority", "originator")
         self._rank = nodes.ranks(self._columns, seats.units.reluctant())
         self._odd, self._calm = _odd(seats)
         self._numbers: list[int] = []

@@ -172,7 +172,7 @@ class JobSearch:
             if row not in passed and code != CODES.gone
         )
         return Ranking(
-            victim_order.order(trial.snapshot.settings, JOB.order),
+            victim_order.order(trial.snapshot.settings, JOB.order.name),
             shown,
             [leaves[str(one[-1])] for one in shown],
             len(order),

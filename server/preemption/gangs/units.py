@@ -68,8 +68,8 @@ class Units:
         self._lines: dict[int, Line] = {}
         self._ranks: dict[int, Rank] = {}
         settings, is_spent = trial.snapshot.settings, self._spent.__contains__
-        self._order = Comparator(trial, order(settings, JOB.order), is_spent)
-        self.tail = Comparator(trial, tail(settings, JOB.order), is_spent)
+        self._order = Comparator(trial, order(settings, JOB.order.name), is_spent)
+        self.tail = Comparator(trial, tail(settings, JOB.order.name), is_spent)
         """The order between allocations that the fixed keys leave equal."""
 
     def line(self, row: int) -> Line:

@@ -110,7 +110,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def _comparator(trial: Trial) -> Comparator:
-    order = victim_order.order(trial.snapshot.settings, policies.REQUIRED_NODE.order)
+    order = victim_order.order(trial.snapshot.settings, policies.REQUIRED_NODE.order.name)
     return Comparator(trial, order, lambda other: _is_exhausted(trial, other))
 
 
@@ -133,7 +133,7 @@ def _ranking(
     rows = [*kept, *(row for row, law in stay.items() if law in _NEEDLESS)]
     queues = [paths[int(columns.leaves[row])] for row in rows]
     return Ranking(
-        victim_order.order(trial.snapshot.settings, policies.REQUIRED_NODE.order),
+        victim_order.order(trial.snapshot.settings, policies.REQUIRED_NODE.order.name),
         ranked.ranks(rows),
         queues,
         len(rows),

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from server.model.comparing import TAILS
 from server.model.policies import QUOTA
 from server.model.ranking import Rank, Ranking
 from server.model.records import ShrinkResult
@@ -97,8 +96,8 @@ def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> Run:
 
 def _further(trial: Trial, tree: Tree, wanted: int) -> Callable[[int], tuple[Rank, ...]] | None:
     """Return what compares victims after originator, priority and protection, where it is not age (7.5)."""
-    keys = victim_order.tail(trial.snapshot.settings, QUOTA.order)
-    if keys == TAILS[QUOTA.order]:
+    keys = victim_order.tail(trial.snapshot.settings, QUOTA.order.name)
+    if keys == QUOTA.order.usual:
         return None
     ranked, types = Comparator(trial, keys), tuple(tree.types[:wanted])
     return lambda row: ranked.read(row, types)
@@ -141,7 +140,7 @@ def _answer(trial: Trial, intent: ShrinkIntent, outcome: Outcome) -> Plan | Refu
 
 def _ranking(trial: Trial, outcome: Outcome) -> Ranking:
     """Return the order of the queue's candidates around its last victim (Q11)."""
-    run, words = outcome.run, victim_order.order(trial.snapshot.settings, QUOTA.order)
+    run, words = outcome.run, victim_order.order(trial.snapshot.settings, QUOTA.order.name)
     found, wanted = run.running, tuple(outcome.types[: len(outcome.target)])
     total, start, places = found.excerpt(max(run.taken, default=0))
     ranked, keys = Comparator(trial, words), trial.snapshot.allocations.keys

@@ -102,7 +102,7 @@ def _ranking(trial: Trial, candidates: Sequence[Candidate], stay: Mapping[Rank, 
     order = [one.order for one in candidates]
     start, shown = window(order, frozenset(one[-1] for one in order) - stay.keys())
     return Ranking(
-        victim_order.order(trial.snapshot.settings, TRIM.order),
+        victim_order.order(trial.snapshot.settings, TRIM.order.name),
         shown,
         [one.leaf for one in candidates[start : start + len(shown)]],
         len(order),
@@ -183,7 +183,7 @@ def _candidates(trial: Trial, target: Collection[int]) -> Iterator[Candidate]:
     rows = columns.rows_holding(trial.standing, list(target), BARRED | snapshot.firm_flags)
     exhausted = trial.exhausted()
     spent = None if exhausted is None else exhausted.item
-    ranked = Comparator(trial, victim_order.order(snapshot.settings, TRIM.order), spent)
+    ranked = Comparator(trial, victim_order.order(snapshot.settings, TRIM.order.name), spent)
     for row in rows:
         leaf = snapshot.leaf_paths[int(columns.leaves[row])]
         if _may_go(trial, row, leaf):
