@@ -159,7 +159,7 @@ BAD = cases(
         "before with plain shares",
         "{entitlement: proportional, trigger: before, proportion: {demandcap: false}}",
         "trigger",
-        "does not go with proportion.demandcap false",
+        "cannot be combined with proportion.demandcap false",
     ),
     ("shadow of a shadow", "shadow: {shadow: {}}", "shadow.shadow", "unknown key"),
     (

@@ -275,12 +275,17 @@ RESOURCES = cases(
 )
 ACCESS = cases(
     ("three fields", tops("- name: a\n  submitacl: a b c  # <-"), "submitacl", "has 3 fields"),
-    ("a star among users", tops("- name: a\n  adminacl: 'a,*'  # <-"), "adminacl", "stands alone"),
+    (
+        "a star among users",
+        tops("- name: a\n  adminacl: 'a,*'  # <-"),
+        "adminacl",
+        "allows no name beside it",
+    ),
     (
         "a star and a group",
         tops("- name: a\n  adminacl: '* dev'  # <-"),
         "adminacl",
-        "stands alone",
+        "allows no name beside it",
     ),
     (
         "a bad user",
