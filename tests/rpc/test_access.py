@@ -75,12 +75,12 @@ def test_addresses() -> None:
         (ServeOptions("nowhere"), "is no address"),
         (ServeOptions("127.0.0.1:0", health="nowhere"), "--health 'nowhere' is no address"),
         (ServeOptions("127.0.0.1:0", Path("absent.yaml")), "absent.yaml"),
-        (ServeOptions("127.0.0.1:0", access=Access(tls_cert=Path("c"))), "go together"),
+        (ServeOptions("127.0.0.1:0", access=Access(tls_cert=Path("c"))), "given together"),
         (ServeOptions("127.0.0.1:0", access=Access(roles_file=Path("r"))), "--roles needs"),
         (ServeOptions("127.0.0.1:0", access=Access(tokens_file=Path("absent"))), "absent: "),
         (
             ServeOptions("127.0.0.1:0", access=Access(tls_cert=Path("c"), tls_key=Path("k"))),
-            "nobody could identify",
+            "no caller could identify",
         ),
     ],
 )

@@ -9,7 +9,7 @@ Snapshot is taken only when an ask is due then. With `rounds.interval` claims wa
 6.2).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,6 +38,8 @@ from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.scheduling.placement import fits_pledged
 from server.state import quota_timers, snapshotting
+from server.state.applications import Ask
+from server.state.equivalence import AskClass
 from server.state.partition import Partition
 
 POLICIES: Final[tuple[Policy, ...]] = (required_node, guarantee, in_queue, reservation)
@@ -154,7 +156,8 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
     result.moves = takeover.find(partition, now)
     reserving = takeover.ahead(reserving, result.moves)
     shortage = Shortage(partition)
-    asks = due.claimants(partition, shortage, now)._replace(reserving=reserving)
+    tried = within(partition, reserving, budget)
+    asks = due.claimants(partition, shortage, now)._replace(reserving=tried)
     trims = due.may_trim(partition, now)
     if not (any(asks) or shrinks or trims):
         return None
@@ -166,6 +169,24 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
 
     decide(Side(partition, now, budget, runs, watched=True), trial, result, trims=trims)
     return trial
+
+
+def within(partition: Partition, asks: Sequence[Ask], budget: int) -> Sequence[Ask]:
+    """Return the asks that a budget of steps may try to reserve for, so that a snapshot need not hold those behind them.
+
+    The first ask of each class that was not refused in this round costs a step at least; the others of its class cost none
+    once no node could hold it. At the first ask of one class more than there are steps the round is cut off.
+    """
+    masked = partition.round.masked
+    classes: set[AskClass] = set()
+    found: list[Ask] = []
+    for ask in asks:
+        if len(classes) > budget:
+            break
+        if (reservation.NAME, ask.key) not in masked:
+            classes.add(ask.ask_class)
+            found.append(ask)
+    return found
 
 
 def begin(partition: Partition, asks: snapshotting.Due, now: int, *, trims: bool) -> None:

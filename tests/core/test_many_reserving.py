@@ -1,0 +1,113 @@
+"""A round of reservations reads as many waiting asks as its budget can try, however many wait; decisions stay the same."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from server.core.core import Core
+from server.core.preemption import rounds
+from server.model.asks import AskSpec
+from server.model.decisions import Decision, Placed
+from server.model.events import (
+    ApplicationAdded,
+    AskAdded,
+    ManagerRegistered,
+    NodeAdded,
+    ReleaseRequested,
+)
+from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec
+from server.model.resources import resource
+from server.preemption.nodes.reservation import RESERVE_AFTER_MS
+from server.snapshot.snapshot import Snapshot
+from server.state import snapshotting
+from server.state.partition import Partition
+
+NOW = 1_800_000_000_000
+LATER = NOW + RESERVE_AFTER_MS
+BUDGET = 50
+TREE = QueueSpec(
+    "root",
+    parent=True,
+    submit_acl=Acl(everyone=True),
+    children=(QueueSpec("a"), QueueSpec("b")),
+)
+SEEDS = range(30)
+
+
+def cluster(nodes: int) -> Core:
+    """Return a core with nodes of 4 cores and an application in each of two queues."""
+    core = Core(Configuration((PartitionSpec("default", TREE),)))
+    core.handle(ManagerRegistered("rm"), NOW)
+    for at in range(nodes):
+        core.handle(NodeAdded("rm", f"n{at}", resource({"vcore": 4_000})), NOW)
+    for leaf in ("a", "b"):
+        core.handle(ApplicationAdded("rm", f"app-{leaf}", f"root.{leaf}"), NOW)
+    return core
+
+
+def ask(core: Core, key: str, application: str, spec: AskSpec, now: int) -> None:
+    """Ask for one pod."""
+    core.handle(AskAdded("rm", key, application, spec), now)
+
+
+def test_a_tick_reads_no_more_asks_than_its_budget_can_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    core = cluster(2)
+    for at in range(20 * BUDGET):
+        ask(core, f"ask-{at}", "app-a", AskSpec(resource({"vcore": 5_000 + at})), NOW)
+    while core.tick(NOW).more:
+        pass
+    read: list[int] = []
+    take = snapshotting.take
+
+    def counted(partition: Partition, now: int, *, due: snapshotting.Due) -> Snapshot:
+        taken = take(partition, now, due=due)
+        read.append(len(taken.waiting))
+        return taken
+
+    monkeypatch.setattr(snapshotting, "take", counted)
+    while core.tick(LATER, BUDGET).more:
+        pass
+    assert len(read) >= 20
+    assert max(read) <= BUDGET + 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_decisions_are_those_of_rounds_that_read_every_ask(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = story(seed)
+    monkeypatch.setattr(rounds, "within", lambda _partition, asks, _budget: asks)
+    assert few == story(seed)
+
+
+def story(seed: int) -> list[str]:
+    """Return what a core with a small budget decides while asks of many sizes come and pods end."""
+    chance = random.Random(seed)
+    core, now, decided, running = cluster(12), NOW, list[Decision](), dict[str, str]()
+    for at in range(40):
+        now += chance.choice((0, 100, 1_000, RESERVE_AFTER_MS))
+        for number in range(chance.randrange(6)):
+            size = chance.choice((1_000, 2_500, 3_000, 3_950, 9_000)) + chance.randrange(50)
+            spec = AskSpec(resource({"vcore": size}), priority=chance.randrange(3))
+            running[f"{at}-{number}"] = application = f"app-{chance.choice('ab')}"
+            ask(core, f"{at}-{number}", application, spec, now)
+        placed = [one.key for one in decided if type(one) is Placed and one.key in running]
+        for key in chance.sample(placed, min(len(placed), chance.randrange(3))):
+            core.handle(ReleaseRequested("rm", running.pop(key), key), now)
+        decided += ticks(core, now, chance.randint(1, 6))
+    assert any(type(one) is Placed for one in decided)
+    return [repr(one) for one in decided]
+
+
+def ticks(core: Core, now: int, budget: int) -> Sequence[Decision]:
+    """Return the decisions of an instant."""
+    decided: list[Decision] = []
+    more = True
+    while more:
+        tick = core.tick(now, budget)
+        decided += tick.decisions
+        more = tick.more
+    return decided
