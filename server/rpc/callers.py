@@ -51,6 +51,10 @@ class OpenCalls:
         self._open: Counter[tuple[str, str]] = Counter()
         self._all: Counter[str] = Counter()
 
+    def count(self, kind: str) -> int:
+        """Return how many calls of a kind are open."""
+        return self._all[kind]
+
     @contextmanager
     def counted(self, method: str, caller: Caller) -> Iterator[None]:
         """Count a call while it is open; raise CallError where there are too many.

@@ -126,6 +126,7 @@ class Endpoint:
         self._guard = Guard(setting.identities, setting.called, self.pump.now)
         self._probes_guard = Guard(setting.identities, setting.called, self.pump.now)
         """The guard of the health port. Its counts are its own, so that callers of the other port take no place from a probe."""
+        self.pump.checks = lambda: self._guard.checks() + self._probes_guard.checks()
         self._health = Health()
         self.readings = Readings()
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)

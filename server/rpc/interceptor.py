@@ -13,7 +13,7 @@ import structlog
 from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
-from server.rpc.callers import OpenCalls
+from server.rpc.callers import CHECKS, OpenCalls
 from server.rpc.errors import (
     CallError,
     denied,
@@ -66,6 +66,10 @@ class Guard(grpc.aio.ServerInterceptor):
         self._open = OpenCalls()
         self._admitted: set[_Admitted] = set()
         self.draining = False
+
+    def checks(self) -> int:
+        """Return how many health checks are open."""
+        return self._open.count(CHECKS)
 
     def renew(self, identities: Identities) -> int:
         """Put the identities in force, for open calls and the present validity of their certificates too; return how many calls end.

@@ -110,6 +110,10 @@ TURN_S: Final = 0.02
 TURNS: Final = 8
 """The turns of the event loop between two pieces: enough to receive and answer a call that has arrived."""
 
+CHECK_WAIT_S: Final = 0.001
+CHECK_WAITS_MAX: Final = 5
+"""The seconds of a wait for open health checks where work took longer than `TURN_S`, and the most waits."""
+
 WIPE_OBJECTS: Final = 1_000
 """The asks and allocations that end at once, about 6 ms, before a manager registers again."""
 

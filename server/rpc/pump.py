@@ -2,8 +2,8 @@
 
 The pump is one asyncio task. It sleeps until a message comes or the core's next due instant; while the core has more to
 decide it continues at once, letting the event loop turn between slices. A slice is events, then a tick: where its events
-take long the loop turns between them, too, and where steps of the core take long a tick has fewer of them. The core is not
-read within a slice. The decisions of a slice are sent at its end, after `before_leaving`. A defect in the core ends the pump
+take long the loop turns between them, too, and where steps of the core take long a tick has fewer of them. A turn after long work
+lasts until open health checks are answered, a few milliseconds at the most. The core is not read within a slice. The decisions of a slice are sent at its end, after `before_leaving`. A defect in the core ends the pump
 and with it the process: clients resync with the next process (crash-only).
 """
 
@@ -19,6 +19,8 @@ from server.rpc.allowance import Allowance
 from server.rpc.dispatch import Dispatch
 from server.rpc.limits import (
     BREATHS_MAX,
+    CHECK_WAIT_S,
+    CHECK_WAITS_MAX,
     GATHER_EVENTS,
     GATHER_S,
     GATHER_TIMES_MAX,
@@ -107,6 +109,8 @@ class Pump:
         """Make a pump; ``reads`` are held while the event loop turns within a slice."""
         self.before_leaving: Callable[[], Awaitable[None]] | None = None
         """The function awaited before decisions and replies of a slice are sent, where they have to be written to disk first."""
+        self.checks: Callable[[], int] = lambda: 0
+        """The function that returns how many health checks are open."""
         self._replies: list[tuple[asyncio.Future[list[Decision]], list[Decision]]] = []
         self._core = core
         self._sessions = sessions
@@ -119,10 +123,9 @@ class Pump:
         self._time = time
         self._observers = observers
         self._inbox: deque[_Mail] = deque()
-        self._waiting = 0
+        self._waiting = self._asking = 0
         self._more = False
         self._flooded = self._coming = False
-        self._asking = 0
         self.stopping = False
         self._awake = asyncio.Event()
         self._enough = asyncio.Event()
@@ -180,6 +183,8 @@ class Pump:
                 await self._sleep()
             await self._gather()
             await self._slice()
+            if self._is_turn_due():
+                await self._turn()
             await self._breathe()
         while self._inbox:
             await self._slice()
@@ -313,13 +318,28 @@ class Pump:
 
     async def _turn_if_due(self) -> None:
         """Let the event loop turn within a slice that takes long, and hold reads until its end."""
-        if self._time.seconds() - self._turned <= TURN_S:
+        if not self._is_turn_due():
             return
         if self._reads is not None and not self._held:
             self._held = True
             self._reads.hold()
+        await self._turn()
+
+    def _is_turn_due(self) -> bool:
+        """Return whether the event loop has not turned for long."""
+        return self._time.seconds() - self._turned > TURN_S
+
+    async def _turn(self) -> None:
+        """Let the event loop turn, and wait a moment for the answers of health checks that have begun.
+
+        Each message of a call passes through gRPC's own threads, so turns alone are over before a check is answered.
+        """
         for _ in range(TURNS):
             await asyncio.sleep(0)
+        for _ in range(CHECK_WAITS_MAX):
+            if not self.checks():
+                break
+            await asyncio.sleep(CHECK_WAIT_S)
         self._turned = self._time.seconds()
 
     def _go_on(self) -> None:

@@ -146,7 +146,7 @@ async def _placing(
             await player.play(step)
         coming = [base64.b64decode(one) for one in paced["messages"]]
         waiting = si.AllocationRequest(rmID=RM, allocations=[_large(workload, WAITING)])
-        with _reading(readers, address) as process:
+        with reading(readers, address) as process:
             paced = paced | {"messages": [], "after": None, "until": 0}
             await player.play(paced | {"messages": [base64.b64encode(waiting.SerializeToString())]})
             await player.sent()
@@ -181,7 +181,8 @@ async def _at_rate(player: Player, paced: dict[str, Any], coming: Sequence[bytes
 
 
 @contextmanager
-def _reading(readers: Readers | None, address: str) -> Iterator[subprocess.Popen[bytes] | None]:
+def reading(readers: Readers | None, address: str) -> Iterator[subprocess.Popen[bytes] | None]:
+    """Hold a process of readers until the block ends, if there are any."""
     if readers is None:
         yield None
         return

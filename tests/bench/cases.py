@@ -10,7 +10,17 @@ from functools import partial
 from itertools import islice
 
 from server.model.quota import NodeSort
-from tests.bench import apart, beside, growth, hostile, messages, preemption_messages, shim, wire
+from tests.bench import (
+    apart,
+    beside,
+    growth,
+    health,
+    hostile,
+    messages,
+    preemption_messages,
+    shim,
+    wire,
+)
 from tests.bench.clusters import Cluster
 from tests.bench.figures import Basis, Case, Metric, Run
 from tests.bench.script import Script
@@ -65,6 +75,8 @@ LABEL_KEYS = ((500, 250), (1_000, 250), (10_000, 1_000))
 """Label keys of one tenant in one message, and within how many milliseconds the ask of another tenant behind it is placed."""
 ASK_SIZES = (10_000, 250)
 """The number of different ask sizes in one message, and the target in milliseconds for the ask behind it."""
+HEALTH_MS = 100
+"""The target in milliseconds for the longest wait of a health check while asks of many sizes come."""
 PINNED = 20_000
 """Placements a second of asks that each name their own host."""
 CHURN_ROUNDS = 100
@@ -101,6 +113,7 @@ def quick() -> list[Case]:
         _resync(small),
         *islice(_beside_readers(small), 2),
         _before_another(small, "label keys", hostile.label_keys, 20),
+        *_checked(small, 20),
         _pinned(small, "node affinity", hostile.by_affinity),
         _preempt("1,000 claims", "claims", few, 0),
         _preempt("quota", "quota", few, 0),
@@ -239,6 +252,7 @@ def _hostile() -> Iterator[Case]:
         for keys, target in LABEL_KEYS:
             yield _before_another(workload, "label keys", hostile.label_keys, keys, target)
         yield _before_another(workload, "sizes", hostile.sizes, *ASK_SIZES)
+    yield from _checked(Workload(1_000, 1_000, 10), ASK_SIZES[0])
     for how, pin in (
         ("node selector", hostile.by_selector),
         ("node affinity", hostile.by_affinity),
@@ -260,6 +274,19 @@ def _before_another(
     run = partial(_play, partial(make, workload, many), 1)
     name = f"gRPC, {many:,} {of}, then another tenant: {workload.name}"
     return Case(name, metrics, run, workload)
+
+
+def _checked(workload: Workload, sizes: int) -> Iterator[Case]:
+    """Yield the cases of health checks while one tenant sends asks of many sizes, alone and with readers beside."""
+    lists = next(one for one in beside.everybody(workload) if one.method.endswith("/ListNodes"))
+    metrics = (
+        Metric("99 of 100 waits", "ms", basis=Basis.VALUE),
+        Metric("longest wait", "ms", HEALTH_MS, basis=Basis.VALUE),
+    )
+    for readers in (None, lists):
+        name = f"gRPC, health amid {sizes:,} sizes, {readers.name if readers else 'no reader'}"
+        run = partial(health.checked, workload, sizes, readers)
+        yield Case(f"{name}: {workload.name}", metrics, run, workload)
 
 
 def _pinned(workload: Workload, how: str, pin: hostile.Pin) -> Case:

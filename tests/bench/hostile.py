@@ -36,6 +36,17 @@ def sizes(workload: Workload, many: int) -> Script:
     return _before_another_tenant(workload, asks)
 
 
+def sizes_in_turn(workload: Workload, many: int, rounds: int) -> Script:
+    """Return a script of rounds: a message of asks, each of a new size that fits no node, then another tenant's ask."""
+    standing, steps = _standing(workload), list[Step]()
+    for turn in range(rounds):
+        asks = [_ask(workload, TENANT, f"tenant-{turn}-{at:05}") for at in range(many)]
+        for at, ask in enumerate(asks, many * turn):
+            ask.resourcePerAlloc.CopyFrom(messages.as_resource({"vcore": 10**9 + at}))
+        steps.append(_with_another(workload, asks, f"other-{turn}"))
+    return Script([*standing, *steps], len(standing))
+
+
 def pinned(workload: Workload, pin: Pin) -> Script:
     """Return a script of asks that each name their own host, round the nodes, until the last placement."""
     asks = [_ask(workload, at, ask_key(at)) for at in range(workload.asks)]
@@ -78,11 +89,15 @@ def _handing_over(name: str, text: str) -> Readers:
 
 
 def _before_another_tenant(workload: Workload, asks: list[si.Allocation]) -> Script:
-    other = _ask(workload, OTHER, "other")
     standing = _standing(workload)
+    return Script([*standing, _with_another(workload, asks, "other")], len(standing))
+
+
+def _with_another(workload: Workload, asks: list[si.Allocation], key: str) -> Step:
+    """Return the step that sends these asks, then another tenant's ask, and waits until that one is placed."""
     (first,) = messages.packed(asks, len(asks))
-    (second,) = messages.packed([other])
-    return Script([*standing, messages.placed([first, second], 1)], len(standing))
+    (second,) = messages.packed([_ask(workload, OTHER, key)])
+    return messages.placed([first, second], 1)
 
 
 def _ask(workload: Workload, at: int, key: str) -> si.Allocation:

@@ -14,7 +14,13 @@ from server.model.decisions import Decision, Decisions, Tick
 from server.model.events import AskAdded, Event, NodeDrained
 from server.rpc.allowance import Allowance
 from server.rpc.codec import AllocationCodec
-from server.rpc.limits import PIECE_EVENTS_MAX, STEP_OBJECTS, TICK_BUDGET, TICK_BUDGET_MIN
+from server.rpc.limits import (
+    CHECK_WAITS_MAX,
+    PIECE_EVENTS_MAX,
+    STEP_OBJECTS,
+    TICK_BUDGET,
+    TICK_BUDGET_MIN,
+)
 from server.rpc.pump import Pump, Time
 from server.rpc.reads import InPlace
 from server.rpc.sessions import Kind, Sessions
@@ -139,6 +145,44 @@ async def test_long_steps_make_ticks_of_fewer() -> None:
     assert core.budgets[-1] == TICK_BUDGET_MIN
     pump.stop()
     await running
+
+
+class Checks:
+    """Open health checks: so many looks find one, and the number of ticks at each look is recorded."""
+
+    def __init__(self, core: SlowCore, looks: int) -> None:
+        self._core = core
+        self._looks = looks
+        self.seen: list[int] = []
+
+    def __call__(self) -> int:
+        """Return 1 while a check is open."""
+        self.seen.append(len(self._core.budgets))
+        return int(len(self.seen) <= self._looks)
+
+
+async def checked(core: SlowCore, looks: int) -> list[int]:
+    """Run the core until it has no more to do, and return the number of ticks at each look for open checks."""
+    pump = Pump(core, Sessions(), Time(Clock(1).now, lambda: core.seconds))
+    pump.checks = checks = Checks(core, looks)
+    running = asyncio.create_task(pump.run())
+    await pump.settled()
+    pump.stop()
+    await running
+    return checks.seen
+
+
+async def test_health_checks_are_answered_between_two_long_ticks() -> None:
+    assert await checked(SlowCore(step_s=2**-14, more=2), looks=3) == [1, 1, 1, 1, 2]
+
+
+async def test_a_check_that_is_never_answered_holds_up_a_slice_for_a_bounded_time() -> None:
+    seen = await checked(SlowCore(step_s=2**-14, more=2), looks=1_000)
+    assert seen == [*[1] * CHECK_WAITS_MAX, *[2] * CHECK_WAITS_MAX]
+
+
+async def test_quick_slices_do_not_wait_for_checks() -> None:
+    assert await checked(SlowCore(step_s=2**-20, more=3), looks=1_000) == []
 
 
 class Kept:
