@@ -83,11 +83,11 @@ def test_an_id_needs_an_anchor(tmp_path: Path) -> None:
     for name, text in {
         "docs/rules/some.md": "## G4\n",
         "docs/decisions/6.3-order.md": "# 6.3\n",
-        "server/a.py": '"""G4, design 6.3; G5 and\ndesign 6.4, law 5; V1.2 and XG7 are none."""\n',
+        "server/a.py": '"""G4, design 6.3; G5 and\ndesign 6.4, seed 5; V1.2 and XG7 are none."""\n',
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert figures.unresolved(tmp_path) == {"G5": 1, "design 6.4": 1, "law 5": 1}
+    assert figures.unresolved(tmp_path) == {"G5": 1, "design 6.4": 1}
 
 
 def test_sentences_are_prose_only() -> None:
