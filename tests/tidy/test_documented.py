@@ -35,7 +35,7 @@ def test_every_code_has_its_line() -> None:
 
 
 def test_every_law_has_its_line() -> None:
-    told = rows("Laws of preemption")
+    told = rows("Rules of preemption")
     assert len(told) == len(set(told))
     assert set(told) == {law.value for law in Law}
     assert {law for law in Law if f"| `{law}` | {words(law)} |" not in GUIDE} == set()
