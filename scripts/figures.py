@@ -3,7 +3,8 @@
 Run as `python -m scripts.figures [ROOT]`. Only the standard library is used, so that any commit can be measured from outside.
 
 - A comparison of policy names is a comparison (`==`, `!=`, `in`, `is`, `match`) with the name of a policy, with a constant that holds
-  it, or with a row of the table of policies, in a module other than that table.
+  it, or with a row of the table of policies, in a module other than that table. A tuple that is looked up is the key of a cache, and
+  no comparison of policies.
 - A file that a new policy touches is a file in which the name of a present policy stands as a whole string, or which uses a
   constant that holds it. The three policies whose names have no other meaning are counted.
 - An unresolved id is a rule id (`G4`), a decision (`design 6.3`) or a seed's rule (`law 5`) that is cited, and for which
@@ -183,7 +184,8 @@ class PolicyReader:
             case ast.Call(func=ast.Name(id="frozenset" | "set" | "tuple"), args=[only]):
                 return self.policies(only)
             case ast.Tuple(elts=parts) | ast.Set(elts=parts) | ast.List(elts=parts):
-                return {x for one in parts for x in self.policies(one)}
+                single = [one for one in parts if not isinstance(one, ast.Tuple)]
+                return {x for one in single for x in self.policies(one)}
             case ast.Attribute(value=ast.Name() as row, attr="name"):
                 return self._held(row)
             case ast.Name() | ast.Attribute():
@@ -235,7 +237,8 @@ def _sides(node: ast.AST) -> list[ast.expr]:
         case ast.MatchValue(value=value):
             return [value]
         case ast.Compare(left=left, comparators=others):
-            sides = [left, *others]
+            is_key = isinstance(left, ast.Tuple)
+            sides = others if is_key else [left, *others]
             words = {getattr(one, "attr", getattr(one, "id", "")) for one in sides}
             return [] if words & set(OTHER_MEANINGS) else sides
     return []
