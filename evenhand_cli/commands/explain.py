@@ -21,9 +21,11 @@ from evenhand_cli.output import Form, Output, plain, plain_all, show
 from evenhand_cli.paging import every
 from evenhand_cli.render.explanation import explanation
 from evenhand_cli.render.queues import rows as queue_rows
+from evenhand_cli.render.rules import rule
 from evenhand_cli.render.tables import pod_name
 from evenhand_cli.render.words import instant, plural
 from evenhand_cli.render.workloads import Workload, workload
+from evenhand_cli.rules import is_rule_id, rules
 
 UNKNOWN = (explain_pb2.SUBJECT_KIND_UNKNOWN, explain_pb2.SUBJECT_KIND_UNSPECIFIED)
 
@@ -47,7 +49,7 @@ def explain(
         typer.Argument(
             metavar="KEY",
             help="Key of an ask or allocation, name of a pod (NAMESPACE/NAME or NAME),"
-            " an application, a node or a queue (root.a.b).",
+            " an application, a node or a queue (root.a.b); or a rule, such as G4.",
             autocompletion=completion.keys,
         ),
     ],
@@ -61,24 +63,30 @@ def explain(
     ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Say why an ask waits, where an allocation runs, or what is set for a queue.
+    """Say why an ask waits, where an allocation runs, what is set for a queue, or what a rule says.
 
     For a queue: what it may claim, and where each of its settings comes from. When a gang and an application have the same
-    name, that name means the gang.
+    name, that name means the gang. A rule's id in capital letters, such as G4, means the rule; no core is asked then.
 
     Examples:
         evenhand explain science/train-1
         evenhand explain root.research
         evenhand explain gpu-1 --output json
+        evenhand explain G4
 
     """
+    if _explained_rule(key, output, application=application):
+        return
+    _explain_object(core, key, partition, output, application=application, all_=all_)
+
+
+def _explain_object(
+    core: Core, key: str, partition: str, output: Form, *, application: bool, all_: bool
+) -> None:
+    """Write why an ask waits, where an allocation runs, or what is set for a queue."""
     answer, pods = _explained(core, key, partition), list[inspect_pb2.Allocation]()
-    if application and answer.kind != explain_pb2.SUBJECT_KIND_APPLICATION:
-        raise Fault(
-            f"there is no application `{key}`",
-            where="--application",
-            advice="list them with `evenhand apps`",
-        )
+    if application:
+        _check_application(answer, key)
     if answer.kind in UNKNOWN:
         found = _allocations(core, partition)
         keys = [one.allocation_key for one in found if is_pod(one, key)]
@@ -96,7 +104,7 @@ def explain(
             found = _allocations(core, answer.partition, answer.placed.application_id)
             pods = [one for one in found if _belongs_to(one, key)]
     full = all_ or output is Form.WIDE
-    if len(pods) > 1 and all(one.state in WITH_NODE for one in pods):
+    if _are_running(pods):
         _show_workload(core, key, answer, pods, output=output, full=full, also=also)
         return
     _say_of_whom(pods)
@@ -105,6 +113,40 @@ def explain(
         plain(answer),
         lambda console: explanation(answer, key, console.width, full=full, also=also),
     )
+
+
+def _check_application(answer: explain_pb2.ExplainResponse, name: str) -> None:
+    """Raise Fault for an answer that is about something else than an application."""
+    if answer.kind != explain_pb2.SUBJECT_KIND_APPLICATION:
+        raise Fault(
+            f"there is no application `{name}`",
+            where="--application",
+            advice="list them with `evenhand apps`",
+        )
+
+
+def _explained_rule(name: str, output: Form, *, application: bool) -> bool:
+    """Write what a rule says; return False for a name that is no rule's id. Raises Fault for an id that no rule has."""
+    if application or not is_rule_id(name):
+        return False
+    found = rules().get(name)
+    if found is None:
+        raise Fault(f"there is no rule `{name}`", where="KEY", advice=_near_rules(name))
+    show(output, found._asdict(), lambda console: rule(found, console.width))
+    return True
+
+
+def _near_rules(name: str) -> str:
+    """Return which rules begin with the same letter, or with which letters rules begin."""
+    alike = [one for one in rules() if one[0] == name[0]]
+    if alike:
+        return f"rules {alike[0]} to {alike[-1]} begin with {name[0]}"
+    return f"rules begin with {', '.join(sorted({one[0] for one in rules()}))}"
+
+
+def _are_running(pods: list[inspect_pb2.Allocation]) -> bool:
+    """Return whether these are several pods of which none waits."""
+    return len(pods) > 1 and all(one.state in WITH_NODE for one in pods)
 
 
 def _show_workload(

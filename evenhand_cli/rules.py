@@ -1,0 +1,43 @@
+"""The rules of docs/rules, which travel with the command: `evenhand explain G4` needs neither a core nor the pages."""
+
+import json
+import re
+from functools import cache
+from importlib import resources
+from typing import Final, NamedTuple
+
+_FORM: Final = re.compile(r"[A-Z]\d{1,2}")
+
+
+class Rule(NamedTuple):
+    """A rule: its statement, what it says in detail, and where to read on."""
+
+    rule: str
+    statement: str
+    paragraphs: tuple[str, ...]
+    page: str
+    reason: str = ""
+    source: str = ""
+
+
+@cache
+def rules() -> dict[str, Rule]:
+    """Return all rules by id."""
+    text = resources.files("evenhand_cli").joinpath("rules.json").read_text(encoding="utf-8")
+    read: dict[str, dict[str, str]] = json.loads(text)
+    return {
+        name: Rule(
+            name,
+            one["statement"],
+            tuple(one["paragraphs"]),
+            one["page"],
+            one.get("reason", ""),
+            one.get("source", ""),
+        )
+        for name, one in read.items()
+    }
+
+
+def is_rule_id(text: str) -> bool:
+    """Return whether a text has the form of a rule's id, in capital letters as explanations write it."""
+    return _FORM.fullmatch(text) is not None
