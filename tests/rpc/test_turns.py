@@ -210,6 +210,28 @@ async def test_pieces_change_no_decision(seed: int, monkeypatch: pytest.MonkeyPa
     assert await _decided(workload, random.Random(seed)) == whole
 
 
+@pytest.mark.parametrize("most", [0, 30, 250])
+async def test_asks_that_are_enqueued_before_the_tick_change_no_decision(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.rpc.pump.TICK_S", 3_600.0)
+    workload = Workload(40, 400, 10)
+    whole = await _decided(workload, None)
+    monkeypatch.setattr("server.core.events.asks_fast.GATHERED_MAX", most)
+    assert await _decided(workload, random.Random(most)) == whole
+
+
+def test_asks_of_a_long_message_are_enqueued_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.core.events.asks_fast.GATHERED_MAX", 100)
+    workload = Workload(40, 400, 10)
+    core, coming, waiting = Core(configuration(workload)), asks(workload), list[int]()
+    core.take(list(set_up(workload)), 1)
+    for first in range(0, len(coming), 50):
+        core.take(coming[first : first + 50], 1)
+        waiting.append(len(core.state.partitions["default"].fresh))
+    assert waiting == [50, 100, 0, 50, 100, 0, 50, 100]
+
+
 async def _decided(workload: Workload, pace: random.Random | None) -> tuple[list[Decision], str]:
     """Return what is decided of a message and the digest after it; with a pace, each look at the clock takes some time."""
     core, sessions, kept = Core(configuration(workload)), Sessions(), Kept()

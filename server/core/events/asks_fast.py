@@ -18,6 +18,9 @@ from server.state.applications import Ask
 from server.state.equivalence import is_small
 from server.state.partition import Partition
 
+GATHERED_MAX: Final = 2_100
+"""The unqueued asks above which they are enqueued before the tick, a part at a time: a tick of the server places no more of them in a
+batch (`rpc.limits.TICK_BUDGET`), and would enqueue those of one message all at once."""
 _RUNNING: Final = ApplicationState.RUNNING
 _ACCEPTED: Final = ApplicationState.ACCEPTED
 """Looked up once: to reach a member of an enumeration is slow."""
@@ -48,6 +51,8 @@ def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
         if partition is None or _has_classes(partition) or not _is_quiet(partition, event):
             return at
         at += _take(partition, events, at, now)
+        if len(partition.fresh) > GATHERED_MAX:
+            unqueued_fast.take_in(partition)
     return at
 
 
