@@ -81,7 +81,7 @@ _HANDLERS: dict[type, Handler] = {
 
 def _decision_expired(state: State, partition: Partition, subject: str, now: int) -> list[Decision]:
     del state
-    commitment = partition.commitments.get(subject)
+    commitment = partition.decisions.open.get(subject)
     if commitment is None or commitment.expires_ms > now:
         return []
     if commitment.replaces:
@@ -176,9 +176,9 @@ class Core:
         if kind in thrash_guard.HEARD:
             thrash_guard.heard(state, event, decisions)
         for partition in state.partitions.values():
-            if partition.moves:
+            if partition.decisions.moves:
                 decisions = [*decisions, *decision_events.moves(partition, now)]
-            if partition.came:
+            if partition.gangs.came:
                 gang_size.note(partition, now)
         if state.notes:
             decisions = [*decisions, *state.notes]
@@ -228,7 +228,7 @@ class Core:
         """Return whether new asks may be placed in a batch, because nothing must know before that they wait."""
         if sharing.is_shared_out(partition):
             return False
-        others = partition.marks or partition.holding or partition.gathering
+        others = partition.decisions.marks or partition.gangs.holding or partition.gangs.gathering
         return self._ticks(partition) and not others
 
     def _ticking(self) -> list[Partition]:
@@ -293,7 +293,7 @@ class Core:
         if shares.refresh(partition):
             open_decisions.abort_unfit(partition, now)
         gang_size.count(partition, now)
-        if partition.marks:
+        if partition.decisions.marks:
             recovered, expiring = recovery.rebuild(partition, now, all_known=False)
             decisions += recovered
             self.state.expect(partition, expiring)

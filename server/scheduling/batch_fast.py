@@ -61,7 +61,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
     What cannot be placed this way waits in the backlog afterwards.
     """
-    asks = partition.fresh
+    asks = partition.unqueued
     if not asks:
         return budget
     before = len(placed)
@@ -73,7 +73,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
     """Return the asks without those known to fit no node or limit, which do not change the order of the others."""
-    if partition.dead:
+    if partition.classes.dead:
         asks = [ask for ask in asks if not ask.ask_class.dead]
     limited = [one for one in set(map(_application, asks)) if one.limiters]
     blocked = {one: set(chain.from_iterable(map(_blocked, one.limiters))) for one in limited}
@@ -84,9 +84,9 @@ def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
 
 def _is_alone(partition: Partition) -> bool:
     """Return whether nothing can be placed but what arrived since the last tick."""
-    if partition.ready_jobs:
+    if partition.gangs.ready:
         return False
-    return not partition.live_asks or next_group(partition, _anybody) is None
+    return not partition.classes.live_asks or next_group(partition, _anybody) is None
 
 
 def _anybody(_group: Group | Job) -> bool:
@@ -219,7 +219,7 @@ def _is_room(burst: Burst, wanted: dict[Limiter, Amounts]) -> bool:
 
 def _place(partition: Partition, now: int) -> list[Ask]:
     """Place the asks in turn, as far as there is a node for each; return those placed: none, where it is not so simple."""
-    burst = _gather(_free(partition, partition.fresh))
+    burst = _gather(_free(partition, partition.unqueued))
     turns = _turns(burst) if _is_simple(partition, burst) else None
     if turns is None or not _is_room(burst, wanted := _wanted(burst, turns)):
         return []
@@ -233,8 +233,8 @@ def _place(partition: Partition, now: int) -> list[Ask]:
     else:
         for ask in seated:
             usage.charge(ask.application, ask.ask_class.demand)
-    if len(seated) == len(partition.fresh):
-        partition.fresh = []
+    if len(seated) == len(partition.unqueued):
+        partition.unqueued = []
         partition.numbers += turns.groups  # as if they had waited in groups
     else:
         _leave_rest(partition)
@@ -243,8 +243,8 @@ def _place(partition: Partition, now: int) -> list[Ask]:
 
 def _leave_rest(partition: Partition) -> None:
     """Keep the asks that were not placed, in groups in the order of each group's first ask."""
-    asks = partition.fresh
-    partition.fresh = rest = [ask for ask in asks if ask.node is None]
+    asks = partition.unqueued
+    partition.unqueued = rest = [ask for ask in asks if ask.node is None]
     firsts = {group: at for at, group in reversed(list(enumerate(map(_group, asks))))}
     rest.sort(key=lambda ask: firsts[_group(ask)])
     partition.numbers += len(firsts) - len(set(map(_group, rest)))

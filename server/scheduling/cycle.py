@@ -24,10 +24,10 @@ SMALL_REVIVAL = 256
 
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
     """Place before the first step of a tick what events since the last one made possible (design 6.5, 6.6)."""
-    if partition.reservations:
+    if partition.decisions.reservations:
         outranking.note(partition)
     freed = refresh(partition)
-    if partition.pledges:
+    if partition.decisions.pledges:
         _serve_reservations(partition, freed, now, placed)
         refresh(partition)
     wake_jobs(partition)
@@ -35,15 +35,15 @@ def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
 
 def refresh(partition: Partition) -> list[Node]:
     """Test parked groups again where capacity became free; return the nodes on which it did."""
-    if partition.relieved or partition.index.freed:
+    if partition.limits.relieved or partition.index.freed:
         partition.round.reservations_moved = partition.round.reservations_untold = True
-    for limiter in partition.relieved:
+    for limiter in partition.limits.relieved:
         limiter.relieved = False
         for ask_class in [one for one in limiter.blocked if limiter.has_room(one)]:
             pending.unblock_class(limiter, ask_class)
-    partition.relieved.clear()
+    partition.limits.relieved.clear()
     freed = partition.index.take_freed()
-    if freed and partition.dead:
+    if freed and partition.classes.dead:
         _revive(partition, [node for node in freed if node.opened])
     return freed
 
@@ -57,14 +57,16 @@ def wake_jobs(partition: Partition) -> None:
 def stale_jobs(partition: Partition) -> list[Job]:
     """Return the parked gangs that were last tried on another state of the partition."""
     mark = (partition.relief, partition.placements)
-    return [job for job in partition.parked_jobs if job.tried != mark]
+    return [job for job in partition.gangs.parked if job.tried != mark]
 
 
 def _revive(partition: Partition, nodes: list[Node]) -> None:
     if not nodes:
         return
     freed = {node.slot for node in nodes}
-    dead = [one for one in partition.dead if one.pending and not _waits_for_placeholder(one)]
+    dead = [
+        one for one in partition.classes.dead if one.pending and not _waits_for_placeholder(one)
+    ]
     if len(dead) * len(nodes) > SMALL_REVIVAL:
         verdicts = any_fit([one.node_demand for one in dead], [node.free for node in nodes])
         dead = [
@@ -96,7 +98,7 @@ def _serve_reservations(
 ) -> None:
     """Place first the pledged asks whose nodes changed, in the order of their commitments (design 6.6)."""
     changed = {node.slot for node in freed}
-    ready = [one for one in partition.pledges.values() if _may_be_ready(one, changed)]
+    ready = [one for one in partition.decisions.pledges.values() if _may_be_ready(one, changed)]
     jobs = {one.commitment: one for one in reversed(ready) if one.commitment.together}
     for held in [one for one in ready if jobs.get(one.commitment, one) is one]:
         ask = held.ask
@@ -131,7 +133,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     A budget left over means that nothing more is placeable now.
     """
     probe = partial(_is_placeable, partition)
-    while budget > 0 and partition.live_asks:
+    while budget > 0 and partition.classes.live_asks:
         group = next_group(partition, probe)
         if group is None:
             break
@@ -161,12 +163,12 @@ def run_woken(partition: Partition, now: int, placed: list[Ask]) -> int:
     Ends where a placement may have made something else possible, which ordinary placement has to see first.
     """
     probe, spent = partial(_is_placeable, partition), 0
-    while partition.live_asks:
+    while partition.classes.live_asks:
         group = next_group(partition, probe)
         if group is None or isinstance(group, Job):
             break
         spent += _step(partition, group, now, placed)
-        if partition.index.freed or partition.relieved:
+        if partition.index.freed or partition.limits.relieved:
             break
     return spent
 
@@ -179,7 +181,7 @@ def _is_placeable(partition: Partition, group: Group | Job) -> bool:
 
 def _put_jobs_aside(partition: Partition) -> None:
     """Park gangs that were not tried because others of their class found no capacity: they would find none either (J8)."""
-    for job in [one for one in partition.ready_jobs if _is_held_back(one)]:
+    for job in [one for one in partition.gangs.ready if _is_held_back(one)]:
         pending.park_job(partition, job)
 
 

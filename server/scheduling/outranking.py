@@ -56,7 +56,9 @@ class Ranks:
     """The reservations that asks of a leaf and a priority outrank, each looked up once."""
 
     def __init__(self, partition: Partition) -> None:
-        self._reservations = [(one, _rank_of(one)) for one in partition.reservations.values()]
+        self._reservations = [
+            (one, _rank_of(one)) for one in partition.decisions.reservations.values()
+        ]
         self._kinds = {kind: one for one, kind in self._reservations}
         self._known: dict[tuple[Queue, int], Below] = {}
 
@@ -152,7 +154,7 @@ def most_rooms(partition: Partition) -> dict[Limiter, Amounts]:
     No ask outranks more than all, so a class that is larger has no headroom for any ask. The result serves all classes.
     """
     kept: dict[Limiter, Counter[int]] = {}
-    for held in partition.reservations.values():
+    for held in partition.decisions.reservations.values():
         for limiter in limits_of(held):
             kept.setdefault(limiter, Counter()).update(dict(held.demand))
     return {
@@ -176,12 +178,12 @@ def note(partition: Partition) -> None:
     The owner waits for those that fit on its node, and for gangs that wait; it takes no other node meanwhile. Owners that
     waited before and need not any more are tried like others: no other event makes them placeable.
     """
-    waited = [held for held in partition.reservations.values() if held.yields]
+    waited = [held for held in partition.decisions.reservations.values() if held.yields]
     for held in waited:
         held.yields = False
     ready = [
         held
-        for held in partition.reservations.values()
+        for held in partition.decisions.reservations.values()
         if fits_pledged(held.ask.ask_class, held) and _is_within_limits(held)
     ]
     if ready:
@@ -212,7 +214,7 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
     Only asks and gangs that outrank the owner count. Limits are left to the offer: the owner has its turn in the same tick,
     after all that outrank it.
     """
-    for job in chain(partition.ready_jobs, partition.parked_jobs):
+    for job in chain(partition.gangs.ready, partition.gangs.parked):
         if held in ranks.below_job(job):
             return True
     fitting: dict[AskClass, bool] = {}

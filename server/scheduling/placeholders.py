@@ -34,7 +34,7 @@ class Swap(NamedTuple):
 def waits(partition: Partition) -> bool:
     """Return whether anything may have changed for asks that wait for placeholders since they were looked at."""
     mark = _mark(partition)
-    return any(tried != mark for tried in partition.holding.values())
+    return any(tried != mark for tried in partition.gangs.holding.values())
 
 
 def swaps(partition: Partition) -> Iterator[Swap]:
@@ -43,7 +43,7 @@ def swaps(partition: Partition) -> Iterator[Swap]:
     Asks that need not wait for placeholders any more are let go on the way.
     """
     count = 0
-    for application, tried in list(partition.holding.items()):
+    for application, tried in list(partition.gangs.holding.items()):
         mark = _mark(partition)
         if tried == mark:
             continue
@@ -53,9 +53,9 @@ def swaps(partition: Partition) -> Iterator[Swap]:
             count += 1
             yield swap
         if application.holds:
-            partition.holding[application] = _mark(partition)
+            partition.gangs.holding[application] = _mark(partition)
         else:
-            partition.holding.pop(application, None)
+            partition.gangs.holding.pop(application, None)
 
 
 def _mark(partition: Partition) -> tuple[int, int]:

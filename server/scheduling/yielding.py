@@ -51,7 +51,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     reservations the next tick continues behind those that were offered already.
     """
     turn = partition.round
-    while budget > 0 and partition.reservations and _is_due(partition):
+    while budget > 0 and partition.decisions.reservations and _is_due(partition):
         if _has_moved(partition):
             budget = _place_others(partition, now, budget, placed)
             continue
@@ -73,7 +73,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 def _has_moved(partition: Partition) -> bool:
     """Return whether capacity became free that ordinary placement has not seen yet."""
-    return bool(partition.index.freed or partition.relieved)
+    return bool(partition.index.freed or partition.limits.relieved)
 
 
 def _place_others(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
@@ -89,7 +89,7 @@ def _is_due(partition: Partition) -> bool:
     return (
         turn.reservations_moved
         or bool(turn.reservations_offered)
-        or any(held.yields for held in partition.reservations.values())
+        or any(held.yields for held in partition.decisions.reservations.values())
     )
 
 
@@ -99,20 +99,20 @@ def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> in
     Returns the budget that is left.
     """
     offered = partition.round.reservations_offered
-    held = len(partition.reservations)
+    held = len(partition.decisions.reservations)
     for below, groups in _offers(partition):
         names = tuple(one.ask.key for one in below)
         if names in offered:
             continue
         offered.add(names)
         budget -= _offer(partition, below, groups, now, placed)
-        if budget <= 0 or _has_moved(partition) or len(partition.reservations) < held:
+        if budget <= 0 or _has_moved(partition) or len(partition.decisions.reservations) < held:
             return budget
     before = len(placed)
     budget = _offer_to_jobs(partition, now, budget, placed)
     if budget <= 0 or len(placed) > before:
         return budget
-    for owner in list(partition.reservations.values()):
+    for owner in list(partition.decisions.reservations.values()):
         budget -= _serve(partition, owner, now, placed)
         if budget <= 0 or _has_moved(partition):
             return budget
@@ -141,7 +141,7 @@ def _offers(partition: Partition) -> list[tuple[Below, list[Group]]]:
     found: dict[Below, dict[Group, None]] = {}
     for group, below in chain(_without_node(partition, ranks), _over_limits(partition, ranks)):
         found.setdefault(below, {})[group] = None
-    number = {held: at for at, held in enumerate(partition.reservations.values())}
+    number = {held: at for at, held in enumerate(partition.decisions.reservations.values())}
 
     def rank(below: Below) -> tuple[int, list[int]]:
         return -len(below), [number[one] for one in below]
@@ -155,7 +155,7 @@ _Found = Iterator[tuple[Group, Below]]
 def _without_node(partition: Partition, ranks: Ranks) -> _Found:
     """Yield the groups that no node takes, but one of these whose reservations they outrank."""
     most = _most_free(partition)
-    for ask_class in partition.dead:
+    for ask_class in partition.classes.dead:
         if not (fits(ask_class.node_demand, most) and may_use(ask_class)):
             continue
         takes: dict[Below, bool] = {}
@@ -169,7 +169,7 @@ def _without_node(partition: Partition, ranks: Ranks) -> _Found:
 
 def _most_free(partition: Partition) -> Amounts:
     """Return the most that any reserved node has free of each type without its reservation."""
-    free = (unpledged(held.node, held) for held in partition.reservations.values())
+    free = (unpledged(held.node, held) for held in partition.decisions.reservations.values())
     return list(map(max, zip(*free, strict=True)))
 
 
@@ -242,8 +242,8 @@ def _wake(partition: Partition, group: Group, woken: _Woken) -> None:
     ask_class = group.ask_class
     if ask_class.dead:
         ask_class.dead = False
-        del partition.dead[ask_class]
-        partition.live_asks += ask_class.pending
+        del partition.classes.dead[ask_class]
+        partition.classes.live_asks += ask_class.pending
         woken.classes[ask_class] = None
     for limiter in group.application.limits_of(ask_class):
         if ask_class in limiter.blocked:
@@ -279,7 +279,7 @@ def _put_back(partition: Partition, woken: _Woken) -> None:
 def _offer_to_jobs(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     """Place the first parked gang that fits without the reservations that all its members outrank."""
     mark, ranks = (partition.relief, partition.placements), Ranks(partition)
-    for job in sorted(partition.parked_jobs, key=lambda one: one.members[0].sort_key):
+    for job in sorted(partition.gangs.parked, key=lambda one: one.members[0].sort_key):
         below = () if job.tried_reserved == mark else ranks.below_job(job)
         if not below:
             continue

@@ -348,3 +348,23 @@ class Application:
             return self.limiters
         firm = (queue.firm for queue in self.leaf.path_up())
         return (*(one for one in firm if one is not None), *self.limiters)
+
+
+class WaitingGangs:
+    """The gangs of one partition that wait for members, for placeholders or for free capacity.
+
+    ``gathering`` has the gangs without a stated size that wait for the remaining members, with the instant since which no
+    member joined; ``came`` those for which that has to be checked again, and whether a member joined.
+    ``holding`` has the applications with asks that wait for placeholders, each with the state of the partition in which
+    placeholders were last looked for in vain.
+    ``parked`` are the gangs that were found not to fit, ``ready`` those that may fit.
+    """
+
+    __slots__ = ("came", "gathering", "holding", "parked", "ready")
+
+    def __init__(self) -> None:
+        self.came: dict[Job, bool] = {}
+        self.gathering: dict[Job, int] = {}
+        self.holding: dict[Application, tuple[int, int] | None] = {}
+        self.parked: list[Job] = []
+        self.ready: dict[Job, None] = {}

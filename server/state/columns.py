@@ -295,14 +295,18 @@ class AllocationRows:
 
 
 class Columns:
-    """The rows of one partition, as wide as it knows resource types, and the queues of the snapshot before."""
+    """The rows of one partition, as wide as it knows resource types, and the queues of the snapshot before.
 
-    __slots__ = ("allocations", "nodes", "queues", "width")
+    ``changed`` has the allocations that the rows have to carry over, without those that came and went in between.
+    """
+
+    __slots__ = ("allocations", "changed", "nodes", "queues", "width")
 
     def __init__(self) -> None:
         self.width = 0
         self.nodes = NodeRows()
         self.allocations = AllocationRows()
+        self.changed: dict[Ask, None] = {}
         self.queues: MappingProxyType[str, QueueFacts] = MappingProxyType({})
 
     def widen(self, width: int) -> bool:

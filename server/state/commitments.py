@@ -6,8 +6,10 @@ take either. A reservation is a commitment of one pledge without victims; a quot
 
 from typing import TYPE_CHECKING
 
+from server.model.asks import ReleaseMark
 from server.model.fit import Demand
 from server.model.policies import facts
+from server.model.ranking import Ranking
 from server.model.records import DecisionRecord, DecisionState
 
 if TYPE_CHECKING:
@@ -126,3 +128,41 @@ def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:
     had = dict(placeholder.ask_class.node_demand)
     more = ((index, quantity - had.get(index, 0)) for index, quantity in wanted)
     return tuple((index, quantity) for index, quantity in more if quantity > 0)
+
+
+class Decisions:
+    """The decisions of one partition: the open ones, the capacity that they hold, their victims and their records.
+
+    ``open`` has the open decisions by id, ``pledges`` what they hold by the ask that it is held for. ``reservations`` are the
+    pledges that reserve a node for an ask without evicting anything. ``suspended`` has, by ask, decisions that are replanned
+    because a victim was vetoed.
+    ``records`` has the records of the open decisions and of the last that ended, ``rankings`` the orders in which they took
+    their victims, ``moves`` the ends and confirmations that were not reported yet.
+    ``leaving`` are the victims of decisions, ended ones too, that are not gone yet, ``marked`` those of them that are only
+    marked (J11). ``marks`` has, by decision that was open before a restart, what its victims reported of it.
+    """
+
+    __slots__ = (
+        "leaving",
+        "marked",
+        "marks",
+        "moves",
+        "open",
+        "pledges",
+        "rankings",
+        "records",
+        "reservations",
+        "suspended",
+    )
+
+    def __init__(self) -> None:
+        self.open: dict[str, Commitment] = {}
+        self.pledges: dict[str, Pledge] = {}
+        self.reservations: dict[str, Pledge] = {}
+        self.suspended: dict[str, Commitment] = {}
+        self.records: dict[str, DecisionRecord] = {}
+        self.rankings: dict[str, Ranking] = {}
+        self.moves: list[tuple[Commitment, DecisionState, str]] = []
+        self.leaving: dict[str, Ask] = {}
+        self.marked: dict[str, Ask] = {}
+        self.marks: dict[str, dict[str, ReleaseMark]] = {}

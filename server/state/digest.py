@@ -55,10 +55,10 @@ def _records(partition: Partition) -> Iterator[Record]:
     for application in sorted(partition.applications.values(), key=lambda one: one.number):
         yield _application(partition, application)
     yield from _asks(partition)
-    for job, since_ms in partition.gathering.items():
+    for job, since_ms in partition.gangs.gathering.items():
         yield "gathering", job.application.application_id, job.key, since_ms
-    for key in sorted(partition.foreign):
-        yield _foreign(partition, partition.foreign[key])
+    for key in sorted(partition.foreign.pods):
+        yield _foreign(partition, partition.foreign.pods[key])
     yield from _preemption(partition)
     for key in sorted(partition.avoided):
         yield "avoided", key, tuple(partition.avoided[key].items())
@@ -66,20 +66,20 @@ def _records(partition: Partition) -> Iterator[Record]:
 
 def _preemption(partition: Partition) -> Iterator[Record]:
     """Yield open decisions in their order, and the state from which later decisions follow."""
-    for commitment in partition.commitments.values():
+    for commitment in partition.decisions.open.values():
         yield _commitment(partition, commitment)
     for path in sorted(partition.quota_due):
         yield "quota due", path, partition.quota_due[path]
-    for key in sorted(partition.suspended):
-        yield "suspended", key, partition.suspended[key].commitment_id
+    for key in sorted(partition.decisions.suspended):
+        yield "suspended", key, partition.decisions.suspended[key].commitment_id
     yield from _storms(partition)
-    for line, lost in partition.lost_work.lines.items():
+    for line, lost in partition.lost.by_queue.lines.items():
         yield "lost work", *line, *lost
-    for line, lost in partition.lost_owners.lines.items():
+    for line, lost in partition.lost.by_owner.lines.items():
         yield "lost work of owners", *line, *lost
     yield from _shadow(partition)
-    for decision_id in sorted(partition.marks):
-        yield "marks", decision_id, plain(partition.marks[decision_id])
+    for decision_id in sorted(partition.decisions.marks):
+        yield "marks", decision_id, plain(partition.decisions.marks[decision_id])
 
 
 def _shadow(partition: Partition) -> Iterator[Record]:

@@ -85,3 +85,57 @@ class AskClass:
         self.cursor = 0
         self.log_epoch = -1
         self.pledge: Pledge | None = None
+
+
+ClassKey = tuple[Resource, Constraints, JobClass | None]
+SHAPES_MAX: Final = 8192
+"""The most specs whose class is remembered by identity; beyond it all are forgotten."""
+
+
+class EquivalenceClasses:
+    """The ask classes of one partition, and the specs whose class is known.
+
+    ``plain`` has the class of each spec whose asks may be added on the fast path. ``crowded`` names the resource types of
+    which so much is used and waited for that small asks count, too (6.13). ``dead`` are the classes that fit no node.
+    ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
+    """
+
+    __slots__ = ("by_key", "by_spec", "crowded", "dead", "live_asks", "plain")
+
+    def __init__(self) -> None:
+        self.by_key: dict[ClassKey, AskClass] = {}
+        self.by_spec: dict[AskSpec, AskClass] = {}
+        self.plain: dict[AskSpec, AskClass] = {}
+        self.crowded: set[str] = set()
+        self.dead: dict[AskClass, None] = {}
+        self.live_asks = 0
+
+    def remember(self, spec: AskSpec, ask_class: AskClass) -> None:
+        """Remember the class of a spec, also for the fast path where its asks are plain and small."""
+        if len(self.by_spec) >= SHAPES_MAX:
+            self.forget_specs()
+        self.by_spec[spec] = ask_class
+        ask_class.specs.append(spec)
+        if ask_class.small and spec.is_plain and not self.crowded:
+            self.plain[spec] = ask_class
+
+    def forget_specs(self) -> None:
+        """Forget the classes of all specs, so that each is looked up when its spec comes next."""
+        self.by_spec.clear()
+        self.plain.clear()
+
+    def crowd(self, name: str, *, crowded: bool) -> None:
+        """Set whether small asks can take the total of this resource type past 2^62 (design 6.13)."""
+        if crowded != (name in self.crowded):
+            (self.crowded.add if crowded else self.crowded.discard)(name)
+            self.forget_specs()
+
+    def remove(self, ask_class: AskClass) -> None:
+        """Remove a class without asks, and forget its specs."""
+        self.dead.pop(ask_class, None)
+        key = (ask_class.resource, ask_class.constraints, ask_class.job_class)
+        if self.by_key.get(key) is ask_class:
+            del self.by_key[key]
+            for spec in ask_class.specs:
+                self.by_spec.pop(spec, None)
+                self.plain.pop(spec, None)

@@ -14,7 +14,7 @@ def facts(partition: Partition) -> Mapping[str, FirmUse]:
     if job_class(PLAIN, partition.spec.preemption) is None:
         return {}
     going = [partition.asks[key] for key in partition.columns.allocations.dying()]
-    yielding = [held.ask for held in partition.pledges.values() if held.reserves]
+    yielding = [held.ask for held in partition.decisions.pledges.values() if held.reserves]
     less = _sums(partition, (one for one in (*going, *yielding) if one.ask_class.firm))
     more = _sums(partition, (one for one in yielding if one.ask_class.firm))
     nothing = partition.types.zeros()

@@ -32,7 +32,7 @@ def present(partition: Partition, job: Job) -> int:
 
 
 def _pledged(partition: Partition, job: Job) -> Iterator[Ask]:
-    for held in partition.pledges.values():
+    for held in partition.decisions.pledges.values():
         ask = held.ask
         if ask.application is job.application and _is_one_of(job, ask):
             yield ask
@@ -67,10 +67,10 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
             spec = sizes[ask.spec] = replace(ask.spec, min_members=size, counted=counted)
         ask.spec = spec
         if ask.node is not None:
-            partition.changed[ask] = None
+            partition.columns.changed[ask] = None
     job.min_members, job.counted = size, counted
     job.example = sizes.get(job.example, job.example) if job.example else None
-    partition.gathering.pop(job, None)
+    partition.gangs.gathering.pop(job, None)
     _seat_anew(partition, job)
 
 

@@ -59,7 +59,7 @@ def _seat(partition: Partition, ask: Ask, node: Node, now: int) -> None:
     partition.index.fill(node, ask.ask_class.node_demand)
     if ask.spec.min_members > 1:
         _count_member(partition, application, ask, 1)
-    partition.changed[ask] = None
+    partition.columns.changed[ask] = None
 
 
 def _count_member(partition: Partition, application: Application, ask: Ask, count: int) -> None:
@@ -70,7 +70,7 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
         if count > 0:
             gang_sizes.agree(partition, job, ask)
         if job.counted:
-            partition.came.setdefault(job, False)
+            partition.gangs.came.setdefault(job, False)
         whole = job.placed >= job.min_members
         job.placed += count
         if whole != (job.placed >= job.min_members):
@@ -93,8 +93,8 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     else:
         lose(application.leaf, ask_class.demand)
     if for_good:
-        partition.leaving.pop(ask.key, None)
-        partition.marked.pop(ask.key, None)
+        partition.decisions.leaving.pop(ask.key, None)
+        partition.decisions.marked.pop(ask.key, None)
         _count_work(partition, ask)
     if for_good and ask.released_by is not None:
         _gone(partition, ask, ask.released_by)
@@ -132,16 +132,16 @@ def _count_work(partition: Partition, ask: Ask) -> None:
     claimant = going.claimant if known else OTHERS
     application = ask.application
     at = going.policy, claimant, application.leaf.path
-    partition.lost_work.add(Line(*at), lost, going.ordered_ms, amounts)
+    partition.lost.by_queue.add(Line(*at), lost, going.ordered_ms, amounts)
     owner = Line(*at, application.user, application.application_id)
-    partition.lost_owners.add(owner, lost, going.ordered_ms, amounts)
+    partition.lost.by_owner.add(owner, lost, going.ordered_ms, amounts)
 
 
 def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
     """Set since when an allocation runs, as the shim reports it; None: not yet."""
     if ask.started_ms != started_ms:
         ask.started_ms = started_ms
-        partition.changed[ask] = None
+        partition.columns.changed[ask] = None
 
 
 def set_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
@@ -156,7 +156,7 @@ def _mark_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
     ask.releasing = releasing
     if releasing:
         lose(ask.application.leaf, ask.ask_class.demand)
-    partition.changed[ask] = None
+    partition.columns.changed[ask] = None
     sign = 1 if releasing else -1
     for queue in ask.application.leaf.path_up():
         for index, quantity in ask.ask_class.demand:
@@ -165,20 +165,20 @@ def _mark_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
 
 def settle_foreign(partition: Partition, foreign: Foreign) -> None:
     """Write a foreign pod, which occupies its node."""
-    partition.foreign[foreign.key] = foreign
+    partition.foreign.pods[foreign.key] = foreign
     foreign.node.foreign[foreign.key] = foreign
     for index, quantity in foreign.demand:
-        partition.foreign_usage[index] += quantity
+        partition.foreign.usage[index] += quantity
     partition.index.fill(foreign.node, foreign.demand)
 
 
 def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
     """Remove a foreign pod that is gone."""
-    del partition.foreign[foreign.key]
+    del partition.foreign.pods[foreign.key]
     del foreign.node.foreign[foreign.key]
-    partition.keep_tags(foreign.key, foreign.tags)
+    partition.ended.keep(foreign.key, foreign.tags)
     for index, quantity in foreign.demand:
-        partition.foreign_usage[index] -= quantity
+        partition.foreign.usage[index] -= quantity
     partition.index.empty(foreign.node, foreign.demand)
     partition.relief += 1
 
@@ -197,10 +197,10 @@ def pledge(partition: Partition, held: Pledge) -> None:
     ask.pledge = held
     commitment.pledges[ask.key] = held
     commitment.state = DecisionState.ORDERED
-    partition.commitments[commitment.commitment_id] = commitment
-    partition.pledges[ask.key] = held
+    partition.decisions.open[commitment.commitment_id] = commitment
+    partition.decisions.pledges[ask.key] = held
     if held.is_reservation:
-        partition.reservations[ask.key] = held
+        partition.decisions.reservations[ask.key] = held
         partition.round.reservations_untold = True
     held.node.pledges[ask.key] = held
     partition.index.fill(held.node, held.node_demand)
@@ -223,8 +223,8 @@ def unpledge(partition: Partition, held: Pledge) -> None:
     if waiting:
         pending.dequeue(partition, ask)
     partition.round.pledges_ended += 1
-    del partition.pledges[ask.key]
-    partition.reservations.pop(ask.key, None)
+    del partition.decisions.pledges[ask.key]
+    partition.decisions.reservations.pop(ask.key, None)
     del held.commitment.pledges[ask.key]
     del held.node.pledges[ask.key]
     ask.pledge = None
@@ -266,7 +266,7 @@ def order(
     partition: Partition, commitment: Commitment, victims: Sequence[Ask], now: int, *, delivery: str
 ) -> None:
     """Order the eviction of a decision's victims; each counts as releasing from now on, those only marked (SOFT), too."""
-    partition.commitments[commitment.commitment_id] = commitment
+    partition.decisions.open[commitment.commitment_id] = commitment
     commitment.state = DecisionState.ORDERED
     awaited = tuple(commitment.pledges) if delivery == SOFT else ()
     going = Going(commitment.policy, commitment.claimant, now, delivery, awaited)
@@ -284,10 +284,10 @@ def order(
                 members.append(ask)
     found = dict(zip(map(_KEY, victims), victims, strict=True))
     commitment.victims.update(found)
-    partition.leaving.update(found)
+    partition.decisions.leaving.update(found)
     if going.softly:
-        partition.marked.update(found)
-    partition.changed.update(dict.fromkeys(fresh))
+        partition.decisions.marked.update(found)
+    partition.columns.changed.update(dict.fromkeys(fresh))
     usage.count_releasing(partition, fresh)
     for ask in members:
         _count_member(partition, ask.application, ask, -1)
@@ -297,7 +297,7 @@ def harden(partition: Partition, ask: Ask, delivery: str) -> None:
     """Record that a victim's manager ends it, even if it was only marked before: that cannot be taken back."""
     assert ask.going is not None
     assert delivery != SOFT
-    partition.marked.pop(ask.key, None)
+    partition.decisions.marked.pop(ask.key, None)
     ask.going = ask.going._replace(delivery=delivery, awaited=())
 
 
@@ -311,7 +311,7 @@ def replace(
     pledge(partition, Pledge(commitment, ask, node, (), beyond(ask, placeholder, node)))
     placeholder.released_by = commitment
     commitment.victims[placeholder.key] = placeholder
-    partition.changed[placeholder] = None
+    partition.columns.changed[placeholder] = None
 
 
 def spare(partition: Partition, ask: Ask) -> None:
@@ -319,8 +319,8 @@ def spare(partition: Partition, ask: Ask) -> None:
     if ask.released_by is not None:
         del ask.released_by.victims[ask.key]
         ask.released_by = None
-    partition.leaving.pop(ask.key, None)
-    partition.marked.pop(ask.key, None)
+    partition.decisions.leaving.pop(ask.key, None)
+    partition.decisions.marked.pop(ask.key, None)
     ask.leaves_by = ""
     ask.going = None
     set_releasing(partition, ask, releasing=False)
@@ -336,7 +336,9 @@ def _gone(partition: Partition, ask: Ask, commitment: Commitment) -> None:
         return
     if commitment.pledges:
         commitment.state = DecisionState.CONFIRMED
-        partition.moves.append((commitment, DecisionState.CONFIRMED, "all victims have ended"))
+        partition.decisions.moves.append(
+            (commitment, DecisionState.CONFIRMED, "all victims have ended")
+        )
     else:
         close(partition, commitment, DecisionState.FULFILLED, "all victims have ended")
 
@@ -357,7 +359,7 @@ def suspend(partition: Partition, commitment: Commitment) -> None:
     _lose_promises(commitment)
     commitment.suspended = True
     for key in list(commitment.pledges) or [commitment.queue]:
-        partition.suspended[key] = commitment
+        partition.decisions.suspended[key] = commitment
     for held in commitment.pledges.values():
         partition.index.touch(held.node)
 
@@ -372,8 +374,8 @@ def _lose_promises(commitment: Commitment) -> None:
 def resume(partition: Partition, commitment: Commitment) -> None:
     """Resume a suspended decision that was replanned, or goes on as it is."""
     commitment.suspended = False
-    for key in [key for key, one in partition.suspended.items() if one is commitment]:
-        del partition.suspended[key]
+    for key in [key for key, one in partition.decisions.suspended.items() if one is commitment]:
+        del partition.decisions.suspended[key]
     for held in commitment.pledges.values():
         partition.index.touch(held.node)
         partition.index.mark_freed(held.node)
@@ -398,5 +400,5 @@ def close(partition: Partition, commitment: Commitment, state: DecisionState, re
     commitment.state = state
     if commitment.suspended:
         resume(partition, commitment)
-    del partition.commitments[commitment.commitment_id]
-    partition.moves.append((commitment, state, reason))
+    del partition.decisions.open[commitment.commitment_id]
+    partition.decisions.moves.append((commitment, state, reason))

@@ -160,3 +160,13 @@ def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
                     wildcard = WILDCARD
         queue = queue.parent
     return wildcard
+
+
+class Limits:
+    """The user and group limits of one partition by queue, kind and name, and the limiters that got headroom since the last pass."""
+
+    __slots__ = ("by_key", "relieved")
+
+    def __init__(self) -> None:
+        self.by_key: dict[tuple[str, str, str], Limiter] = {}
+        self.relieved: list[Limiter] = []

@@ -142,3 +142,13 @@ def summed(one: Amounts, other: Amounts) -> Amounts:
     for kind, amount in other.items():
         found[kind] = found.get(kind, 0) + amount
     return found
+
+
+class LostWorkTotals:
+    """The work that victims of one partition lost, by queue, and the same by their users and applications."""
+
+    __slots__ = ("by_owner", "by_queue")
+
+    def __init__(self) -> None:
+        self.by_queue = LostWork()
+        self.by_owner = LostWork()

@@ -345,3 +345,23 @@ class NodeIndex:
         self.log.clear()
         self.log_read = 0
         self.epoch += 1
+
+
+class ForeignPods:
+    """The pods of other schedulers in one partition by key, and what they use in sum."""
+
+    __slots__ = ("pods", "usage")
+
+    def __init__(self, usage: Amounts) -> None:
+        self.pods: dict[str, Foreign] = {}
+        self.usage = usage
+
+
+class NodeSlots:
+    """The nodes of one partition by their row in the columns, None in a ``free`` row that the next new node takes."""
+
+    __slots__ = ("free", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: list[Node | None] = []
+        self.free: list[int] = []

@@ -49,7 +49,7 @@ def _count_new(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
     """Count one waiting ask more, in its class, its queues and the partition."""
     ask_class.pending += 1
     if not ask_class.dead:
-        partition.live_asks += 1
+        partition.classes.live_asks += 1
     partition.ask_count += 1
     if ask_class.firm and ask_class.pledge is None:
         _count_firm(partition, leaf, ask_class, 1)
@@ -70,7 +70,7 @@ def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
             blocking.blocked_asks -= 1
         blocking = blocking.above
     if ask_class.dead:
-        partition.live_asks += 1  # because `_count_placed` subtracts one
+        partition.classes.live_asks += 1  # because `_count_placed` subtracts one
     _count_placed(partition, leaf, ask_class)
     if ask_class.dead and not ask_class.pending:
         revive_class(partition, ask_class)
@@ -147,7 +147,7 @@ def _join_hold(partition: Partition, ask: Ask) -> None:
     ask.group = hold
     bisect.insort(hold.members, ask, key=lambda one: one.sort_key)
     partition.untold[hold] = None
-    partition.holding[application] = None
+    partition.gangs.holding[application] = None
 
 
 def let_go(partition: Partition, ask: Ask) -> None:
@@ -172,23 +172,23 @@ def job_changed(partition: Partition, job: Job) -> None:
     job.tried_reserved = (-1, -1)
     if job.parked:
         job.parked = False
-        partition.parked_jobs.remove(job)
+        partition.gangs.parked.remove(job)
     if job.counted:
-        partition.came.setdefault(job, False)
-    partition.ready_jobs.pop(job, None)
+        partition.gangs.came.setdefault(job, False)
+    partition.gangs.ready.pop(job, None)
     if job.gathered:
-        partition.ready_jobs[job] = None
+        partition.gangs.ready[job] = None
         job.priority = job.members[0].spec.priority
         ranking.push_group(job)
 
 
 def park_job(partition: Partition, job: Job) -> None:
     """Park a job that does not fit as things are now, until something changes."""
-    partition.ready_jobs.pop(job, None)
+    partition.gangs.ready.pop(job, None)
     job.parked = True
     job.tried = (partition.relief, partition.placements)
     job.entry = None
-    partition.parked_jobs.append(job)
+    partition.gangs.parked.append(job)
     partition.round.reservations_moved = True
 
 
@@ -260,7 +260,7 @@ def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> Non
     if ask_class.firm and ask_class.pledge is None:
         _count_firm(partition, leaf, ask_class, -1)
     ask_class.pending -= 1
-    partition.live_asks -= 1
+    partition.classes.live_asks -= 1
     partition.ask_count -= 1
     queue: Queue | None = leaf
     while queue is not None:
@@ -278,7 +278,7 @@ def _job_lost(partition: Partition, job: Job) -> None:
     job.entry = None
     if job.parked:
         job.parked = False
-        partition.parked_jobs.remove(job)
+        partition.gangs.parked.remove(job)
     drop_empty_job(partition, job)
     if job.members:
         job_changed(partition, job)
@@ -290,10 +290,10 @@ def drop_empty_job(partition: Partition, job: Job) -> None:
         known = job.application.holds if isinstance(job, Hold) else job.application.jobs
         known.pop(job.key, None)
     if not job.members:
-        partition.ready_jobs.pop(job, None)
+        partition.gangs.ready.pop(job, None)
         partition.untold.pop(job, None)
         if not job.placed or job.min_members != UNSIZED:
-            partition.gathering.pop(job, None)
+            partition.gangs.gathering.pop(job, None)
 
 
 def _group_lost(partition: Partition, group: Group) -> None:
@@ -339,15 +339,15 @@ def wake(groups: list[Group]) -> None:
 def kill_class(partition: Partition, ask_class: AskClass) -> None:
     """Mark a class that no node takes now as dead, until capacity becomes free somewhere (design 6.5)."""
     ask_class.dead = True
-    partition.dead[ask_class] = None
-    partition.live_asks -= ask_class.pending
+    partition.classes.dead[ask_class] = None
+    partition.classes.live_asks -= ask_class.pending
 
 
 def revive_class(partition: Partition, ask_class: AskClass) -> None:
     """Revive a dead class that some node may take again, and unpark its groups."""
     ask_class.dead = False
-    partition.dead.pop(ask_class, None)
-    partition.live_asks += ask_class.pending
+    partition.classes.dead.pop(ask_class, None)
+    partition.classes.live_asks += ask_class.pending
     waiting = ask_class.waiting
     ask_class.waiting = []
     wake(waiting)

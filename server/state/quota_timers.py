@@ -217,7 +217,7 @@ def strike(partition: Partition, path: str) -> tuple[bool, list[QuotaNote]]:
 
 def is_running(partition: Partition, path: str) -> bool:
     """Return whether a run of this queue is open; it lasts until its commitment ends (Q5)."""
-    return any(one.queue == path for one in partition.commitments.values())
+    return any(one.queue == path for one in partition.decisions.open.values())
 
 
 def is_left_to_victims(partition: Partition, queue: Queue, shrinking: Iterable[str] = ()) -> bool:

@@ -30,7 +30,7 @@ def whole(partition: Partition) -> FrozenAmounts:
 
 
 def _whole(partition: Partition) -> Amounts:
-    pairs = zip(partition.capacity, partition.foreign_usage, strict=True)
+    pairs = zip(partition.capacity, partition.foreign.usage, strict=True)
     return [capacity - foreign for capacity, foreign in pairs]
 
 
@@ -50,7 +50,7 @@ def pending(partition: Partition) -> dict[str, FrozenAmounts]:
     """Return by leaf what its waiting asks want, without what decisions hold for them: that counts as held (W1)."""
     leaves = [queue for queue in partition.queues.values() if queue.leaf and queue.pending_asks]
     sums = {leaf.path: _pending(partition, leaf) for leaf in leaves}
-    for held in partition.pledges.values():
+    for held in partition.decisions.pledges.values():
         line = sums.get(held.ask.application.leaf.path)
         if line is not None and not held.reserves:
             for index, quantity in held.demand:

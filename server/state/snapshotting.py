@@ -81,7 +81,7 @@ def take(
         node_count=len(index.nodes),
         capacity=tuple(partition.capacity),
         pace=_pace(partition, now),
-        runs={one.queue: one.created_ms for one in partition.commitments.values() if one.queue},
+        runs={one.queue: one.created_ms for one in partition.decisions.open.values() if one.queue},
         pending=sharing.pending(partition) if shared_out else {},
         total=sharing.total(partition) if shared_out else (),
         whole=sharing.whole(partition) if shared_out else (),
@@ -97,10 +97,10 @@ def catch_up(partition: Partition) -> None:
     columns, index = partition.columns, partition.index
     wider = columns.widen(len(partition.types))
     changed = index.changed_slots()
-    slots = list(range(len(partition.slots))) if wider else changed
-    columns.nodes.fill(slots, [partition.slots[slot] for slot in slots])
-    columns.allocations.fill(partition.changed)
-    partition.changed.clear()
+    slots = list(range(len(partition.node_slots.nodes))) if wider else changed
+    columns.nodes.fill(slots, [partition.node_slots.nodes[slot] for slot in slots])
+    columns.allocations.fill(partition.columns.changed)
+    partition.columns.changed.clear()
 
 
 def _pace(partition: Partition, now: int) -> Pace:
@@ -139,7 +139,7 @@ def queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
 def reserved(partition: Partition) -> dict[str, Amounts]:
     """Return by queue what is promised and gives way to claims; it counts for no queue's entitlement."""
     sums: dict[str, Amounts] = {}
-    for held in partition.pledges.values():
+    for held in partition.decisions.pledges.values():
         for queue in held.ask.application.leaf.path_up() if held.reserves else ():
             amounts = sums.setdefault(queue.path, partition.types.zeros())
             for index, quantity in held.demand:
@@ -195,7 +195,7 @@ def _most(partition: Partition, queue: Queue) -> Bounds:
 def _disruptions(partition: Partition) -> Mapping[str, int]:
     """Return what disruption budgets allow, less the victims of decisions that are not gone yet (specification 7.6)."""
     left = dict(partition.disruptions)
-    for ask in partition.leaving.values():
+    for ask in partition.decisions.leaving.values():
         for group in ask.spec.disruption_groups:
             left[group] = left.get(group, 0) - 1
     return MappingProxyType(left)
@@ -313,7 +313,7 @@ def class_facts(partition: Partition, ask_class: AskClass) -> ClassFacts:
 
 def allowed(partition: Partition, mask: NodeMask) -> Mask:
     """Return on which rows of nodes a constraint holds."""
-    rows = len(partition.slots)
+    rows = len(partition.node_slots.nodes)
     verdicts = np.zeros(rows, dtype=np.bool_)
     if mask.names is None:
         known = np.frombuffer(bytes(mask.allowed[:rows]), dtype=np.bool_)
@@ -341,5 +341,5 @@ def _commitments(partition: Partition) -> tuple[OpenCommitment, ...]:
             held.node_demand,
             held.reserves,
         )
-        for key, held in partition.pledges.items()
+        for key, held in partition.decisions.pledges.items()
     )

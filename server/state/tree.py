@@ -162,8 +162,8 @@ def relimit(partition: Partition) -> None:
     for queue in partition.queues.values():
         queue.blocked_asks = 0
         _make_limiter(partition, queue)
-    partition.limiters.clear()
-    partition.relieved.clear()
+    partition.limits.by_key.clear()
+    partition.limits.relieved.clear()
     alike: dict[tuple[Queue, str, tuple[str, ...]], tuple[Limiter, ...]] = {}
     for application in partition.applications.values():
         whose = (application.leaf, application.user, application.user_groups)
@@ -185,7 +185,7 @@ def limit_queue(partition: Partition, queue: Queue) -> None:
         for application in leaf.applications.values():
             application.limiters = limiters_of(partition, application)
     if before is not None and before.relieved:
-        partition.relieved.remove(before)
+        partition.limits.relieved.remove(before)
 
 
 def _make_limiter(partition: Partition, queue: Queue) -> None:
@@ -233,7 +233,7 @@ def _reclass(partition: Partition, before: PreemptionSettings) -> None:
     now = partition.spec.preemption
     if all(job_class(one, before) is job_class(one, now) for one in SAMPLES):
         return
-    partition.forget_shapes()
+    partition.classes.forget_specs()
     rebuild_ranking(partition)  # asks join heaps that have the new order
     for ask in partition.asks.values():
         kind = job_class(ask.spec, now)
@@ -275,11 +275,11 @@ def limiters_of(partition: Partition, application: Application) -> tuple[Limiter
 
 def _person(partition: Partition, queue: Queue, kind: str, name: str, entry: UserLimit) -> Limiter:
     key = (queue.path, kind, name)
-    found = partition.limiters.get(key)
+    found = partition.limits.by_key.get(key)
     if found is None:
         found = Limiter(kind, name, queue, _room(partition, entry.max_resources))
         found.max_applications = entry.max_applications
-        partition.limiters[key] = found
+        partition.limits.by_key[key] = found
     return found
 
 
@@ -329,12 +329,12 @@ def rebuild_ranking(partition: Partition) -> None:
 def _forget_blocks(partition: Partition) -> None:
     own = ((queue.limiter, queue.firm) for queue in partition.queues.values())
     limiters = [one for pair in own for one in pair if one is not None]
-    for limiter in (*limiters, *partition.limiters.values()):
+    for limiter in (*limiters, *partition.limits.by_key.values()):
         limiter.blocked.clear()
         limiter.relieved = False
         limiter.queue.blocked_asks = 0
-    partition.relieved.clear()
-    for ask_class in partition.dead:
+    partition.limits.relieved.clear()
+    for ask_class in partition.classes.dead:
         ask_class.waiting = []
 
 
@@ -390,8 +390,8 @@ def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
         _untie(queue)
         queue = parent
     if removed:
-        partition.lost_work.forget(removed)
-        partition.lost_owners.forget(removed)
+        partition.lost.by_queue.forget(removed)
+        partition.lost.by_owner.forget(removed)
         partition.storms.forget_queues(removed)
     return removed
 

@@ -17,16 +17,16 @@ from server.state.queues import Queue
 
 def take_in(partition: Partition) -> None:
     """Enqueue the partition's unqueued asks, in the order in which they arrived."""
-    if not partition.fresh:
+    if not partition.unqueued:
         return
-    asks, partition.fresh = partition.fresh, []
+    asks, partition.unqueued = partition.unqueued, []
     for ask in asks:
         pending.enqueue(partition, ask)
 
 
 def seat(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now: int) -> None:
     """Record the node of each ask; the nodes are filled already, applications and queues are charged next."""
-    changed = partition.changed
+    changed = partition.columns.changed
     for ask, node in zip(asks, nodes, strict=True):
         key, application = ask.key, ask.application
         ask.node = node

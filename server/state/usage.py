@@ -118,7 +118,7 @@ def relieve(partition: Partition, limiter: Limiter) -> None:
     """List a limiter that may have room again for classes that it blocks, for the next tick to test."""
     if limiter.blocked and not limiter.relieved:
         limiter.relieved = True
-        partition.relieved.append(limiter)
+        partition.limits.relieved.append(limiter)
 
 
 def count_releasing(partition: Partition, asks: Iterable[Ask]) -> None:

@@ -62,7 +62,7 @@ def _state(core: Core) -> tuple[object, ...]:
     counts = (
         partition.numbers,
         partition.round.cycles,
-        partition.live_asks,
+        partition.classes.live_asks,
         partition.placements,
         partition.relief,
     )

@@ -221,7 +221,7 @@ class World:
             assert self.plain[name].members <= new, f"{name} was placed in part"
         self.begun |= {self.asks[key] for key in new}
         # Who comes when its job has a decision already goes by itself: that is for the others.
-        pledged = self.core.state.partitions["default"].pledges
+        pledged = self.core.state.partitions["default"].decisions.pledges
         self.begun |= {self.asks[key] for key in pledged.keys() & self.asks.keys()}
         self.begun |= {name for name, record in self.plain.items() if record.size == 1}
         self.plain = {name: one for name, one in self.plain.items() if name not in self.begun}
@@ -232,7 +232,7 @@ class World:
 
     def compare(self) -> None:
         state = self.core.state.partitions["default"]
-        watched = {(one.application.application_id, one.key) for one in state.gathering}
+        watched = {(one.application.application_id, one.key) for one in state.gangs.gathering}
         gathering = {name for name, one in self.plain.items() if one.since_ms is not None}
         assert watched - self.begun == gathering
         dues = [self.plain[name].since_ms or 0 for name in gathering]
@@ -248,7 +248,7 @@ class World:
             self.now = max(self.now + 1, due)
             self.tick()
         partition = self.core.state.partitions["default"]
-        assert not partition.gathering
+        assert not partition.gangs.gathering
         assert all(ask.spec.min_members != UNSIZED for ask in partition.asks.values())
         jobs = [job for one in partition.applications.values() for job in one.jobs.values()]
         for job in [job for job in jobs if job.members]:

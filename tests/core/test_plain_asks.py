@@ -48,7 +48,7 @@ def _complete(core: Core) -> None:
 
 
 def _fill(core: Core) -> None:
-    core.state.partitions["default"].crowd("vcore", crowded=True)
+    core.state.partitions["default"].classes.crowd("vcore", crowded=True)
 
 
 def _nothing(core: Core) -> None:

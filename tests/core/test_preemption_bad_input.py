@@ -595,7 +595,7 @@ def test_a_mark_for_nobody_or_nowhere_ends_at_once_and_its_pod_dies(
     stage.do(SyncCompleted("rm"))
     stage.tick()
     assert stage.open() == []
-    assert not stage.core.state.partitions["default"].pledges
+    assert not stage.core.state.partitions["default"].decisions.pledges
     stage.do(stage.asks())
     assert goes(stage.tick()) == [], "what y2 leaves is enough"
     stage.confirm("y2")
@@ -625,7 +625,7 @@ def test_a_quota_run_gives_room_to_nobody_whatever_its_mark_says(
     stage.do(SyncCompleted("rm"))
     stage.tick()
     assert stage.open() == ["q-1-1"]
-    assert not stage.core.state.partitions["default"].pledges
+    assert not stage.core.state.partitions["default"].decisions.pledges
     stage.confirm("y2")
     assert stage.state("q-1-1") is DecisionState.FULFILLED
 
@@ -685,10 +685,10 @@ def test_marks_of_the_dead_are_forgotten_where_nobody_declares_an_end_of_the_syn
     stage.do(ApplicationAdded("rm", "y", "root.b"))
     stage.do(stage.running("y2", mark=mark(beneficiary="gone")))
     stage.tick()
-    assert list(stage.core.state.partitions["default"].marks) == ["g-1-1"]
+    assert list(stage.core.state.partitions["default"].decisions.marks) == ["g-1-1"]
     stage.confirm("y2")
     stage.tick()
-    assert not stage.core.state.partitions["default"].marks
+    assert not stage.core.state.partitions["default"].decisions.marks
 
 
 def test_of_marks_of_one_decision_that_name_different_nodes_the_first_counts(stage: Stage) -> None:
@@ -773,7 +773,7 @@ def test_a_mark_whose_node_cannot_take_its_ask_any_more_holds_nothing(
         stage.do(NodeDrained("rm", "n1"))
     stage.do(SyncCompleted("rm"))
     assert stage.state("g-1-1") is DecisionState.ABORTED
-    assert not stage.core.state.partitions["default"].pledges
+    assert not stage.core.state.partitions["default"].decisions.pledges
 
 
 def test_marks_come_before_nodes_are_enabled_where_nobody_declares_an_end_of_the_sync(
@@ -806,7 +806,7 @@ def test_a_dying_pod_that_is_told_again_with_its_mark_does_not_open_its_decision
     stage.do(stage.running("y2", mark=mark(decision_id), disruption_groups=("g/new",)))
     stage.tick()
     assert stage.state(decision_id) is ended
-    assert not stage.core.state.partitions["default"].marks
+    assert not stage.core.state.partitions["default"].decisions.marks
 
 
 def test_a_mark_of_a_decision_that_is_open_changes_nothing(stage: Stage) -> None:

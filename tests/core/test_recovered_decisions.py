@@ -50,7 +50,7 @@ def named(mark: str, *beside: str) -> list[str]:
     life.say(*beside)
     life.tick()
     life.core.validate()
-    return list(life.core.state.partitions["default"].commitments)
+    return list(life.core.state.partitions["default"].decisions.open)
 
 
 @pytest.mark.parametrize("beside", [CLAIM, SWAP], ids=["claim", "placeholder"])

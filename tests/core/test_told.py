@@ -144,5 +144,5 @@ def test_a_node_that_could_hold_an_ask_ends_the_look_at_the_nodes(
     cluster.tick()
     monkeypatch.setattr(obstacles, "is_allowed", counted)
     cluster.tick(60_000)
-    assert cluster.partition.pledges
+    assert cluster.partition.decisions.pledges
     assert 0 < len(looked) < 5

@@ -75,13 +75,13 @@ def test_once_the_total_is_low_again_asks_come_the_short_way_again(core: Core) -
     ask(core, "large", QUANTITY_LIMIT - 200)
     ask(core, "small", 100)
     partition = core.state.partitions["default"]
-    assert partition.crowded == {"memory"}
-    assert not partition.plain
+    assert partition.classes.crowded == {"memory"}
+    assert not partition.classes.plain
     core.handle(ReleaseRequested("rm", "app", "large"), NOW)
     ask(core, "second", 100)
     ask(core, "third", 100)
-    assert not partition.crowded
-    assert SMALL_ONE in partition.plain
+    assert not partition.classes.crowded
+    assert SMALL_ONE in partition.classes.plain
     core.validate()
 
 

@@ -60,7 +60,7 @@ def test_what_the_victims_of_a_job_wait_for_is_looked_at_once(
     core, _ = marked()
     quiet(core, START + 60_000)  # expired and replanned
     partition = core.state.partitions["default"]
-    assert len(partition.marked) == MEMBERS
+    assert len(partition.decisions.marked) == MEMBERS
     looks: list[str] = []
     look = withdrawal._is_planned_anew
 
@@ -90,7 +90,7 @@ def test_all_who_stay_of_one_decision_are_written_to_its_record_at_once(
         core.handle(event, START)
     quiet(core, START)
     assert writes == [MEMBERS]
-    (record,) = core.state.partitions["default"].decisions.values()
+    (record,) = core.state.partitions["default"].decisions.records.values()
     assert sorted(record.withdrawn) == sorted(f"y{number}" for number in range(MEMBERS))
 
 

@@ -5,7 +5,7 @@ import pytest
 from server.model.asks import NO_TAGS, Tags
 from server.model.events import AllocationAdded, AskAdded, ForeignAdded
 from server.model.resources import resource
-from server.state import partition as state
+from server.state import ended_tags as state
 from tests.inspect.world import MANAGER, World, leaf, spec
 
 
@@ -71,4 +71,4 @@ def test_the_tags_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         found.release(key)
         latest = [f"pod-{one}" for one in range(max(at - 3, 0), at + 1)]
         assert [found.partition.tags_of(one) for one in latest] == [tags(one) for one in latest]
-    assert len(found.partition.ended) + len(found.partition.ended_before) <= 8
+    assert len(found.partition.ended.recent) + len(found.partition.ended.earlier) <= 8

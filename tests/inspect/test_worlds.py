@@ -58,7 +58,7 @@ def test_the_books_hold(seed: int) -> None:
             *partition.asks,
             *partition.applications,
             *partition.index.nodes,
-            *partition.foreign,
+            *partition.foreign.pods,
         ):
             assert inspect.explain(core, key, now, name).kind != "unknown"
         inspect.queue_tree(core, name)

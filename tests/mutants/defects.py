@@ -372,7 +372,7 @@ DEFECTS: Final = (
     Defect(
         "a burst goes before those who wait",
         "server.scheduling.batch_fast",
-        "    return not partition.live_asks or next_group(partition, _anybody) is None",
+        "    return not partition.classes.live_asks or next_group(partition, _anybody) is None",
         "    return True",
         judge=Judge.FLOODS,
         policy=Policy.PLACEMENT,
@@ -450,8 +450,8 @@ DEFECTS: Final = (
     Defect(
         "freed nodes wake nobody",
         "server.scheduling.cycle",
-        "    if freed and partition.dead:",
-        "    if len(freed) > 1 and partition.dead:",
+        "    if freed and partition.classes.dead:",
+        "    if len(freed) > 1 and partition.classes.dead:",
         policy=Policy.PLACEMENT,
     ),
     Defect(
@@ -856,7 +856,7 @@ DEFECTS: Final = (
     Defect(
         "a replacement does not survive a restart",
         "server.core.events.recovery",
-        "            if waits and ask is not None and decision_id not in partition.commitments:",
+        "            if waits and ask is not None and decision_id not in partition.decisions.open:",
         "            if not waits and ask is not None:",
         judge=Judge.STORIES,
         stories="placeholders",
@@ -984,7 +984,7 @@ DEFECTS: Final = (
     Defect(
         "a veto waits for the next round",
         "server.core.preemption.pacing",
-        "        found = ask.key in partition.suspended",
+        "        found = ask.key in partition.decisions.suspended",
         "        found = False",
         judge=Judge.STORIES,
         stories="rounds",
@@ -1994,8 +1994,8 @@ DEFECTS: Final = (
     Defect(
         "a further member does not let a job wait anew",
         "server.core.events.gang_size",
-        "            partition.gathering[job] = now if further else since_ms",
-        "            partition.gathering[job] = since_ms",
+        "            partition.gangs.gathering[job] = now if further else since_ms",
+        "            partition.gangs.gathering[job] = since_ms",
         judge=Judge.STORIES,
         stories="gathering",
         policy=Policy.JOB,
@@ -2003,8 +2003,8 @@ DEFECTS: Final = (
     Defect(
         "a member that changes lets its job wait anew",
         "server.core.events.gang_size",
-        "    if further:\n        partition.came[job] = True",
-        "    if job:\n        partition.came[job] = True",
+        "    if further:\n        partition.gangs.came[job] = True",
+        "    if job:\n        partition.gangs.came[job] = True",
         judge=Judge.STORIES,
         stories="gathering",
         policy=Policy.JOB,
@@ -2039,7 +2039,7 @@ DEFECTS: Final = (
     Defect(
         "nobody looks when a job has gathered",
         "server.core.events.gang_size",
-        "    return min((whole_ms(partition, one) for one in partition.gathering), default=None)",
+        "    return min((whole_ms(partition, one) for one in partition.gangs.gathering), default=None)",
         "    return None",
         judge=Judge.STORIES,
         stories="gathering",
@@ -2057,8 +2057,8 @@ DEFECTS: Final = (
     Defect(
         "a job with an open decision gathers anew at the end of the sync",
         "server.core.events.gang_size",
-        "            if isinstance(job, Job) and job in partition.gathering:",
-        "            if not job and job in partition.gathering:",
+        "            if isinstance(job, Job) and job in partition.gangs.gathering:",
+        "            if not job and job in partition.gangs.gathering:",
         judge=Judge.STORIES,
         stories="gathering",
         policy=Policy.JOB,

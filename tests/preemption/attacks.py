@@ -118,7 +118,9 @@ class Attack:
     def yielding(self) -> list[str]:
         """Owners of reservations that wait with their nodes for asks of higher priority."""
         every = self.core.state.partitions.values()
-        return [key for one in every for key, held in one.reservations.items() if held.yields]
+        return [
+            key for one in every for key, held in one.decisions.reservations.items() if held.yields
+        ]
 
     # -- configuration ------------------------------------------------------------------------------------------------
 

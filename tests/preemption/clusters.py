@@ -149,7 +149,7 @@ class Cluster:
 
     def reserved(self) -> dict[str, str]:
         """Which ask has which node reserved."""
-        return {key: one.node.node_id for key, one in self.partition.pledges.items()}
+        return {key: one.node.node_id for key, one in self.partition.decisions.pledges.items()}
 
     def due_in(self) -> int | None:
         """Milliseconds until the core wants to be asked again."""

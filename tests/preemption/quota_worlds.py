@@ -67,7 +67,7 @@ class World:
             self._add(cluster, pod)
         for path in sorted(self.busy):
             run = Commitment(f"q-{path}", enforcement.NAME, START - 1_000, queue=path)
-            partition.commitments[run.commitment_id] = run
+            partition.decisions.open[run.commitment_id] = run
         return cluster
 
     def _spec(self, path: str) -> QueueSpec:

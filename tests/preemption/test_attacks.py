@@ -134,7 +134,7 @@ def test_an_owner_that_let_an_urgent_ask_go_first_gets_its_node_when_that_ask_is
     cluster.ask("small", spec=replace(AskSpec(()), priority=10), memory=1)
     cluster.release("e")
     assert cluster.core.tick(cluster.now, 1).more
-    assert cluster.partition.reservations["owner"].yields
+    assert cluster.partition.decisions.reservations["owner"].yields
     cluster.release("urgent")
     told_until_quiet(cluster, budget=1)
     assert cluster.partition.asks["owner"].node is not None

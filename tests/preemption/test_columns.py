@@ -157,7 +157,7 @@ def test_changes_are_bounded_by_what_runs_when_nobody_takes_a_view() -> None:
         cluster.ask(f"p{turn}", memory=4)
         cluster.tick()
         cluster.release(f"p{turn}")
-        assert [ask.key for ask in cluster.partition.changed] == ["stays"]
+        assert [ask.key for ask in cluster.partition.columns.changed] == ["stays"]
     snapshot = cluster.snapshot()
     assert [key for key in snapshot.allocations.keys if key] == ["stays"]
 
@@ -175,7 +175,7 @@ def test_columns_agree_with_the_objects_whenever_a_view_is_taken() -> None:
     for turn, (where, partition, now) in enumerate(partitions_after_each_tick(range(60))):
         if turn % 3 == 0:
             snapshotting.take(partition, now)
-            assert not partition.changed, where
+            assert not partition.columns.changed, where
             assert not partition.index.unread, where
         check_columns(partition)
 

@@ -901,7 +901,7 @@ def broken_laws(decisions: Iterable[Decision]) -> list[str]:
 
 def decided_of(core: Core) -> list[str]:
     """Return the policies of all open commitments; reservations are left out, since they evict no pod."""
-    held = core.state.partitions["default"].commitments.values()
+    held = core.state.partitions["default"].decisions.open.values()
     return [one.policy for one in held if one.policy != reservation.NAME]
 
 

@@ -235,7 +235,7 @@ def test_the_digest_knows_lost_work() -> None:
     life = claimed(FULL)
     gone(life, victim(life))
     before = life.core.digest()
-    table = life.core.state.partitions["default"].lost_work
+    table = life.core.state.partitions["default"].lost.by_queue
     table.add(next(iter(table.lines)), Lost(0, 1, 0))
     assert life.core.digest() != before
 

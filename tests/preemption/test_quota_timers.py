@@ -72,7 +72,7 @@ class Clock:
     def begin(self, path: str = "root.a") -> Commitment:
         """Begin a quota run of the queue."""
         run = Commitment("q-1", "quota", START, queue=path)
-        self.cluster.partition.commitments[run.commitment_id] = run
+        self.cluster.partition.decisions.open[run.commitment_id] = run
         return run
 
     @property

@@ -245,7 +245,7 @@ def test_commitments_are_numbered_the_same_way_each_time() -> None:
         cluster.ask("p", "q", memory=5)
         cluster.tick()
         cluster.tick(wait_ms=RESERVE_AFTER_MS)
-        ids.append(list(cluster.partition.commitments))
+        ids.append(list(cluster.partition.decisions.open))
         assert cluster.noted(Code.RESERVED) == ["p", "q"]
     assert ids[0] == ids[1]
     assert all(one.startswith("r") for one in ids[0])

@@ -19,7 +19,7 @@ BATCH = 40
 
 def classes_of(partition: Partition) -> list[AskClass]:
     """All classes that live, but those that hold a reservation: their own pledge counts as free for the heaps."""
-    return [one for one in partition.classes.values() if one.pledge is None]
+    return [one for one in partition.classes.by_key.values() if one.pledge is None]
 
 
 def picked(index: NodeIndex, ask_class: AskClass) -> str:

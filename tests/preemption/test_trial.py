@@ -125,7 +125,7 @@ def test_a_trial_is_the_view_after_its_plans(monkeypatch: pytest.MonkeyPatch) ->
         expected = _standing(trial)
         rounds.run(partition, later, 10_000)
         keys = {pledge.ask.key for plan in trial.plans for pledge in plan.pledges}
-        assert keys <= set(partition.pledges), where
+        assert keys <= set(partition.decisions.pledges), where
         assert _standing(Trial(snapshotting.take(partition, later))) == expected, where
     assert planned > 20
 

@@ -89,14 +89,14 @@ def keep(served: Served, *records: DecisionRecord) -> None:
     """Add decisions to the core's state, and send them to all watchers."""
     for record in records:
         state = served.core.state.partitions[record.partition]
-        state.decisions[record.decision_id] = record
+        state.decisions.records[record.decision_id] = record
     tell(served, *(Decided(RM, record) for record in records))
 
 
 def move(served: Served, record: DecisionRecord, **changes: object) -> DecisionRecord:
     """Change a record in the core's state without notifying watchers, and return it."""
     moved = replace(record, **changes)  # type: ignore[arg-type]
-    served.core.state.partitions[record.partition].decisions[record.decision_id] = moved
+    served.core.state.partitions[record.partition].decisions.records[record.decision_id] = moved
     return moved
 
 

@@ -355,7 +355,7 @@ def cycles(core: Core, events: Iterator[Event]) -> int:
             now += 3_600_000
         core.state.partitions[
             "default"
-        ].changed.clear()  # what waits for a snapshot is not garbage yet
+        ].columns.changed.clear()  # what waits for a snapshot is not garbage yet
         return gc.collect()
     finally:
         gc.enable()

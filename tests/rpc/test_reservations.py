@@ -62,7 +62,7 @@ async def reserved() -> AsyncIterator[tuple[Served, int]]:
                 rmID=RM, allocations=[ask("later", resourcePerAlloc=resource(vcore=200), **more)]
             )
         )
-        await until(lambda: bool(partition.reservations))
+        await until(lambda: bool(partition.decisions.reservations))
         served.clock.ms += 1
         small = ask("small", resourcePerAlloc=resource(vcore=10))
         await stream.send(si.AllocationRequest(rmID=RM, allocations=[small]))

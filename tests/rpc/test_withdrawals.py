@@ -49,7 +49,7 @@ async def kinds(served: Served, count: int) -> list[Any]:
 async def test_j11_victims_stay_when_the_ask_is_released() -> None:
     async with full(SOFTLY) as (served, stream):
         victims = await claim(served, stream)
-        (decision,) = served.core.state.partitions["default"].commitments
+        (decision,) = served.core.state.partitions["default"].decisions.open
         await stream.send(no_more("claim", "claimant"))
         stays = await withdrawn(stream, 5)
         assert {one.allocationKey for one in stays} == set(victims)
@@ -64,7 +64,7 @@ async def test_j11_victims_stay_when_the_ask_is_released() -> None:
         assert {one.state for one in ended.victims} == {pb.VICTIM_STATE_KEPT}
         assert (len(ended.victims), ended.lost_ran_ms) == (5, 0), "nothing is lost with them"
         served.core.validate()
-        assert not served.core.state.partitions["default"].leaving
+        assert not served.core.state.partitions["default"].decisions.leaving
 
 
 async def test_j11_one_that_stays_when_the_ask_found_other_room_is_not_gone() -> None:
@@ -84,8 +84,8 @@ async def test_j11_whoever_is_told_to_go_for_good_is_not_taken_back() -> None:
     async with full() as (served, stream):
         victims = await claim(served, stream)
         await stream.send(no_more("claim", "claimant"))
-        await until(lambda: not served.core.state.partitions["default"].commitments)
-        assert set(served.core.state.partitions["default"].leaving) == set(victims)
+        await until(lambda: not served.core.state.partitions["default"].decisions.open)
+        assert set(served.core.state.partitions["default"].decisions.leaving) == set(victims)
 
 
 async def test_1_7_a_mark_that_came_with_a_restart_is_withdrawn_once_all_is_known() -> None:
@@ -102,7 +102,7 @@ async def test_1_7_a_mark_that_came_with_a_restart_is_withdrawn_once_all_is_know
         )
         partition = served.core.state.partitions["default"]
         await until(lambda: "lent" in partition.asks)
-        assert partition.marks["g-1-1"]["lent"] == ReleaseMark(
+        assert partition.decisions.marks["g-1-1"]["lent"] == ReleaseMark(
             Termination.PREEMPTED_BY_SCHEDULER, "g-1-1", "gone", "the-node", "soft"
         )
         await news.send(si.NodeRequest(rmID=RM, syncComplete=si.SyncComplete()))

@@ -25,7 +25,7 @@ from server.core.preemption import apply_plan
 from server.rpc import codec, encode, event_buffer
 from server.rpc.evenhand import decision_log
 from server.rpc.translate import templates
-from server.state import partition
+from server.state import ended_tags
 from shim_client.bootstrap import wall_clock
 from shim_client.cluster import EvictPod, KubeObject, WatchEvent
 from shim_client.config import Settings
@@ -223,7 +223,7 @@ def assert_flat(found: Growth) -> None:
 def shorten_histories(patch: pytest.MonkeyPatch) -> None:
     """Shorten histories so that the first waves fill them, and end applications without pods soon."""
     patch.setattr(lifecycle, "COMPLETING_MS", 20)
-    patch.setattr(partition, "ENDED_KEPT_MAX", HISTORY)
+    patch.setattr(ended_tags, "ENDED_KEPT_MAX", HISTORY)
     patch.setattr(apply_plan, "KEPT_MAX", HISTORY)
     patch.setattr(event_buffer, "EVENTS_KEPT_MAX", HISTORY)
     patch.setattr(decision_log, "DECISION_CHANGES_KEPT_MAX", HISTORY)

@@ -364,7 +364,7 @@ class Everything(Pressed):
         self.account.now = self.now
         for _ in range(TICKS_MOST):
             before = standing(self.core)
-            rebuilding = any(state.marks for state in self.core.state.partitions.values())
+            rebuilding = any(state.decisions.marks for state in self.core.state.partitions.values())
             more = self._one_tick()
             if is_talk(self.said[-1]) and not rebuilding:
                 assert standing(self.core) == before, f"words alone, but: {self.said[-1]}"

@@ -221,7 +221,7 @@ def standing(core: Core) -> object:
             [(node.node_id, tuple(node.free)) for node in one_partition.index.nodes.values()],
             [
                 (key, one.state, tuple(one.victims), tuple(one.pledges))
-                for key, one in one_partition.commitments.items()
+                for key, one in one_partition.decisions.open.items()
             ],
             [
                 (ask.key, ask.node and ask.node.node_id, ask.releasing)

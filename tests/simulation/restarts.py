@@ -215,7 +215,7 @@ class Life:
             self.now = max(self.now + 1, min(due or self.now + 10_000, self.now + 10_000))
         left = known_decisions(self.core, open_only=True)
         assert not left, f"decisions that never ended (invariant 17): {left}"
-        assert not self.core.state.partitions["default"].marks
+        assert not self.core.state.partitions["default"].decisions.marks
 
     # -- the core --------------------------------------------------------------------------------------------------
 

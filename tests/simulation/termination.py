@@ -287,7 +287,7 @@ class Life:
         look(self.cluster)
         held = {
             key: one.node.node_id
-            for key, one in self.core.state.partitions["default"].pledges.items()
+            for key, one in self.core.state.partitions["default"].decisions.pledges.items()
         }
         free = replace(
             self.cluster,

@@ -39,7 +39,7 @@ def _no_plain_asks(patch: pytest.MonkeyPatch, core: Core) -> None:
     """No template is known to be plain: `asks.add_ask` takes every ask."""
     del patch
     for partition in core.state.partitions.values():
-        partition.plain.clear()
+        partition.classes.plain.clear()
 
 
 def _no_straight_way(patch: pytest.MonkeyPatch, core: Core) -> None:

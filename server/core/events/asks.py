@@ -110,7 +110,7 @@ def _keep_tags(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -
     """Keep the name of a pod that is refused, unless another one has its key."""
     partition = state.partitions.get(event.partition)
     if partition is not None and not partition.tags_of(event.key):
-        partition.keep_tags(event.key, event.tags)
+        partition.ended.keep(event.key, event.tags)
 
 
 def _may_be(
@@ -123,14 +123,14 @@ def _may_be(
         return (
             f"allocationKey {key!r} is in use by application {known.application.application_id!r}"
         )
-    if key in partition.foreign:
+    if key in partition.foreign.pods:
         return f"allocationKey {key!r} is in use by a foreign pod"
     if not PRIORITY_MIN <= spec.priority <= PRIORITY_MAX:
         return f"priority {spec.priority} is not an int32"
     if known is None and len(partition.asks) >= overflow.ASKS_MAX:
         return f"partition {partition.name!r} has {overflow.ASKS_MAX} asks and allocations, the most it takes"
-    known_class = partition.shapes.get(spec)
-    if known_class is not None and known_class.small and not partition.crowded:
+    known_class = partition.classes.by_spec.get(spec)
+    if known_class is not None and known_class.small and not partition.classes.crowded:
         return ""
     return overflow.overflow(partition, spec.resource, of_ask=True)
 
@@ -279,7 +279,7 @@ def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
     refusal = refusal or overflow.overflow(partition, event.resource)
     if refusal or node is None:
         return [_reject_foreign(state, event, refusal)]
-    known = partition.foreign.get(event.key)
+    known = partition.foreign.pods.get(event.key)
     if known is not None:
         journal.unsettle_foreign(partition, known)
     demand = partition.types.demand(event.resource)
@@ -306,7 +306,7 @@ def release(state: State, event: ReleaseRequested, now: int) -> list[Decision]:
         return [_nothing_to_release(event)]
     if not event.key:
         return _release_all(state, partition, event, now)
-    foreign = partition.foreign.get(event.key)
+    foreign = partition.foreign.pods.get(event.key)
     if foreign is not None:
         journal.unsettle_foreign(partition, foreign)
         return []

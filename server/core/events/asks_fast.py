@@ -71,16 +71,16 @@ def _is_quiet(partition: Partition, event: AskAdded) -> bool:
         and application.reserve is None
         and bool(event.key)
         and event.key not in partition.asks
-        and event.key not in partition.foreign
+        and event.key not in partition.foreign.pods
         and len(partition.asks) < overflow.ASKS_MAX
-        and (event.spec in partition.plain or _learned(partition, event.spec))
+        and (event.spec in partition.classes.plain or _learned(partition, event.spec))
     )
 
 
 def _learned(partition: Partition, spec: AskSpec) -> bool:
     """Return whether a new template is plain, and remember it if so."""
-    new = spec not in partition.shapes and spec.is_plain
-    if not new or partition.crowded or not is_small(spec.resource):
+    new = spec not in partition.classes.by_spec and spec.is_plain
+    if not new or partition.classes.crowded or not is_small(spec.resource):
         return False  # a check of totals has to count the asks that came just now
     if overflow.overflow(partition, spec.resource, of_ask=True):
         return False
@@ -90,8 +90,8 @@ def _learned(partition: Partition, spec: AskSpec) -> bool:
 
 def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -> int:
     """Take the first event, which qualifies, and more as long as they do; return how many."""
-    name, known, foreign = partition.name, partition.asks, partition.foreign
-    applications, classes = partition.applications, partition.plain
+    name, known, foreign = partition.name, partition.asks, partition.foreign.pods
+    applications, classes = partition.applications, partition.classes.plain
     cycles, arrival, taken = partition.round.cycles, partition.arrivals, []
     room = overflow.ASKS_MAX - len(known)
     for at in range(first, min(len(events), first + room)):
@@ -123,5 +123,5 @@ def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -
         ask_class.asks += 1
         taken.append(ask)
     partition.arrivals = arrival
-    partition.fresh += taken
+    partition.unqueued += taken
     return len(taken)

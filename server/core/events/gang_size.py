@@ -46,7 +46,11 @@ def _size(partition: Partition, application: Application, key: str, known: Ask |
     job = application.jobs.get(key)
     if job is not None:
         return _Size(job.min_members, job.counted, job.example)
-    held = (one.ask for one in partition.pledges.values() if one.ask.application is application)
+    held = (
+        one.ask
+        for one in partition.decisions.pledges.values()
+        if one.ask.application is application
+    )
     gangs = (ask for ask in held if ask.spec.job_key == key and ask.spec.min_members > 1)
     member = next(gangs, None)
     return _Size(UNSIZED, counted=True, example=None) if member is None else _of_member(member)
@@ -68,17 +72,17 @@ def joins(
         return None
     further = known is None or known.spec.job_key != spec.job_key
     if further:
-        partition.came[job] = True
+        partition.gangs.came[job] = True
     if not spec.counted:
         gang_sizes.resize(partition, job, spec.min_members, counted=False)
-    return None if further else partition.gathering.get(job)
+    return None if further else partition.gangs.gathering.get(job)
 
 
 def goes_on(partition: Partition, ask: Ask, since_ms: int | None) -> None:
     """Keep since when a gang gathers, when it was made again only because its single member changed."""
     job = ask.group
-    if since_ms is not None and isinstance(job, Job) and job in partition.came:
-        partition.gathering.setdefault(job, since_ms)
+    if since_ms is not None and isinstance(job, Job) and job in partition.gangs.came:
+        partition.gangs.gathering.setdefault(job, since_ms)
 
 
 def existing(
@@ -100,18 +104,18 @@ def existing(
 
 def note(partition: Partition, now: int) -> None:
     """Update, after an event or a tick, which gangs gather, and since when no member joined them."""
-    changed, partition.came = partition.came, {}
+    changed, partition.gangs.came = partition.gangs.came, {}
     for job, further in changed.items():
-        since_ms = partition.gathering.get(job, now)
+        since_ms = partition.gangs.gathering.get(job, now)
         if further or not gang_sizes.gathers(partition, job):
-            partition.gathering.pop(job, None)
+            partition.gangs.gathering.pop(job, None)
         if gang_sizes.gathers(partition, job):
-            partition.gathering[job] = now if further else since_ms
+            partition.gangs.gathering[job] = now if further else since_ms
 
 
 def count(partition: Partition, now: int) -> None:
     """Fix the size of gangs that have gathered for long enough at what they have now."""
-    for job in [one for one in partition.gathering if whole_ms(partition, one) <= now]:
+    for job in [one for one in partition.gangs.gathering if whole_ms(partition, one) <= now]:
         whole(partition, job)
 
 
@@ -122,21 +126,21 @@ def whole(partition: Partition, job: Job) -> None:
 
 def whole_ms(partition: Partition, job: Job) -> int:
     """Return when a gathering gang is complete, unless a further member comes."""
-    since_ms = partition.gathering[job]
+    since_ms = partition.gangs.gathering[job]
     at_once = job.placed and job.min_members == UNSIZED
     return since_ms if at_once else since_ms + partition.spec.preemption.job_gathering_ms
 
 
 def next_due(partition: Partition) -> int | None:
     """Return the instant at which the next gang is complete, None when none gathers."""
-    return min((whole_ms(partition, one) for one in partition.gathering), default=None)
+    return min((whole_ms(partition, one) for one in partition.gangs.gathering), default=None)
 
 
 def resumed(partition: Partition) -> None:
     """Complete, when all is known after a restart, every gang with an open decision: it was complete before (J10)."""
-    for marks in partition.marks.values():
+    for marks in partition.decisions.marks.values():
         for mark in marks.values():
             ask = partition.asks.get(mark.released_for)
             job = None if ask is None else ask.group
-            if isinstance(job, Job) and job in partition.gathering:
+            if isinstance(job, Job) and job in partition.gangs.gathering:
                 whole(partition, job)

@@ -82,7 +82,7 @@ def become(
 def for_held(partition: Partition, application: Application) -> None:
     """Look in the next tick at the asks that wait for placeholders of the application."""
     if application.holds:
-        partition.holding[application] = None
+        partition.gangs.holding[application] = None
 
 
 def emptied(state: State, partition: Partition, application: Application, now: int) -> None:
@@ -129,14 +129,14 @@ def forget(partition: Partition, application: Application) -> list[Decision]:
     leaf = application.leaf
     ranking.leave(leaf, application)
     application.heap.clear()  # What is left there holds its groups, and they the application.
-    partition.holding.pop(application, None)
+    partition.gangs.holding.pop(application, None)
     del partition.applications[application.application_id]
     del leaf.applications[application.application_id]
     for limiter in application.limiters:
         limiter.applications -= 1
         if not limiter.applications and limiter.kind != "queue":
             limiter.blocked.clear()  # as above
-            partition.limiters.pop((limiter.queue.path, limiter.kind, limiter.name), None)
+            partition.limits.by_key.pop((limiter.queue.path, limiter.kind, limiter.name), None)
     return swept(partition, leaf)
 
 
@@ -194,7 +194,7 @@ def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
     decision = ask.released_by
     if ask.node is None:
         pending.dequeue(partition, ask, for_good=True)
-        partition.keep_tags(ask.key, ask.tags)
+        partition.ended.keep(ask.key, ask.tags)
     else:
         journal.unsettle(partition, ask)
     partition.leave_class(ask.ask_class)

@@ -95,7 +95,7 @@ def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> list[Deci
         for ask in [*application.asks.values(), *application.allocations.values()]:
             lifecycle.end(state, partition, ask, now)
         decisions += lifecycle.forget(partition, application)
-    for foreign in [one for one in partition.foreign.values() if one.rm_id == rm_id]:
+    for foreign in [one for one in partition.foreign.pods.values() if one.rm_id == rm_id]:
         journal.unsettle_foreign(partition, foreign)
     for node in [one for one in partition.index.nodes.values() if one.rm_id == rm_id]:
         decisions += nodes.remove(state, partition, node, now)
@@ -103,7 +103,7 @@ def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> list[Deci
     state.notes.clear()
     if partition.owner == rm_id:
         partition.owner = ""
-        partition.marks.clear()
+        partition.decisions.marks.clear()
         quota_timers.on_restart(partition)  # Q7
     return [one for one in decisions if one.rm_id != rm_id]
 
@@ -161,7 +161,7 @@ def held(state: State, rm_id: str) -> dict[str, int]:
     counts = {"nodes": 0, "applications": 0, "allocations": 0, "asks": 0}
     for partition in state.partitions.values():
         counts["nodes"] += sum(one.rm_id == rm_id for one in partition.index.nodes.values())
-        counts["allocations"] += sum(one.rm_id == rm_id for one in partition.foreign.values())
+        counts["allocations"] += sum(one.rm_id == rm_id for one in partition.foreign.pods.values())
         for application in partition.applications.values():
             if application.rm_id == rm_id:
                 counts["applications"] += 1

@@ -34,7 +34,7 @@ def add(state: State, event: NodeAdded) -> list[Decision]:
     node = _make(partition, event)
     partition.owner = event.rm_id
     partition.index.nodes[node.node_id] = node
-    partition.slots[node.slot] = node
+    partition.node_slots.nodes[node.slot] = node
     partition.index.touch(node)
     _total(partition, node.capacity, 1)
     partition.constraint_index.node_changed(node)
@@ -77,11 +77,11 @@ def _overflow(partition: Partition, capacity: Resource, before: Amounts) -> str:
 
 
 def _make(partition: Partition, event: NodeAdded) -> Node:
-    if partition.free_slots:
-        slot = partition.free_slots.pop()
+    if partition.node_slots.free:
+        slot = partition.node_slots.free.pop()
     else:
-        slot = len(partition.slots)
-        partition.slots.append(None)
+        slot = len(partition.node_slots.nodes)
+        partition.node_slots.nodes.append(None)
     capacity = _amounts(partition, event.capacity)
     node = Node(event.rm_id, event.node_id, partition.next_number(), slot, capacity)
     node.labels = dict(event.labels)
@@ -220,8 +220,8 @@ def remove(state: State, partition: Partition, node: Node, now: int) -> list[Dec
         journal.unsettle_foreign(partition, foreign)
     partition.constraint_index.node_removed(node)
     del partition.index.nodes[node.node_id]
-    partition.slots[node.slot] = None
-    partition.free_slots.append(node.slot)
+    partition.node_slots.nodes[node.slot] = None
+    partition.node_slots.free.append(node.slot)
     _total(partition, node.capacity, -1)
     excluded_nodes.forget(partition, node.node_id)
     return decisions

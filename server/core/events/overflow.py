@@ -26,12 +26,12 @@ def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) 
             return (
                 f"resource {name!r}: quantity is {quantity}, allowed are 1 to {QUANTITY_LIMIT - 1}"
             )
-        if of_ask and quantity < SMALL and name not in partition.crowded:
+        if of_ask and quantity < SMALL and name not in partition.classes.crowded:
             continue
         total = _total(partition, name) + quantity
         if total >= QUANTITY_LIMIT:
             return f"resource {name!r}: quantity {quantity} takes the partition's total past 2^62"
-        partition.crowd(name, crowded=total >= CROWDED)
+        partition.classes.crowd(name, crowded=total >= CROWDED)
     return ""
 
 
@@ -42,11 +42,11 @@ def _total(partition: Partition, name: str) -> int:
         return 0
     waiting = (one for one in _classes(partition) if one.pending) if partition.ask_count else ()
     pending = sum(dict(one.demand).get(index, 0) * one.pending for one in waiting)
-    return partition.root.usage[index] + partition.foreign_usage[index] + pending
+    return partition.root.usage[index] + partition.foreign.usage[index] + pending
 
 
 def _classes(partition: Partition) -> Iterator[AskClass]:
     """Yield all classes, with those of asks that hold a pledge."""
-    yield from partition.classes.values()
-    for held in partition.pledges.values():
+    yield from partition.classes.by_key.values()
+    for held in partition.decisions.pledges.values():
         yield held.ask.ask_class

@@ -106,7 +106,7 @@ def _expect(state: State, partition: Partition, application: Application, since:
 def replace(state: State, partition: Partition, now: int) -> list[Decision]:
     """Give asks of task groups the places of their placeholders, before ordinary placement (cycle step 2)."""
     decisions: list[Decision] = []
-    for swap in placeholders.swaps(partition) if partition.holding else ():
+    for swap in placeholders.swaps(partition) if partition.gangs.holding else ():
         if swap.node is None:
             decisions += _too_small(partition, swap)
         else:

@@ -36,7 +36,7 @@ def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
         return
     journal.set_releasing(partition, ask, releasing=True)
     if mark.decision_id:
-        partition.marks.setdefault(mark.decision_id, {})[ask.key] = mark
+        partition.decisions.marks.setdefault(mark.decision_id, {})[ask.key] = mark
 
 
 def rebuild(
@@ -49,11 +49,11 @@ def rebuild(
     """
     decisions: list[Decision] = []
     expiring: list[tuple[int, str]] = []
-    for decision_id, marks in list(partition.marks.items()):
+    for decision_id, marks in list(partition.decisions.marks.items()):
         mark = next(iter(marks.values()))
         victims = [partition.asks[key] for key in marks if _goes(partition, key)]
         if not victims:
-            del partition.marks[decision_id]
+            del partition.decisions.marks[decision_id]
             continue
         ask = partition.asks.get(mark.released_for)
         waits = ask is not None and ask.pledge is None and _is_complete(ask)
@@ -62,13 +62,13 @@ def rebuild(
         if not (waits or all_known or not mark.released_for):
             continue
         if replaces:
-            del partition.marks[decision_id]
-            if waits and ask is not None and decision_id not in partition.commitments:
+            del partition.decisions.marks[decision_id]
+            if waits and ask is not None and decision_id not in partition.decisions.open:
                 where = (ask, victims[0], mark.node_id)
                 expiring += placeholders.reopen(partition, decision_id, *where, now)
             continue
-        del partition.marks[decision_id]
-        if decision_id not in partition.commitments:
+        del partition.decisions.marks[decision_id]
+        if decision_id not in partition.decisions.open:
             mark = _mark_with_room(partition, marks, ask)
             seats = _seats(partition, ask, marks, mark) if waits and ask is not None else []
             record = _reopen(partition, decision_id, seats, victims, marks, now)

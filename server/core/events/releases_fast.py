@@ -46,7 +46,7 @@ def _take(
     partition: Partition, events: Sequence[Event], first: int, decisions: list[Decision]
 ) -> int:
     """Take events of this partition from the first on, as long as they are plain ends; return how many."""
-    known, plain, foreign = partition.asks, partition.plain, partition.foreign
+    known, plain, foreign = partition.asks, partition.classes.plain, partition.foreign.pods
     name, owner, avoided = partition.name, partition.owner, partition.avoided
     asks: list[Ask] = []
     nodes: list[Node] = []

@@ -121,13 +121,15 @@ def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
     """Return the decision that the plan continues, because a victim of it was vetoed (section 9)."""
     keys = [pledge.ask.key for pledge in plan.pledges]
     keys += [plan.shrink.queue] if plan.shrink is not None else []
-    found = [partition.suspended[key] for key in keys if key in partition.suspended]
+    found = [
+        partition.decisions.suspended[key] for key in keys if key in partition.decisions.suspended
+    ]
     return found[0] if found else None
 
 
 def end_suspended(partition: Partition) -> None:
     """Abort suspended decisions for which no new plan was found."""
-    for commitment in list(dict.fromkeys(partition.suspended.values())):
+    for commitment in list(dict.fromkeys(partition.decisions.suspended.values())):
         journal.resume(partition, commitment)
         if commitment.pledges or not commitment.victims:
             reason = "a victim could not be evicted, and no other pod may be"
@@ -160,7 +162,7 @@ def _pledge(partition: Partition, commitment: Commitment, pledge: words.Pledge) 
 
 
 def _node(partition: Partition, pledge: words.Pledge) -> Node:
-    node = partition.slots[pledge.row]
+    node = partition.node_slots.nodes[pledge.row]
     assert node is not None, "a plan pledges capacity on a node that is gone"
     assert node.node_id == pledge.node_id, "a plan pledges capacity on a node that another replaced"
     return node
@@ -234,16 +236,16 @@ def delivery(partition: Partition, policy: PolicyFacts) -> str:
 
 def keep(partition: Partition, record: DecisionRecord, ranking: Ranking | None = None) -> Decided:
     """Keep the record, and the order in which victims were taken; the oldest ended records are dropped."""
-    known = partition.decisions
+    known = partition.decisions.records
     known[record.decision_id] = record
     if ranking is not None:
-        partition.rankings[record.decision_id] = ranking
-    excess = len(known) - len(partition.commitments) - KEPT_MAX
+        partition.decisions.rankings[record.decision_id] = ranking
+    excess = len(known) - len(partition.decisions.open) - KEPT_MAX
     if excess > 0:
         ended = [key for key, one in known.items() if not one.state.is_open]
         for key in ended[:excess]:
             del known[key]
-            partition.rankings.pop(key, None)
+            partition.decisions.rankings.pop(key, None)
     return Decided(partition.owner, record)
 
 

@@ -16,10 +16,10 @@ _CODES = {
 def moves(partition: Partition, now: int) -> list[Decision]:
     """Return each change of state once, in order, and update the records."""
     found: list[Decision] = []
-    for commitment, state, reason in partition.moves:
+    for commitment, state, reason in partition.decisions.moves:
         if commitment.record is not None:
             found += _moved(partition, commitment, state, reason, now)
-    partition.moves.clear()
+    partition.decisions.moves.clear()
     return found
 
 
@@ -27,9 +27,9 @@ def _moved(
     partition: Partition, commitment: Commitment, state: DecisionState, reason: str, now: int
 ) -> list[Decision]:
     decision_id = commitment.commitment_id
-    known = partition.decisions[decision_id]
+    known = partition.decisions.records[decision_id]
     known = decision_records.moved(known, state, now, reason, tuple(commitment.gone))
-    partition.decisions[decision_id] = known
+    partition.decisions.records[decision_id] = known
     commitment.record = known
     found: list[Decision] = [
         DecisionMoved(partition.owner, partition.name, decision_id, state, now, reason)

@@ -40,7 +40,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
     A plan that continues an open decision keeps that one's earlier victims. ``going`` are the asks
     that the plan releases, ``gone`` the victims of that open decision that are gone already.
     """
-    before = partition.decisions.get(decision_id)
+    before = partition.decisions.records.get(decision_id)
     earlier, left, kept = ((), (), ()) if before is None else _still(before, plan)
     told = earlier + with_running_times(trial, plan, going, now)
     beneficiaries = tuple(

@@ -34,7 +34,7 @@ def is_called_for(partition: Partition, now: int) -> bool:
         state.open
         or bool(partition.untold)
         or state.seen != counters(partition)
-        or bool(partition.suspended)
+        or bool(partition.decisions.suspended)
         or (partition.quota_due and min(partition.quota_due.values()) <= now)
         or any(instant is not None and instant <= now for instant in instants(partition))
     )
@@ -78,8 +78,8 @@ def reserving(partition: Partition, now: int) -> list[Ask]:
     state.due_ms = None
     if not partition.spec.reservations.enabled:
         return []
-    held = _held(partition) if partition.dead else Counter()
-    if not partition.dead or held.total() >= reservation.most(len(partition.index.nodes)):
+    held = _held(partition) if partition.classes.dead else Counter()
+    if not partition.classes.dead or held.total() >= reservation.most(len(partition.index.nodes)):
         if partition.untold:
             state.barren.clear()
         return []
@@ -103,7 +103,9 @@ def may_reserve_more(partition: Partition) -> bool:
 def _held(partition: Partition) -> Counter[str]:
     """Return the number of reservations by leaf."""
     return Counter(
-        one.ask.application.leaf.path for one in partition.pledges.values() if one.reserves
+        one.ask.application.leaf.path
+        for one in partition.decisions.pledges.values()
+        if one.reserves
     )
 
 

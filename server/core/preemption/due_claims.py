@@ -195,7 +195,7 @@ def requiring(partition: Partition) -> list[Ask]:
 
 
 def _required(partition: Partition) -> list[AskClass]:
-    classes = [*partition.dead]
+    classes = [*partition.classes.dead]
     for queue in partition.queues.values():
         if queue.limiter is not None:
             classes += queue.limiter.blocked

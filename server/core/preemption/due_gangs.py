@@ -38,8 +38,10 @@ def waiting(partition: Partition, now: int) -> list[JobDue]:
     settings = partition.spec.preemption
     if not settings.enabled or not settings.lists(JOB):
         return []
-    found = [due(one) for one in partition.parked_jobs if _may_plan(partition, one, now)]
-    found += [again(one) for one in dict.fromkeys(partition.suspended.values()) if _is_job(one)]
+    found = [due(one) for one in partition.gangs.parked if _may_plan(partition, one, now)]
+    found += [
+        again(one) for one in dict.fromkeys(partition.decisions.suspended.values()) if _is_job(one)
+    ]
     if not settings.lists(GUARANTEED):
         found += [
             single(ask)
@@ -81,7 +83,7 @@ def again(commitment: Commitment) -> JobDue:
 
 def promised(partition: Partition) -> dict[str, JobDue]:
     """Return by member the gangs of several for which a decision holds capacity, to be planned again or not."""
-    found = [again(one) for one in partition.commitments.values() if _is_job(one)]
+    found = [again(one) for one in partition.decisions.open.values() if _is_job(one)]
     return {ask.key: job for job in found if job.size > 1 for ask in job.members}
 
 
@@ -132,7 +134,9 @@ def _worth_a_look(partition: Partition) -> Iterator[Group]:
 
 def _coming(partition: Partition) -> list[Coming]:
     """Return the nodes from which pods are being evicted, each with what it has once they are gone."""
-    nodes = dict.fromkeys(ask.node for ask in partition.leaving.values() if ask.node is not None)
+    nodes = dict.fromkeys(
+        ask.node for ask in partition.decisions.leaving.values() if ask.node is not None
+    )
     return [(node, node.room_without(node.dying())) for node in nodes]
 
 

@@ -102,7 +102,7 @@ def is_due(partition: Partition, now: int) -> bool:
     """Return whether there is a run to start, or one that goes on after a veto."""
     instant = quota_timers.next_due(partition)
     return (instant is not None and instant <= now) or any(
-        one.facts.shrinks is Shrinks.QUEUE for one in partition.suspended.values()
+        one.facts.shrinks is Shrinks.QUEUE for one in partition.decisions.suspended.values()
     )
 
 
@@ -111,7 +111,7 @@ def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[Shrin
 
     Notes about runs that do not begin are added to ``told``.
     """
-    for one in list(partition.suspended.values()):
+    for one in list(partition.decisions.suspended.values()):
         if one.queue in partition.queues and one.facts.shrinks is Shrinks.QUEUE:
             yield ShrinkIntent(QUOTA.name, one.queue, one.commitment_id)
     for path in quota_timers.due(partition, now):

@@ -43,7 +43,7 @@ def _is_meant(partition: Partition, ask: Ask, event: VictimVetoed) -> bool:
         return False
     if ask.released_by is not None:
         return event.decision_id in {"", ask.released_by.commitment_id}
-    return event.decision_id in partition.decisions
+    return event.decision_id in partition.decisions.records
 
 
 def _vetoed(
@@ -70,7 +70,7 @@ def _stays(state: State, partition: Partition, ask: Ask, reason: str, now: int) 
     """Keep the victim before anything else ends: it is no loss of its queue. No plan takes it for a while."""
     journal.spare(partition, ask)
     ask.vetoed = True
-    partition.changed[ask] = None
+    partition.columns.changed[ask] = None
     state.at(now + partition.spec.preemption.backoff_ms, "veto", partition.name, ask.key)
     where = (partition.name, ask.rm_id)
     return Noted("allocation", ask.key, Code.VICTIM_VETOED, f"it stays: {reason}", *where)
@@ -79,11 +79,11 @@ def _stays(state: State, partition: Partition, ask: Ask, reason: str, now: int) 
 def _record_veto(
     partition: Partition, commitment: Commitment, ask: Ask, reason: str, now: int
 ) -> list[Decision]:
-    known = partition.decisions.get(commitment.commitment_id)
+    known = partition.decisions.records.get(commitment.commitment_id)
     if known is None:
         return []
     known = decision_records.vetoed(known, ask.key)
-    partition.decisions[known.decision_id] = commitment.record = known
+    partition.decisions.records[known.decision_id] = commitment.record = known
     where = (partition.name, known.decision_id, known.state)
     return [DecisionMoved(ask.rm_id, *where, now, reason, ask.key)]
 
@@ -101,7 +101,7 @@ def veto_over(partition: Partition, key: str) -> None:
     ask = partition.asks.get(key)
     if ask is not None and ask.vetoed:
         ask.vetoed = False
-        partition.changed[ask] = None
+        partition.columns.changed[ask] = None
         partition.relief += 1
 
 
@@ -122,7 +122,7 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 def _leaving_from(partition: Partition, commitment: Commitment) -> dict[str, Ask]:
     """Return victims of ended decisions whose capacity the decision waits for."""
     nodes = {held.node for held in commitment.pledges.values()}
-    known = partition.leaving.items()
+    known = partition.decisions.leaving.items()
     return {key: ask for key, ask in known if ask.node in nodes and ask.released_by is None}
 
 
@@ -161,7 +161,7 @@ def give_up(
 ) -> list[Decision]:
     """End a pledge and the decision behind it; return a note for a reservation, as a decision reports its own end."""
     ask, reserved = held.ask, held.commitment.facts.reserves
-    if partition.pledges.get(ask.key) is not held:
+    if partition.decisions.pledges.get(ask.key) is not held:
         return []  # the decision ended with another pledge of it
     for one in () if reserved else held.commitment.pledges.values():
         _set_back(partition, one.ask, now)
@@ -197,13 +197,13 @@ def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
 
     Where only a node lost capacity, others are looked at only while some queue is over its maximum.
     """
-    if not partition.pledges:
+    if not partition.decisions.pledges:
         return
     weak = weak_promises(partition)
     over = _over(partition, weak)
-    found = partition.pledges if over or node is None else node.pledges
+    found = partition.decisions.pledges if over or node is None else node.pledges
     for held in reversed(list(found.values())):
-        standing = held.ask.key in partition.pledges and not held.reserves
+        standing = held.ask.key in partition.decisions.pledges and not held.reserves
         if standing and not _fits_planned(held, over):
             yield held
             _count_weak(weak, held)
@@ -213,7 +213,7 @@ def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
 def weak_promises(partition: Partition) -> Weak:
     """Return what is promised by pledges that give way."""
     weak: Weak = Counter()
-    for held in partition.pledges.values():
+    for held in partition.decisions.pledges.values():
         _count_weak(weak, held)
     return weak
 

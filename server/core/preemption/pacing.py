@@ -51,7 +51,7 @@ def admits(partition: Partition, ask: Ask, now: int) -> bool:
     """
     state = partition.round
     if is_between(partition, now):
-        found = ask.key in partition.suspended
+        found = ask.key in partition.decisions.suspended
     elif state.goes_on and partition.spec.preemption.rounds_interval_ms:
         found = ask.arrival <= state.arrivals
     else:
@@ -69,7 +69,7 @@ def keep_waiting(partition: Partition, policy: str, now: int) -> None:
 
 def may_trim(partition: Partition, now: int) -> bool:
     """Return whether surplus may be reclaimed now; if not, set the next call for the next round (P1)."""
-    known = partition.suspended.values()
+    known = partition.decisions.suspended.values()
     if not is_between(partition, now) or any(
         one.facts.shrinks is Shrinks.PARTITION for one in known
     ):

@@ -198,7 +198,7 @@ def begin(partition: Partition, asks: snapshotting.Due, now: int, *, trims: bool
 def _is_ready(partition: Partition, plan: Plan) -> bool:
     """Return whether the next tick has more to do: an ask of the plan fits, or a new reservation is to be offered."""
     some = plan.pledges[:1] if plan.facts.gang else plan.pledges  # a gang: as a whole
-    held = [partition.pledges.get(pledge.ask.key) for pledge in some]
+    held = [partition.decisions.pledges.get(pledge.ask.key) for pledge in some]
     if plan.facts.reserves:
         return True  # the next tick offers it, and may change what asks wait for
     return any(one is not None and fits_pledged(one.ask.ask_class, one) for one in held)
@@ -258,7 +258,7 @@ def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool)
     partition.round.masked.add(once)
     goes_on = (
         one.commitment_id
-        for one in partition.suspended.values()
+        for one in partition.decisions.suspended.values()
         if one.facts.shrinks is Shrinks.PARTITION
     )
     intent = ShrinkIntent(reclaim.NAME, partition.root.path, next(goes_on, ""))

@@ -56,7 +56,7 @@ def find(partition: Partition, now: int) -> Takeover | None:
 
     Call it after `due.reserving`, when nothing more is placeable.
     """
-    if not partition.reservations:
+    if not partition.decisions.reservations:
         return None
     search = _Search(partition)
     asks = in_order(ask for ask in search.contenders(now) if search.may_have_room(ask))
@@ -86,7 +86,7 @@ class _Search:
         self.full = _full_leaves(partition)
         self._most = most_rooms(partition)
         self._open: dict[tuple[Queue, int], Below] = {}
-        state, held = partition.round, partition.reservations.values()
+        state, held = partition.round, partition.decisions.reservations.values()
         mark = (
             str(partition.index.entered),
             *(one.commitment.commitment_id for one in held),
@@ -178,7 +178,7 @@ class _Search:
 
 def _full_leaves(partition: Partition) -> set[Queue]:
     """Return the leaves for which as many nodes are reserved as may be."""
-    held = Counter(one.ask.application.leaf for one in partition.reservations.values())
+    held = Counter(one.ask.application.leaf for one in partition.decisions.reservations.values())
     return {leaf for leaf, many in held.items() if many >= reservation.RESERVATIONS_PER_LEAF}
 
 

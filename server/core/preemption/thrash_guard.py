@@ -101,7 +101,9 @@ def watch(partition: Partition, trial: Trial, plan: Plan) -> list[Decision]:
 
 def _goes_on(partition: Partition, plan: Plan) -> bool:
     """Return whether the plan continues a decision after a veto."""
-    return bool(plan.replans) or any(one.ask.key in partition.suspended for one in plan.pledges)
+    return bool(plan.replans) or any(
+        one.ask.key in partition.decisions.suspended for one in plan.pledges
+    )
 
 
 def _count_lost(partition: Partition, snapshot: Snapshot, releases: tuple[Release, ...]) -> None:

@@ -46,7 +46,7 @@ class _Needs:
         self.weak = open_decisions.weak_promises(partition)
         self.lending = {
             queue
-            for held in partition.pledges.values()
+            for held in partition.decisions.pledges.values()
             if held.ask.ask_class.job_class is JobClass.LENDABLE and not held.reserves
             for queue in held.ask.application.leaf.path_up()
         }
@@ -71,7 +71,7 @@ def withdraw(partition: Partition) -> list[Withdrawn]:
     """Withdraw soft evictions that nothing needs, the newest orders first."""
     needs: _Needs | None = None
     found: list[Withdrawn] = []
-    for together in _units(partition) if partition.marked else ():
+    for together in _units(partition) if partition.decisions.marked else ():
         needs = needs or _Needs(partition)
         if not _is_needed(needs, together):
             found += _withdrawn(partition, together)
@@ -86,7 +86,7 @@ def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Withdr
         decision, ordered_by = ask.released_by, ask.leaves_by
         reason = _reason(ask)
         journal.spare(partition, ask)
-        partition.changed[ask] = None
+        partition.columns.changed[ask] = None
         if decision is not None and not decision.victims and not decision.pledges:
             state = DecisionState.FULFILLED if decision.gone else DecisionState.ABORTED
             journal.close(partition, decision, state, reason)
@@ -99,12 +99,12 @@ def _record(partition: Partition, found: Iterable[Withdrawn]) -> None:
     for one in found:
         staying.setdefault(one.decision_id, []).append(one.key)
     for decision_id, keys in staying.items():
-        known = partition.decisions.get(decision_id)
+        known = partition.decisions.records.get(decision_id)
         if known is None:
             continue
-        known = partition.decisions[decision_id] = decision_records.withdrawn(known, keys)
-        if decision_id in partition.commitments:
-            partition.commitments[decision_id].record = known
+        known = partition.decisions.records[decision_id] = decision_records.withdrawn(known, keys)
+        if decision_id in partition.decisions.open:
+            partition.decisions.open[decision_id].record = known
 
 
 def _reason(ask: Ask) -> str:
@@ -123,7 +123,7 @@ def _units(partition: Partition) -> list[list[Ask]]:
     Units without an open decision for asks come first: it needs fewer of its own once others free
     its capacity.
     """
-    known = list(reversed(partition.marked.values()))
+    known = list(reversed(partition.decisions.marked.values()))
     free = _free(partition, known)
     if not free:
         return []

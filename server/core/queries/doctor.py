@@ -211,7 +211,7 @@ def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
 def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
     """Yield a finding for each node with pods that should be gone by now."""
     late: dict[str, dict[str, Ask]] = {}
-    for record in partition.decisions.values():
+    for record in partition.decisions.records.values():
         ordered = max(record.at_ms, record.expires_ms - partition.spec.preemption.expiry_ms)
         for ask in _still_leaving(partition, record):
             if now - ordered > ask.spec.grace_ms + RELEASE_MS:
@@ -236,7 +236,7 @@ def _still_leaving(partition: Partition, record: DecisionRecord) -> list[Ask]:
 
 
 def _reservations(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
-    for held in partition.pledges.values():
+    for held in partition.decisions.pledges.values():
         age = now - held.commitment.created_ms
         if age > RESERVATION_MS:
             yield _warning(

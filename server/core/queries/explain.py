@@ -65,8 +65,8 @@ def _explain_in(answer: Answer, key: str, name: Namer) -> Explanation | None:
     ask = partition.asks.get(key)
     if ask is not None:
         return explain_ask(answer, ask) if ask.node is None else _allocation(answer, ask, ask.node)
-    if key in partition.foreign:
-        return _foreign(partition, partition.foreign[key])
+    if key in partition.foreign.pods:
+        return _foreign(partition, partition.foreign.pods[key])
     if key in partition.applications:
         return _application(answer, partition.applications[key], name)
     if key in partition.index.nodes:
@@ -83,7 +83,7 @@ def near_matches(partition: Partition, key: str) -> list[str]:
         partition.asks,
         partition.applications,
         partition.index.nodes,
-        partition.foreign,
+        partition.foreign.pods,
         partition.queues,
     )
     holding = [name for name in chain(*names) if key in name]

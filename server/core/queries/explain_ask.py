@@ -219,7 +219,7 @@ def _of_job(answer: Answer, job: Job) -> str:
     if isinstance(job, Hold):
         return _of_hold(job)
     there, name = len(job.members) + job.placed, gang_name(job)
-    if job in answer.partition.gathering:
+    if job in answer.partition.gangs.gathering:
         left = span(gang_size.whole_ms(answer.partition, job) - answer.now)
         return f"{name} gathers, {count(there, 'member')} so far, and is whole in {left} unless a further one comes"
     if not job.gathered and job.key == PLACEHOLDERS:

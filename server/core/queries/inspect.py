@@ -74,7 +74,7 @@ def holdings(core: Core) -> Holdings:
     known = core.state.partitions.values()
     return Holdings(
         nodes=sum(len(one.index.nodes) for one in known),
-        pods=sum(len(one.asks) + len(one.foreign) for one in known),
+        pods=sum(len(one.asks) + len(one.foreign.pods) for one in known),
         applications=sum(len(one.applications) for one in known),
         queues=sum(len(one.queues) for one in known),
     )
@@ -95,12 +95,12 @@ def _partition(core: Core, partition: Partition) -> PartitionReport:
         schedulable_nodes=len(index.numbered),
         applications=len(partition.applications),
         allocations=len(partition.asks) - partition.ask_count,
-        foreign=len(partition.foreign),
+        foreign=len(partition.foreign.pods),
         asks=partition.ask_count,
-        reservations=len(partition.pledges),
+        reservations=len(partition.decisions.pledges),
         capacity=types.named(partition.capacity),
         usage=types.named(partition.root.usage),
-        foreign_usage=types.named(partition.foreign_usage),
+        foreign_usage=types.named(partition.foreign.usage),
         waiting=_waiting(core, partition),
         synced=core.state.synced(partition),
         frozen_pairs=len(partition.storms.frozen),
@@ -286,7 +286,7 @@ def _in_applications(
         if asks:
             yield from application.asks.values()
     if not path and not application_id:
-        yield from partition.foreign.values()
+        yield from partition.foreign.pods.values()
 
 
 def _chosen(partition: Partition, path: str, application_id: str) -> Iterable[Application]:

@@ -40,8 +40,8 @@ def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
 def decision(core: Core, decision_id: str) -> DecisionRecord | None:
     """Return the decision with this id; None when there was none, or it ended long ago."""
     for state in core.state.partitions.values():
-        if decision_id in state.decisions:
-            return state.decisions[decision_id]
+        if decision_id in state.decisions.records:
+            return state.decisions.records[decision_id]
     return None
 
 
@@ -80,7 +80,7 @@ def whole(core: Core, record: DecisionRecord) -> DecisionRecord:
 def ranking_of(core: Core, record: DecisionRecord) -> Ranking | None:
     """Return the order in which a decision took its victims; None for one from before a restart."""
     state = core.state.partitions.get(record.partition)
-    return None if state is None else state.rankings.get(record.decision_id)
+    return None if state is None else state.decisions.rankings.get(record.decision_id)
 
 
 def evicted_later(core: Core, record: DecisionRecord, key: str) -> str:
@@ -89,7 +89,7 @@ def evicted_later(core: Core, record: DecisionRecord, key: str) -> str:
     ask = None if state is None else state.asks.get(key)
     if state is None or (ask is not None and not ask.releasing):
         return ""
-    after = (one for one in state.decisions.values() if one.at_ms >= record.at_ms)
+    after = (one for one in state.decisions.records.values() if one.at_ms >= record.at_ms)
     found = (
         one.decision_id
         for one in after
@@ -108,7 +108,7 @@ def touches(record: DecisionRecord, queue: str) -> bool:
 def _of(core: Core, partition: str) -> Iterator[DecisionRecord]:
     for name, state in core.state.partitions.items():
         if not partition or name == partition:
-            yield from state.decisions.values()
+            yield from state.decisions.records.values()
 
 
 def _queues(record: DecisionRecord) -> Iterator[str]:

@@ -9,23 +9,23 @@ from server.state.lost_work import Amounts, Line, LostWork
 
 def lost_work(core: Core, partition: str) -> list[LostLine]:
     """Return lost work by policy, claimant and victim queue; KeyError for an unknown partition."""
-    return _whole(core.state.partitions[partition].lost_work)
+    return _whole(core.state.partitions[partition].lost.by_queue)
 
 
 def lost_owners(core: Core, partition: str) -> list[LostLine]:
     """Return lost work by policy, claimant and victim queue, user and application of the victims."""
-    return _whole(core.state.partitions[partition].lost_owners)
+    return _whole(core.state.partitions[partition].lost.by_owner)
 
 
 def lost_work_since(core: Core, partition: str, instant: int) -> tuple[list[LostLine], int]:
     """Return what was lost to orders since the minute of an instant, and since when that is complete."""
-    found, begin = core.state.partitions[partition].lost_work.since(instant)
+    found, begin = core.state.partitions[partition].lost.by_queue.since(instant)
     return _lines(found), begin
 
 
 def lost_owners_since(core: Core, partition: str, instant: int) -> tuple[list[LostLine], int]:
     """Return what was lost to orders by user and application, too, and since when that is complete."""
-    found, begin = core.state.partitions[partition].lost_owners.since(instant)
+    found, begin = core.state.partitions[partition].lost.by_owner.since(instant)
     return _lines(found), begin
 
 

@@ -60,8 +60,8 @@ def not_evicted(partition: Partition, ask: Ask) -> list[NotEvicted]:
 
 def _rankings(partition: Partition, ask: Ask) -> Iterator[tuple[DecisionRecord, Ranking]]:
     """Yield the decisions with victims that were made since the allocation has its place, the latest first."""
-    for decision_id, record in reversed(partition.decisions.items()):
-        ranking = partition.rankings.get(decision_id)
+    for decision_id, record in reversed(partition.decisions.records.items()):
+        ranking = partition.decisions.rankings.get(decision_id)
         if ranking is not None and record.victims and record.at_ms >= ask.placed_ms:
             yield record, ranking
 

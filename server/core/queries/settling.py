@@ -66,7 +66,7 @@ def reserves_in_turns(partition: Partition) -> bool:
 def _reserves(partition: Partition) -> bool:
     """Return whether an ask holds a reservation, or will ask for one again."""
     return partition.round.due_ms is not None or any(
-        one.commitment.facts.reserves for one in partition.pledges.values()
+        one.commitment.facts.reserves for one in partition.decisions.pledges.values()
     )
 
 
@@ -102,7 +102,7 @@ def _dues(state: State, known: list[Partition]) -> Iterator[int]:
 
 def _expires(partition: Partition, decision_id: str) -> bool:
     """Return whether the decision is still open, and more than a reservation."""
-    known = partition.commitments.get(decision_id)
+    known = partition.decisions.open.get(decision_id)
     return known is not None and not known.facts.reserves
 
 
@@ -110,7 +110,7 @@ def _repeats(state: State, known: list[Partition]) -> Iterator[int]:
     """Yield when claims are tried again, and when reservations end or are made."""
     names = {one.name for one in known}
     for due, _, kind, name, subject in state.timers:
-        if kind == _EXPIRY and name in names and subject in state.partitions[name].commitments:
+        if kind == _EXPIRY and name in names and subject in state.partitions[name].decisions.open:
             yield due
     for partition in known:
         found = (pacing.due_ms(partition), partition.round.due_ms)

@@ -43,8 +43,8 @@ def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
         partition.relief,
         partition.placements,
         partition.numbers,
-        len(partition.pledges),
-        len(partition.leaving),
+        len(partition.decisions.pledges),
+        len(partition.decisions.leaving),
         len(partition.asks),
     )
     if state == known.seen:

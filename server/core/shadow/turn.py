@@ -179,7 +179,7 @@ class Turn:
             return False
         if self._partition.spec.preemption.observe_only:
             return key in self._partition.round.observed
-        return before.live.decision_id in self._partition.commitments
+        return before.live.decision_id in self._partition.decisions.open
 
     def _is_mine(self, key: str, anew: bool) -> bool:  # noqa: FBT001
         """Return whether the shadow's last decision for it still counts, as it does beside the live one compared with it."""

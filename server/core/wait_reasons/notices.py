@@ -55,15 +55,15 @@ def _note_reserved(partition: Partition, now: int) -> None:
     reservations change.
     """
     changes, known = partition.round, partition.round.reserved_told
-    if changes.reservations_untold and partition.reservations:
-        for ask_class in partition.dead:
+    if changes.reservations_untold and partition.decisions.reservations:
+        for ask_class in partition.classes.dead:
             groups = [one for one in ask_class.waiting if one.live and one.told == Code.NO_NODE]
             first = next((_waiting(one) for one in groups), iter(()))
             if any(in_the_way(partition, ask) for ask in islice(first, 1)):
                 partition.untold.update(dict.fromkeys(groups))
     changes.reservations_untold = False
     for group, (commitment_id, told_ms) in list(known.items()):
-        ended = commitment_id not in partition.commitments and now >= told_ms + RETELL_MS
+        ended = commitment_id not in partition.decisions.open and now >= told_ms + RETELL_MS
         if group.live and not ended:
             continue
         del known[group]

@@ -103,7 +103,7 @@ def _of_job(partition: Partition, job: Job) -> Code:
         reserving = is_reserving(job.application)
         return Code.PLACEHOLDERS_GATHERING if reserving else Code.PLACEHOLDER_AWAITED
     if not job.gathered:
-        return Code.GANG_COUNTING if job in partition.gathering else Code.GANG_GATHERING
+        return Code.GANG_COUNTING if job in partition.gangs.gathering else Code.GANG_GATHERING
     return Code.GANG_PARTIAL if job.parked else Code.NOT_TRIED
 
 
@@ -146,7 +146,11 @@ def _without_room(partition: Partition, ask: Ask) -> Code:
 
 def in_the_way(partition: Partition, ask: Ask) -> list[Pledge]:
     """Return the reservations without which the ask would fit on their nodes now, the first to end first."""
-    found = [held for held in partition.reservations.values() if _keeps_off(partition, held, ask)]
+    found = [
+        held
+        for held in partition.decisions.reservations.values()
+        if _keeps_off(partition, held, ask)
+    ]
     return sorted(found, key=lambda held: (held.commitment.expires_ms or 1 << 62, held.node.number))
 
 

@@ -52,7 +52,7 @@ def configured(
     notes = _drop_unfit(partition, now) if settings.enabled else []
     if settings == before.reservations:
         return notes
-    for held in list(partition.reservations.values()):
+    for held in list(partition.decisions.reservations.values()):
         commitment = held.commitment
         if not settings.enabled:
             notes += open_decisions.give_up(partition, held, "reservations are switched off", now)
@@ -71,7 +71,7 @@ def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
     its limits.
     """
     notes: list[Decision] = []
-    for held in reversed(list(partition.reservations.values())):
+    for held in reversed(list(partition.decisions.reservations.values())):
         limit = _full_limit(partition, held)
         if limit is not None:
             kind = "queue" if limit.kind in OWN else limit.kind

@@ -140,7 +140,7 @@ class DecisionLog:
                 map(_KEY, record.victims),
                 map(_KEY, record.beneficiaries),
                 spared,
-                _candidates(one_partition.rankings.get(record.decision_id)),
+                _candidates(one_partition.decisions.rankings.get(record.decision_id)),
             )
             known = [ask for ask in map(one_partition.asks.get, keys) if ask is not None]
             held = self._tags.setdefault(record.decision_id, _Held())

@@ -90,7 +90,7 @@ def _check_usage(types: ResourceTypes, queue: Queue) -> None:
 
 def _promised_by_leaf(partition: Partition) -> dict[str, list[Demand]]:
     held: dict[str, list[Demand]] = {}
-    for one in partition.pledges.values():
+    for one in partition.decisions.pledges.values():
         held.setdefault(one.ask.application.leaf.path, []).append(one.demand)
     return held
 

@@ -21,16 +21,16 @@ def check_nodes(partition: Partition) -> None:
     capacity, foreign = types.zeros(), types.zeros()
     for name, node in partition.index.nodes.items():
         assert node.node_id == name, f"node {node.node_id} stands in the index as {name}"
-        assert partition.slots[node.slot] is node, (
+        assert partition.node_slots.nodes[node.slot] is node, (
             f"node {name} does not stand in its slot {node.slot}"
         )
         _check_free(partition, node)
         for index, quantity in enumerate(node.capacity):
             capacity[index] += 0 if types.synthetic[index] else quantity
-    for one in partition.foreign.values():
+    for one in partition.foreign.pods.values():
         added(foreign, one.demand)
     same(types, f"capacity of partition {partition.name}", partition.capacity, capacity)
-    same(types, f"foreign usage of partition {partition.name}", partition.foreign_usage, foreign)
+    same(types, f"foreign usage of partition {partition.name}", partition.foreign.usage, foreign)
     _check_slots(partition)
     _check_totals(partition)
 
@@ -57,11 +57,11 @@ def _check_free(partition: Partition, node: Node) -> None:
 
 
 def _check_slots(partition: Partition) -> None:
-    empty = [slot for slot, node in enumerate(partition.slots) if node is None]
-    assert sorted(partition.free_slots) == empty, (
-        f"partition {partition.name}: slots {empty} are empty, {sorted(partition.free_slots)} are listed"
+    empty = [slot for slot, node in enumerate(partition.node_slots.nodes) if node is None]
+    assert sorted(partition.node_slots.free) == empty, (
+        f"partition {partition.name}: slots {empty} are empty, {sorted(partition.node_slots.free)} are listed"
     )
-    taken = len(partition.slots) - len(empty)
+    taken = len(partition.node_slots.nodes) - len(empty)
     assert taken == len(partition.index.nodes), (
         f"partition {partition.name} has {taken} slots taken by {len(partition.index.nodes)} nodes"
     )
@@ -71,7 +71,7 @@ def _check_totals(partition: Partition) -> None:
     """Assert that the running total of each type stays below 2^62 (design 6.13)."""
     used = [
         own + other
-        for own, other in zip(partition.root.usage, partition.foreign_usage, strict=True)
+        for own, other in zip(partition.root.usage, partition.foreign.usage, strict=True)
     ]
     for what, amounts in (("capacity", partition.capacity), ("usage", used)):
         for name, amount in zip(partition.types.names, amounts, strict=True):
@@ -88,13 +88,13 @@ def check_limits(partition: Partition) -> None:
     for queue in partition.queues.values():
         _check_queue_limit(partition, queue)
     check_firm(partition)
-    members: dict[Person, list[Application]] = {key: [] for key in partition.limiters}
+    members: dict[Person, list[Application]] = {key: [] for key in partition.limits.by_key}
     for application in partition.applications.values():
         keys = _persons(application)
         _check_limiters(partition, application, keys)
         for key in keys:
             members[key].append(application)
-    for key, limiter in partition.limiters.items():
+    for key, limiter in partition.limits.by_key.items():
         _check_person(partition, key, limiter, members[key])
 
 
@@ -102,7 +102,7 @@ def all_limiters(partition: Partition) -> list[Limiter]:
     """Return the limits of queues in path order, then those of users and groups."""
     pairs = ((queue.limiter, queue.firm) for queue in partition.root.walk())
     own = [one for pair in pairs for one in pair if one is not None]
-    return own + list(partition.limiters.values())
+    return own + list(partition.limits.by_key.values())
 
 
 def limit_name(limiter: Limiter) -> str:
@@ -161,12 +161,12 @@ def _persons(application: Application) -> list[Person]:
 
 def _check_limiters(partition: Partition, application: Application, keys: list[Person]) -> None:
     own = [queue.limiter for queue in application.leaf.path_up() if queue.limiter is not None]
-    want = own + [partition.limiters[key] for key in keys if key in partition.limiters]
+    want = own + [partition.limits.by_key[key] for key in keys if key in partition.limits.by_key]
     assert list(application.limiters) == want, (
         f"application {application.application_id} passes {[limit_name(one) for one in application.limiters]}, "
         f"not {[limit_name(one) for one in want]}"
     )
-    missing = [key for key in keys if key not in partition.limiters]
+    missing = [key for key in keys if key not in partition.limits.by_key]
     assert not missing, f"application {application.application_id} lacks its limits {missing}"
 
 

@@ -17,12 +17,12 @@ def check_columns(partition: Partition) -> None:
     """Assert that each unchanged allocation has its row, each node that of its slot, and that no row is left over."""
     columns = partition.columns
     allocations = columns.allocations.freeze()
-    pending = {id(ask) for ask in partition.changed}
+    pending = {id(ask) for ask in partition.columns.changed}
     asks = list(partition.asks.values())
     for ask in asks:
         if id(ask) not in pending:
             _check_ask(allocations, ask)
-    rows = {ask.row for ask in [*asks, *partition.changed] if ask.row >= 0}
+    rows = {ask.row for ask in [*asks, *partition.columns.changed] if ask.row >= 0}
     alive = {row for row, lives in enumerate(allocations.alive.tolist()) if lives}
     assert alive == rows, f"rows {sorted(alive ^ rows)} stand for no allocation, or for several"
     assert [bool(key) for key in allocations.keys] == allocations.alive.tolist(), (
@@ -74,8 +74,8 @@ def _check_ask(rows: AllocationColumns, ask: Ask) -> None:
 
 def _check_nodes(partition: Partition, rows: NodeColumns) -> None:
     unread = partition.index.unread
-    for slot in [one for one in range(len(partition.slots)) if one not in unread]:
-        node = partition.slots[slot]
+    for slot in [one for one in range(len(partition.node_slots.nodes)) if one not in unread]:
+        node = partition.node_slots.nodes[slot]
         have = (
             rows.ids[slot],
             int(rows.numbers[slot]),

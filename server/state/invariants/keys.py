@@ -17,7 +17,7 @@ def check_keys(partition: Partition) -> None:
     waiting = 0
     for key, ask in partition.asks.items():
         assert ask.key == key, f"ask {ask.key} stands in the state as {key}"
-        assert key not in partition.foreign, f"key {key} is an ask and a foreign pod"
+        assert key not in partition.foreign.pods, f"key {key} is an ask and a foreign pod"
         if ask.node is None:
             waiting += 1
             _check_waiting(ask)
@@ -83,7 +83,7 @@ def _check_application(partition: Partition, name: str, application: Application
 
 
 def _check_foreign(partition: Partition) -> None:
-    for key, foreign in partition.foreign.items():
+    for key, foreign in partition.foreign.pods.items():
         node = foreign.node
         assert foreign.key == key, f"foreign pod {foreign.key} stands as {key}"
         assert partition.index.nodes.get(node.node_id) is node, (
@@ -93,8 +93,8 @@ def _check_foreign(partition: Partition) -> None:
             f"node {node.node_id} does not list foreign pod {key}"
         )
     listed = sum(len(node.foreign) for node in partition.index.nodes.values())
-    assert listed == len(partition.foreign), (
-        f"nodes list {listed} foreign pods, there are {len(partition.foreign)}"
+    assert listed == len(partition.foreign.pods), (
+        f"nodes list {listed} foreign pods, there are {len(partition.foreign.pods)}"
     )
 
 
@@ -121,16 +121,16 @@ def check_classes(partition: Partition) -> None:
     for ask in partition.asks.values():
         _check_membership(partition, ask)
     shared = [one for one in asks if one.pledge is None]
-    assert len(shared) == len(partition.classes), (
-        f"partition {partition.name} lists {len(partition.classes)} classes, {len(shared)} have asks"
+    assert len(shared) == len(partition.classes.by_key), (
+        f"partition {partition.name} lists {len(partition.classes.by_key)} classes, {len(shared)} have asks"
     )
     live = sum(count for one, count in pending.items() if not one.dead)
-    assert partition.live_asks == live, (
-        f"live_asks of partition {partition.name} is {partition.live_asks}, not {live}"
+    assert partition.classes.live_asks == live, (
+        f"live_asks of partition {partition.name} is {partition.classes.live_asks}, not {live}"
     )
     dead = [one for one in asks if one.dead]
-    assert len(dead) == len(partition.dead), (
-        f"{len(partition.dead)} classes are listed as dead, {len(dead)} are"
+    assert len(dead) == len(partition.classes.dead), (
+        f"{len(partition.classes.dead)} classes are listed as dead, {len(dead)} are"
     )
     _check_masks(partition, Counter(one.mask for one in asks))
 
@@ -141,11 +141,11 @@ def _check_class(partition: Partition, ask_class: AskClass, asks: int, pending: 
     assert ask_class.pending == pending, (
         f"{name} counts {ask_class.pending} pending asks, there are {pending}"
     )
-    assert ask_class.dead == (ask_class in partition.dead), (
+    assert ask_class.dead == (ask_class in partition.classes.dead), (
         f"{name} and the list of the dead do not agree"
     )
     if ask_class.pledge is None:
-        found = partition.classes.get(
+        found = partition.classes.by_key.get(
             (ask_class.resource, ask_class.constraints, ask_class.job_class)
         )
         assert found is ask_class, f"{name} is not listed under its values"
@@ -205,24 +205,24 @@ def _check_masks(partition: Partition, users: Counter[NodeMask]) -> None:
 def check_commitments(partition: Partition) -> None:
     """Assert that open decisions, pledges, nodes and asks name each other, and that no victim has two decisions (8.10)."""
     victims: Counter[str] = Counter()
-    for name, commitment in partition.commitments.items():
+    for name, commitment in partition.decisions.open.items():
         _check_commitment(partition, name, commitment)
         victims.update(list(commitment.victims))
     twice = sorted(key for key, count in victims.items() if count > 1)
     assert not twice, f"allocations {twice} are victims of more than one open decision"
-    for key, held in partition.pledges.items():
+    for key, held in partition.decisions.pledges.items():
         _check_pledge(partition, key, held)
-    listed = sum(len(one.pledges) for one in partition.commitments.values())
-    assert listed == len(partition.pledges), (
-        f"decisions hold {listed} pledges, there are {len(partition.pledges)}"
+    listed = sum(len(one.pledges) for one in partition.decisions.open.values())
+    assert listed == len(partition.decisions.pledges), (
+        f"decisions hold {listed} pledges, there are {len(partition.decisions.pledges)}"
     )
     pledges = sum(len(node.pledges) for node in partition.index.nodes.values())
-    assert pledges == len(partition.pledges), (
-        f"nodes hold {pledges} pledges, there are {len(partition.pledges)}"
+    assert pledges == len(partition.decisions.pledges), (
+        f"nodes hold {pledges} pledges, there are {len(partition.decisions.pledges)}"
     )
     holders = sum(ask.pledge is not None for ask in partition.asks.values())
-    assert holders == len(partition.pledges), (
-        f"{holders} asks hold a pledge, there are {len(partition.pledges)}"
+    assert holders == len(partition.decisions.pledges), (
+        f"{holders} asks hold a pledge, there are {len(partition.decisions.pledges)}"
     )
     for node in partition.index.nodes.values():
         holds = sum(held.exclusive for held in node.pledges.values())
@@ -246,7 +246,7 @@ def _check_pledge(partition: Partition, key: str, held: Pledge) -> None:
     ask, node = held.ask, held.node
     what = f"pledge of {held.commitment.commitment_id} to {key}"
     assert held.commitment.pledges.get(key) is held, f"{what} is unknown to its decision"
-    known = partition.commitments.get(held.commitment.commitment_id)
+    known = partition.decisions.open.get(held.commitment.commitment_id)
     assert known is held.commitment, f"{what}: commitments do not list its decision"
     assert partition.asks.get(key) is ask, f"{what} is for an ask which is gone"
     assert ask.node is None, f"{what} is for an ask which is placed"

@@ -40,11 +40,11 @@ def _check_table(partition: Partition, table: lost_work.LostWork) -> None:
 
 def check_lost_work(partition: Partition) -> None:
     """Assert that the tables are bounded and count whole victims, and that a pod ordered to be evicted is releasing."""
-    for table in (partition.lost_work, partition.lost_owners):
+    for table in (partition.lost.by_queue, partition.lost.by_owner):
         _check_table(partition, table)
     counted, owned = (
         sum(one.victims for one in table.lines.values())
-        for table in (partition.lost_work, partition.lost_owners)
+        for table in (partition.lost.by_queue, partition.lost.by_owner)
     )
     assert counted == owned, f"lost work of {counted} victims has owners for {owned}"
     for ask in partition.asks.values():
@@ -52,9 +52,13 @@ def check_lost_work(partition: Partition) -> None:
         assert told == bool(ask.leaves_by), f"allocation {ask.key} is told to go, or not"
         assert ask.releasing or not told, f"allocation {ask.key} is told to go and not releasing"
         softly = ask.going is not None and ask.going.softly
-        assert softly == (ask.key in partition.marked), f"allocation {ask.key} is marked, or not"
-    for key, ask in partition.marked.items():
-        assert partition.leaving.get(key) is ask, f"allocation {key} is marked and not leaving"
+        assert softly == (ask.key in partition.decisions.marked), (
+            f"allocation {ask.key} is marked, or not"
+        )
+    for key, ask in partition.decisions.marked.items():
+        assert partition.decisions.leaving.get(key) is ask, (
+            f"allocation {key} is marked and not leaving"
+        )
 
 
 def check_shadow(partition: Partition) -> None:

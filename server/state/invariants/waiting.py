@@ -23,7 +23,9 @@ def check_groups(partition: Partition) -> None:
         for hold in application.holds.values():
             _check_job(application, hold, 0)
             held += len(hold.members)
-            assert application in partition.holding, f"{holder_name(hold)} is looked at by nobody"
+            assert application in partition.gangs.holding, (
+                f"{holder_name(hold)} is looked at by nobody"
+            )
         placed = _placed_members(application)
         for job in application.jobs.values():
             _check_job(application, job, placed[job.key])
@@ -110,13 +112,13 @@ def _check_job(application: Application, job: Job, placed: int) -> None:
 
 def check_gathering(partition: Partition) -> None:
     """Assert that exactly the jobs that gather are watched, so that each is looked at when its time has come (J1)."""
-    watched = partition.gathering.keys() | partition.came.keys()
+    watched = partition.gangs.gathering.keys() | partition.gangs.came.keys()
     for application in partition.applications.values():
         for job in application.jobs.values():
             assert job in watched or not gathers(partition, job), (
                 f"{holder_name(job)} gathers, and nobody watches its time"
             )
-    for job in partition.gathering.keys() - partition.came.keys():
+    for job in partition.gangs.gathering.keys() - partition.gangs.came.keys():
         assert gathers(partition, job), f"{holder_name(job)} is watched, but does not gather"
     for ask in partition.asks.values():
         by_time = type(ask.group) is Job and ask.spec.job_key != PLACEHOLDERS
@@ -134,7 +136,7 @@ def _check_size(partition: Partition, ask: Ask) -> None:
         return
     job = ask.application.jobs[spec.job_key]
     agrees = spec.min_members == job.min_members
-    assert agrees or not job.counted or gathers(partition, job) or job in partition.came, (
+    assert agrees or not job.counted or gathers(partition, job) or job in partition.gangs.came, (
         f"allocation {ask.key} says that {holder_name(job)} needs {spec.min_members} members, not {job.min_members}"
     )
 
@@ -174,7 +176,7 @@ def _waiting_lists(partition: Partition) -> dict[tuple[object, object], list[Gro
 
 
 def _check_parked_jobs(partition: Partition) -> None:
-    parked = Counter(id(job) for job in partition.parked_jobs)
+    parked = Counter(id(job) for job in partition.gangs.parked)
     for application in partition.applications.values():
         for job in application.jobs.values():
             count = parked.pop(id(job), 0)
@@ -182,7 +184,7 @@ def _check_parked_jobs(partition: Partition) -> None:
                 f"{holder_name(job)}: parked {job.parked}, listed {count} times"
             )
             ready = job.gathered and not job.parked
-            assert ready == (job in partition.ready_jobs), (
+            assert ready == (job in partition.gangs.ready), (
                 f"{holder_name(job)}: ready {ready}, and {'not ' if ready else ''}listed as ready"
             )
     assert not parked, f"{len(parked)} jobs are listed as parked that are gone"
@@ -190,7 +192,7 @@ def _check_parked_jobs(partition: Partition) -> None:
 
 def _check_blocked(partition: Partition) -> None:
     """Assert that a blocked class lacks room or is tested again at the next tick; likewise a dead class for nodes."""
-    relieved = [id(one) for one in partition.relieved]
+    relieved = [id(one) for one in partition.limits.relieved]
     for limiter in all_limiters(partition):
         name = limit_name(limiter)
         assert limiter.relieved == (id(limiter) in relieved), (

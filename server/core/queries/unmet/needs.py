@@ -112,7 +112,7 @@ def read(state: State, partition: Partition, queue: str, now: int) -> Needs:
 
 def _reserved(partition: Partition) -> dict[str, str]:
     last: dict[str, Pledge] = {}
-    for held in partition.reservations.values():
+    for held in partition.decisions.reservations.values():
         for queue in held.ask.application.leaf.path_up():
             last[queue.path] = max(last.get(queue.path, held), held, key=_ends)
     return {path: reservations.until(held) for path, held in last.items()}

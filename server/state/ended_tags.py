@@ -1,0 +1,32 @@
+"""The tags of pods that ended, kept for a while because their names are read after their end."""
+
+from typing import Final
+
+from server.model.asks import NO_TAGS, Tags
+
+ENDED_KEPT_MAX: Final = 10_000
+"""The fewest ended pods whose tags are kept, once so many have ended; at most twice as many are kept."""
+TAGS_KEPT_BYTES_MAX: Final = 4_096
+"""The most bytes of an ended pod's tags that are kept."""
+
+
+class EndedTags:
+    """The tags of the pods of one partition that ended last, by key: the ``recent`` ones, and the ``earlier`` ones."""
+
+    __slots__ = ("earlier", "recent")
+
+    def __init__(self) -> None:
+        self.recent: dict[str, Tags] = {}
+        self.earlier: dict[str, Tags] = {}
+
+    def keep(self, key: str, tags: Tags) -> None:
+        """Keep the tags of a pod that ended or was refused: its name is read later. Very long ones are not kept."""
+        if tags and len(tags[0]) > TAGS_KEPT_BYTES_MAX:
+            return
+        self.recent[key] = tags
+        if len(self.recent) >= ENDED_KEPT_MAX:
+            self.recent, self.earlier = {}, self.recent
+
+    def get(self, key: str) -> Tags:
+        """Return the tags of a pod that ended lately; none for one that is not known."""
+        return self.recent.get(key) or self.earlier.get(key) or NO_TAGS
