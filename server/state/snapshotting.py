@@ -97,10 +97,11 @@ def catch_up(partition: Partition) -> None:
     columns, index = partition.columns, partition.index
     wider = columns.widen(len(partition.types))
     changed = index.changed_slots()
-    slots = list(range(len(partition.node_slots.nodes))) if wider else changed
-    columns.nodes.fill(slots, [partition.node_slots.nodes[slot] for slot in slots])
-    columns.allocations.fill(partition.columns.changed)
-    partition.columns.changed.clear()
+    nodes = partition.node_slots.nodes
+    slots = list(range(len(nodes))) if wider else changed
+    columns.nodes.fill(slots, [nodes[slot] for slot in slots])
+    columns.allocations.fill(columns.changed)
+    columns.changed.clear()
 
 
 def _pace(partition: Partition, now: int) -> Pace:

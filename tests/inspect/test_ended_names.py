@@ -30,7 +30,7 @@ def test_whatever_ended_keeps_its_tags() -> None:
     assert [found.partition.tags_of(key) for key in keys] == [tags(key) for key in keys]
     for key in keys:
         found.release(key, "" if key == "foreign" else "app")
-    assert [*found.partition.asks, *found.partition.foreign] == []
+    assert [*found.partition.asks, *found.partition.foreign.pods] == []
     assert [found.partition.tags_of(key) for key in keys] == [tags(key) for key in keys]
     assert found.partition.tags_of("nobody") == NO_TAGS
 

@@ -20,7 +20,7 @@ def limit(one_partition: Any) -> Any:
 
 
 def person(one_partition: Any) -> Any:
-    return one_partition.limiters["root.a", "user", "ann"]
+    return one_partition.limits.by_key["root.a", "user", "ann"]
 
 
 def app(one_partition: Any) -> Any:
@@ -28,7 +28,7 @@ def app(one_partition: Any) -> Any:
 
 
 def held(one_partition: Any) -> Any:
-    return one_partition.pledges["held-1"]
+    return one_partition.decisions.pledges["held-1"]
 
 
 def bump_holds(node: Any) -> None:
@@ -41,7 +41,7 @@ def put_last(capacity: list[int]) -> None:
 
 def shadow(one_partition: Any) -> None:
     """Give a foreign pod the key of an allocation."""
-    one_partition.foreign["run-1"] = one_partition.foreign.pop("alien-1")
+    one_partition.foreign.pods["run-1"] = one_partition.foreign.pods.pop("alien-1")
 
 
 TREE = [
@@ -93,9 +93,9 @@ ROOM = [
     Damage("a port's room", "node n1", lambda b: put_last(b.index.nodes["n1"].capacity)),
     Damage("a node of another name", "node nx", lambda b: put(b.index.nodes["n1"], node_id="nx")),
     Damage("a node in another slot", "node n1", lambda b: put(b.index.nodes["n1"], slot=1)),
-    Damage("a free slot that is taken", "slots", lambda b: b.free_slots.append(0)),
+    Damage("a free slot that is taken", "slots", lambda b: b.node_slots.free.append(0)),
     Damage("capacity of the partition", "capacity of partition", lambda b: bump(b.capacity)),
-    Damage("foreign usage", "foreign usage", lambda b: bump(b.foreign_usage)),
+    Damage("foreign usage", "foreign usage", lambda b: bump(b.foreign.usage)),
     Damage("room of a queue", "limit of queue root.a", lambda b: bump(limit(b).room)),
     Damage(
         "no limit where one is set",
@@ -108,7 +108,7 @@ ROOM = [
     Damage("a user's most applications", "user ann", lambda b: put(person(b), max_applications=7)),
     Damage("a limit of another user", "user eve", lambda b: put(person(b), name="eve")),
     Damage("a limit that is skipped", "application app", lambda b: put(app(b), limiters=())),
-    Damage("a user's limit that is gone", "application app", lambda b: b.limiters.clear()),
+    Damage("a user's limit that is gone", "application app", lambda b: b.limits.by_key.clear()),
 ]
 
 KEYS = [
@@ -146,12 +146,12 @@ KEYS = [
     Damage(
         "a foreign pod of another key",
         "foreign pod x",
-        lambda b: put(b.foreign["alien-1"], key="x"),
+        lambda b: put(b.foreign.pods["alien-1"], key="x"),
     ),
     Damage(
         "its node forgot the foreign pod", "alien-1", lambda b: b.index.nodes["n1"].foreign.clear()
     ),
-    Damage("the table forgot the foreign pod", "foreign pods", lambda b: b.foreign.clear()),
+    Damage("the table forgot the foreign pod", "foreign pods", lambda b: b.foreign.pods.clear()),
 ]
 
 CLASSES = [
@@ -161,16 +161,16 @@ CLASSES = [
         "counts 99 pending",
         lambda b: put(class_of(b, "full-1"), pending=99),
     ),
-    Damage("dead and not listed", "the dead", lambda b: b.dead.pop(class_of(b, "huge-1"))),
+    Damage("dead and not listed", "the dead", lambda b: b.classes.dead.pop(class_of(b, "huge-1"))),
     Damage("listed and not dead", "the dead", lambda b: put(class_of(b, "huge-1"), dead=False)),
-    Damage("live asks", "live_asks", lambda b: put(b, live_asks=b.live_asks + 1)),
+    Damage("live asks", "live_asks", lambda b: put(b.classes, live_asks=b.classes.live_asks + 1)),
     Damage("demand", "demands", lambda b: put(class_of(b, "full-1"), demand=((0, 1),))),
     Damage(
         "ports",
         "demands .* of nodes",
         lambda b: put(class_of(b, "port-1"), node_demand=class_of(b, "port-1").demand),
     ),
-    Damage("a class that is not listed", "class", lambda b: b.classes.popitem()),
+    Damage("a class that is not listed", "class", lambda b: b.classes.by_key.popitem()),
     Damage("users of a mask", "mask", lambda b: put(class_of(b, "zone-2").mask, users=9)),
     Damage("a mask that is not listed", "mask", lambda b: b.constraint_index.masks.popitem()),
     Damage(
@@ -185,7 +185,7 @@ COMMITMENTS = [
     Damage(
         "another name",
         "commitment",
-        lambda b: b.commitments.update(x=b.commitments.pop("c-held-1")),
+        lambda b: b.decisions.open.update(x=b.decisions.open.pop("c-held-1")),
     ),
     Damage(
         "over",
@@ -199,7 +199,7 @@ COMMITMENTS = [
         lambda b: put(class_of(b, "held-1"), pledge=None),
     ),
     Damage("forgotten by its node", "c-held-1", lambda b: b.index.nodes["n2"].pledges.clear()),
-    Damage("forgotten by the state", "commitments", lambda b: b.commitments.clear()),
+    Damage("forgotten by the state", "commitments", lambda b: b.decisions.open.clear()),
     Damage("another demand", "c-held-1", lambda b: put(held(b), demand=())),
     Damage("for an ask that is gone", "held-9", lambda b: put(held(b).ask, key="held-9")),
     Damage("on another node", "n4", lambda b: put(held(b), node=b.index.nodes["n4"])),

@@ -54,8 +54,8 @@ def revive(state: Any) -> None:
     """Mark a class as no longer dead while its groups still wait for that."""
     ask_class = class_of(state, "huge-1")
     ask_class.dead = False
-    del state.dead[ask_class]
-    state.live_asks += ask_class.pending
+    del state.classes.dead[ask_class]
+    state.classes.live_asks += ask_class.pending
 
 
 def astray(state: Any) -> None:
@@ -69,7 +69,7 @@ def unlisted(state: Any) -> None:
     """Rank a gang without listing it, so that a tick that does not reach it would not know of it."""
     job = group_of(state, "gang-1")
     job.parked = False
-    state.parked_jobs.remove(job)
+    state.gangs.parked.remove(job)
     ranking.push_group(job)
 
 
@@ -141,7 +141,7 @@ ASIDE = [
         lambda b: class_of(b, "huge-1").waiting.append(group_of(b, "huge-1")),
     ),
     Damage("in the list of another class", "another class", astray),
-    Damage("a parked job that is not listed", "job gang", lambda b: b.parked_jobs.clear()),
+    Damage("a parked job that is not listed", "job gang", lambda b: b.gangs.parked.clear()),
     Damage("a ranked job that is not listed as ready", "listed as ready", unlisted),
     Damage(
         "a listed job that is not parked",
@@ -266,11 +266,11 @@ SEARCH = [
 
 
 GATHERING = [
-    Damage("a job that gathers unwatched", "job brood", lambda b: b.gathering.clear()),
+    Damage("a job that gathers unwatched", "job brood", lambda b: b.gangs.gathering.clear()),
     Damage(
         "a whole job that is watched",
         "job gang",
-        lambda b: b.gathering.__setitem__(group_of(b, "gang-1"), 0),
+        lambda b: b.gangs.gathering.__setitem__(group_of(b, "gang-1"), 0),
     ),
     Damage(
         "a member without a size in a job that has one",
