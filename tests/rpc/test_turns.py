@@ -228,7 +228,7 @@ def test_asks_of_a_long_message_are_enqueued_in_parts(monkeypatch: pytest.Monkey
     core.take(list(set_up(workload)), 1)
     for first in range(0, len(coming), 50):
         core.take(coming[first : first + 50], 1)
-        waiting.append(len(core.state.partitions["default"].fresh))
+        waiting.append(len(core.state.partitions["default"].unqueued))
     assert waiting == [50, 100, 0, 50, 100, 0, 50, 100]
 
 

@@ -51,7 +51,7 @@ def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
         if partition is None or _has_classes(partition) or not _is_quiet(partition, event):
             return at
         at += _take(partition, events, at, now)
-        if len(partition.fresh) > GATHERED_MAX:
+        if len(partition.unqueued) > GATHERED_MAX:
             unqueued_fast.take_in(partition)
     return at
 
