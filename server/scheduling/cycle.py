@@ -1,4 +1,4 @@
-"""The cycle: place the next ask as long as something fits, and park what does not (design 6.3-6.6)."""
+"""The cycle: place the next ask as long as something fits, and park what does not (O1, design 6.3-6.6)."""
 
 from collections.abc import Set
 from functools import partial

@@ -1,4 +1,4 @@
-"""The order of asks: down the tree by the best entry of each heap, priorities verified on the way (design 6.3, 6.4)."""
+"""The order of asks: down the tree by the best entry of each heap, priorities verified on the way (O1, design 6.3, 6.4)."""
 
 import heapq
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The choice of a node for an ask: the best-ranked schedulable node that its class fits on (design 6.3).
+"""The choice of a node for an ask: the best-ranked schedulable node that its class fits on (O5, design 6.3).
 
 The interface is narrow: `pick_node` for one ask and `take_nodes` for many, so that another search could replace this one.
 """

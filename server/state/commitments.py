@@ -1,4 +1,4 @@
-"""Open decisions, and the capacity that they pledge to asks before it is free (design 6.6, specification 7.1).
+"""Open decisions, and the capacity that they pledge to asks before it is free (C1, C2, C3; design 6.6).
 
 A pledge lowers a node's free capacity at once and counts as promised on its ask's queues, so that no other ask can
 take either. A reservation is a commitment of one pledge without victims; a quota run one of victims without a pledge.

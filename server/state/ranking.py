@@ -1,4 +1,4 @@
-"""The heaps of queues, applications and groups: which ask is next (design 6.3 and 6.4).
+"""The heaps of queues, applications and groups: which ask is next (O2, O3, O4; design 6.3 and 6.4).
 
 The order is exact, the heaps are lazy. A *share* in an entry is always current, because every change of usage renews
 the entries on the path. A *priority* in an entry may be too high, because asks leave and classes are parked below it;

@@ -123,7 +123,7 @@ def _begin(text: str) -> Telling:
     step = _as_step(text)
     story = Story(
         title="an example",
-        law="of the documents",
+        rule="of the documents",
         queues=step["queues"],
         partition=step["partition"],
         also=["decisions", "notes"],

@@ -32,13 +32,13 @@ class Step(BaseModel):
     shadow: list[str] | None = None
     """What the shadow says, as `x1 only-shadow n1 y1|y2 ~ reason`: the live side's choice, a slash, the shadow's."""
     would: dict[str, str] = Field(default_factory=dict)
-    """What the shadow would do for a waiting ask: the law in its way, or its node."""
+    """What the shadow would do for a waiting ask: the rule in its way, or its node."""
     reserved: dict[str, list[str]] | None = None
     waits: dict[str, str] = Field(default_factory=dict)
     verdicts: dict[str, str] = Field(default_factory=dict)
-    """Why preemption does not help a waiting ask: the law, then the nearest node and what is missing there."""
+    """Why preemption does not help a waiting ask: the rule, then the nearest node and what is missing there."""
     spared: dict[str, list[str]] = Field(default_factory=dict)
-    """By beneficiary of an open decision some of the laws that spared candidates, each with their queue."""
+    """By beneficiary of an open decision some of the rules that protected candidates, each with their queue."""
     stood: dict[str, list[str]] = Field(default_factory=dict)
     """By running allocation why the latest decisions near it did not evict it: the rule, its place among so many
     candidates, the first key that differs with both values, and the victim or the node that was chosen."""
@@ -64,12 +64,12 @@ class Step(BaseModel):
 
 
 class Story(BaseModel):
-    """One case. ``law`` names the section or rule; ``also`` adds kinds of decisions to what `then` lists."""
+    """One case. ``rule`` names the section or rule; ``also`` adds kinds of decisions to what `then` lists."""
 
     model_config = ConfigDict(extra="forbid")
 
     title: str
-    law: str
+    rule: str
     queues: list[dict[str, Any]] = Field(default_factory=list)
     partition: dict[str, Any] = Field(default_factory=dict)
     config: dict[str, Any] | None = None

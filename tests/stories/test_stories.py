@@ -198,9 +198,9 @@ def test_there_are_many_stories_and_each_title_is_its_own() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "- {title: t, law: l, steps: [], colour: red}",
-        "- {title: t, law: l, steps: [{do: [], than: []}]}",
-        "- {title: t, law: l, law: m, steps: []}",
+        "- {title: t, rule: l, steps: [], colour: red}",
+        "- {title: t, rule: l, steps: [{do: [], than: []}]}",
+        "- {title: t, rule: l, rule: m, steps: []}",
         "- {title: t, steps: []}",
     ],
 )

@@ -1,4 +1,4 @@
-"""The recovery of decisions that were open when the core ended, from the marks on their victims (specification 1.7).
+"""The recovery of decisions that were open when the core ended, from the marks on their victims (C8).
 
 A mark names the decision, the preemptor and the node. Until all is known (the end of the sync, or
 the ask's arrival where no manager declares one) the victims only count as releasing.

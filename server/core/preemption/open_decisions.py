@@ -1,4 +1,4 @@
-"""The changes of victims and decisions over time: vetoes, expiry, pledges that do not fit any more, restarts."""
+"""The changes of victims and decisions over time: vetoes (C6), expiry (C5), pledges that do not fit any more (C4)."""
 
 from collections import Counter
 from collections.abc import Iterator, Set

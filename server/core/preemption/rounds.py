@@ -1,6 +1,6 @@
 """The round loop: after placement the policies plan for what is left; what passes the rules is written (design 1.5).
 
-The order is always the same (specification 7.3): required nodes, quota runs that are due, surplus
+The order is always the same (O6, specification 7.3): required nodes, quota runs that are due, surplus
 reclaim, claims and gangs, replacements within a queue, and reservations, for which nothing is
 evicted. Each plans on top of those before it. A round is held only when something may have become
 possible since the last one: a counter of the state moved, an ask joined, or an instant came; and a

@@ -1,4 +1,4 @@
-"""Reservations: a node is kept for an ask that is too large for what others leave over (design 6.6).
+"""Reservations: a node is kept for an ask that is too large for what others leave over (C7, design 6.6).
 
 1. Nothing is reserved for an ask that has waited less than 2 s, that its manager has to check first (design 1.8),
 or that belongs to a gang: gangs are planned for as a whole.
