@@ -41,7 +41,10 @@ def test_a_rule_as_data() -> None:
 
 @pytest.mark.parametrize(
     ("name", "advice"),
-    [(f"G{99}", "rules G1 to G12 begin with G"), ("X1", "rules begin with C, G, I, J, O, P, Q, V, W")],
+    [
+        (f"G{99}", "rules G1 to G12 begin with G"),
+        ("X1", "rules begin with C, G, I, J, O, P, Q, V, W"),
+    ],
 )
 def test_an_id_that_no_rule_has(name: str, advice: str) -> None:
     ended = evenhand("explain", name, "--core", "127.0.0.1:1")
