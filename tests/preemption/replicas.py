@@ -18,7 +18,7 @@ TURN_MS = 31_000
 
 def configured(queues: list[dict[str, Any]], **partition: Any) -> Configuration:
     """Return a configuration with these queues below a root to which every user may submit."""
-    story = Story(title="replicas", law="7.7", queues=queues, partition=partition, steps=[])
+    story = Story(title="replicas", rule="7.7", queues=queues, partition=partition, steps=[])
     found, problems = load(configuration_text(story), "replicas")
     assert found is not None, [str(problem) for problem in problems]
     return found
