@@ -213,7 +213,6 @@ class Scheduler:
 
     async def _serve(self, kind: Kind, requests: Requests, context: Context) -> None:
         """Serve one stream from its opening to its end."""
-        await _begun(context)
         session = self._sessions.open(kind, CALLER.get(), self._pump.now())
         reader = asyncio.create_task(self._read(session, requests, context))
         writer = asyncio.create_task(_write(session, context))
@@ -273,19 +272,6 @@ class Scheduler:
         self._heard(batch.rm_id)
         self._received(session.kind, len(batch.events) + len(batch.refusals), context)
         await self._pump.put(session, batch)
-
-
-async def _begun(context: Context) -> None:
-    """Send the headers of a call, to the end even where the call is cancelled meanwhile.
-
-    gRPC sends headers with the first message, and counts them as sent once that message was written. A call whose first message was
-    cancelled could therefore send no status: its client would wait for ever.
-    """
-    sending = asyncio.ensure_future(context.send_initial_metadata(()))
-    try:
-        await asyncio.shield(sending)
-    finally:
-        await asyncio.wait({sending})
 
 
 async def _drained(writer: asyncio.Task[None], session: Session) -> None:
