@@ -218,7 +218,7 @@ def test_by_weight_a_decision_tells_the_share_that_decided() -> None:
     world.ask("b-0", "b", vcore=CORE)
     world.ask("b-1", "b", vcore=5 * CORE)
     world.tick()
-    (decision_id,) = world.partition.decisions
+    (decision_id,) = world.partition.decisions.records
     said = lines(told(world, "decisions", decision_id), 30)
     assert "root.a 8/4 cores entitled by weight (victim)" in said
     assert "root.b 0/4 cores entitled by weight (deciding)" in said
@@ -241,7 +241,7 @@ def test_by_weight_a_decision_of_a_gang_tells_the_share_that_decided() -> None:
     for number in range(2):
         world.ask(f"b-{number}", "b", vcore=CORE, job_key="train", min_members=2)
     world.tick()
-    (decision,) = world.partition.decisions.values()
+    (decision,) = world.partition.decisions.records.values()
     assert (decision.policy, [one.by_weight for one in decision.levels]) == ("job", [True])
     said = lines(told(world, "decisions", decision.decision_id), 30)
     assert "root.b 0/2 cores entitled by weight (deciding)" in said

@@ -128,7 +128,7 @@ def test_j11_the_mark_goes_when_whoever_waited_is_gone(
     until(lambda: marked(kube, namespace) == [])
     until(lambda: unmarked(kube, namespace, name))
     until(lambda: name in events(kube, namespace, "PreemptionWithdrawn"))
-    assert "nobody waits" in events(kube, namespace, "PreemptionWithdrawn")[name]
+    assert "no pod waits" in events(kube, namespace, "PreemptionWithdrawn")[name]
     stays(lambda: running(kube, namespace) == {"batch": 4} and marked(kube, namespace) == [])
     assert softly.evenhand("doctor").returncode == 0
     kube.create(*pods(1, namespace, "prod"))

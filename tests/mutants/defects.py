@@ -949,7 +949,7 @@ DEFECTS: Final = (
         "a queue gives what the partition may lose",
         "server.preemption.pace",
         "            found[QUEUE, release.leaf, index] += amount",
-        "            found[QUEUE, view.partition, index] += amount",
+        "            found[QUEUE, snapshot.partition, index] += amount",
         judge=Judge.STORIES,
         stories="rounds",
         policy=Policy.ROUNDS,
