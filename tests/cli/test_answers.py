@@ -223,7 +223,7 @@ def test_by_weight_a_decision_tells_the_share_that_decided() -> None:
     assert "root.a 8/4 cores entitled by weight (victim)" in said
     assert "root.b 0/4 cores entitled by weight (deciding)" in said
     assert "cores guaranteed" not in said
-    victim = world.partition.decisions[decision_id].victims[0].key
+    victim = world.partition.decisions.records[decision_id].victims[0].key
     evicted = lines(told(world, "explain", victim), 30)
     assert "8 cores of 4 cores entitled by weight" in evicted
 
