@@ -203,7 +203,8 @@ def test_10_why_this_victim_and_not_that(cluster: Company) -> None:
     (last, *_) = decided[-1]["victims"]
     told = cluster.ask("decisions", decided[-1]["decision_id"])
     told.says(
-        last["name"], r"number \d of \d candidates; the next (that is not evicted|candidate) is night/b-\d+"
+        last["name"],
+        r"number \d of \d candidates; the next (that is not evicted|candidate) is night/b-\d+",
     )
     told.says(r"\(key: [\w-]+\)", r"stay .*\d+ (of root|candidates by \d+ rules)")
 
