@@ -2,9 +2,10 @@
 
 The pump is one asyncio task. It sleeps until a message comes or the core's next due instant; while the core has more to
 decide it continues at once, letting the event loop turn between slices. A slice is events, then a tick: where its events
-take long the loop turns between them, too, and where steps of the core take long a tick has fewer of them. A turn after long work
-lasts until open health checks are answered, a few milliseconds at the most. The core is not read within a slice. The decisions of a slice are sent at its end, after `before_leaving`. A defect in the core ends the pump
-and with it the process: clients resync with the next process (crash-only).
+take long the loop turns between them, too, and where steps of the core take long a tick has fewer of them. A turn after
+long work lasts until open health checks are answered, a few milliseconds at the most. The core is not read within a
+slice. The decisions of a slice are sent at its end, after `before_leaving`. A defect in the core ends the pump and with
+it the process: clients resync with the next process (crash-only).
 """
 
 import asyncio

@@ -21,8 +21,7 @@ QUOTAS: Final = [f"Q{number}" for number in range(1, 18)]
 """Lowered quotas (specification 2)."""
 ROUNDS: Final = [f"P{number}" for number in range(1, 10)]
 """Paced rounds (specification 4)."""
-NAMED: Final = re.compile(r"\b([GIJPQ])(\d+)(?: to [GIJPQ]?(\d+))?")
-RULE: Final = re.compile(r"\b([A-Z])([0-9]{1,2})(?: to \1([0-9]{1,2}))?\b")
+RULE: Final = re.compile(r"\b([A-Z])([0-9]{1,2})\b(?: to \1?([0-9]{1,2})\b)?")
 INVARIANT: Final = re.compile(r"\binvariants? ([0-9]+)\b")
 SOURCES: Final = (
     "server/**/*.py",
@@ -33,11 +32,11 @@ SOURCES: Final = (
 )
 
 
-def named(line: str) -> set[str]:
-    """Return the rules that a story's line names: "G4 and Q12, ancestors", "G2 to G4"."""
+def named(text: str) -> set[str]:
+    """Return the rules that a text names: "G4 and Q12, ancestors", "G2 to G4"."""
     return {
         f"{letter}{number}"
-        for letter, first, last in NAMED.findall(line)
+        for letter, first, last in RULE.findall(text)
         for number in range(int(first), int(last or first) + 1)
     }
 
@@ -56,8 +55,7 @@ def cited() -> tuple[set[str], set[int]]:
             continue
         text = path.read_text(encoding="utf-8")
         invariants.update(map(int, INVARIANT.findall(text)))
-        for letter, first, last in RULE.findall(text):
-            rules.update(f"{letter}{one}" for one in range(int(first), int(last or first) + 1))
+        rules |= named(text)
     return rules, invariants
 
 

@@ -333,14 +333,6 @@ def _lower(lines: Iterable[Line], size: Sequence[int]) -> None:
             line[at] -= size[at]
 
 
-def _helps(size: Sequence[int], wanted: Sequence[int]) -> bool:
-    """Return whether a size has something of what is wanted."""
-    for amount, left in zip(size, wanted, strict=False):  # noqa: SIM110 - thousands of times a run
-        if left > 0 and amount > 0:
-            return True
-    return False
-
-
 def _fits(size: Sequence[int], room: Sequence[int]) -> bool:
     """Return whether a size is within ``room`` in each column of both of which it has something."""
     for amount, have in zip(size, room, strict=False):  # noqa: SIM110 - thousands of times a run

@@ -16,7 +16,7 @@ def check_keys(partition: Partition) -> None:
     """Assert that each key waits in one application or is placed on one node, and is not also a foreign pod."""
     waiting = 0
     for key, ask in partition.asks.items():
-        assert ask.key == key, f"ask {ask.key} stands in the state as {key}"
+        assert ask.key == key, f"the state has ask {ask.key} under the key {key}"
         assert key not in partition.foreign.pods, f"key {key} is an ask and a foreign pod"
         if ask.node is None:
             waiting += 1
