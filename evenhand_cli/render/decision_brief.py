@@ -202,18 +202,18 @@ def _because(found: pb.Decision, asked: str, most: int) -> Iterator[tuple[str, s
 
 def _stay(found: Sequence[pb.SparedCandidates], detail: Detail) -> Iterator[tuple[str, str | Text]]:
     """Yield the protected candidates: a line for each of the first rules, then the codes of further rules with counts."""
-    laws: dict[str, list[pb.SparedCandidates]] = {}
+    rules: dict[str, list[pb.SparedCandidates]] = {}
     for one in found:
-        laws.setdefault(one.law, []).append(one)
-    ranked = sorted(laws.items(), key=lambda law: -_count(law[1]))
-    for law, groups in ranked[: detail.rules]:
+        rules.setdefault(one.law, []).append(one)
+    ranked = sorted(rules.items(), key=lambda rule: -_count(rule[1]))
+    for rule, groups in ranked[: detail.rules]:
         queues = some([f"{one.count:,} of {one.queue}" for one in groups], QUEUES_NAMED_MAX)
-        yield "stay", Text.assemble(f"{queues}: ", (law, "key"), f", {groups[0].rule}")
-    rest = [(law, _count(groups)) for law, groups in ranked[detail.rules :]]
+        yield "stay", Text.assemble(f"{queues}: ", (rule, "key"), f", {groups[0].rule}")
+    rest = [(rule, _count(groups)) for rule, groups in ranked[detail.rules :]]
     if rest:
         more = "further " if detail.rules else ""
         told = _by_rules(rest, more)
-        named = [f"{count:,} {law}" for law, count in rest[: detail.codes]]
+        named = [f"{count:,} {rule}" for rule, count in rest[: detail.codes]]
         if len(rest) > len(named) > 0:
             named.append(f"{sum(count for _, count in rest[detail.codes :]):,} others")
         yield "stay", f"{told}: {', '.join(named)}" if named else told

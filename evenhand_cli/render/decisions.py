@@ -107,7 +107,7 @@ def spared(
     """Return the protected candidates by rule and queue: the rules of the largest groups, the others counted."""
     if not found:
         return []
-    lines = [(f"{one.count:,} of {one.queue}", _law(one)) for one in found[:most]]
+    lines = [(f"{one.count:,} of {one.queue}", _rule(one)) for one in found[:most]]
     parts: list[RenderableType] = [
         Text("\nwhat keeps running, and by which rule", style="heading"),
         facts(lines),
@@ -120,7 +120,7 @@ def spared(
     return parts
 
 
-def _law(one: pb.SparedCandidates) -> Text:
+def _rule(one: pb.SparedCandidates) -> Text:
     such = f"; such as {', '.join(one.examples[:EXAMPLES_MAX])}" if one.examples else ""
     return Text.assemble((one.law, "key"), f": {one.rule}{such}")
 

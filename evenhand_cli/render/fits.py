@@ -87,8 +87,8 @@ def most_limits(fit: explain_pb2.GroupFit, *, full: bool) -> Sequence[explain_pb
     return sorted(fit.limits, key=lambda one: one.members)[:LIMITS_SHOWN_MAX]
 
 
-def by_law(counts: Mapping[str, int]) -> str:
+def by_rule(counts: Mapping[str, int]) -> str:
     """Return how many candidates each rule protects: `38 candidates: 16 higher-priority, 10 required-node`."""
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-    named = ", ".join(f"{number:,} {law}" for law, number in ranked)
+    named = ", ".join(f"{number:,} {rule}" for rule, number in ranked)
     return f"{plural(sum(counts.values()), 'candidate')}: {named}"

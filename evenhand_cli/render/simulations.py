@@ -14,7 +14,7 @@ from evenhand_cli.render.amounts import NOTHING, amount, heading, in_order, mayb
 from evenhand_cli.render.columns import ANSWER, Column, facts, table
 from evenhand_cli.render.decisions import ELSEWHERE, levels, spared, victims
 from evenhand_cli.render.fits import (
-    by_law,
+    by_rule,
     limits,
     members,
     most_limits,
@@ -253,7 +253,7 @@ def _of_preemption(
     for group in first.spared:
         counts[group.law] += group.count
     if counts and not brief_only:
-        yield "protected", f"{by_law(counts)} (all: --output wide)"
+        yield "protected", f"{by_rule(counts)} (all: --output wide)"
 
 
 def _assumed(

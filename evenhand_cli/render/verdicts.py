@@ -10,7 +10,7 @@ from evenhand.v1 import decisions_pb2 as pb
 from evenhand_cli.render.amounts import phrase, span
 from evenhand_cli.render.columns import facts
 from evenhand_cli.render.decisions import levels, spared
-from evenhand_cli.render.fits import by_law
+from evenhand_cli.render.fits import by_rule
 
 
 def verdict(
@@ -42,7 +42,7 @@ def protected(found: pb.PreemptionVerdict) -> str:
     counts = Counter[str]()
     for one in found.spared:
         counts[one.law] += one.count
-    return by_law(counts) if counts else ""
+    return by_rule(counts) if counts else ""
 
 
 def _facts(found: pb.PreemptionVerdict, now: int) -> Iterator[tuple[str, str | Text]]:

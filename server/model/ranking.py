@@ -88,7 +88,7 @@ class Ranking:
         return tuple(map(Rival._make, self.judged))
 
     @cached_property
-    def laws(self) -> Mapping[str, str]:
+    def rules(self) -> Mapping[str, str]:
         """Return the rule that protects each protected candidate, by the candidate's key."""
         return dict(self.protected)
 
@@ -103,7 +103,7 @@ class Ranking:
         elsewhere = dict(self.elsewhere)
         for one, queue in sorted(zip(self.candidates, self.queues, strict=True)):
             elsewhere[queue] = elsewhere.get(queue, 0) - 1
-            if one[-1] not in victims and one[-1] not in self.laws:
+            if one[-1] not in victims and one[-1] not in self.rules:
                 beside.setdefault(queue, []).append(str(one[-1]))
         return (
             *(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from server.model.asks import JobClass
 from server.model.phrases import noun
 from server.model.policies import PolicyFacts
-from server.preemption.policy import Law, Refusal
+from server.preemption.policy import Refusal, Rule
 from server.preemption.trial import Trial
 from server.snapshot.queues import QueueFacts
 from server.snapshot.waiting import ClassFacts, WaitingAsk
@@ -61,7 +61,7 @@ def within_guarantee(
                 because = (
                     f"firm pods of queue {queue.path} would use more {name} than it guarantees"
                 )
-                return Refusal(Law.FIRM_LIMIT, because)
+                return Refusal(Rule.FIRM_LIMIT, because)
     return None
 
 
@@ -72,7 +72,7 @@ def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | No
     """
     wanted, reserving = dict(ask.kind.demand), policy.reserves
     if reserving and not _leaves_what_is_kept(trial, ask):
-        return Refusal(Law.HEAD_ROOM, f"what is left from {ask.leaf} up is kept for firm pods")
+        return Refusal(Rule.HEAD_ROOM, f"what is left from {ask.leaf} up is kept for firm pods")
     return within_guarantee(trial, ask.leaf, ask.kind, wanted, reserving=reserving)
 
 

@@ -17,7 +17,7 @@ from typing import Final
 from server.model.phrases import quantity
 from server.model.quota import PreemptionSettings, is_below
 from server.preemption.entitlement import floor
-from server.preemption.policy import Law, Plan, Refusal
+from server.preemption.policy import Plan, Refusal, Rule
 from server.preemption.trial import Trial
 from server.snapshot.pace import APPLICATION, LOSS, PARTITION, QUEUE, OverUse, Taken
 from server.snapshot.snapshot import Snapshot
@@ -117,7 +117,7 @@ class Account:
         if not self._bounded or not plan.facts.budgeted or not self._decided:
             return None
         passed = next(self._passed(amounts(self._view, plan)), None)
-        return None if passed is None else Refusal(Law.PACE, passed)
+        return None if passed is None else Refusal(Rule.PACE, passed)
 
     def _passed(self, more: Taken) -> Iterator[str]:
         for what, amount in more.items():

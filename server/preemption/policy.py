@@ -22,7 +22,7 @@ SPARED_KEYS_MAX: Final = 20
 """The number of candidates of one leaf and rule that a plan names; the others are counted (design 6.8)."""
 
 
-class Law(enum.StrEnum):
+class Rule(enum.StrEnum):
     """A rule that an ask, a candidate or a plan can break. The value is the word that people read in explanations."""
 
     # Of the ask and its queue.
@@ -177,7 +177,7 @@ class Release(NamedTuple):
 class Spared:
     """Candidates of one leaf that one rule protected: how many, and the keys of the first SPARED_KEYS_MAX."""
 
-    law: Law
+    rule: Rule
     leaf: str
     count: int
     keys: tuple[str, ...]
@@ -221,7 +221,7 @@ class Refusal:
     protected. A quota run that can take nothing says how far it is in ``shrink``.
     """
 
-    law: Law
+    rule: Rule
     because: str
     final: bool = False
     node_id: str = ""

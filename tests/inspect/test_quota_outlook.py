@@ -118,7 +118,7 @@ def test_places_are_one_order_without_gaps() -> None:
     assert {one.victims for one in found} == {victims}
     assert 0 < victims < 12
     stays = [one for one in found if not one.evicted]
-    assert {one.standing.law for one in stays} == {"not-needed"}
+    assert {one.standing.rule for one in stays} == {"not-needed"}
 
 
 def test_without_a_timer_nothing_is_foretold() -> None:

@@ -25,7 +25,7 @@ class Judge(enum.Enum):
     SHARES = "random trees against the plain model of shares"
     TRIMS = "random trims against the plainest walk"
     QUOTAS = "random quota runs against the specification, read literally"
-    JOBS = "random jobs against the letter of the laws"
+    JOBS = "random jobs against the letter of the rules"
     STORIES = "stories"
     EVERYTHING = "lives under all policies at once, judged from outside"
     REPORTS = "the storm monitor, lost work and the unmet-guarantee report, each against an account of its own"
@@ -677,8 +677,8 @@ DEFECTS: Final = (
     Defect(
         "equal priority spares from a daemon's pod",
         "server.preemption.nodes.required_node",
-        "(Law.PRIORITY, int(columns.priorities[row]) >",
-        "(Law.PRIORITY, int(columns.priorities[row]) >=",
+        "(Rule.PRIORITY, int(columns.priorities[row]) >",
+        "(Rule.PRIORITY, int(columns.priorities[row]) >=",
         judge=Judge.STORIES,
         stories="required_node",
         policy=Policy.REQUIRED_NODE,
@@ -1472,7 +1472,7 @@ DEFECTS: Final = (
     Defect(
         "a trim takes from queues that have no more than their share",
         "server.preemption.quota.reclaim",
-        "    if not _fits(trial, one, rooms):\n        return Law.BELOW_GUARANTEE\n",
+        "    if not _fits(trial, one, rooms):\n        return Rule.BELOW_GUARANTEE\n",
         "",
         judge=Judge.TRIMS,
         policy=Policy.TRIM,
@@ -1937,7 +1937,7 @@ DEFECTS: Final = (
         policy=Policy.SHADOW,
     ),
     Defect(
-        "the laws are not asked again of what stands",
+        "the rules are not asked again of what stands",
         "server.core.shadow.standing",
         "        refusal = gate.gate(trial, plan) if name in checked else None",
         "        refusal = gate.gate(trial, plan) if name not in known.held else None",
@@ -1946,7 +1946,7 @@ DEFECTS: Final = (
         policy=Policy.SHADOW,
     ),
     Defect(
-        "the laws find no job for what a shadow decided for one",
+        "the rules find no gang for what a shadow decided for one",
         "server.core.shadow.standing",
         "    trial.snapshot = replace(snapshot, jobs=(*snapshot.jobs, *known))",
         "    trial.snapshot = replace(snapshot, jobs=snapshot.jobs)",

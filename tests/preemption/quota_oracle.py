@@ -50,7 +50,7 @@ class Tree:
 
 @dataclass
 class QuotaRun:
-    """One run of one queue. ``taken`` and ``laws`` are its result."""
+    """One run of one queue. ``taken`` and ``rules`` are its result."""
 
     tree: Tree
     pods: list[Pod]
@@ -59,7 +59,7 @@ class QuotaRun:
     budgets: str = "ignore"
     allowed: Amounts = field(default_factory=dict)
     taken: list[Pod] = field(default_factory=list)
-    laws: dict[str, str] = field(default_factory=dict)
+    rules: dict[str, str] = field(default_factory=dict)
     turns: dict[str, Order] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -107,7 +107,7 @@ class QuotaRun:
             stay = [pod for pod in self.candidates if pod not in self.taken]
             for pod in stay:  # barred at the start: named so, whenever the walk ends
                 if self._objection(pod, left) == "below-guarantee":
-                    self.laws[pod.key] = "below-guarantee"
+                    self.rules[pod.key] = "below-guarantee"
             self._walk(stay, left)
             if len(self.taken) == before:
                 break
@@ -171,10 +171,10 @@ class QuotaRun:
             pod = min(left, key=self.order)
             left.remove(pod)
             self.turns[pod.key] = self.order(pod)
-            law = self._objection(pod, rest)
-            if law:
-                if law != "not-needed":
-                    self.laws[pod.key] = law
+            rule = self._objection(pod, rest)
+            if rule:
+                if rule != "not-needed":
+                    self.rules[pod.key] = rule
                 continue
             self.taken.append(pod)
             rest = {kind: amount - pod.size.get(kind, 0) for kind, amount in rest.items()}
@@ -263,7 +263,7 @@ class QuotaRun:
     def spared(self) -> dict[str, str]:
         """Return the pods that are not evicted, each with the rule that spares it."""
         return {
-            pod.key: self._no_candidate(pod) or self.laws.get(pod.key, "not-needed")
+            pod.key: self._no_candidate(pod) or self.rules.get(pod.key, "not-needed")
             for pod in self._part_takers()
             if pod not in self.taken
         }

@@ -135,7 +135,7 @@ def victims(answer: Plan | Refusal) -> list[str]:
 
 def spared(answer: Plan | Refusal) -> dict[str, str]:
     """Return the pods that are not evicted, each with the rule that spares it."""
-    return {key: each.law.value for each in answer.spared for key in each.keys}
+    return {key: each.rule.value for each in answer.spared for key in each.keys}
 
 
 # Random worlds --------------------------------------------------------------------------------------------------

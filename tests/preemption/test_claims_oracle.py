@@ -163,13 +163,13 @@ def _run(seeds: range, pods_most: int, dice: type[Dice] = Dice) -> Counter[str]:
     return Counter(judge(seed, dice(seed, pods_most).cluster()) for seed in seeds)
 
 
-def test_claims_are_the_best_that_the_laws_allow() -> None:
+def test_claims_are_the_best_that_the_rules_allow() -> None:
     ends = _run(range(CLUSTERS), pods_most=7)
     assert ends["victims"] >= CLUSTERS // 10
     assert ends["waits"] >= CLUSTERS // 10
 
 
-def test_claims_among_many_candidates_are_the_best_that_the_laws_allow() -> None:
+def test_claims_among_many_candidates_are_the_best_that_the_rules_allow() -> None:
     _run(range(1_000_000, 1_000_010), pods_most=11)
 
 
@@ -179,7 +179,7 @@ def test_claims_where_levels_guarantee_different_types_are_the_best_that_the_rul
     assert ends["waits"] >= LAYERED // 10
 
 
-def test_claims_for_a_share_by_weight_are_the_best_that_the_laws_allow() -> None:
+def test_claims_for_a_share_by_weight_are_the_best_that_the_rules_allow() -> None:
     ends = _run(range(BY_WEIGHT), 7, WeightedDice)
     assert ends["victims"] >= BY_WEIGHT // 10
     assert ends["waits"] >= BY_WEIGHT // 10
@@ -192,13 +192,13 @@ def test_claims_that_share_a_search_are_the_best_though_those_before_let_others_
         assert judge(seed, AlikeDice(seed).cluster()) == "victims"
 
 
-def test_claims_beside_firm_asks_are_the_best_that_the_laws_allow() -> None:
+def test_claims_beside_firm_asks_are_the_best_that_the_rules_allow() -> None:
     ends = _run(range(CLASSES), 7, ClassDice) + _run(range(CLASSES // 3), 7, WeightedClassDice)
     assert ends["victims"] >= CLASSES // 5
     assert ends["waits"] >= CLASSES // 5
 
 
-def test_claims_by_weight_below_what_firm_asks_are_kept_are_the_best_that_the_laws_allow() -> None:
+def test_claims_by_weight_below_what_firm_asks_are_kept_are_the_best_that_the_rules_allow() -> None:
     ends = _run(range(CLASSES // 3), 7, FullClassDice)
     assert ends["victims"] >= CLASSES // 15
     full = _run(range(551, 552), 7, FullClassDice)

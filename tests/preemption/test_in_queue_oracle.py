@@ -124,7 +124,7 @@ def _run(seeds: range) -> Counter[str]:
     return ends
 
 
-def test_replacements_are_the_best_that_the_laws_allow() -> None:
+def test_replacements_are_the_best_that_the_rules_allow() -> None:
     ends = _run(range(WORLDS))
     assert ends["in-queue victims"] >= WORLDS // 6, ends
     assert ends["waits"] >= WORLDS // 6, ends

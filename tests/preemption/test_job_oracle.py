@@ -104,7 +104,7 @@ def _run_mixed(seeds: range) -> Counter[str]:
     return found
 
 
-def test_plans_for_jobs_are_those_of_the_laws() -> None:
+def test_plans_for_jobs_are_those_of_the_rules() -> None:
     ends = _run(range(WORLDS))
     assert min(ends[one] for one in ("victims", "refused", "placed")) >= WORLDS // 20, ends
 
@@ -115,13 +115,13 @@ def test_plans_for_jobs_whose_queue_is_guaranteed_some_types_alone() -> None:
     assert min(ends[one] for one in kinds) >= LEAST, ends
 
 
-def test_each_law_often_decides() -> None:
+def test_each_rule_often_decides() -> None:
     changed: Counter[str] = Counter()
     for seed in range(WORLDS):
         world = Dice(seed).world()
         known = Oracle(world).plan()
-        for law, other in _without(world).items():
-            changed[law] += other != world and Oracle(other).plan() != known
+        for rule, other in _without(world).items():
+            changed[rule] += other != world and Oracle(other).plan() != known
     assert len(changed) == len(_without(Dice(0).world())), changed
     assert min(changed.values()) >= LEAST, changed
 

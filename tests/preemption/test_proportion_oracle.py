@@ -116,7 +116,7 @@ def check(seed: int) -> None:
             assert tuple(line[at] for line in share) == outcome, (seed, path, at)
         families(world, root, at, expected, standings)
     for path, queue in queues.items():
-        laws(queue, found.of(path), found, seed)
+        assert_invariant_14(queue, found.of(path), found, seed)
         assert standings[path].sides == tuple(
             side(*line)
             for line in zip(
@@ -132,8 +132,8 @@ def side(used: int, deserved: int, demand: int) -> Side:
     return Side.OVER if used > deserved else Side.UNDER
 
 
-def laws(queue: QueueFacts, share: Share, found: Proportion, seed: int) -> None:
-    """Invariant 14 of section 8, queue by queue."""
+def assert_invariant_14(queue: QueueFacts, share: Share, found: Proportion, seed: int) -> None:
+    """Assert invariant 14 for one queue."""
     for at, part in enumerate(share.deserved):
         most, demand = queue.max[at], share.demand[at]
         assert part >= 0, seed

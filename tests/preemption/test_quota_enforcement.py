@@ -6,7 +6,7 @@ import pytest
 
 from server.kernels.share import largest_remainder
 from server.model.records import Level, ShrinkResult
-from server.preemption.policy import Law, Plan, Refusal, ShrinkIntent
+from server.preemption.policy import Plan, Refusal, Rule, ShrinkIntent
 from server.preemption.quota import enforcement, run
 from server.preemption.quota.shares import shares, turns, use_credit
 from server.preemption.rules import gate
@@ -52,7 +52,7 @@ def test_a_run_that_goes_on_says_so() -> None:
 
 def test_within_its_maximum_there_is_nothing_to_plan() -> None:
     answer = planned(world(*pods(2), most={"memory": 20}))
-    assert answer == Refusal(Law.NOT_NEEDED, "queue root.a is within its maximum")
+    assert answer == Refusal(Rule.NOT_NEEDED, "queue root.a is within its maximum")
 
 
 def test_without_a_maximum_there_is_nothing_to_plan() -> None:
@@ -77,11 +77,11 @@ def test_the_guarantee_that_stood_in_the_way_is_named_with_its_numbers() -> None
     assert spared(answer) == {"x001": "below-guarantee", "x002": "below-guarantee"}
 
 
-def test_when_nobody_may_go_the_law_that_bars_is_named() -> None:
+def test_the_rule_that_protects_every_pod_is_named() -> None:
     daemon = Pod("d", A, {"memory": 30}, bar="required-node")
     answer = planned(world(daemon, most={"memory": 20}))
     assert isinstance(answer, Refusal)
-    assert (answer.law, answer.levels) == (Law.REQUIRED_NODE, ())
+    assert (answer.rule, answer.levels) == (Rule.REQUIRED_NODE, ())
     assert answer.shrink is not None
     assert answer.shrink.result is ShrinkResult.IMPOSSIBLE
     assert (answer.shrink.blocked_by, answer.shrink.candidates) == ("required-node", 0)
@@ -94,7 +94,7 @@ def test_a_queue_that_abstains_frees_nothing_and_misses_all() -> None:
     stuck.shortfall = "abstain"
     answer = planned(stuck)
     assert isinstance(answer, Refusal)
-    assert answer.law is Law.BELOW_GUARANTEE
+    assert answer.rule is Rule.BELOW_GUARANTEE
     assert "abstains" in answer.because
     assert answer.shrink is not None
     assert answer.shrink.result is ShrinkResult.SHORTFALL
@@ -104,7 +104,7 @@ def test_a_queue_that_abstains_frees_nothing_and_misses_all() -> None:
 def test_spared_candidates_are_counted_and_the_first_twenty_named() -> None:
     answer = planned(world(*pods(100), most={"memory": 900}))
     (kept,) = answer.spared
-    assert (kept.law, kept.leaf, kept.count) == (Law.NOT_NEEDED, A, 90)
+    assert (kept.rule, kept.leaf, kept.count) == (Rule.NOT_NEEDED, A, 90)
     assert kept.keys == tuple(f"x{number:03}" for number in range(10, 30))
 
 
@@ -119,7 +119,7 @@ def test_many_equal_runs_are_equal() -> None:
 
 
 @pytest.mark.parametrize("start", range(5_000, 5_300, 100))
-def test_no_random_run_breaks_a_law(start: int) -> None:
+def test_no_random_run_breaks_a_rule(start: int) -> None:
     for seed in range(start, start + 100):
         some = random_world(random.Random(seed))
         trial = some.trial()

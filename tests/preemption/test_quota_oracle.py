@@ -32,14 +32,14 @@ def check(world: World, seed: int) -> None:
         assert shrink.freed == {kind: amount for kind, amount in freed.items() if amount}, seed
 
 
-def check_spared(world: World, answer: Plan | Refusal, laws: dict[str, str], seed: int) -> None:
+def check_spared(world: World, answer: Plan | Refusal, rules: dict[str, str], seed: int) -> None:
     """Each pod not evicted is counted once, under the right rule and leaf; the keys are the first in Q11's order."""
     pods = sorted(world.pods, key=world.oracle().order_of_all)
     groups: dict[tuple[str, str], list[str]] = {}
     for pod in pods:
-        if pod.key in laws:
-            groups.setdefault((laws[pod.key], pod.leaf), []).append(pod.key)
-    found = {(one.law.value, one.leaf): (one.count, list(one.keys)) for one in answer.spared}
+        if pod.key in rules:
+            groups.setdefault((rules[pod.key], pod.leaf), []).append(pod.key)
+    found = {(one.rule.value, one.leaf): (one.count, list(one.keys)) for one in answer.spared}
     assert found == {at: (len(keys), keys[:20]) for at, keys in groups.items()}, seed
     assert len(found) == len(answer.spared), seed
 

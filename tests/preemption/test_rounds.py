@@ -12,7 +12,7 @@ from server.model.quota import QueueProperties
 from server.model.reasons import Code
 from server.model.resources import resource
 from server.preemption.nodes.reservation import RESERVE_AFTER_MS
-from server.preemption.policy import Law
+from server.preemption.policy import Rule
 from server.state import snapshotting
 from tests.preemption.clusters import MANAGER, Cluster, leaf
 from tests.preemption.lives import partitions_after_each_tick, without_preemption
@@ -165,7 +165,7 @@ def test_a_round_goes_on_where_its_budget_ended() -> None:
     results = [rounds.run(cluster.partition, cluster.now, budget=1) for _ in range(9)]
     assert [one.more for one in results] == [True] * 7 + [False] * 2
     assert [one.spent for one in results] == [1] * 7 + [0] * 2
-    assert sum(one.refused.get(Law.NO_NODE, 0) for one in results) == 4
+    assert sum(one.refused.get(Rule.NO_NODE, 0) for one in results) == 4
     assert cluster.reserved() == {"p": "n0", "q": "n1", "r": "n2"}
 
 

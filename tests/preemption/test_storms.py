@@ -11,7 +11,7 @@ from server.model.events import ConfigurationApplied
 from server.model.storms import FROZEN_MS, STRIKES_MAX, Pair, Side
 from server.preemption import entitlement
 from server.preemption.claims import eligibility
-from server.preemption.policy import Law, Plan, Pledge, Release
+from server.preemption.policy import Plan, Pledge, Release, Rule
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.state import snapshotting
@@ -66,13 +66,13 @@ def asking(life: Replicas, count: int) -> None:
 def no_floor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guarantees protect nobody, and the gate does not notice."""
     monkeypatch.setattr(eligibility, "floor", lambda trial, _path: (0,) * len(trial.snapshot.types))
-    monkeypatch.setattr(gate, "PLAN_LAWS", ())
+    monkeypatch.setattr(gate, "PLAN_RULES", ())
 
 
 def no_outside_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """Victims may stand below the queue whose deficit lets the ask claim (G2 broken)."""
     monkeypatch.setattr(eligibility.Terms, "_is_withheld", lambda *_: False)
-    monkeypatch.setattr(gate, "PLAN_LAWS", ())
+    monkeypatch.setattr(gate, "PLAN_RULES", ())
 
 
 def eff_for_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def no_trigger_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a queue that has its guarantee claim all the same (rule 4 broken)."""
     monkeypatch.setattr(Shortage, "lacking", lambda *_: 1_000)
     monkeypatch.setattr(entitlement, "_is_open", lambda *_: True)
-    monkeypatch.setattr(gate, "PLAN_LAWS", ())
+    monkeypatch.setattr(gate, "PLAN_RULES", ())
 
 
 def test_two_queues_that_push_each_other_below_their_guarantees_are_stopped(
@@ -114,7 +114,7 @@ def test_two_children_that_swap_pods_under_their_parents_guarantee_are_stopped(
 def test_a_queue_whose_promises_do_not_count_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every pending ask of a starving queue takes a victim of its own (section 0, held)."""
     eff_for_held(monkeypatch)
-    monkeypatch.setattr(gate, "PLAN_LAWS", ())
+    monkeypatch.setattr(gate, "PLAN_RULES", ())
     life = small()
     life.confirming = False
     asking(life, 20)
@@ -279,4 +279,4 @@ def test_a_pod_that_takes_the_place_of_one_that_took_its_place_is_stopped() -> N
     assert [len(one) for one in notes] == [0] * (STRIKES_MAX - 1) + [1]
     refusal = thrash_guard.refusal(partition.storms.active(life.now), snapshot, plan)
     assert refusal is not None
-    assert refusal.law is Law.FROZEN
+    assert refusal.rule is Rule.FROZEN

@@ -54,7 +54,7 @@ def check(seed: int) -> str:
     records = [one.record for one in decisions if isinstance(one, Decided)]
     found = [victim.key for one in records if one.policy == "trim" for victim in one.victims]
     assert sorted(found) == sorted(pod.key for pod in expected), f"seed {seed}: {found}"
-    laws(seed, cluster, expected)
+    assert_minimal(seed, cluster, expected)
     if not too_much(cluster):
         return "enough"
     return "trimmed" if expected else "nobody may go"
@@ -152,7 +152,7 @@ def keeps(cluster: Cluster, target: Amounts, victims: tuple[Pod, ...]) -> bool:
     return True
 
 
-def laws(seed: int, cluster: Cluster, victims: tuple[Pod, ...]) -> None:
+def assert_minimal(seed: int, cluster: Cluster, victims: tuple[Pod, ...]) -> None:
     """Assert that no victim is needless, and none could be given back (invariants 11 and 15)."""
     target = too_much(cluster)
     assert not victims or keeps(cluster, target, victims)
@@ -162,7 +162,7 @@ def laws(seed: int, cluster: Cluster, victims: tuple[Pod, ...]) -> None:
         assert any(pod.size.get(kind) and more.get(kind) for kind in target), f"seed {seed}: {pod}"
 
 
-def test_a_trim_takes_whom_the_law_names_and_nobody_else() -> None:
+def test_a_trim_evicts_exactly_the_pods_that_the_rule_names() -> None:
     found = Counter(check(seed) for seed in range(CLUSTERS))
     assert found["trimmed"] >= CLUSTERS // 5, found
     assert found["nobody may go"] >= CLUSTERS // 20, found

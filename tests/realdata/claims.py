@@ -335,7 +335,7 @@ def told(report: Report, capacity: Amounts) -> Table:
     line("freed", _say(report.freed))
     line("placed", _say(report.wanted))
     line("still waiting, by size", _counts(report.waiting) or "nobody")
-    line("laws broken", "; ".join(report.broken[:5]) or "none")
+    line("rules broken", "; ".join(report.broken[:5]) or "none")
     line("CPU", f"{report.cpu_ms:,.0f} ms, {report.ticks} ticks, longest {report.longest_ms:,.0f}")
     return table
 

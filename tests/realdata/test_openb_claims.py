@@ -20,7 +20,7 @@ def test_the_cluster_was_full(claims: Claims) -> None:
     assert claims.report.asked == 4_647
 
 
-def test_no_law_breaks(claims: Claims) -> None:
+def test_no_rule_is_broken(claims: Claims) -> None:
     """No plan was dropped, nobody went twice, only best-effort pods went, and their queue keeps its guarantee."""
     assert claims.report.broken == []
     assert claims.report.victims
@@ -42,5 +42,5 @@ def test_their_queue_stays_within_its_guarantee(claims: Claims) -> None:
 
 
 def test_nobody_waits_who_could_claim(claims: Claims) -> None:
-    """A plain look at every node, by hand, finds no lawful claim for those that wait."""
+    """A plain look at every node, by hand, finds no allowed claim for the asks that wait."""
     assert list(claims.missed()) == []

@@ -24,7 +24,7 @@ def test_no_gang_is_ever_placed_in_part(gangs: Gangs) -> None:
     assert gangs.partly == []
 
 
-def test_no_law_breaks(gangs: Gangs) -> None:
+def test_no_rule_is_broken(gangs: Gangs) -> None:
     assert gangs.report.broken == []
     assert gangs.report.victims
 

@@ -14,7 +14,7 @@ from evenhand.v1 import inspect_pb2 as inspect
 from evenhand.v1 import inspect_pb2_grpc as inspect_rpc
 from server.model.decisions import Decided, DecisionMoved
 from server.model.records import DecisionState, Spared, Verdict
-from server.preemption.policy import Law
+from server.preemption.policy import Rule
 from server.rpc.evenhand.decision_text import verdict_sentence
 from server.rpc.evenhand.redaction import without
 from server.rpc.evenhand.rule_text import words
@@ -384,9 +384,9 @@ async def test_names_of_pods_outlive_the_pods() -> None:
         assert [goes.name for goes in one.victims] == ["lab/train-1", ""]
 
 
-def test_every_law_has_words_that_are_not_its_own() -> None:
-    assert {law for law in Law if words(law) == law.value} == set()
-    assert words("a-law-of-later") == "a-law-of-later"
+def test_every_rule_has_words_that_are_not_its_own() -> None:
+    assert {rule for rule in Rule if words(rule) == rule.value} == set()
+    assert words("a-rule-of-later") == "a-rule-of-later"
 
 
 @pytest.mark.parametrize(
@@ -489,7 +489,7 @@ async def test_a_listing_says_by_which_decision_an_allocation_goes() -> None:
         served.core.state.partitions["default"].asks["small"].releasing = False
 
 
-async def test_a_waiting_ask_says_which_law_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_waiting_ask_says_which_rule_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = Verdict(
         "guaranteed",
         "no-covering-victims",

@@ -134,7 +134,7 @@ async def half_way(cluster: WatchedCluster, wave: int, chance: random.Random) ->
     await until(lambda: len(cluster.bindings) >= wanted)
 
 
-def assert_laws(cluster: WatchedCluster) -> None:
+def assert_all_placed_once(cluster: WatchedCluster) -> None:
     """Assert that nothing is bound twice, nothing is over capacity, and everything is placed."""
     assert len(own(cluster)) == WAVES * WAVE
     assert waiting(cluster) == []
@@ -157,7 +157,7 @@ async def test_a_core_that_is_killed_half_way_and_started_again(chance: random.R
             assert shim.progress().sessions == WAVES + 1
     finally:
         await kill(core)
-    assert_laws(cluster)
+    assert_all_placed_once(cluster)
 
 
 async def test_a_shim_that_is_killed_half_way_and_started_again(chance: random.Random) -> None:
@@ -173,7 +173,7 @@ async def test_a_shim_that_is_killed_half_way_and_started_again(chance: random.R
         await until(lambda: not waiting(cluster) and shim.shim.progress().is_settled)
         await shim.kill()
         living.cancel()
-    assert_laws(cluster)
+    assert_all_placed_once(cluster)
 
 
 async def test_the_older_of_two_shims_ends_and_says_why() -> None:

@@ -17,7 +17,9 @@ CASES = Path(__file__).parent / "cases"
 
 def load(name: str) -> list[Any]:
     cases: list[Any] = yaml.safe_load((CASES / name).read_text())
-    return [pytest.param(case, id=f"{case.get('law', '1.5')} {case['title']}") for case in cases]
+    return [
+        pytest.param(case, id=f"{case.get('section', '1.5')} {case['title']}") for case in cases
+    ]
 
 
 def the_pod(given: dict[str, Any]) -> dict[str, Any]:

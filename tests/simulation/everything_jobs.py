@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from server.model.records import DecisionRecord
 from tests.preemption.attack_account import Amounts, Partition, Pod
-from tests.simulation.everything_laws import Judge, is_firm
+from tests.simulation.everything_invariants import Judge, is_firm
 
 
 def total(pods: Sequence[Pod]) -> Amounts:

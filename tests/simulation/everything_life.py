@@ -41,8 +41,8 @@ from tests.preemption.attack_account import Partition, Pod
 from tests.preemption.attacks import CONFIGURATIONS_MOST, TICKS_MOST
 from tests.simulation import everything
 from tests.simulation.everything import Section, Shape
+from tests.simulation.everything_invariants import SWAPPED, Judge, is_firm
 from tests.simulation.everything_jobs import JobJudge
-from tests.simulation.everything_laws import SWAPPED, Judge, is_firm
 from tests.simulation.everything_pressure import Pressed
 from tests.simulation.everything_ticks import (
     Budgets,

@@ -21,7 +21,7 @@ from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
 from server.state.partition import Partition as LivePartition
 from tests.preemption.attack_account import Partition, Pod
-from tests.simulation.everything_laws import CLAIMS, Judge, OverUse, is_below
+from tests.simulation.everything_invariants import CLAIMS, Judge, OverUse, is_below
 
 Measure = tuple[str, str]
 """What is counted, and its name."""

@@ -189,8 +189,8 @@ class Account:
         )
 
     def _check_claim(self, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> None:
-        law = refused(self.cluster, ask)
-        assert not law, f"{ask.key} claims against {law}"
+        rule = refused(self.cluster, ask)
+        assert not rule, f"{ask.key} claims against {rule}"
         assert is_open(self.cluster, node), f"{ask.key} claims {node.name}, which is closed (G8)"
         assert is_viable(self.cluster, ask, node), f"{ask.key} lacks a closed type (G2)"
         keys = [pod.key for pod in victims]

@@ -111,9 +111,9 @@ class Telling:
             found = shadow_records.would(self.core, key, self.now)
             assert found is not None, f"no shadow says anything of {key}"
             assert (found.law or found.node_id) == expected, found
-        for key, laws in step.spared.items():
+        for key, rules in step.spared.items():
             kept = [one for record in self._decided_for(key) for one in self._spared(record)]
-            assert set(laws) <= {f"{one.law} {one.queue}" for one in kept}, kept
+            assert set(rules) <= {f"{one.law} {one.queue}" for one in kept}, kept
         for key, lines in step.stood.items():
             partition = self.core.state.partitions["default"]
             found_lines = [_stood_line(one) for one in not_evicted(partition, partition.asks[key])]
@@ -141,7 +141,7 @@ class Telling:
 def _stood_line(one: NotEvicted) -> str:
     place = f"{one.place}/{one.total}" if one.place else ""
     differs = f"{one.key} {one.own} {one.other}" if one.key else ""
-    words = (one.law, place, differs, "before" if one.before else "", one.victim or one.node)
+    words = (one.rule, place, differs, "before" if one.before else "", one.victim or one.node)
     return " ".join(filter(None, words))
 
 

@@ -14,7 +14,7 @@ from server.model.asks import Constraints, Term, Toleration
 from server.model.reasons import Code
 from server.model.records import DecisionState
 from server.observe import metrics
-from server.preemption.policy import Law
+from server.preemption.policy import Rule
 from server.rpc.evenhand.rule_text import words
 
 ROOT = Path(__file__).parents[2]
@@ -34,11 +34,11 @@ def test_every_code_has_its_line() -> None:
     assert set(told) == {code.value for code in Code}
 
 
-def test_every_law_has_its_line() -> None:
+def test_every_rule_has_its_line() -> None:
     told = rows("Rules of preemption")
     assert len(told) == len(set(told))
-    assert set(told) == {law.value for law in Law}
-    assert {law for law in Law if f"| `{law}` | {words(law)} |" not in GUIDE} == set()
+    assert set(told) == {rule.value for rule in Rule}
+    assert {rule for rule in Rule if f"| `{rule}` | {words(rule)} |" not in GUIDE} == set()
 
 
 def test_every_state_of_a_decision_has_its_line() -> None:

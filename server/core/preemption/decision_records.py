@@ -87,7 +87,7 @@ def _still(
 
 def spared(answer: Plan | Refusal) -> tuple[Spared, ...]:
     """Return the candidates that the rules protected, as shown to people."""
-    return tuple(Spared(one.law.value, one.leaf, one.count, one.keys) for one in answer.spared)
+    return tuple(Spared(one.rule.value, one.leaf, one.count, one.keys) for one in answer.spared)
 
 
 def refused(
@@ -96,7 +96,7 @@ def refused(
     """Return a refusal as shown to people."""
     return Verdict(
         policy,
-        refusal.law.value,
+        refusal.rule.value,
         refusal.because,
         refusal.node_id,
         {snapshot.types[index]: quantity for index, quantity in refusal.missing},

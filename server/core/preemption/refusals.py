@@ -4,7 +4,7 @@ from server.core.preemption import decision_records, due_claims, pacing
 from server.model.decisions import Decision, Noted
 from server.model.policies import Retry, facts
 from server.model.reasons import Code
-from server.preemption.policy import Intent, Law, Plan, Refusal
+from server.preemption.policy import Intent, Plan, Refusal, Rule
 from server.preemption.trial import Trial
 from server.state.applications import Ask, Group, Job
 from server.state.partition import Partition
@@ -23,7 +23,7 @@ def remember(
     if told and not policy.reported_after_others:
         return []  # an earlier refusal of this round is reported already
     at_its_node = policy.retry is Retry.NODE
-    if at_its_node and refusal.law is not Law.HEAD_ROOM:
+    if at_its_node and refusal.rule is not Rule.HEAD_ROOM:
         _tried(partition, ask)
     elif not at_its_node:
         _wait(partition, ask, group, refusal, now)
@@ -32,10 +32,10 @@ def remember(
     tries.judge(
         group, decision_records.refused(trial.snapshot, intent.policy, refusal, now, retry_ms)
     )
-    if before is not None and (before.law, before.node_id) == (refusal.law, refusal.node_id):
+    if before is not None and (before.law, before.node_id) == (refusal.rule, refusal.node_id):
         return []
-    how = "is put off" if refusal.law is Law.PACE else "does not help"
-    message = f"preemption {how} ({refusal.law}): {refusal.because}"
+    how = "is put off" if refusal.rule is Rule.PACE else "does not help"
+    message = f"preemption {how} ({refusal.rule}): {refusal.because}"
     code = Code.PREEMPTION_REFUSED
     return [Noted("ask", ask.key, code, message, partition.name, ask.rm_id)]
 
@@ -54,7 +54,7 @@ def _retry_ms(partition: Partition, ask: Ask, refusal: Refusal, now: int) -> int
 
 
 def _in_the_next_round(partition: Partition, refusal: Refusal) -> bool:
-    return refusal.law is Law.PACE and partition.spec.preemption.rounds_interval_ms > 0
+    return refusal.rule is Rule.PACE and partition.spec.preemption.rounds_interval_ms > 0
 
 
 def stamp(partition: Partition, plan: Plan, now: int) -> None:

@@ -32,7 +32,7 @@ from server.preemption.claims import guarantee, in_queue
 from server.preemption.gangs import gang_policy
 from server.preemption.nodes import required_node, reservation
 from server.preemption.pace import Account
-from server.preemption.policy import Intent, Law, Plan, Policy, Refusal, ShrinkIntent
+from server.preemption.policy import Intent, Plan, Policy, Refusal, Rule, ShrinkIntent
 from server.preemption.quota import enforcement, reclaim
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
@@ -63,7 +63,7 @@ class RoundResult:
     spent: int = 0
     more: bool = False
     cut: bool = False
-    refused: dict[Law, int] = field(default_factory=dict)
+    refused: dict[Rule, int] = field(default_factory=dict)
     moves: Takeover | None = None
     expiring: list[tuple[int, str]] = field(default_factory=list)
 
@@ -222,7 +222,7 @@ def decide(side: Side, trial: Trial, result: RoundResult, *, trims: bool) -> Non
             refusal = _try(side, trial, intent, account, result)
             if refusal is None:
                 continue
-            result.refused[refusal.law] = result.refused.get(refusal.law, 0) + 1
+            result.refused[refusal.rule] = result.refused.get(refusal.rule, 0) + 1
             result.notes += _refused(partition, trial, intent, refusal, side.now)
             if refusal.final:
                 break
@@ -268,7 +268,7 @@ def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool)
     if isinstance(answer, Plan) and refusal is None:
         trial.apply(answer)
     elif refusal is not None:
-        result.refused[refusal.law] = result.refused.get(refusal.law, 0) + 1
+        result.refused[refusal.rule] = result.refused.get(refusal.rule, 0) + 1
         if refusal is not answer:
             result.notes.append(_broken(trial, reclaim.NAME, "queue", intent.queue, refusal))
 
@@ -299,7 +299,7 @@ def _try(
 def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
     """Return whether a claim would find victims among gangs: as a gang of one it may evict them whole (J4, J12)."""
     whole = trial.snapshot.settings.job_victim_gang == "whole"
-    spared = any(one.law is Law.GANG for one in refusal.spared)
+    spared = any(one.rule is Rule.GANG for one in refusal.spared)
     return whole and spared and facts(intent.policy).scope is Scope.OTHER_QUEUES
 
 
@@ -346,7 +346,7 @@ def _decide(
 
 def _broken(trial: Trial, policy: str, kind: str, subject: str, refusal: Refusal) -> Noted:
     """Return a note about a plan that breaks a rule, a defect of the core: the plan is dropped (design 1.6)."""
-    message = f"a plan of policy {policy} was dropped, it breaks {refusal.law}: {refusal.because}"
+    message = f"a plan of policy {policy} was dropped, it breaks {refusal.rule}: {refusal.because}"
     return Noted(kind, subject, Code.LAW_BROKEN, message, trial.snapshot.partition)
 
 
@@ -360,6 +360,6 @@ def _refused(
     partition.round.masked.add((intent.policy, intent.ask.key))
     if facts(intent.policy).retry is not Retry.ROUND:
         return refusals.remember(partition, trial, intent, refusal, now)
-    if refusal.law is Law.NO_NODE and not intent.ask.kind.ports:
+    if refusal.rule is Rule.NO_NODE and not intent.ask.kind.ports:
         partition.round.hopeless.add(intent.ask.kind.number)
     return []

@@ -32,7 +32,7 @@ from server.model.reasons import Code
 from server.model.records import Level
 from server.model.storms import FROZEN_MS, STRIKES_MAX, FrozenPair, Pair, Side
 from server.preemption import entitlement
-from server.preemption.policy import Law, Plan, Refusal, Release
+from server.preemption.policy import Plan, Refusal, Release, Rule
 from server.preemption.trial import Trial
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk
@@ -60,7 +60,7 @@ def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal 
     if found is None:
         return None
     because = f"claims of its like from queue {found.victims.queue} repeated without end and are frozen for a while"
-    return Refusal(Law.FROZEN, because)
+    return Refusal(Rule.FROZEN, because)
 
 
 def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:

@@ -20,7 +20,7 @@ ALLOCATION_KEY: Final = "allocation-key"
 class NotEvicted:
     """The reason why one decision did not evict an allocation.
 
-    ``law`` is the rule that protected it, "" when that is not known any more. ``place`` is its rank
+    ``rule`` is the rule that protected it, "" when that is not known any more. ``place`` is its rank
     among ``total`` candidates, 0 when it is not ranked. ``key`` is the first key in which it, or
     its node, differs from what was chosen: ``own`` and ``other`` are the values, ``victim`` the one
     compared with, or ``node`` the one that was chosen. ``before`` says that it ranks before every
@@ -28,7 +28,7 @@ class NotEvicted:
     """
 
     record: DecisionRecord
-    law: str
+    rule: str
     place: int
     total: int
     key: str = ""
@@ -74,14 +74,14 @@ def _concerns(ranking: Ranking, leaf: str) -> bool:
 
 def _stood(record: DecisionRecord, ranking: Ranking, ask: Ask) -> NotEvicted:
     assert ask.node is not None, "an allocation has a node"
-    place, law = ranking.place(ask.key), ranking.laws.get(ask.key, "")
-    law = law or _named(record, ask.key)
-    if not place or law not in {"", NOT_NEEDED}:
-        law = law or _of_its_queue(record, ranking, ask)
+    place, rule = ranking.place(ask.key), ranking.rules.get(ask.key, "")
+    rule = rule or _named(record, ask.key)
+    if not place or rule not in {"", NOT_NEEDED}:
+        rule = rule or _of_its_queue(record, ranking, ask)
         beyond = ranking.nodes and ask.node.node_id not in ranking.nodes
-        if law == NOT_CHOSEN or (beyond and not law):
+        if rule == NOT_CHOSEN or (beyond and not rule):
             return _of_its_node(record, ranking, ask.node.node_id)
-        return NotEvicted(record, law, place, ranking.total)
+        return NotEvicted(record, rule, place, ranking.total)
     return _ranked(record, ranking, place)
 
 
@@ -93,10 +93,10 @@ def _named(record: DecisionRecord, key: str) -> str:
 def _of_its_queue(record: DecisionRecord, ranking: Ranking, ask: Ask) -> str:
     """Return the rule that protected every protected pod of its queue; "" when there are several."""
     leaf = ask.application.leaf.path
-    laws = {one.law for one in record.spared if one.queue == leaf}
+    rules = {one.law for one in record.spared if one.queue == leaf}
     if ranking.elsewhere.get(leaf):
-        laws.add(NOT_CHOSEN)
-    return laws.pop() if len(laws) == 1 else ""
+        rules.add(NOT_CHOSEN)
+    return rules.pop() if len(rules) == 1 else ""
 
 
 def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotEvicted:

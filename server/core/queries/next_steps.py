@@ -13,9 +13,11 @@ from server.model.phrases import count, listed, quantities, span
 from server.model.reasons import Code
 from server.model.records import Verdict
 from server.model.reports import Explanation, GroupFit, LimitFit
-from server.preemption.policy import Law
+from server.preemption.policy import Rule
 
-_PASSING: Final = frozenset({Law.DELAY.value, Law.BACK_OFF.value, Law.PACE.value, Law.ROUND.value})
+_PASSING: Final = frozenset(
+    {Rule.DELAY.value, Rule.BACK_OFF.value, Rule.PACE.value, Rule.ROUND.value}
+)
 """The rules that time alone lifts."""
 PODS: Final = "pods"
 NODES_NAMED_MAX: Final = 2
@@ -73,7 +75,7 @@ def of_fit(fit: GroupFit, verdict: Verdict | None, now: int) -> tuple[str, ...]:
 
 def _by_switching_on(verdict: Verdict | None) -> tuple[str, ...]:
     """Return the step that lets a policy serve an ask which the configuration keeps from it."""
-    if verdict is None or verdict.law != Law.POLICY_OFF.value:
+    if verdict is None or verdict.law != Rule.POLICY_OFF.value:
         return ()
     return (f"or switch on policy {verdict.policy} with {_SWITCHES}",)
 

@@ -36,7 +36,7 @@ class QuotaOutlook:
     @property
     def evicted(self) -> bool:
         """Return whether the run would evict the allocation."""
-        return not (self.refusal or self.standing.law)
+        return not (self.refusal or self.standing.rule)
 
 
 def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaOutlook]:

@@ -87,7 +87,7 @@ def waiting_for(
 ) -> AskSimulation:
     """Return the answer to a waiting ask: first what it lacks, then why preemption frees no capacity for it."""
     first = f"It would wait: {lacks}." if lacks else "It would wait."
-    second = f"Preemption frees no capacity for it (`{refusal.law}`): {refusal.because}."
+    second = f"Preemption frees no capacity for it (`{refusal.rule}`): {refusal.because}."
     return AskSimulation(
         WAITS,
         ask.queue,

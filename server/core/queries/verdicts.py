@@ -18,7 +18,7 @@ from server.model.policies import (
 )
 from server.model.quota import PreemptionSettings
 from server.model.records import Verdict
-from server.preemption.policy import Intent, Law, Plan, Refusal
+from server.preemption.policy import Intent, Plan, Refusal, Rule
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.snapshot.snapshot import Snapshot
@@ -87,7 +87,7 @@ def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verd
     retry, backs_off = due_gangs.awaits(partition, ask, found.policy)
     if not backs_off or retry <= now:
         return None
-    return replace(found, law=found.law or Law.BACK_OFF.value, retry_ms=retry)
+    return replace(found, law=found.law or Rule.BACK_OFF.value, retry_ms=retry)
 
 
 def of_plan(policy: str, plan: Plan, node_id: str, now: int) -> Verdict:
@@ -101,7 +101,7 @@ def plan_job(trial: Trial, job: WaitingJob) -> Plan | Refusal:
     settings = trial.snapshot.settings
     if not settings.enabled or not settings.lists(JOB):
         because = f"it belongs to a gang, and {_switched_off(settings, JOB)}"
-        return Refusal(Law.POLICY_OFF, because)
+        return Refusal(Rule.POLICY_OFF, because)
     intent = Intent(JOB.name, job.members[0], job)
     return _planned(trial, intent)
 
@@ -119,7 +119,7 @@ def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
         if isinstance(answer, Plan):
             return answer
         first = first or answer
-    return first or Refusal(Law.POLICY_OFF, _switched_off(trial.snapshot.settings, main(ask)))
+    return first or Refusal(Rule.POLICY_OFF, _switched_off(trial.snapshot.settings, main(ask)))
 
 
 def _switched_off(settings: PreemptionSettings, policy: PolicyFacts) -> str:
@@ -184,8 +184,8 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
     due, backs_off = due_gangs.awaits(partition, ask, found.policy)
     if due > now and not backs_off:
         because = _after_the_delay(found, due - now)
-        law = found.law or Law.DELAY.value
-        return replace(found, law=law, because=because, retry_ms=due)
+        rule = found.law or Rule.DELAY.value
+        return replace(found, law=rule, because=because, retry_ms=due)
     group = ask.group
     if group is not None and _is_put_off(partition, group, now):
         return _next_round(partition, found, partition.round.tries.verdict(group), now)
@@ -203,7 +203,7 @@ def _after_the_delay(found: Verdict, left_ms: int) -> str:
 def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
     """Return whether a budget put off what would be done for it, and its time has not come yet (P5)."""
     known = partition.round.tries.verdict(group)
-    if known is None or known.law != Law.PACE:
+    if known is None or known.law != Rule.PACE:
         return False
     return known.retry_ms > now or pacing.is_between(partition, now)
 
@@ -215,7 +215,7 @@ def _next_round(partition: Partition, found: Verdict, put_off: Verdict | None, n
         retry = pacing.earliest_ms(partition)
     if found.law or retry <= now:
         return found
-    law = Law.ROUND.value if put_off is None else put_off.law
+    rule = Rule.ROUND.value if put_off is None else put_off.law
     but = "the next round of claims has not begun" if put_off is None else put_off.because
     because = f"{found.because}, but {but}"
-    return replace(found, law=law, because=because, retry_ms=retry)
+    return replace(found, law=rule, because=because, retry_ms=retry)

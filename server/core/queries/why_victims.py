@@ -68,7 +68,7 @@ def _beside(ranking: Ranking, at: int, victims: set[str]) -> Compared:
 
 def _stays(one: Ranked, ranking: Ranking, victims: set[str]) -> bool:
     """Return whether a candidate stays that no rule protects."""
-    return one[-1] not in victims and ranking.laws.get(str(one[-1]), "") in {"", NOT_NEEDED}
+    return one[-1] not in victims and ranking.rules.get(str(one[-1]), "") in {"", NOT_NEEDED}
 
 
 def next_node(ranking: Ranking) -> NextNode | None:

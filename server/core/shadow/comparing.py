@@ -8,7 +8,7 @@ from server.core.preemption.deficits import Shortage
 from server.model.policies import Retry, Scope, Shrinks, facts
 from server.model.records import Verdict, lost_of
 from server.model.shadow import Choice, Sum
-from server.preemption.policy import Law, Plan
+from server.preemption.policy import Plan, Rule
 from server.preemption.trial import Trial
 from server.state.applications import Ask, Group, Job
 from server.state.partition import Partition
@@ -19,7 +19,7 @@ from server.state.partition import Partition
 class Why(NamedTuple):
     """The reason why a side gave an ask nothing: a rule's name, and its sentence."""
 
-    law: str = ""
+    rule: str = ""
     because: str = ""
 
 
@@ -72,7 +72,7 @@ def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now:
     if facts(policy).shrinks is Shrinks.PARTITION:
         return Why("", "no pod has to be evicted")
     if not settings.enabled or policy not in settings.policies:
-        return Why(Law.POLICY_OFF.value, f"policy {policy} is not on")
+        return Why(Rule.POLICY_OFF.value, f"policy {policy} is not on")
     ask = side.asks[key]
     found = _refused(side, ask, now)
     if found is not None:
@@ -97,13 +97,13 @@ def _not_due(side: Partition, shortage: Shortage, ask: Ask, policy: str, now: in
     if known.retry is Retry.NODE:
         return Why("", "its node has not changed since it was refused there")
     if pacing.is_between(side, now):
-        return Why(Law.ROUND.value, "the next round of claims has not begun")
+        return Why(Rule.ROUND.value, "the next round of claims has not begun")
     if ask.pending_since + due_claims.delay_ms(side, leaf, policy) > now:
-        return Why(Law.DELAY.value, "it has not waited for the delay of its queue")
+        return Why(Rule.DELAY.value, "it has not waited for the delay of its queue")
     if known.scope is not Scope.OTHER_QUEUES:
         return Why("", "its turn has not come")
     if not shortage.may_be(leaf):
-        return Why(Law.NO_GUARANTEE.value, "nothing on its path is guaranteed to it")
+        return Why(Rule.NO_GUARANTEE.value, "nothing on its path is guaranteed to it")
     if not shortage.lacking(leaf, ask.ask_class.demand):
-        return Why(Law.OVER_GUARANTEE.value, "no queue on its path is short of anything for it")
+        return Why(Rule.OVER_GUARANTEE.value, "no queue on its path is short of anything for it")
     return Why("", "its turn has not come")

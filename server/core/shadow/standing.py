@@ -115,7 +115,7 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
             if refusal is None:
                 trial.apply(plan)
             else:
-                _end(known, name, f"{refusal.law}: {refusal.because}", ended)
+                _end(known, name, f"{refusal.rule}: {refusal.because}", ended)
 
 
 def _next_checked(known: Shadow, now: int) -> frozenset[str]:

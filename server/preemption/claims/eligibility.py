@@ -23,7 +23,7 @@ from server.preemption.entitlement import (
     shows_itself,
 )
 from server.preemption.pace import is_beyond
-from server.preemption.policy import SPARED_KEYS_MAX, Law, Spared
+from server.preemption.policy import SPARED_KEYS_MAX, Rule, Spared
 from server.preemption.trial import Trial
 from server.snapshot import eligibility_filter as screens
 from server.snapshot.eligibility_filter import UNLIMITED, Codes, LeafTerms, Screen
@@ -31,24 +31,24 @@ from server.snapshot.queues import FrozenAmounts, QueueFacts
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk
 
-LAWS: Final = tuple(Law)
-CODE: Final = {law: number for number, law in enumerate(LAWS, start=1)}
+RULES: Final = tuple(Rule)
+CODE: Final = {rule: number for number, rule in enumerate(RULES, start=1)}
 """The numbers of rules in arrays; 0 is a row that passed."""
 CODES: Final = Codes(
-    gone=CODE[Law.RELEASING],
-    required_node=CODE[Law.REQUIRED_NODE],
-    firm=CODE[Law.FIRM],
-    untouchable=CODE[Law.UNTOUCHABLE],
-    replaced=CODE[Law.REPLACED],
-    budget=CODE[Law.BUDGET],
-    priority=CODE[Law.PRIORITY],
-    min_runtime=CODE[Law.MIN_RUNTIME],
-    no_type=CODE[Law.NO_COMMON_TYPE],
-    useless=CODE[Law.NOT_OVER_GUARANTEE],
-    below=CODE[Law.BELOW_GUARANTEE],
-    kin=CODE[Law.OWN_APPLICATION],
-    gang=CODE[Law.GANG],
-    inside=CODE[Law.DECIDING_QUEUE],
+    gone=CODE[Rule.RELEASING],
+    required_node=CODE[Rule.REQUIRED_NODE],
+    firm=CODE[Rule.FIRM],
+    untouchable=CODE[Rule.UNTOUCHABLE],
+    replaced=CODE[Rule.REPLACED],
+    budget=CODE[Rule.BUDGET],
+    priority=CODE[Rule.PRIORITY],
+    min_runtime=CODE[Rule.MIN_RUNTIME],
+    no_type=CODE[Rule.NO_COMMON_TYPE],
+    useless=CODE[Rule.NOT_OVER_GUARANTEE],
+    below=CODE[Rule.BELOW_GUARANTEE],
+    kin=CODE[Rule.OWN_APPLICATION],
+    gang=CODE[Rule.GANG],
+    inside=CODE[Rule.DECIDING_QUEUE],
 )
 
 
@@ -97,22 +97,22 @@ class Terms:
         for number in snapshot.allocations.leaf_places()[0]:
             path = snapshot.leaf_paths.get(number)
             if path is not None:
-                law = self._law_of(trial, path)
-                yield number, LeafTerms(CODE[law]) if law else self._open(trial, path)
+                rule = self._rule_of(trial, path)
+                yield number, LeafTerms(CODE[rule]) if rule else self._open(trial, path)
 
-    def _law_of(self, trial: Trial, path: str) -> Law | None:
+    def _rule_of(self, trial: Trial, path: str) -> Rule | None:
         """Return the rule that protects everything in a leaf; None: its allocations are looked at one by one."""
         if path == self.ask.leaf:
-            return Law.OWN_QUEUE  # G3, rule 3
+            return Rule.OWN_QUEUE  # G3, rule 3
         if not is_below(path, self._top):
-            return Law.FENCE  # G3, rule 7
+            return Rule.FENCE  # G3, rule 7
         if len(self.withheld(path)) == len(self._needed):
-            return Law.DECIDING_QUEUE  # G2, W6
+            return Rule.DECIDING_QUEUE  # G2, W6
         properties = trial.snapshot.queues[path].spec.properties
         if properties.preemption_policy is PreemptionPolicy.DISABLED:
-            return Law.CANDIDATE_DISABLED  # G3
+            return Rule.CANDIDATE_DISABLED  # G3
         if trial.snapshot.is_frozen(self.ask, path):
-            return Law.FROZEN  # 7.7
+            return Rule.FROZEN  # 7.7
         return None
 
     def _open(self, trial: Trial, path: str) -> LeafTerms:
@@ -280,7 +280,7 @@ def spared(snapshot: Snapshot, screened: Screen) -> tuple[Spared, ...]:
     paths = snapshot.leaf_paths
     found = screens.tallied(snapshot.allocations, screened, SPARED_KEYS_MAX)
     return tuple(
-        Spared(LAWS[one.code - 1], paths[one.leaf], one.rows, one.keys)
+        Spared(RULES[one.code - 1], paths[one.leaf], one.rows, one.keys)
         for one in found
         if one.code != CODES.gone and one.leaf in paths
     )

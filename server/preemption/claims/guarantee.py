@@ -26,7 +26,7 @@ from server.preemption.entitlement import (
     openness,
     protects_only_whole,
 )
-from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release, Spared
+from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule, Spared
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk, WaitingJob
 
@@ -104,9 +104,9 @@ def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     if types.open and not (types.closed and protects_only_whole(trial)):
         return None
     if not types.closed:
-        return Refusal(Law.NO_GUARANTEE, _nothing_owed(trial))
+        return Refusal(Rule.NO_GUARANTEE, _nothing_owed(trial))
     because = _enough(trial, types.closed[0])
-    return Refusal(Law.OVER_GUARANTEE, because, levels=_closed_levels(trial, types.closed))
+    return Refusal(Rule.OVER_GUARANTEE, because, levels=_closed_levels(trial, types.closed))
 
 
 def _nothing_owed(trial: Trial) -> str:
@@ -134,7 +134,7 @@ def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
             if most is not None and held[index] > most:
                 name = noun(trial.snapshot.types[index])
                 because = f"queue {queue.path} is over its maximum in {name}"
-                return Refusal(Law.OVER_MAX, because)
+                return Refusal(Rule.OVER_MAX, because)
     return None
 
 
@@ -152,7 +152,7 @@ def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
             if held[index] + wanted > most:
                 kind = noun(trial.snapshot.types[index])
                 because = f"queue {queue.path} keeps what it deserves of {kind} for firm asks"
-                return Refusal(Law.HEAD_ROOM, because)
+                return Refusal(Rule.HEAD_ROOM, because)
     return None
 
 
@@ -235,13 +235,13 @@ def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
     spared = () if trial.brief else claim.spared
     if nearest.node < 0:
         because = "no node can hold it, even when empty"
-        return Refusal(Law.NO_NODE, because, spared=spared, levels=levels(trial, ask))
+        return Refusal(Rule.NO_NODE, because, spared=spared, levels=levels(trial, ask))
     closed = _closed_in_the_way(trial, ask, claim, nearest)
-    law = _law_of(claim, nearest, spared)
+    rule = _rule_of(claim, nearest, spared)
     missing = tuple((index, lack) for index, lack in enumerate(nearest.lacks) if lack)
     return Refusal(
-        law,
-        _because(trial, claim, law, closed, nearest),
+        rule,
+        _because(trial, claim, rule, closed, nearest),
         node_id=trial.snapshot.nodes.ids[nearest.node],
         missing=missing,
         spared=spared,
@@ -257,27 +257,27 @@ def _closed_in_the_way(
     return tuple(one for one in _types(trial, ask).closed if one.at in lacking)
 
 
-def _law_of(claim: Claim, nearest: Nearest, spared: tuple[Spared, ...]) -> Law:
+def _rule_of(claim: Claim, nearest: Nearest, spared: tuple[Spared, ...]) -> Rule:
     """Return the rule by which there are no victims. A frozen pair is named rather than the lack of victims (7.7)."""
     if claim.closed_blocks() or nearest.is_barred:
-        return Law.OVER_GUARANTEE
-    if any(one.law is Law.FROZEN for one in spared):
-        return Law.FROZEN
-    return Law.SEARCH_BOUND if claim.cut else Law.NO_VICTIMS
+        return Rule.OVER_GUARANTEE
+    if any(one.rule is Rule.FROZEN for one in spared):
+        return Rule.FROZEN
+    return Rule.SEARCH_BOUND if claim.cut else Rule.NO_VICTIMS
 
 
 def _because(
-    trial: Trial, claim: Claim, law: Law, closed: tuple[Deciding, ...], nearest: Nearest
+    trial: Trial, claim: Claim, rule: Rule, closed: tuple[Deciding, ...], nearest: Nearest
 ) -> str:
-    if law is Law.OVER_GUARANTEE:
+    if rule is Rule.OVER_GUARANTEE:
         kinds = " and ".join(noun(trial.snapshot.types[one.at]) for one in closed)
         blocks = claim.closed_blocks()
         where = f"below the max of queue {blocks[0].path}" if blocks else "on any suitable node"
         reached = "; ".join(_enough(trial, one) for one in closed)
         return f"not enough {kinds} is free {where}, and no pod is evicted for {kinds}: {reached}"
-    if law is Law.FROZEN:
+    if rule is Rule.FROZEN:
         return "claims like this one repeated without end and are stopped for a while; other queues have too few eligible pods"
-    if law is Law.SEARCH_BOUND:
+    if rule is Rule.SEARCH_BOUND:
         return "the search for victims was cut off: a node has too many eligible pods, and the first of them do not suffice"
     because = "no node has enough free capacity, even if every eligible pod is evicted"
     if not nearest.barred:

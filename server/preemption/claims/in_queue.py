@@ -15,7 +15,7 @@ from server.preemption.claims.eligibility import blocks
 from server.preemption.claims.own_queue_eligibility import OwnTerms
 from server.preemption.claims.preconditions import of_the_ask
 from server.preemption.claims.search import Claim
-from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule
 from server.preemption.trial import Trial
 from server.snapshot import gangs
 from server.snapshot.waiting import WaitingAsk
@@ -87,12 +87,12 @@ def _refusal(trial: Trial, search: Claim) -> Refusal:
     spared = search.spared
     if row < 0:
         because = "no node can hold it, even when empty"
-        return Refusal(Law.NO_NODE, because, spared=spared)
-    law = Law.SEARCH_BOUND if search.cut else Law.NO_VICTIMS
+        return Refusal(Rule.NO_NODE, because, spared=spared)
+    rule = Rule.SEARCH_BOUND if search.cut else Rule.NO_VICTIMS
     because = (
         "no node has enough free capacity, even if every less important pod of its queue is evicted"
     )
     missing = tuple((index, lack) for index, lack in enumerate(lacks) if lack)
     return Refusal(
-        law, because, node_id=trial.snapshot.nodes.ids[row], missing=missing, spared=spared
+        rule, because, node_id=trial.snapshot.nodes.ids[row], missing=missing, spared=spared
     )

@@ -13,7 +13,7 @@ from server.preemption.claims.eligibility import (
     own_room,
     own_rooms,
 )
-from server.preemption.policy import Law
+from server.preemption.policy import Rule
 from server.preemption.trial import Trial
 from server.snapshot import gangs
 from server.snapshot.eligibility_filter import LeafTerms
@@ -33,7 +33,7 @@ class OwnTerms:
         own = trial.snapshot.queues[self.ask.leaf].number
         for number in trial.snapshot.allocations.leaf_places()[0]:
             if number in trial.snapshot.leaf_paths:
-                closed = LeafTerms(CODE[Law.OTHER_QUEUE])
+                closed = LeafTerms(CODE[Rule.OTHER_QUEUE])
                 yield number, self._open(trial) if number == own else closed
 
     def _open(self, trial: Trial) -> LeafTerms:

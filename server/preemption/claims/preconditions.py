@@ -2,7 +2,7 @@
 
 from server.model.policies import JOB
 from server.model.quota import PreemptionPolicy
-from server.preemption.policy import Law, Refusal
+from server.preemption.policy import Refusal, Rule
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk
 
@@ -11,17 +11,17 @@ def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     """Return the first of these rules that is in the ask's way; None: none is."""
     properties = trial.snapshot.queues[ask.leaf].spec.properties
     if not ask.spec.allow_preempt_other:  # G1
-        return Refusal(Law.NEVER_PREEMPTS, "its preemptionPolicy is Never")
+        return Refusal(Rule.NEVER_PREEMPTS, "its preemptionPolicy is Never")
     if ask.spec.constraints.required_node:  # G1
         return Refusal(
-            Law.REQUIRED_NODE, "it requires a node by name, and claims nothing elsewhere"
+            Rule.REQUIRED_NODE, "it requires a node by name, and claims nothing elsewhere"
         )
     if ask.spec.rm_check:  # design 1.8
-        return Refusal(Law.RM_CHECK, "its resource manager has to look at a node first")
+        return Refusal(Rule.RM_CHECK, "its resource manager has to look at a node first")
     if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
-        return Refusal(Law.DISABLED, f"preemption is disabled for queue {ask.leaf}")
+        return Refusal(Rule.DISABLED, f"preemption is disabled for queue {ask.leaf}")
     if not ask.within_limits:
-        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no headroom for it")
+        return Refusal(Rule.USER_LIMIT, "a limit of its user or group has no headroom for it")
     return of_its_labels(trial, ask)
 
 
@@ -34,7 +34,7 @@ def of_its_labels(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     if not settings.lists(JOB):
         return None
     if may is False:
-        return Refusal(Law.NO_TRIGGER, f"{ask.key} is labelled can-preempt: false")
+        return Refusal(Rule.NO_TRIGGER, f"{ask.key} is labelled can-preempt: false")
     if not (may or settings.job_default_trigger):
-        return Refusal(Law.NO_TRIGGER, f"{ask.key} is not labelled can-preempt: true")
+        return Refusal(Rule.NO_TRIGGER, f"{ask.key} is not labelled can-preempt: true")
     return None

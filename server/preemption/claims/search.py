@@ -15,7 +15,7 @@ from server.model.quota import is_below
 from server.model.ranking import RANKED_MAX, RIVALS_MAX, Ranked, Ranking, window
 from server.preemption.claims import victim_sets
 from server.preemption.claims.candidate_pool import Least, ground, preferred_now
-from server.preemption.claims.eligibility import CODES, LAWS, Block, Terms
+from server.preemption.claims.eligibility import CODES, RULES, Block, Terms
 from server.preemption.claims.node_candidates import Candidates, Need
 from server.preemption.claims.own_queue_eligibility import OwnTerms
 from server.preemption.claims.victim_sets import Found, NotFound, Task
@@ -340,7 +340,7 @@ class Claim:
         there = columns.on_node(choice.node)
         codes = self._ground.screen.codes[there].tolist()
         protected = [
-            (keys[row], LAWS[code - 1].value)
+            (keys[row], RULES[code - 1].value)
             for row, code in zip(there.tolist(), codes, strict=True)
             if code not in UNTOLD
         ]

@@ -12,7 +12,7 @@ from server.model.fit import Demand
 from server.model.quota import is_below
 from server.preemption.claims.eligibility import CODE, Rooms, Terms, own_leaf, own_rooms
 from server.preemption.entitlement import Deciding, Openness, deciding
-from server.preemption.policy import Law
+from server.preemption.policy import Rule
 from server.preemption.trial import Trial
 from server.snapshot.eligibility_filter import LeafTerms
 from server.snapshot.waiting import WaitingAsk, WaitingJob
@@ -58,7 +58,7 @@ class JobTerms:
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
         """Yield the terms of every leaf in which allocations run, by its number."""
         own = trial.snapshot.queues[self.leaf].number
-        closed = LeafTerms(CODE[Law.OTHER_QUEUE])
+        closed = LeafTerms(CODE[Rule.OTHER_QUEUE])
         others = (
             self._others.by_leaf(trial)
             if self._others
@@ -76,7 +76,7 @@ class JobTerms:
         """Return a claim's terms without the types that no queue on the gang's path guarantees (J7)."""
         outside, takes = self._outside(leaf), self.takes_for(trial, leaf)
         if not outside:
-            return LeafTerms(CODE[Law.DECIDING_QUEUE])
+            return LeafTerms(CODE[Rule.DECIDING_QUEUE])
         width = range(len(terms.useful))
         return replace(
             terms,

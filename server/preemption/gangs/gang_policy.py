@@ -20,7 +20,7 @@ from server.preemption import admission, entitlement
 from server.preemption.claims.preconditions import of_its_labels
 from server.preemption.gangs.eligibility import added
 from server.preemption.gangs.search import Answer, JobSearch
-from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk, WaitingJob
 
@@ -59,7 +59,7 @@ def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
     if not job.gathered:
         there = len(job.members) + job.placed
         wanted = "who knows how many" if job.size == UNSIZED else str(job.size)
-        return Refusal(Law.GATHERING, f"{there} of {wanted} members of its gang are there")
+        return Refusal(Rule.GATHERING, f"{there} of {wanted} members of its gang are there")
     refused = (_of_member(trial, one) for one in job.members)
     return next((one for one in refused if one is not None), None) or _of_the_job(trial, job)
 
@@ -67,24 +67,24 @@ def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
 def _of_member(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     """Return the rule by which others may not be evicted for a member: its own fields, or its labels (J3); None: they may."""
     if not ask.spec.allow_preempt_other:
-        return Refusal(Law.NEVER_PREEMPTS, f"the preemptionPolicy of {ask.key} is Never")
+        return Refusal(Rule.NEVER_PREEMPTS, f"the preemptionPolicy of {ask.key} is Never")
     labelled = of_its_labels(trial, ask)
     if labelled is not None:
         return labelled
     if ask.spec.constraints.required_node:
-        return Refusal(Law.REQUIRED_NODE, f"{ask.key} requires a node by name")
+        return Refusal(Rule.REQUIRED_NODE, f"{ask.key} requires a node by name")
     if ask.spec.rm_check:  # design 1.8
-        return Refusal(Law.RM_CHECK, f"the manager of {ask.key} has to look at a node first")
+        return Refusal(Rule.RM_CHECK, f"the manager of {ask.key} has to look at a node first")
     return None
 
 
 def _of_the_job(trial: Trial, job: WaitingJob) -> Refusal | None:
     properties = trial.snapshot.queues[job.leaf].spec.properties
     if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
-        return Refusal(Law.DISABLED, f"preemption is disabled for queue {job.leaf}")
+        return Refusal(Rule.DISABLED, f"preemption is disabled for queue {job.leaf}")
     if not job.within_limits:
         return Refusal(
-            Law.USER_LIMIT, "a limit of its user or group has no headroom for the whole job"
+            Rule.USER_LIMIT, "a limit of its user or group has no headroom for the whole job"
         )
     return admission.within_guarantee(  # J4, J6
         trial, job.leaf, job.members[0].kind, dict(added(one.kind.demand for one in job.members))
@@ -128,7 +128,7 @@ def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
     for index, wanted in kind.demand:
         most = admission.most(trial, queue, index, kind)
         if most is not None and held[index] - freed[index] + wanted > most:
-            return Refusal(Law.MAX, _full(trial, leaf, index), spared=search.spared())
+            return Refusal(Rule.MAX, _full(trial, leaf, index), spared=search.spared())
     return None
 
 
@@ -149,15 +149,15 @@ def _refusal(trial: Trial, search: JobSearch, answer: Answer) -> Refusal:
     spared, told = search.spared(), levels(trial, search)
     if answer.member is None:
         path, index = answer.full[0]
-        return Refusal(Law.MAX, _full(trial, path, index), spared=spared, levels=told)
+        return Refusal(Rule.MAX, _full(trial, path, index), spared=spared, levels=told)
     key = answer.member.key
     if answer.row < 0:
         because = f"no node can hold {key}, even when empty"
-        return Refusal(Law.NO_NODE, because, spared=spared, levels=told)
+        return Refusal(Rule.NO_NODE, because, spared=spared, levels=told)
     node = trial.snapshot.nodes.ids[answer.row]
     missing = tuple((index, lack) for index, lack in enumerate(answer.lacks) if lack)
     because = f"the whole gang does not fit: {key} gets no node {_since(answer)}"
-    return Refusal(Law.MEMBER, because, node_id=node, missing=missing, spared=spared, levels=told)
+    return Refusal(Rule.MEMBER, because, node_id=node, missing=missing, spared=spared, levels=told)
 
 
 def _since(answer: Answer) -> str:

@@ -17,7 +17,7 @@ from server.kernels.distinct import as_column
 from server.model.policies import JOB
 from server.model.ranking import Ranking, window
 from server.preemption import victim_order
-from server.preemption.claims.eligibility import CODES, LAWS, spared
+from server.preemption.claims.eligibility import CODES, RULES, spared
 from server.preemption.entitlement import numbers
 from server.preemption.gangs.closer_bound import Closer
 from server.preemption.gangs.eligibility import JobTerms
@@ -167,7 +167,7 @@ class JobSearch:
         order = sorted(map(self.units.rank, passed))
         start, shown = window(order, frozenset(columns.keys[row] for row in rows))
         protected = tuple(
-            (columns.keys[row], LAWS[code - 1].value)
+            (columns.keys[row], RULES[code - 1].value)
             for row, code in codes.items()
             if row not in passed and code != CODES.gone
         )

@@ -12,7 +12,7 @@ from server.kernels.fit import Mask
 from server.model.policies import JOB
 from server.preemption.claims.eligibility import CODE
 from server.preemption.gangs.eligibility import JobTerms
-from server.preemption.policy import Law
+from server.preemption.policy import Rule
 from server.preemption.trial import Trial
 from server.preemption.victim_order import Comparator, order, tail
 from server.snapshot import assignments, gangs
@@ -24,14 +24,14 @@ Rank = tuple[int | str, ...]
 HARMLESS = frozenset(
     {
         PASSED,
-        CODE[Law.NO_COMMON_TYPE],
-        CODE[Law.DECIDING_QUEUE],
-        CODE[Law.NOT_OVER_GUARANTEE],
-        CODE[Law.BELOW_GUARANTEE],
+        CODE[Rule.NO_COMMON_TYPE],
+        CODE[Rule.DECIDING_QUEUE],
+        CODE[Rule.NOT_OVER_GUARANTEE],
+        CODE[Rule.BELOW_GUARANTEE],
     }
 )
 """The rules that a member of a gang that is evicted whole may break: it need not help, and sums decide about queues."""
-AT_REST = CODE[Law.NOT_OVER_GUARANTEE]
+AT_REST = CODE[Rule.NOT_OVER_GUARANTEE]
 """The rule of the dead zone: all asked-for types that an allocation holds are types of which its queues are in the zone."""
 
 

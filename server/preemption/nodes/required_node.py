@@ -24,11 +24,11 @@ from server.preemption.entitlement import numbers
 from server.preemption.policy import (
     SPARED_KEYS_MAX,
     Intent,
-    Law,
     Plan,
     Pledge,
     Refusal,
     Release,
+    Rule,
     Spared,
 )
 from server.preemption.trial import Trial
@@ -45,7 +45,7 @@ NAME: Final = policies.REQUIRED_NODE.name
 
 BECAUSE: Final = "a pod that must run on this node needs the capacity (G11)"
 
-_NEEDLESS: Final = (Law.NOT_NEEDED, Law.NO_COMMON_TYPE)
+_NEEDLESS: Final = (Rule.NOT_NEEDED, Rule.NO_COMMON_TYPE)
 """The reasons for which a candidate stays without being protected."""
 Need = dict[int, int]
 """What has to be freed, by type index."""
@@ -65,11 +65,11 @@ def _order(ask: WaitingAsk) -> tuple[int, int, int]:
 def may_require(ask: WaitingAsk) -> Refusal | None:
     """Return why no pod is evicted for the ask, whatever runs on its node; None: some may be."""
     if not ask.spec.allow_preempt_other:
-        return Refusal(Law.NEVER_PREEMPTS, "its preemptionPolicy is Never")
+        return Refusal(Rule.NEVER_PREEMPTS, "its preemptionPolicy is Never")
     if ask.spec.rm_check:  # design 1.8
-        return Refusal(Law.RM_CHECK, "its resource manager has to look at a node first")
+        return Refusal(Rule.RM_CHECK, "its resource manager has to look at a node first")
     if not ask.within_limits:
-        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no headroom for it")
+        return Refusal(Rule.USER_LIMIT, "a limit of its user or group has no headroom for it")
     return None
 
 
@@ -81,23 +81,23 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
         return refused
     row = trial.snapshot.row_of(ask.spec.constraints.required_node)
     if row < 0 or not trial.may_require(ask.kind, row):
-        return Refusal(Law.NO_NODE, "its node is not there, or does not suit it")
+        return Refusal(Rule.NO_NODE, "its node is not there, or does not suit it")
     lacks = _lacks(trial, ask, row)
     ranked = _comparator(trial)
     order = ranked.in_order(trial.rows_on(row), tuple(lacks))
     walked = _walk(trial, ask, order, dict(lacks))
-    kept = _give_back(trial, [one for one, law in walked.items() if law is None], lacks)
+    kept = _give_back(trial, [one for one, rule in walked.items() if rule is None], lacks)
     missing = _left(trial, kept, lacks)
-    stay = {one: law or Law.NOT_NEEDED for one, law in walked.items() if one not in kept}
+    stay = {one: rule or Rule.NOT_NEEDED for one, rule in walked.items() if one not in kept}
     told = _spared(trial, stay)
     node_id = trial.snapshot.nodes.ids[row]
     if missing:
         because = f"the pods that may be evicted from node {node_id} do not free enough"
         lacking = tuple(missing.items())
-        return Refusal(Law.NO_VICTIMS, because, node_id=node_id, missing=lacking, spared=told)
+        return Refusal(Rule.NO_VICTIMS, because, node_id=node_id, missing=lacking, spared=told)
     blocked = _blocked(trial, ask, kept)
     if blocked:
-        return Refusal(Law.HEAD_ROOM, f"queue {blocked} has no headroom for it", spared=told)
+        return Refusal(Rule.HEAD_ROOM, f"queue {blocked} has no headroom for it", spared=told)
     columns, paths = trial.snapshot.allocations, trial.snapshot.leaf_paths
     releases = tuple(
         Release(one, columns.keys[one], paths[int(columns.leaves[one])], BECAUSE) for one in kept
@@ -114,23 +114,23 @@ def _comparator(trial: Trial) -> Comparator:
     return Comparator(trial, order, lambda other: _is_exhausted(trial, other))
 
 
-def _spared(trial: Trial, stay: Mapping[int, Law]) -> tuple[Spared, ...]:
+def _spared(trial: Trial, stay: Mapping[int, Rule]) -> tuple[Spared, ...]:
     columns, paths = trial.snapshot.allocations, trial.snapshot.leaf_paths
-    found: dict[tuple[Law, str], list[str]] = {}
-    for row, law in stay.items():
-        found.setdefault((law, paths[int(columns.leaves[row])]), []).append(columns.keys[row])
+    found: dict[tuple[Rule, str], list[str]] = {}
+    for row, rule in stay.items():
+        found.setdefault((rule, paths[int(columns.leaves[row])]), []).append(columns.keys[row])
     return tuple(
-        Spared(law, leaf, len(keys), tuple(keys[:SPARED_KEYS_MAX]))
-        for (law, leaf), keys in sorted(found.items())
+        Spared(rule, leaf, len(keys), tuple(keys[:SPARED_KEYS_MAX]))
+        for (rule, leaf), keys in sorted(found.items())
     )
 
 
 def _ranking(
-    trial: Trial, ranked: Comparator, node: int, stay: Mapping[int, Law], kept: list[int]
+    trial: Trial, ranked: Comparator, node: int, stay: Mapping[int, Rule], kept: list[int]
 ) -> Ranking:
     """Return the order in which the node's allocations were considered, with those apart that a rule protects."""
     columns, paths = trial.snapshot.allocations, trial.snapshot.leaf_paths
-    rows = [*kept, *(row for row, law in stay.items() if law in _NEEDLESS)]
+    rows = [*kept, *(row for row, rule in stay.items() if rule in _NEEDLESS)]
     queues = [paths[int(columns.leaves[row])] for row in rows]
     return Ranking(
         victim_order.order(trial.snapshot.settings, policies.REQUIRED_NODE.order.name),
@@ -139,7 +139,7 @@ def _ranking(
         len(rows),
         nodes=(trial.snapshot.nodes.ids[node],),
         protected=tuple(
-            (columns.keys[row], law.value) for row, law in stay.items() if law not in _NEEDLESS
+            (columns.keys[row], rule.value) for row, rule in stay.items() if rule not in _NEEDLESS
         ),
         types=trial.snapshot.types,
         numbers=numbers(trial, queues[: len(kept)]),
@@ -155,37 +155,37 @@ def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Need:
     }
 
 
-def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Need) -> dict[int, Law | None]:
+def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Need) -> dict[int, Rule | None]:
     """Return by row the rule that protects it, None for a victim; victims are taken while they hold what is lacking."""
     columns = trial.snapshot.allocations
-    found: dict[int, Law | None] = {}
+    found: dict[int, Rule | None] = {}
     may_go = victim_gangs.spare(trial, rows)
     for one in rows:
-        law, gang = _law_of(trial, ask, one, left), int(columns.jobs[one])
-        if law is None and gang in may_go and not may_go[gang]:
-            law = Law.GANG
-        if law is None:
+        rule, gang = _rule_of(trial, ask, one, left), int(columns.jobs[one])
+        if rule is None and gang in may_go and not may_go[gang]:
+            rule = Rule.GANG
+        if rule is None:
             may_go[gang] = may_go.get(gang, 0) - 1
             _free(trial, one, left)
-        found[one] = law
+        found[one] = rule
     return found
 
 
-def _law_of(trial: Trial, ask: WaitingAsk, row: int, left: Need) -> Law | None:
+def _rule_of(trial: Trial, ask: WaitingAsk, row: int, left: Need) -> Rule | None:
     """Return the rule that protects an allocation on the node (rule 2)."""
     columns = trial.snapshot.allocations
     flags = int(columns.flags[row])
     firm = 0 if trial.snapshot.settings.firm_break else trial.snapshot.firm_flags
     verdicts = (
-        (Law.REQUIRED_NODE, flags & REQUIRED_NODE),
-        (Law.FIRM, flags & firm),
-        (Law.UNTOUCHABLE, flags & (UNTOUCHABLE | VETOED)),
-        (Law.REPLACED, flags & REPLACED),
-        (Law.PRIORITY, int(columns.priorities[row]) > ask.spec.priority),
-        (Law.NOT_NEEDED, not left),
-        (Law.NO_COMMON_TYPE, not any(columns.resources[row, index] > 0 for index in left)),
+        (Rule.REQUIRED_NODE, flags & REQUIRED_NODE),
+        (Rule.FIRM, flags & firm),
+        (Rule.UNTOUCHABLE, flags & (UNTOUCHABLE | VETOED)),
+        (Rule.REPLACED, flags & REPLACED),
+        (Rule.PRIORITY, int(columns.priorities[row]) > ask.spec.priority),
+        (Rule.NOT_NEEDED, not left),
+        (Rule.NO_COMMON_TYPE, not any(columns.resources[row, index] > 0 for index in left)),
     )
-    return next((law for law, applies in verdicts if applies), None)
+    return next((rule for rule, applies in verdicts if applies), None)
 
 
 def _free(trial: Trial, row: int, left: Need) -> None:

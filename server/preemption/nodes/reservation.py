@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from server.model.policies import RESERVATION
-from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal
+from server.preemption.policy import Intent, Plan, Pledge, Refusal, Rule
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk
 
@@ -44,7 +44,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     row = trial.least_short(ask.kind)
     if row < 0:
         return Refusal(
-            Law.NO_NODE, "no node without a reservation could hold it, even if it were empty"
+            Rule.NO_NODE, "no node without a reservation could hold it, even if it were empty"
         )
     return Plan(intent.policy, (Pledge(ask, row, trial.snapshot.nodes.ids[row]),))
 

@@ -24,7 +24,7 @@ from server.model.ranking import Rank, Ranking
 from server.model.records import ShrinkResult
 from server.preemption import victim_order
 from server.preemption.entitlement import numbers
-from server.preemption.policy import Law, Plan, Refusal, ShrinkIntent
+from server.preemption.policy import Plan, Refusal, Rule, ShrinkIntent
 from server.preemption.quota.outcome import BARS, Outcome
 from server.preemption.quota.run import SEARCHED_MOST, Budgets, Run
 from server.preemption.quota.tree import Tree
@@ -39,19 +39,19 @@ NAME: Final = QUOTA.name
 class Standing(NamedTuple):
     """The standing of an allocation in a quota run: its place among the candidates, from 1 on, and the rule that protects it.
 
-    ``place`` is 0 for one that is no candidate. ``law`` is "" for one that the run takes.
+    ``place`` is 0 for one that is no candidate. ``rule`` is "" for one that the run takes.
     """
 
     place: int
     total: int
-    law: str
+    rule: str
 
 
 def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
     """Return the victims with which the queue comes down to its maximum, or why there are none; change nothing."""
     outcome = _run(trial, intent.queue)
     if outcome is None:
-        return Refusal(Law.NOT_NEEDED, f"queue {intent.queue} is within its maximum")  # Q5
+        return Refusal(Rule.NOT_NEEDED, f"queue {intent.queue} is within its maximum")  # Q5
     return _answer(trial, intent, outcome)
 
 
@@ -134,8 +134,8 @@ def _answer(trial: Trial, intent: ShrinkIntent, outcome: Outcome) -> Plan | Refu
         releases = outcome.releases()
         ranking = _ranking(trial, outcome)
         return Plan(NAME, (), releases, spared, levels, shrink, intent.replans, ranking)
-    law = Law(shrink.blocked_by) if shrink.blocked_by else Law.NO_VICTIMS
-    return Refusal(law, because, spared=spared, levels=levels, shrink=shrink)
+    rule = Rule(shrink.blocked_by) if shrink.blocked_by else Rule.NO_VICTIMS
+    return Refusal(rule, because, spared=spared, levels=levels, shrink=shrink)
 
 
 def _ranking(trial: Trial, outcome: Outcome) -> Ranking:

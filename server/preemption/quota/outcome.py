@@ -6,23 +6,23 @@ from typing import Final
 
 from server.model.lines import lines
 from server.model.records import Amounts, Level, Shrink, ShrinkResult
-from server.preemption.policy import SPARED_KEYS_MAX, Law, Release, Spared
+from server.preemption.policy import SPARED_KEYS_MAX, Release, Rule, Spared
 from server.preemption.quota.run import Line, Run
 from server.snapshot.columns import FIRM, RELEASING, REPLACED, REQUIRED_NODE, UNTOUCHABLE, VETOED
 from server.snapshot.queues import QueueFacts
 from server.snapshot.snapshot import Snapshot
 
 BARS: Final = {
-    RELEASING: Law.RELEASING,
-    REQUIRED_NODE: Law.REQUIRED_NODE,
-    REPLACED: Law.REPLACED,
-    UNTOUCHABLE | VETOED: Law.UNTOUCHABLE,
-    FIRM: Law.FIRM,
+    RELEASING: Rule.RELEASING,
+    REQUIRED_NODE: Rule.REQUIRED_NODE,
+    REPLACED: Rule.REPLACED,
+    UNTOUCHABLE | VETOED: Rule.UNTOUCHABLE,
+    FIRM: Rule.FIRM,
 }
 """The flags by which an allocation is no candidate, each with its rule (Q10, 7.6)."""
-BLOCKING: Final = (Law.BELOW_GUARANTEE, Law.OVERSHOOT, Law.BUDGET)
+BLOCKING: Final = (Rule.BELOW_GUARANTEE, Rule.OVERSHOOT, Rule.BUDGET)
 """The rules by which a candidate is skipped when its turn comes (Q12, Q13, 7.6)."""
-GROUNDS: Final = (*BARS.values(), Law.NO_COMMON_TYPE, Law.NOT_NEEDED, *BLOCKING)
+GROUNDS: Final = (*BARS.values(), Rule.NO_COMMON_TYPE, Rule.NOT_NEEDED, *BLOCKING)
 """The rules that protect an allocation; those that bar it come first, in the order of the bars."""
 WHOLE: Final = 10_000
 """The whole of a target, in hundredths of a percent."""
@@ -40,7 +40,7 @@ class Outcome:
 
     def shrink(self) -> Shrink:
         """Return the numbers of the run (Q14)."""
-        law, queue = self._block()
+        rule, queue = self._block()
         freed = [amount - left for amount, left in zip(self.target, self.run.rest, strict=True)]
         return Shrink(
             queue=self.queue,
@@ -49,7 +49,7 @@ class Outcome:
             missing=self._named([max(0, left) for left in self.run.rest]),
             result=self.result(),
             candidates=len(self.run.running.candidates),
-            blocked_by=law,
+            blocked_by=rule,
             blocking_queue=queue,
         )
 
@@ -77,13 +77,13 @@ class Outcome:
 
     # What was in the way --------------------------------------------------------------------------
 
-    def _last_skipped(self) -> tuple[int, Law] | None:
+    def _last_skipped(self) -> tuple[int, Rule] | None:
         """Return the most important candidate that was skipped and stays, and the rule that protected it."""
         run = self.run
         skipped = [
-            (place, law)
-            for place, law in run.spared.items()
-            if law in BLOCKING and place not in run.taken
+            (place, rule)
+            for place, rule in run.spared.items()
+            if rule in BLOCKING and place not in run.taken
         ]
         return max(skipped, default=None)
 
@@ -91,9 +91,9 @@ class Outcome:
         last = self._last_skipped()
         if last is None:
             return self._bar(), ""
-        place, law = last
-        queue = self._floored(place) if law is Law.BELOW_GUARANTEE else None
-        return law.value, queue.path if queue is not None else ""
+        place, rule = last
+        queue = self._floored(place) if rule is Rule.BELOW_GUARANTEE else None
+        return rule.value, queue.path if queue is not None else ""
 
     def _bar(self) -> str:
         """Return the rule that barred the most important candidate that could have helped, when none was skipped, or ""."""
@@ -112,7 +112,7 @@ class Outcome:
     def levels(self) -> tuple[Level, ...]:
         """Return the numbers of the queue whose guarantee was in the way, one line for each type that it guarantees."""
         last = self._last_skipped()
-        queue = self._floored(last[0]) if last and last[1] is Law.BELOW_GUARANTEE else None
+        queue = self._floored(last[0]) if last and last[1] is Rule.BELOW_GUARANTEE else None
         if queue is None:
             return ()
         facts = zip(self.snapshot.types, queue.guaranteed, queue.max, queue.usage, strict=True)
@@ -139,7 +139,7 @@ class Outcome:
         place, number, total, ground = self.run.running.standing(key)
         if place in self.run.taken:
             return number, total, ""
-        otherwise = Law.NOT_NEEDED if number else GROUNDS[ground]
+        otherwise = Rule.NOT_NEEDED if number else GROUNDS[ground]
         return number, total, self.run.spared.get(place, otherwise).value
 
     def spared(self) -> tuple[Spared, ...]:
@@ -148,8 +148,8 @@ class Outcome:
 
     def _spared(self) -> Iterator[Spared]:
         run = self.run
-        grounds = {place: GROUNDS.index(law) for place, law in run.spared.items()}
-        otherwise = GROUNDS.index(Law.NOT_NEEDED)
+        grounds = {place: GROUNDS.index(rule) for place, rule in run.spared.items()}
+        otherwise = GROUNDS.index(Rule.NOT_NEEDED)
         for ground, leaf, count, keys in run.running.spared(
             run.taken, grounds, otherwise, SPARED_KEYS_MAX
         ):

@@ -26,10 +26,10 @@ from server.preemption import victim_order
 from server.preemption.entitlement import numbers, protects_only_whole
 from server.preemption.policy import (
     SPARED_KEYS_MAX,
-    Law,
     Plan,
     Refusal,
     Release,
+    Rule,
     ShrinkIntent,
     Spared,
 )
@@ -66,18 +66,18 @@ def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
     """Return the victims of surplus reclaim, or why there are none; change nothing."""
     target = _target(trial)
     if not target:
-        return Refusal(Law.NOT_NEEDED, "no more is used than there is")
+        return Refusal(Rule.NOT_NEEDED, "no more is used than there is")
     candidates = sorted(_candidates(trial, target))
     left = dict(target)
-    laws: dict[int, Law] = {}
-    taken = _walk(trial, candidates, left, laws)
+    rules: dict[int, Rule] = {}
+    taken = _walk(trial, candidates, left, rules)
     shrink = _shrink(trial, intent.queue, target, left, len(candidates), bool(taken))
     if not taken:
         because = "more is used than there is, and rules protect every pod"
-        return Refusal(Law.NO_VICTIMS, because, shrink=shrink)
+        return Refusal(Rule.NO_VICTIMS, because, shrink=shrink)
     keys = trial.snapshot.allocations.keys
     releases = tuple(Release(one.row, keys[one.row], one.leaf, BECAUSE) for one in taken)
-    stay = {one.order[-1]: laws.get(one.row, Law.NOT_NEEDED) for one in candidates}
+    stay = {one.order[-1]: rules.get(one.row, Rule.NOT_NEEDED) for one in candidates}
     for one in taken:
         del stay[one.order[-1]]
     spared = _spared(candidates, stay)
@@ -85,19 +85,19 @@ def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
     return Plan(NAME, (), releases, spared, shrink=shrink, replans=intent.replans, ranking=ranking)
 
 
-def _spared(candidates: Iterable[Candidate], stay: Mapping[Rank, Law]) -> tuple[Spared, ...]:
-    found: dict[tuple[Law, str], list[str]] = {}
+def _spared(candidates: Iterable[Candidate], stay: Mapping[Rank, Rule]) -> tuple[Spared, ...]:
+    found: dict[tuple[Rule, str], list[str]] = {}
     for one in candidates:
         key = one.order[-1]
         if key in stay:
             found.setdefault((stay[key], one.leaf), []).append(str(key))
     return tuple(
-        Spared(law, leaf, len(keys), tuple(keys[:SPARED_KEYS_MAX]))
-        for (law, leaf), keys in sorted(found.items())
+        Spared(rule, leaf, len(keys), tuple(keys[:SPARED_KEYS_MAX]))
+        for (rule, leaf), keys in sorted(found.items())
     )
 
 
-def _ranking(trial: Trial, candidates: Sequence[Candidate], stay: Mapping[Rank, Law]) -> Ranking:
+def _ranking(trial: Trial, candidates: Sequence[Candidate], stay: Mapping[Rank, Rule]) -> Ranking:
     """Return the order in which the partition's candidates were considered, around its last victim."""
     order = [one.order for one in candidates]
     start, shown = window(order, frozenset(one[-1] for one in order) - stay.keys())
@@ -111,7 +111,7 @@ def _ranking(trial: Trial, candidates: Sequence[Candidate], stay: Mapping[Rank, 
         protected=tuple(
             (str(one[-1]), stay[one[-1]].value)
             for one in shown
-            if stay.get(one[-1], Law.NOT_NEEDED) is not Law.NOT_NEEDED
+            if stay.get(one[-1], Rule.NOT_NEEDED) is not Rule.NOT_NEEDED
         ),
         types=trial.snapshot.types,
         numbers=numbers(trial, [one.leaf for one in candidates if one.order[-1] not in stay]),
@@ -119,11 +119,11 @@ def _ranking(trial: Trial, candidates: Sequence[Candidate], stay: Mapping[Rank, 
 
 
 def _walk(
-    trial: Trial, candidates: Iterable[Candidate], left: dict[int, int], laws: dict[int, Law]
+    trial: Trial, candidates: Iterable[Candidate], left: dict[int, int], rules: dict[int, Rule]
 ) -> list[Candidate]:
     """Return the victims in order (rules 4 and 5).
 
-    What is left to free shrinks; ``laws`` gets by row the rule that protects a candidate.
+    What is left to free shrinks; ``rules`` gets by row the rule that protects a candidate.
     """
     rooms, spent = _rooms(trial, frozenset(left)), Counter[str]()
     full = trial.overfull(sorted(left))
@@ -134,9 +134,9 @@ def _walk(
         short = full.get(one.node, {})
         if not _helps(one, left, short):
             continue
-        law = _objection(trial, one, rooms, spent)
-        if law is not None:
-            laws[one.row] = law
+        rule = _objection(trial, one, rooms, spent)
+        if rule is not None:
+            rules[one.row] = rule
         else:
             _change(trial, one, left, rooms, -1)
             for index, quantity in one.size:
@@ -152,11 +152,11 @@ def _walk(
 
 def _objection(
     trial: Trial, one: Candidate, rooms: dict[str, list[int]], spent: Counter[str]
-) -> Law | None:
+) -> Rule | None:
     """Return the rule that protects a candidate after those taken so far; None: it is evicted."""
     if not _fits(trial, one, rooms):
-        return Law.BELOW_GUARANTEE
-    return None if _is_allowed(trial, one, spent) else Law.BUDGET
+        return Rule.BELOW_GUARANTEE
+    return None if _is_allowed(trial, one, spent) else Rule.BUDGET
 
 
 def _is_allowed(trial: Trial, one: Candidate, spent: Counter[str]) -> bool:

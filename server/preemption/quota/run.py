@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from server.preemption.policy import Law
+from server.preemption.policy import Rule
 from server.snapshot.victims_in_order import Lot, Running, Standing
 
 STRIDE: Final = 256
@@ -93,7 +93,7 @@ class Run:
         self.rest = list(target)
         self.rooms = rooms
         self.taken: dict[int, str] = {}
-        self.spared: dict[int, Law] = {}
+        self.spared: dict[int, Rule] = {}
         self._overshoot = overshoot
         self._budgets = budgets or Budgets()
         self._late: set[int] = set()
@@ -180,7 +180,7 @@ class Run:
         lacking = [at for at, left in enumerate(self.rest) if left > 0]
         room = {leaf: _narrowest(rooms) for leaf, rooms in self.rooms.items()}
         lot, beyond = self.running.restricted(self.taken, lacking, room)
-        self.spared.update(dict.fromkeys(beyond, Law.BELOW_GUARANTEE))
+        self.spared.update(dict.fromkeys(beyond, Rule.BELOW_GUARANTEE))
         before = len(self.taken)
         for one in self._in_turn(lot.walk()):
             if not self.is_short:
@@ -240,25 +240,25 @@ class Run:
 
     def _considers(self, one: Standing, wanted: Line, rooms: Sequence[Line]) -> bool:
         """Return whether a candidate may be taken; keep the rule that protects it, unless it is only not needed."""
-        law = self._objection(one, wanted, rooms)
-        if law is not None and law is not Law.NOT_NEEDED:
-            self.spared[one.place] = law
-        return law is None
+        rule = self._objection(one, wanted, rooms)
+        if rule is not None and rule is not Rule.NOT_NEEDED:
+            self.spared[one.place] = rule
+        return rule is None
 
-    def _objection(self, one: Standing, wanted: Line, rooms: Sequence[Line]) -> Law | None:
+    def _objection(self, one: Standing, wanted: Line, rooms: Sequence[Line]) -> Rule | None:
         size = one.size
         if not any(left > 0 and size[at] for at, left in enumerate(wanted)):
-            return Law.NOT_NEEDED  # Q12: it reduces no target type that is not met
+            return Rule.NOT_NEEDED  # Q12: it reduces no target type that is not met
         for room in rooms:
             for at, amount in enumerate(size):
                 if amount and amount > room[at]:
                     return (
-                        Law.BELOW_GUARANTEE
+                        Rule.BELOW_GUARANTEE
                     )  # Q12: a queue from its leaf to the root would be below E
         if self._overshoot == "none" and not _fits(size, self.rest):
-            return Law.OVERSHOOT  # Q13
+            return Rule.OVERSHOOT  # Q13
         if self._budgets.mode == "respect" and self._budgets.exhausted(one.place):
-            return Law.BUDGET  # 7.6
+            return Rule.BUDGET  # 7.6
         return None
 
     def _take(self, one: Standing, lines: Sequence[Line], because: str) -> None:

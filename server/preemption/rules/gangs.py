@@ -1,4 +1,4 @@
-"""The rules on plans for gangs, and on gangs among the victims of any plan. Part of the gate (see `laws`).
+"""The rules on plans for gangs, and on gangs among the victims of any plan. Part of the gate (see `gate`).
 
 The rules are asked of the finished plan and share nothing with the search that made it but the numbers of the Trial.
 """
@@ -15,7 +15,7 @@ from server.preemption.claims.preconditions import of_the_ask
 from server.preemption.entitlement import Deciding, deciding, meeting, scope_root, seen_at
 from server.preemption.gangs import gang_policy, search
 from server.preemption.gangs.eligibility import Amounts, added
-from server.preemption.policy import Law, Plan, Pledge, Refusal, Release
+from server.preemption.policy import Plan, Pledge, Refusal, Release, Rule
 from server.preemption.trial import Trial
 from server.snapshot import gangs
 from server.snapshot.waiting import WaitingJob
@@ -41,7 +41,7 @@ def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
     planned = _job_of(trial, plan)
     wanted = {one.key for one in planned.members}
     if {one.ask.key for one in plan.pledges} != wanted or not planned.gathered:
-        return Refusal(Law.PART_OF_JOB, "it is not for all members of the job")
+        return Refusal(Rule.PART_OF_JOB, "it is not for all members of the job")
     return None
 
 
@@ -52,7 +52,7 @@ def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
         refusal = gang_policy.may_plan(trial, _job_of(trial, plan))
     elif plan.facts.scope is Scope.OWN_QUEUE:
         refusal = of_the_ask(trial, plan.pledges[0].ask)
-    return None if refusal is None else Refusal(refusal.law, refusal.because)
+    return None if refusal is None else Refusal(refusal.rule, refusal.because)
 
 
 def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
@@ -62,7 +62,7 @@ def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
     waiting = {member.key for one in trial.snapshot.jobs for member in one.members if one.size > 1}
     for pledge in plan.pledges:
         if pledge.ask.key in waiting:
-            return Refusal(Law.PART_OF_JOB, f"{pledge.ask.key} belongs to a job that waits")
+            return Refusal(Rule.PART_OF_JOB, f"{pledge.ask.key} belongs to a job that waits")
     return None
 
 
@@ -92,12 +92,12 @@ def _of_own(
 ) -> Refusal | None:
     columns, row = trial.snapshot.allocations, release.row
     if int(columns.priorities[row]) >= planned.priority:
-        return Refusal(Law.PRIORITY, f"{release.key} has no lower priority")
+        return Refusal(Rule.PRIORITY, f"{release.key} has no lower priority")
     same = columns.application_ids[row] == planned.application_id
     spec = columns.specs[row]
     member = planned.number and spec is not None and spec.job_key == planned.key
     if same and (not policy.gang or member):
-        return Refusal(Law.OWN_APPLICATION, f"{release.key} is of the same application or job")
+        return Refusal(Rule.OWN_APPLICATION, f"{release.key} is of the same application or job")
     return None
 
 
@@ -112,14 +112,14 @@ def _of_other(
     """Refuse a victim of another queue by G3 to G5, for the whole gang; any, where the gang may claim nothing (I2)."""
     snapshot, leaf = trial.snapshot, planned.leaf
     if not owed:
-        return Refusal(Law.OTHER_QUEUE, f"{release.key} runs in another queue")
+        return Refusal(Rule.OTHER_QUEUE, f"{release.key} runs in another queue")
     if not is_below(release.leaf, scope_root(snapshot, leaf).path):
-        return Refusal(Law.FENCE, f"{release.key} runs outside the job's fence")
+        return Refusal(Rule.FENCE, f"{release.key} runs outside the job's fence")
     if all(is_below(release.leaf, one.queue.path) for one in owed):
-        return Refusal(Law.DECIDING_QUEUE, f"{release.key} runs below a queue that claims")
+        return Refusal(Rule.DECIDING_QUEUE, f"{release.key} runs below a queue that claims")
     policies = snapshot.queues[release.leaf].spec.properties.preemption_policy
     if policies is PreemptionPolicy.DISABLED:
-        return Refusal(Law.CANDIDATE_DISABLED, f"preemption is disabled for {release.leaf}")
+        return Refusal(Rule.CANDIDATE_DISABLED, f"preemption is disabled for {release.leaf}")
     rule = snapshot.settings.equal_priority
     top = meeting(snapshot, leaf, release.leaf)
     own = seen_at(snapshot, leaf, top, planned.priority)
@@ -127,7 +127,7 @@ def _of_other(
         snapshot, release.leaf, top, int(snapshot.allocations.priorities[release.row])
     )
     if rule != "ignore" and priority > own - (rule == "never"):
-        return Refusal(Law.PRIORITY, f"{release.key} has a higher priority")
+        return Refusal(Rule.PRIORITY, f"{release.key} has a higher priority")
     return None
 
 
@@ -144,7 +144,9 @@ def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
         left = one.entitled - trial.held(one.queue.path)[one.at] + freed[one.at]
         if needs[one.at] > max(0, left):
             kind = noun(trial.snapshot.types[one.at])
-            return Refusal(Law.OVER_SHARE, f"others give more {kind} than its queue is entitled to")
+            return Refusal(
+                Rule.OVER_SHARE, f"others give more {kind} than its queue is entitled to"
+            )
     return None
 
 
@@ -167,7 +169,7 @@ def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
             because = (
                 f"{left[0][0].key} frees no lacking type that is guaranteed to the gang's queue"
             )
-            return Refusal(Law.DECIDING_QUEUE, because)
+            return Refusal(Rule.DECIDING_QUEUE, because)
         left.remove(last)
         going |= _less(sums, going, last)
     return None
@@ -262,7 +264,7 @@ def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
         left = sizes[number] - taken[number]
         avoids = not plan.facts.gang or trial.snapshot.settings.job_victim_gang == "avoid"
         if left < spec.min_members and (left or avoids):
-            return Refusal(Law.GANG, f"the gang of {release.key} would be broken")
+            return Refusal(Rule.GANG, f"the gang of {release.key} would be broken")
     return None
 
 
@@ -278,10 +280,10 @@ def enough_for_all(trial: Trial, plan: Plan) -> Refusal | None:
         return None
     sums = _Sums(trial, plan)
     if not sums.are_enough(()):
-        return Refusal(Law.NO_ROOM_MADE, "the job would not fit after the releases")
+        return Refusal(Rule.NO_ROOM_MADE, "the job would not fit after the releases")
     for unit in sums.units():
         if sums.are_enough(unit):
-            return Refusal(Law.NOT_MINIMAL, f"{unit[0].key} could be given back")
+            return Refusal(Rule.NOT_MINIMAL, f"{unit[0].key} could be given back")
     return None
 
 
@@ -363,11 +365,11 @@ def no_job_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
     planned = _job_of(trial, plan)
     without = _Sums(trial, Plan(plan.policy, plan.pledges))
     if without.has_head_room() and search.fits(trial, planned):
-        return Refusal(Law.NOT_MINIMAL, "the job fits without victims")
+        return Refusal(Rule.NOT_MINIMAL, "the job fits without victims")
     return None
 
 
-PLAN_LAWS: Final = (
+PLAN_RULES: Final = (
     whole_job,
     may_have_others_go,
     one_by_one_for_singles,

@@ -24,7 +24,7 @@ from server.preemption.entitlement import (
     seen_at,
 )
 from server.preemption.nodes import reservation
-from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule
 from server.preemption.quota import reclaim
 from server.preemption.rules import excess, gangs, need
 from server.preemption.trial import Trial
@@ -32,17 +32,17 @@ from server.snapshot.columns import REPLACED, REQUIRED_NODE, UNTOUCHABLE, VETOED
 from server.snapshot.queues import FrozenAmounts
 from server.snapshot.waiting import WaitingAsk
 
-AskLaw = Callable[[Trial, PolicyFacts, WaitingAsk], Refusal | None]
+AskRule = Callable[[Trial, PolicyFacts, WaitingAsk], Refusal | None]
 """A rule on a Trial, the facts of the policy and the ask that wants capacity."""
-PledgeLaw = Callable[[Trial, PolicyFacts, Pledge], Refusal | None]
-PlanLaw = Callable[[Trial, Plan], Refusal | None]
+PledgeRule = Callable[[Trial, PolicyFacts, Pledge], Refusal | None]
+PlanRule = Callable[[Trial, Plan], Refusal | None]
 
 
 def admit(trial: Trial, intent: Intent) -> Refusal | None:
     """Return the first rule by which no plan for this ask could pass; None: it is worth planning."""
     policy = facts(intent.policy)
-    for law in ASK_LAWS:
-        refusal = law(trial, policy, intent.ask)
+    for rule in ASK_RULES:
+        refusal = rule(trial, policy, intent.ask)
         if refusal is not None:
             return refusal
     return None
@@ -54,20 +54,20 @@ def gate(trial: Trial, plan: Plan) -> Refusal | None:
         refusal = _of_pledge(trial, plan.facts, pledge)
         if refusal is not None:
             return refusal
-    for law in PLAN_LAWS:
-        refusal = law(trial, plan)
+    for rule in PLAN_RULES:
+        refusal = rule(trial, plan)
         if refusal is not None:
             return refusal
     return None
 
 
 def _of_pledge(trial: Trial, policy: PolicyFacts, pledge: Pledge) -> Refusal | None:
-    for ask_law in ASK_LAWS:
-        refusal = ask_law(trial, policy, pledge.ask)
+    for ask_rule in ASK_RULES:
+        refusal = ask_rule(trial, policy, pledge.ask)
         if refusal is not None:
             return refusal
-    for pledge_law in PLEDGE_LAWS:
-        refusal = pledge_law(trial, policy, pledge)
+    for pledge_rule in PLEDGE_RULES:
+        refusal = pledge_rule(trial, policy, pledge)
         if refusal is not None:
             return refusal
     return None
@@ -80,7 +80,7 @@ def one_an_ask(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | 
     """Refuse an ask for which capacity is held already."""
     if not trial.is_served(ask.key) and not (policy.reserves and trial.is_reserved(ask.key)):
         return None
-    return Refusal(Law.ONE_AN_ASK, "capacity is held for it already")
+    return Refusal(Rule.ONE_AN_ASK, "capacity is held for it already")
 
 
 def reservations_of_the_partition(
@@ -92,7 +92,7 @@ def reservations_of_the_partition(
     if not policy.reserves or trial.open_for(policy.name) < most:
         return None
     return Refusal(
-        Law.PARTITION_FULL, f"{most} nodes are reserved, the most there may be", final=True
+        Rule.PARTITION_FULL, f"{most} nodes are reserved, the most there may be", final=True
     )
 
 
@@ -101,7 +101,9 @@ def reservations_of_a_leaf(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -
     most = reservation.RESERVATIONS_PER_LEAF
     if not policy.reserves or trial.open_for(policy.name, ask.leaf) < most:
         return None
-    return Refusal(Law.LEAF_FULL, f"queue {ask.leaf} has {most} reservations, the most it may have")
+    return Refusal(
+        Rule.LEAF_FULL, f"queue {ask.leaf} has {most} reservations, the most it may have"
+    )
 
 
 def open_queue(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
@@ -109,18 +111,18 @@ def open_queue(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | 
     del policy
     if trial.snapshot.may_place(ask.leaf):
         return None
-    return Refusal(Law.STOPPED_QUEUE, f"queue {ask.leaf} is stopped")
+    return Refusal(Rule.STOPPED_QUEUE, f"queue {ask.leaf} is stopped")
 
 
 def head_room(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
     """Refuse an ask without headroom below its limits, all promises to others counted; victims may free headroom of queues."""
     if not ask.within_limits and not policy.reserves:
-        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no headroom for it")
+        return Refusal(Rule.USER_LIMIT, "a limit of its user or group has no headroom for it")
     if ask.within_limits and (
         not policy.reserves or trial.has_head_room(ask.leaf, ask.kind.demand)
     ):
         return None
-    return Refusal(Law.HEAD_ROOM, f"no headroom is left for it from {ask.leaf} up")
+    return Refusal(Rule.HEAD_ROOM, f"no headroom is left for it from {ask.leaf} up")
 
 
 # Rules on a pledge and on a plan --------------------------------------------------------------------------------
@@ -130,7 +132,7 @@ def reservations_one_a_node(trial: Trial, policy: PolicyFacts, pledge: Pledge) -
     """Refuse a second reservation of a node."""
     if not policy.reserves or not trial.is_held(pledge.row):
         return None
-    return Refusal(Law.ONE_A_NODE, f"node {pledge.node_id} is held for another ask")
+    return Refusal(Rule.ONE_A_NODE, f"node {pledge.node_id} is held for another ask")
 
 
 def each_ask_once(trial: Trial, plan: Plan) -> Refusal | None:
@@ -139,14 +141,14 @@ def each_ask_once(trial: Trial, plan: Plan) -> Refusal | None:
     keys = {pledge.ask.key for pledge in plan.pledges}
     if len(keys) == len(plan.pledges):
         return None
-    return Refusal(Law.ONE_AN_ASK, "the plan serves an ask twice")
+    return Refusal(Rule.ONE_AN_ASK, "the plan serves an ask twice")
 
 
 def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim that does not run, or that another decision evicts already (invariant 10)."""
     if all_differ(plan.rows) and trial.all_stand(plan.rows):
         return None
-    return Refusal(Law.VICTIM_TWICE, "a victim is evicted by another decision already")
+    return Refusal(Rule.VICTIM_TWICE, "a victim is evicted by another decision already")
 
 
 def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
@@ -156,7 +158,7 @@ def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
     barred = REQUIRED_NODE | UNTOUCHABLE | VETOED | REPLACED | firm
     if not trial.snapshot.allocations.any_flagged(plan.rows, barred):
         return None
-    return Refusal(Law.UNTOUCHABLE, "a victim may not be released by anybody")
+    return Refusal(Rule.UNTOUCHABLE, "a victim may not be released by anybody")
 
 
 def one_node(trial: Trial, plan: Plan) -> Refusal | None:
@@ -180,18 +182,18 @@ def one_node(trial: Trial, plan: Plan) -> Refusal | None:
         ]
         if all(any(is_below(one.leaf, top) for top in tops) for one in away):
             return None
-    return Refusal(Law.SEVERAL_NODES, "a victim does not run on the node that is pledged")
+    return Refusal(Rule.SEVERAL_NODES, "a victim does not run on the node that is pledged")
 
 
 def room_made(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan after which the ask does not fit, or of which a victim could be given back (invariants 11 and 12)."""
-    if plan.facts.reserves or plan.facts.gang or not plan.pledges:  # see `job_laws`
+    if plan.facts.reserves or plan.facts.gang or not plan.pledges:  # see `gangs`
         return None
     if not _is_enough(trial, plan, plan.releases):
-        return Refusal(Law.NO_ROOM_MADE, "the ask would not fit after the releases")
+        return Refusal(Rule.NO_ROOM_MADE, "the ask would not fit after the releases")
     for release in plan.releases:
         if _is_enough(trial, plan, _without(plan, release)):
-            return Refusal(Law.NOT_MINIMAL, f"{release.key} could be given back")
+            return Refusal(Rule.NOT_MINIMAL, f"{release.key} could be given back")
     return None
 
 
@@ -238,14 +240,14 @@ def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
     for ask, release in _claims(plan):
         snapshot = trial.snapshot
         if release.leaf == ask.leaf:
-            return Refusal(Law.OWN_QUEUE, f"{release.key} runs in the preemptor's queue")
+            return Refusal(Rule.OWN_QUEUE, f"{release.key} runs in the preemptor's queue")
         if not is_below(release.leaf, scope_root(snapshot, ask.leaf).path):
-            return Refusal(Law.FENCE, f"{release.key} runs outside the preemptor's fence")
+            return Refusal(Rule.FENCE, f"{release.key} runs outside the preemptor's fence")
         if not excess.types(trial, ask, release):
-            return Refusal(Law.DECIDING_QUEUE, f"{release.key} runs below a queue that claims")
+            return Refusal(Rule.DECIDING_QUEUE, f"{release.key} runs below a queue that claims")
         policy = snapshot.queues[release.leaf].spec.properties.preemption_policy
         if policy is PreemptionPolicy.DISABLED:
-            return Refusal(Law.CANDIDATE_DISABLED, f"preemption is disabled for {release.leaf}")
+            return Refusal(Rule.CANDIDATE_DISABLED, f"preemption is disabled for {release.leaf}")
     return None
 
 
@@ -261,7 +263,7 @@ def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
             because = (
                 f"queue {found.queue.path} has its share of {kind}, which {pledge.ask.key} lacks"
             )
-            return Refusal(Law.OVER_GUARANTEE, because)
+            return Refusal(Rule.OVER_GUARANTEE, because)
     return None
 
 
@@ -274,7 +276,7 @@ def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
     for release in plan.releases if _is_claim(plan) else ():
         if all(excess.goes_for_nothing(trial, one, release) for one in plan.pledges):
             because = f"{release.key} holds nothing that is lacking and its queues have too much of"
-            return Refusal(Law.NOT_OVER_GUARANTEE, because)
+            return Refusal(Rule.NOT_OVER_GUARANTEE, because)
     return None
 
 
@@ -286,7 +288,7 @@ def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
         own = seen_at(trial.snapshot, ask.leaf, top, ask.spec.priority)
         priority = int(trial.snapshot.allocations.priorities[release.row])
         if seen_at(trial.snapshot, release.leaf, top, priority) > own - (rule == "never"):
-            return Refusal(Law.PRIORITY, f"{release.key} has a higher priority")
+            return Refusal(Rule.PRIORITY, f"{release.key} has a higher priority")
     return None
 
 
@@ -344,7 +346,7 @@ def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
             if fell and after < entitled[index] and crosses:
                 kind = noun(trial.snapshot.types[index])
                 return Refusal(
-                    Law.BELOW_GUARANTEE, f"queue {path} would be below its guarantee in {kind}"
+                    Rule.BELOW_GUARANTEE, f"queue {path} would be below its guarantee in {kind}"
                 )
     return None
 
@@ -392,7 +394,7 @@ def _claims(plan: Plan) -> Iterator[tuple[WaitingAsk, Release]]:
                 yield pledge.ask, release
 
 
-ASK_LAWS: Final[tuple[AskLaw, ...]] = (
+ASK_RULES: Final[tuple[AskRule, ...]] = (
     one_an_ask,
     reservations_of_the_partition,
     reservations_of_a_leaf,
@@ -400,8 +402,8 @@ ASK_LAWS: Final[tuple[AskLaw, ...]] = (
     head_room,
     admission.admitted,
 )
-PLEDGE_LAWS: Final[tuple[PledgeLaw, ...]] = (reservations_one_a_node, need.suitable_node)
-PLAN_LAWS: Final[tuple[PlanLaw, ...]] = (
+PLEDGE_RULES: Final[tuple[PledgeRule, ...]] = (reservations_one_a_node, need.suitable_node)
+PLAN_RULES: Final[tuple[PlanRule, ...]] = (
     each_ask_once,
     each_victim_once,
     untouchables,
@@ -418,5 +420,5 @@ PLAN_LAWS: Final[tuple[PlanLaw, ...]] = (
     need.of_the_target,
     need.nobody_for_nothing,
     taken_for_a_lacking_type,
-    *gangs.PLAN_LAWS,
+    *gangs.PLAN_RULES,
 )

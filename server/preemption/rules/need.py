@@ -1,6 +1,6 @@
 """The rules on whether any pod has to be evicted: which asks may claim, on which node, and for what.
 
-Part of the gate (see `laws`). The planners keep these rules, too; a planner that does not is stopped here.
+Part of the gate (see `gate`). The planners keep these rules, too; a planner that does not is stopped here.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from server.preemption import admission, pace
 from server.preemption.claims import guarantee
 from server.preemption.entitlement import floor, meeting
 from server.preemption.nodes import required_node
-from server.preemption.policy import Law, Plan, Pledge, Refusal, Release
+from server.preemption.policy import Plan, Pledge, Refusal, Release, Rule
 from server.preemption.trial import Trial
 from server.snapshot.columns import GROUPED
 from server.snapshot.waiting import WaitingAsk
@@ -30,7 +30,7 @@ def entitled(trial: Trial, plan: Plan) -> Refusal | None:
         elif plan.facts.scope is Scope.NODE:
             refusal = required_node.may_require(pledge.ask)
         if refusal is not None:
-            return Refusal(refusal.law, refusal.because)
+            return Refusal(refusal.rule, refusal.because)
     return None
 
 
@@ -42,7 +42,7 @@ def suitable_node(trial: Trial, policy: PolicyFacts, pledge: Pledge) -> Refusal 
         suits = required == pledge.node_id and trial.may_require(kind, pledge.row)
     else:
         suits = policy.reserves or (trial.is_open(pledge.row) and bool(kind.allowed[pledge.row]))
-    return None if suits else Refusal(Law.NO_NODE, f"node {pledge.node_id} does not take the ask")
+    return None if suits else Refusal(Rule.NO_NODE, f"node {pledge.node_id} does not take the ask")
 
 
 def nobody_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
@@ -54,7 +54,7 @@ def nobody_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
         row = -1 if blocked else trial.fits_claim(pledge.ask.kind)
         if row >= 0:
             return Refusal(
-                Law.NOT_MINIMAL, f"{pledge.ask.key} fits on {trial.snapshot.nodes.ids[row]}"
+                Rule.NOT_MINIMAL, f"{pledge.ask.key} fits on {trial.snapshot.nodes.ids[row]}"
             )
     return None
 
@@ -80,7 +80,7 @@ def important_stay(trial: Trial, plan: Plan) -> Refusal | None:
     for pledge in plan.pledges:
         for release in plan.releases:
             if int(priorities[release.row]) > pledge.ask.spec.priority:
-                return Refusal(Law.PRIORITY, f"{release.key} has a higher priority")
+                return Refusal(Rule.PRIORITY, f"{release.key} has a higher priority")
     return None
 
 
@@ -106,7 +106,7 @@ def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
     )
     for group, count in taken.items():
         if count > trial.disruptions_left(group):
-            return Refusal(Law.BUDGET, f"{group} allows no disruption more")
+            return Refusal(Rule.BUDGET, f"{group} allows no disruption more")
     return None
 
 
@@ -118,10 +118,10 @@ def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
     wanted = [names.index(name) for name in plan.shrink.target if name in names]
     held = columns.held_by(plan.rows, wanted)
     if not held.all_useful:
-        return Refusal(Law.TARGET_TYPES, "a victim uses none of the types to be freed")
+        return Refusal(Rule.TARGET_TYPES, "a victim uses none of the types to be freed")
     target = [plan.shrink.target[names[index]] for index in wanted]
     if held.any_spare([freed - much for freed, much in zip(held.total, target, strict=True)]):
-        return Refusal(Law.NOT_MINIMAL, "a victim could be given back")
+        return Refusal(Rule.NOT_MINIMAL, "a victim could be given back")
     return None
 
 
@@ -141,7 +141,7 @@ def beyond_the_dead_zone(trial: Trial, plan: Plan) -> Refusal | None:
                 because = (
                     f"the queue of {release.key} does not exceed its entitlement by the dead zone"
                 )
-                return Refusal(Law.NOT_OVER_GUARANTEE, because)
+                return Refusal(Rule.NOT_OVER_GUARANTEE, because)
     return None
 
 

@@ -123,7 +123,7 @@ def add_ranking(picture: pb.Decision, ranking: Ranking, names: Names, sees: Sees
                 rank=rank,
                 values=map(str, one[:-1]),
                 evicted=key in evicted,
-                law="" if key in evicted else ranking.laws.get(key, NOT_NEEDED),
+                law="" if key in evicted else ranking.rules.get(key, NOT_NEEDED),
             )
 
 

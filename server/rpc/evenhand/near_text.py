@@ -20,8 +20,8 @@ def picture(found: NotEvicted, victim: str, node: str, now: int) -> pb.NotEvicte
         decision_id=found.record.decision_id,
         policy=found.record.policy,
         at_ms=found.record.at_ms,
-        law=found.law,
-        rule=words(found.law) if found.law else "",
+        law=found.rule,
+        rule=words(found.rule) if found.rule else "",
         rank=found.place,
         candidates=found.total,
         key=found.key,
@@ -36,10 +36,10 @@ def picture(found: NotEvicted, victim: str, node: str, now: int) -> pb.NotEvicte
 def sentence(found: NotEvicted, victim: str, node: str, now: int) -> str:
     """Return the sentence why one decision did not evict the allocation."""
     decision = found.record.decision_id
-    if found.law == NOT_CHOSEN:
+    if found.rule == NOT_CHOSEN:
         return f"Decision {decision} did not evict it: {_of_the_node(found, node)}."
-    if not found.place or found.law not in {NOT_NEEDED, ""}:
-        why = f"{words(found.law)} (`{found.law}`)" if found.law else _unknown(found)
+    if not found.place or found.rule not in {NOT_NEEDED, ""}:
+        why = f"{words(found.rule)} (`{found.rule}`)" if found.rule else _unknown(found)
         return f"Decision {decision} did not evict it: {why}."
     place = f"It was number {found.place} of {found.total} in the order of decision {decision}"
     if found.before:

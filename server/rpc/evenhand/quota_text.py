@@ -9,7 +9,7 @@ from server.rpc.evenhand.rule_text import words
 
 def picture(found: QuotaOutlook, now: int, *, hidden: bool) -> pb.QuotaOutlook:
     """Return the message of what a quota run would do to the allocation; ``hidden``: the caller may not read the queue's numbers."""
-    law = found.standing.law
+    rule = found.standing.rule
     return pb.QuotaOutlook(
         queue=found.queue,
         over={} if hidden else found.over,
@@ -18,8 +18,8 @@ def picture(found: QuotaOutlook, now: int, *, hidden: bool) -> pb.QuotaOutlook:
         rank=found.standing.place,
         candidates=found.standing.total,
         victims=found.victims,
-        law=law,
-        rule=words(law) if law else "",
+        law=rule,
+        rule=words(rule) if rule else "",
         observed=found.observed,
         sentence=f"{_timer(found, now, hidden=hidden)} {_fate(found)}",
     )
@@ -39,8 +39,8 @@ def _fate(found: QuotaOutlook) -> str:
     where = f"This pod is number {standing.place} of {standing.total} in the order"
     if found.evicted:
         return f"{where} and would be evicted."
-    if standing.law == NOT_NEEDED:
+    if standing.rule == NOT_NEEDED:
         return f"{where} and would not be evicted: the eviction of {count(found.victims, 'other pod')} is enough."
     if standing.place:
-        return f"{where} and would not be evicted: {words(standing.law)} (`{standing.law}`)."
-    return f"This pod would not be evicted: {words(standing.law)} (`{standing.law}`)."
+        return f"{where} and would not be evicted: {words(standing.rule)} (`{standing.rule}`)."
+    return f"This pod would not be evicted: {words(standing.rule)} (`{standing.rule}`)."

@@ -11,7 +11,7 @@ from server.preemption import entitlement
 from server.preemption.claims import guarantee
 from server.preemption.claims.turn_order import Claimant
 from server.preemption.gangs import gang_policy
-from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal
+from server.preemption.policy import Intent, Plan, Pledge, Refusal, Rule
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.snapshot.snapshot import Snapshot
@@ -75,7 +75,7 @@ class Planner:
             self._count(claimant)
             return _plan(self._now, claimant)
         if self._nobody_is_over(claimant):
-            return Refusal(Law.NOT_OVER_GUARANTEE, _NOBODY)
+            return Refusal(Rule.NOT_OVER_GUARANTEE, _NOBODY)
         raise OutOfPlansError
 
     def then(self, snapshot: Snapshot, claimant: Claimant) -> Plan | Refusal | None:

@@ -23,7 +23,7 @@ from server.model.unmet import Change, Cure
 from server.preemption import entitlement
 from server.preemption.claims.turn_order import Claimant
 from server.preemption.gangs.eligibility import added
-from server.preemption.policy import Law, Plan, Refusal
+from server.preemption.policy import Plan, Refusal, Rule
 from server.snapshot import what_if
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk
@@ -47,7 +47,7 @@ def cure(planner: Planner, need: Need, refusal: Refusal) -> Cure | None:
 def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure of waiting until candidates have run long enough (7.6)."""
     snapshot = planner.snapshot
-    leaves = spared_leaves(refusal, Law.MIN_RUNTIME)
+    leaves = spared_leaves(refusal, Rule.MIN_RUNTIME)
     spans = [snapshot.queues[leaf].spec.properties.preemption_minruntime_ms for leaf in leaves]
     latest = snapshot.now + max(spans, default=0)
     if not leaves or not planner.helps(what_if.at(snapshot, latest), need.claimant):
@@ -80,8 +80,8 @@ def _fence(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
 
 def _enabled(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """Yield cures of `preemption.policy: disabled`: on its own queue, or on one whose candidates it protects (G3)."""
-    paths = spared_leaves(refusal, Law.CANDIDATE_DISABLED)[:QUEUES_TRIED_MAX]
-    paths = [need.ask.leaf] if refusal.law is Law.DISABLED else paths
+    paths = spared_leaves(refusal, Rule.CANDIDATE_DISABLED)[:QUEUES_TRIED_MAX]
+    paths = [need.ask.leaf] if refusal.rule is Rule.DISABLED else paths
     for path in paths:
         snapshot = what_if.with_properties(
             planner.snapshot, path, preemption_policy=PreemptionPolicy.DEFAULT
@@ -97,7 +97,7 @@ def _enabled(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 def _policies(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure of listing the policy that would serve it; with `job` come the classes of asks (J4)."""
     snapshot, policy = planner.snapshot, JOB if need.job else verdicts.main(need.ask)
-    if refusal.law is not Law.POLICY_OFF or snapshot.settings.lists(policy):
+    if refusal.rule is not Rule.POLICY_OFF or snapshot.settings.lists(policy):
         return
     policies = (*snapshot.settings.policies, policy.name)
     listed, claimant = what_if.with_settings(snapshot, policies=policies), need.claimant
@@ -118,15 +118,15 @@ def _candidates(
     snapshot: Snapshot, refusal: Refusal
 ) -> Iterator[tuple[str, str, dict[str, object]]]:
     settings = snapshot.settings
-    if refusal.law is Law.POLICY_OFF and not settings.enabled:
+    if refusal.rule is Rule.POLICY_OFF and not settings.enabled:
         yield "enabled", "true", {"enabled": True}
-    if spared_leaves(refusal, Law.BUDGET):
+    if spared_leaves(refusal, Rule.BUDGET):
         yield "disruptionbudgets", "prefer", {"disruption_budgets": "prefer"}
-    if settings.cross_node != "quota" and refusal.law in {Law.NO_VICTIMS, Law.SEARCH_BOUND}:
+    if settings.cross_node != "quota" and refusal.rule in {Rule.NO_VICTIMS, Rule.SEARCH_BOUND}:
         yield "crossnode", "quota", {"cross_node": "quota"}
-    if settings.equal_priority == "never" and spared_leaves(refusal, Law.PRIORITY):
+    if settings.equal_priority == "never" and spared_leaves(refusal, Rule.PRIORITY):
         yield "equalpriority", "allow", {"equal_priority": "allow"}
-    if settings.job_victim_gang == "avoid" and refusal.law in {Law.MEMBER, Law.MAX}:
+    if settings.job_victim_gang == "avoid" and refusal.rule in {Rule.MEMBER, Rule.MAX}:
         yield VICTIM_GANG, "whole", {"job_victim_gang": "whole"}
 
 
@@ -135,30 +135,30 @@ def _candidates(
 
 def _spec(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """Yield cures in its PriorityClass or its pod template; of a gang in those of all members."""
-    for law, fields, change, text in _WORDS:
-        if refusal.law is law and planner.helps(
+    for rule, fields, change, text in _WORDS:
+        if refusal.rule is rule and planner.helps(
             planner.snapshot, claimants.saying(need.claimant, **fields)
         ):
             yield Cure(change, need.ask.key, text)
-    if spared_leaves(refusal, Law.PRIORITY):
+    if spared_leaves(refusal, Rule.PRIORITY):
         yield from _priority(planner, need)
 
 
-_WORDS: Final[tuple[tuple[Law, Mapping[str, bool], Change, str], ...]] = (
+_WORDS: Final[tuple[tuple[Rule, Mapping[str, bool], Change, str], ...]] = (
     (
-        Law.NEVER_PREEMPTS,
+        Rule.NEVER_PREEMPTS,
         {"allow_preempt_other": True},
         Change.ALLOW_PREEMPTION,
         "use a PriorityClass without preemptionPolicy: Never",
     ),
     (
-        Law.NO_TRIGGER,
+        Rule.NO_TRIGGER,
         {"may_trigger": True},
         Change.ALLOW_PREEMPTION,
         "use a pod template with the label can-preempt: true",
     ),
     (
-        Law.RM_CHECK,
+        Rule.RM_CHECK,
         {"rm_check": False},
         Change.DROP_CHECK,
         "use a pod template that the core can judge: without volumes, pod affinity or topology spread",

@@ -18,7 +18,7 @@ from server.model.unmet import Binding, Change, Cure, UnmetAsks
 from server.preemption import entitlement
 from server.preemption.claims.eligibility import blocks
 from server.preemption.gangs.eligibility import added
-from server.preemption.policy import Law, Plan, Refusal
+from server.preemption.policy import Plan, Refusal, Rule
 from server.preemption.trial import Trial
 from server.snapshot import what_if
 from server.snapshot.snapshot import Snapshot
@@ -30,24 +30,24 @@ _NOT_READY: Final[Mapping[Code, str]] = {
     Code.GANG_GATHERING: "members of its job are missing",
     Code.GANG_COUNTING: "its job waits for members: it is complete when none has come for a while",
 }
-_TRIGGER: Final[Mapping[Law, Binding]] = {
-    Law.STOPPED_QUEUE: Binding.NOT_READY,
-    Law.ONE_AN_ASK: Binding.SERVED,
-    Law.NEVER_PREEMPTS: Binding.NEVER,
-    Law.NO_TRIGGER: Binding.NEVER,
-    Law.GATHERING: Binding.NOT_READY,
-    Law.RM_CHECK: Binding.RM_CHECK,
-    Law.POLICY_OFF: Binding.POLICY_OFF,
-    Law.DISABLED: Binding.DISABLED,
-    Law.USER_LIMIT: Binding.USER_LIMIT,
-    Law.NO_GUARANTEE: Binding.FENCE,
-    Law.OVER_GUARANTEE: Binding.OWN_GUARANTEE,
-    Law.FIRM_LIMIT: Binding.OWN_GUARANTEE,
-    Law.REQUIRED_NODE: Binding.NAMED_NODE,
-    Law.NO_NODE: Binding.NODE_SHAPE,
-    Law.FROZEN: Binding.FROZEN,
-    Law.SEARCH_BOUND: Binding.SEARCH,
-    Law.NOT_OVER_GUARANTEE: Binding.GUARANTEES,
+_TRIGGER: Final[Mapping[Rule, Binding]] = {
+    Rule.STOPPED_QUEUE: Binding.NOT_READY,
+    Rule.ONE_AN_ASK: Binding.SERVED,
+    Rule.NEVER_PREEMPTS: Binding.NEVER,
+    Rule.NO_TRIGGER: Binding.NEVER,
+    Rule.GATHERING: Binding.NOT_READY,
+    Rule.RM_CHECK: Binding.RM_CHECK,
+    Rule.POLICY_OFF: Binding.POLICY_OFF,
+    Rule.DISABLED: Binding.DISABLED,
+    Rule.USER_LIMIT: Binding.USER_LIMIT,
+    Rule.NO_GUARANTEE: Binding.FENCE,
+    Rule.OVER_GUARANTEE: Binding.OWN_GUARANTEE,
+    Rule.FIRM_LIMIT: Binding.OWN_GUARANTEE,
+    Rule.REQUIRED_NODE: Binding.NAMED_NODE,
+    Rule.NO_NODE: Binding.NODE_SHAPE,
+    Rule.FROZEN: Binding.FROZEN,
+    Rule.SEARCH_BOUND: Binding.SEARCH,
+    Rule.NOT_OVER_GUARANTEE: Binding.GUARANTEES,
 }
 """The binding of a refusal, whatever the candidates are."""
 _LIFTED: Final[Mapping[Change, Binding]] = {
@@ -59,18 +59,18 @@ _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.RAISE_GUARANTEE: Binding.OWN_GUARANTEE,
 }
 """The binding that a change which helps lifts, where no victims suffice."""
-_SPARED: Final[Mapping[Law, Binding]] = {
-    Law.FENCE: Binding.FENCE,
-    Law.CANDIDATE_DISABLED: Binding.VICTIMS_DISABLED,
-    Law.PRIORITY: Binding.PRIORITIES,
-    Law.FIRM: Binding.PROTECTED,
-    Law.UNTOUCHABLE: Binding.PROTECTED,
-    Law.REQUIRED_NODE: Binding.PROTECTED,
-    Law.MIN_RUNTIME: Binding.MIN_RUNTIME,
-    Law.BUDGET: Binding.BUDGETS,
-    Law.NOT_OVER_GUARANTEE: Binding.GUARANTEES,
-    Law.BELOW_GUARANTEE: Binding.GUARANTEES,
-    Law.FROZEN: Binding.FROZEN,
+_SPARED: Final[Mapping[Rule, Binding]] = {
+    Rule.FENCE: Binding.FENCE,
+    Rule.CANDIDATE_DISABLED: Binding.VICTIMS_DISABLED,
+    Rule.PRIORITY: Binding.PRIORITIES,
+    Rule.FIRM: Binding.PROTECTED,
+    Rule.UNTOUCHABLE: Binding.PROTECTED,
+    Rule.REQUIRED_NODE: Binding.PROTECTED,
+    Rule.MIN_RUNTIME: Binding.MIN_RUNTIME,
+    Rule.BUDGET: Binding.BUDGETS,
+    Rule.NOT_OVER_GUARANTEE: Binding.GUARANTEES,
+    Rule.BELOW_GUARANTEE: Binding.GUARANTEES,
+    Rule.FROZEN: Binding.FROZEN,
 }
 """The binding of the rule that protects most holders of what is lacking, where no change helps."""
 
@@ -172,7 +172,7 @@ def _refused(
         found = _allowing(need, found)
     return replace(
         _asks(need, binding, because, found),
-        law=refusal.law.value,
+        law=refusal.rule.value,
         spared=decision_records.spared(refusal),
         fragmented=fragmented,
         searched=searched,
@@ -216,7 +216,7 @@ def _allowing(need: Need, found: Cure | None) -> Cure | None:
 
 def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
     """Return whether there is enough capacity in sum over the nodes that suit it, and on none of them (G12)."""
-    if refusal.law not in {Law.NO_VICTIMS, Law.FROZEN, Law.SEARCH_BOUND, Law.MEMBER}:
+    if refusal.rule not in {Rule.NO_VICTIMS, Rule.FROZEN, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return False
     return not _blocking(planner, need) and all(
         _has_room_in_sum(planner.snapshot, need, kind) for kind in claimants.kinds(need.claimant)
@@ -256,9 +256,9 @@ def _over_its_max(snapshot: Snapshot, need: Need) -> str:
 def _binding(
     planner: Planner, need: Need, refusal: Refusal, found: Cure | None, *, fragmented: bool
 ) -> Binding:
-    if refusal.law in _TRIGGER:
-        closed = refusal.law is Law.OVER_GUARANTEE and refusal.node_id
-        return Binding.CLOSED if closed else _TRIGGER[refusal.law]
+    if refusal.rule in _TRIGGER:
+        closed = refusal.rule is Rule.OVER_GUARANTEE and refusal.node_id
+        return Binding.CLOSED if closed else _TRIGGER[refusal.rule]
     path = _binding_max(planner, need, refusal, found)
     if path:
         return Binding.OWN_MAX if path == need.ask.leaf else Binding.ANCESTOR_MAX
@@ -276,12 +276,12 @@ def _of_the_cure(
     snapshot: Snapshot, need: Need, refusal: Refusal, found: Cure | None
 ) -> Binding | None:
     """Return what the change that helps lifts; None: that says nothing of what binds."""
-    nobody = Binding.FENCE if refusal.law is Law.MEMBER and not refusal.levels else None  # J7, G2
+    nobody = Binding.FENCE if refusal.rule is Rule.MEMBER and not refusal.levels else None  # J7, G2
     if found is None:
         return nobody
     if _undecided(snapshot, need, found):
         return Binding.UNDECIDED
-    if found.change is Change.RAISE_GUARANTEE and refusal.law is Law.NO_VICTIMS:
+    if found.change is Change.RAISE_GUARANTEE and refusal.rule is Rule.NO_VICTIMS:
         return Binding.OWN_SIDE  # pods inside the queue that decides hold what is lacking (G2)
     if found.subject == VICTIM_GANG:
         return Binding.PROTECTED
@@ -303,25 +303,25 @@ def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
 def _binding_max(planner: Planner, need: Need, refusal: Refusal, found: Cure | None) -> str:
     """Return the queue whose maximum binds, "" for none: none for a gang that evicts pods of its own queue (J8)."""
     raised = found is not None and found.change is Change.RAISE_MAX
-    if refusal.law is Law.MEMBER and not raised:
+    if refusal.rule is Rule.MEMBER and not raised:
         return ""
     return _blocking(planner, need)
 
 
 def _of_the_spared(refusal: Refusal) -> Binding:
     """Return the binding of the rule that protects most holders of what is lacking."""
-    known = [one for one in refusal.spared if one.law in _SPARED]
-    most = max(known, key=lambda one: (one.count, one.law.value), default=None)
+    known = [one for one in refusal.spared if one.rule in _SPARED]
+    most = max(known, key=lambda one: (one.count, one.rule.value), default=None)
     if most is None:
         return Binding.OWN_SIDE if refusal.spared else Binding.FOREIGN
-    return _SPARED[most.law]
+    return _SPARED[most.rule]
 
 
 def _because(planner: Planner, refusal: Refusal, *, fragmented: bool) -> str:
     """Return the planner's words, with the node that comes nearest."""
     types = planner.snapshot.types
     missing = {types[index]: quantity for index, quantity in refusal.missing}
-    named = refusal.law is Law.MEMBER  # its words end with the node
+    named = refusal.rule is Rule.MEMBER  # its words end with the node
     near = f"; {refusal.node_id} comes nearest" if refusal.node_id and not named else ""
     how = f"; {refusal.node_id}" if named else " and"
     lacks = f"{how} lacks {quantities(missing)}" if refusal.node_id and missing else ""

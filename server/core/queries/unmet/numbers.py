@@ -14,7 +14,7 @@ from server.model.phrases import ONE_CORE, quantities
 from server.model.quota import is_below
 from server.model.unmet import Change, Cure
 from server.preemption.claims.eligibility import blocks
-from server.preemption.policy import Law, Plan, Refusal
+from server.preemption.policy import Plan, Refusal, Rule
 from server.preemption.trial import Trial
 from server.snapshot import what_if
 from server.snapshot.queues import FrozenAmounts
@@ -36,15 +36,15 @@ Lacks = dict[str, dict[int, int]]
 """The missing amounts by queue and type index."""
 
 
-def spared_leaves(refusal: Refusal, *laws: Law) -> list[str]:
+def spared_leaves(refusal: Refusal, *rules: Rule) -> list[str]:
     """Return the leaves whose candidates these rules protected, those with the most first."""
-    found = sorted((-one.count, one.leaf) for one in refusal.spared if one.law in laws)
+    found = sorted((-one.count, one.leaf) for one in refusal.spared if one.rule in rules)
     return list(dict.fromkeys(leaf for _, leaf in found))
 
 
 def user_limit(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure of raising a limit of its user or group by what it lacks there."""
-    if refusal.law is not Law.USER_LIMIT or len(need.limited) != 1:
+    if refusal.rule is not Rule.USER_LIMIT or len(need.limited) != 1:
         return
     (limited,) = need.limited
     if planner.helps(planner.snapshot, claimants.limitless(need.claimant)):
@@ -109,16 +109,16 @@ def _rounded(
 
 def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure of raising one guarantee on its path, which stops the claim of those above, or is too small."""
-    short = _SHORT.get(refusal.law)
+    short = _SHORT.get(refusal.rule)
     more = {} if short is None else short(planner.snapshot, need, refusal)
     if len(more) == 1:
         ((path, lack),) = more.items()
-        yield from _raised(planner, need, path, lack, least_of=refusal.law is Law.MEMBER)
+        yield from _raised(planner, need, path, lack, least_of=refusal.rule is Rule.MEMBER)
 
 
 def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure that lets the leaf decide types that are closed, undecided, or held inside the deciding queue (G2)."""
-    if refusal.law not in {Law.OVER_GUARANTEE, Law.NO_VICTIMS, Law.SEARCH_BOUND, Law.MEMBER}:
+    if refusal.rule not in {Rule.OVER_GUARANTEE, Rule.NO_VICTIMS, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return
     snapshot, leaf = planner.snapshot, need.ask.leaf
     held, owed = Trial(snapshot).held(leaf), snapshot.queues[leaf].guaranteed
@@ -209,21 +209,21 @@ def _owed_too_little(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
     return {path: short} if short else {}
 
 
-_SHORT: Final[Mapping[Law, Callable[[Snapshot, Need, Refusal], Lacks]]] = {
-    Law.OVER_GUARANTEE: _met,
-    Law.FIRM_LIMIT: _used_up,
-    Law.MEMBER: _owed_too_little,
+_SHORT: Final[Mapping[Rule, Callable[[Snapshot, Need, Refusal], Lacks]]] = {
+    Rule.OVER_GUARANTEE: _met,
+    Rule.FIRM_LIMIT: _used_up,
+    Rule.MEMBER: _owed_too_little,
 }
 
 
 def guarantees_of_others(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure of lowering a guarantee that protects candidates, by the least that lets enough be evicted (G4)."""
-    if refusal.law not in {Law.NO_VICTIMS, Law.SEARCH_BOUND, Law.FROZEN, Law.MEMBER}:
+    if refusal.rule not in {Rule.NO_VICTIMS, Rule.SEARCH_BOUND, Rule.FROZEN, Rule.MEMBER}:
         return
     if planner.snapshot.is_shared_out:
         return  # every share depends on the guarantees, so that the shares of this snapshot would change
     paths = _protecting(planner.snapshot, need, refusal)
-    if refusal.law is not Law.MEMBER and not _helps_without(planner, need, paths):
+    if refusal.rule is not Rule.MEMBER and not _helps_without(planner, need, paths):
         return  # nor would one of them alone; a gang's members get other places each time (J8)
     found = [
         one
@@ -243,7 +243,7 @@ def _helps_without(planner: Planner, need: Need, paths: list[str]) -> bool:
 
 def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
     """Return queues with a guarantee that do not hold the ask: those that protect most candidates first, then by path."""
-    leaves = spared_leaves(refusal, Law.NOT_OVER_GUARANTEE, Law.BELOW_GUARANTEE)
+    leaves = spared_leaves(refusal, Rule.NOT_OVER_GUARANTEE, Rule.BELOW_GUARANTEE)
     first = [one.path for leaf in leaves for one in snapshot.path_up(leaf)]
     return [
         path

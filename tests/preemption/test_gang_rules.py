@@ -15,7 +15,7 @@ from server.model.quota import PreemptionSettings
 from server.preemption import admission
 from server.preemption.claims import guarantee, in_queue
 from server.preemption.gangs import gang_policy
-from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule
 from server.preemption.rules import gangs, gate
 from server.preemption.trial import Trial
 from server.state import snapshotting
@@ -76,7 +76,7 @@ class Case:
 
     title: str
     breaks: str
-    law: Law
+    rule: Rule
     world: World
     wrong: Callable[[Trial, Plan], Plan]
     settings: PreemptionSettings | None = None
@@ -106,11 +106,11 @@ FULL: Final = (*TWO, pod("y3", B, "n3"))
 NEVER: Final = PreemptionSettings(policies=("job",), job_default_trigger=False)
 
 CASES: Final = (
-    Case("only one member", "whole_job", Law.PART_OF_JOB, world(*FULL), _one_member),
+    Case("only one member", "whole_job", Rule.PART_OF_JOB, world(*FULL), _one_member),
     Case(
         "one that may not have others go",
         "may_have_others_go",
-        Law.NO_TRIGGER,
+        Rule.NO_TRIGGER,
         world(*FULL),
         lambda _trial, plan: plan,
         NEVER,
@@ -118,14 +118,14 @@ CASES: Final = (
     Case(
         "a claim for members of a gang",
         "one_by_one_for_singles",
-        Law.PART_OF_JOB,
+        Rule.PART_OF_JOB,
         world(*FULL),
         _as_claim,
     ),
     Case(
         "one of its own queue of the same priority",
         "victims_of_jobs",
-        Law.PRIORITY,
+        Rule.PRIORITY,
         world(
             *TWO,
             pod("y3", A, "n3", priority=2, application="other"),
@@ -136,14 +136,14 @@ CASES: Final = (
     Case(
         "one of higher priority elsewhere",
         "victims_of_jobs",
-        Law.PRIORITY,
+        Rule.PRIORITY,
         world(*TWO, pod("y3", B, "n3", priority=3)),
         _elsewhere,
     ),
     Case(
         "one of a gang that needs it",
         "gangs_whole",
-        Law.GANG,
+        Rule.GANG,
         world(
             *TWO,
             pod("y3", B, "n3", 3, gang="k", least=2, application="k", priority=1),
@@ -154,28 +154,28 @@ CASES: Final = (
     Case(
         "more from others than its queue is entitled to",
         "within_the_share",
-        Law.OVER_SHARE,
+        Rule.OVER_SHARE,
         world(*TWO, pod("x1", A, "n3", 2, application="other")),
         lambda trial, plan: only(trial, _second_on(trial, plan, "n2"), "y1", "y2"),
     ),
     Case(
         "a victim too few",
         "enough_for_all",
-        Law.NO_ROOM_MADE,
+        Rule.NO_ROOM_MADE,
         world(*FULL),
         lambda _trial, plan: replace(plan, releases=plan.releases[:1]),
     ),
     Case(
         "a victim too many",
         "enough_for_all",
-        Law.NOT_MINIMAL,
+        Rule.NOT_MINIMAL,
         world(*FULL),
         lambda trial, plan: also(trial, plan, "y3"),
     ),
     Case(
         "a pod that holds cores alone, for a queue that guarantees GPUs",
         "taken_for_decided_types",
-        Law.DECIDING_QUEUE,
+        Rule.DECIDING_QUEUE,
         World(
             [Queue(A, {"gpu": 8}), Queue(B)],
             {"n1": {"vcore": 4, "gpu": 2}, "n2": {"vcore": 4, "gpu": 2}},
@@ -195,7 +195,7 @@ CASES: Final = (
     Case(
         "a victim of another queue for memory alone, where one of its own queue frees the cores",
         "taken_for_decided_types",
-        Law.DECIDING_QUEUE,
+        Rule.DECIDING_QUEUE,
         World(
             [Queue(A, {"vcore": 8}), Queue(B)],
             {"n1": {"vcore": 4, "memory": 4}, "n2": {"vcore": 4, "memory": 4}},
@@ -212,7 +212,7 @@ CASES: Final = (
     Case(
         "victims though the job fits",
         "no_job_for_nothing",
-        Law.NOT_MINIMAL,
+        Rule.NOT_MINIMAL,
         world(pod("y1", B, "n1"), queues=QUEUES),
         lambda trial, plan: only(trial, _moved(trial, plan, "n1"), "y1"),
     ),
@@ -231,27 +231,27 @@ def _second_on(trial: Trial, plan: Plan, node: str) -> Plan:
     return replace(plan, pledges=(first, Pledge(second.ask, trial.snapshot.row_of(node), node)))
 
 
-def law_of(name: str) -> Callable[[Trial, Plan], Refusal | None]:
+def rule_of(name: str) -> Callable[[Trial, Plan], Refusal | None]:
     """Return the rule of this name."""
-    return next(one for one in gangs.PLAN_LAWS if one.__name__ == name)
+    return next(one for one in gangs.PLAN_RULES if one.__name__ == name)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[one.title for one in CASES])
-def test_a_plan_that_breaks_a_law_is_refused_by_it(case: Case) -> None:
+def test_a_plan_that_breaks_a_rule_is_refused_by_it(case: Case) -> None:
     plain = on(case.world)
     plan = planned(plain)
     trial = Trial(replace(plain.snapshot, settings=case.settings)) if case.settings else plain
     wrong = case.wrong(trial, plan)
     found = gate.gate(trial, wrong)
     assert found is not None
-    assert found.law is case.law, found
-    told = law_of(case.breaks)(trial, wrong)
+    assert found.rule is case.rule, found
+    told = rule_of(case.breaks)(trial, wrong)
     assert told is not None
-    assert told.law is case.law, told
+    assert told.rule is case.rule, told
 
 
-def test_every_law_of_jobs_has_a_case() -> None:
-    assert {one.breaks for one in CASES} == {law.__name__ for law in gangs.PLAN_LAWS}
+def test_every_rule_of_jobs_has_a_case() -> None:
+    assert {one.breaks for one in CASES} == {rule.__name__ for rule in gangs.PLAN_RULES}
 
 
 def test_a_firm_ask_that_its_queue_guarantees_nothing_more_gets_no_room() -> None:
@@ -261,7 +261,7 @@ def test_a_firm_ask_that_its_queue_guarantees_nothing_more_gets_no_room() -> Non
     trial.apply(planned(trial))
     found = admission.admitted(trial, JOB, one.members[1])
     assert found is not None
-    assert found.law is Law.FIRM_LIMIT
+    assert found.rule is Rule.FIRM_LIMIT
 
 
 def test_a_replacement_takes_nobody_of_another_queue() -> None:
@@ -269,4 +269,4 @@ def test_a_replacement_takes_nobody_of_another_queue() -> None:
     plan = replace(planned(trial), policy=in_queue.NAME)
     found = gangs.victims_of_jobs(trial, plan)
     assert found is not None
-    assert found.law is Law.OTHER_QUEUE
+    assert found.rule is Rule.OTHER_QUEUE

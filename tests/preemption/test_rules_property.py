@@ -419,12 +419,12 @@ def compare(draft: Draft, on: Trial, where: str) -> Counter[str]:
     """Return the verdicts of the gate and of the plain rules on one plan."""
     plan = draft.said(on)
     broken: Counter[str] = Counter()
-    for law in gate.PLAN_LAWS:
-        name = law.__name__
+    for rule in gate.PLAN_RULES:
+        name = rule.__name__
         if name not in INVARIANTS or (not draft.sound and name != "each_victim_once"):
             continue
         holds = INVARIANTS[name](draft)
-        assert (law(on, plan) is None) == holds, f"{where}: {name} holds: {holds}, for {draft}"
+        assert (rule(on, plan) is None) == holds, f"{where}: {name} holds: {holds}, for {draft}"
         broken[name] += not holds
     suits = need.suitable_node(on, plan.facts, plan.pledges[0]) is None
     assert suits == suitable_node(draft), f"{where}: the node suits: {suits}, for {draft}"
@@ -461,10 +461,12 @@ def test_the_gate_agrees_with_the_invariants_on_random_plans_by_weight() -> None
     assert min(found.values()) >= VIEWS // 25, found
 
 
-def test_every_law_of_plans_is_stated_in_plain_words() -> None:
+def test_every_rule_of_plans_is_stated_in_plain_words() -> None:
     elsewhere = {"each_ask_once"}
-    plans = [law for law in gate.PLAN_LAWS if law not in gangs.PLAN_LAWS]  # see `test_job_oracle`
-    known = {law.__name__ for law in (*plans, *gate.PLEDGE_LAWS)}
+    plans = [
+        rule for rule in gate.PLAN_RULES if rule not in gangs.PLAN_RULES
+    ]  # see `test_job_oracle`
+    known = {rule.__name__ for rule in (*plans, *gate.PLEDGE_RULES)}
     assert known == {*INVARIANTS, *elsewhere, "of_the_target", "reservations_one_a_node"}
 
 
@@ -498,12 +500,12 @@ def compare_run(
         holds["budgets_respected"] = respects(world, victims)
     unclear = set() if sound else {"nobody_below_the_floor", "budgets_respected"}
     plan, found = _said_of_run(world, on, victims), Counter[str]()
-    for law in gate.PLAN_LAWS:
-        if law.__name__ not in unclear:
-            expected = holds.get(law.__name__, True)
-            said = f"{where}: {law.__name__} holds: {expected}, for {victims} in {world}"
-            assert (law(on, plan) is None) == expected, said
-            found[law.__name__] += not expected
+    for rule in gate.PLAN_RULES:
+        if rule.__name__ not in unclear:
+            expected = holds.get(rule.__name__, True)
+            said = f"{where}: {rule.__name__} holds: {expected}, for {victims} in {world}"
+            assert (rule(on, plan) is None) == expected, said
+            found[rule.__name__] += not expected
     legal = all(holds.values())
     assert (gate.gate(on, plan) is None) == legal, f"{where}: legal: {legal}, for {victims}"
     found["none, with victims"] += legal and bool(victims)

@@ -21,7 +21,7 @@ from server.observe.metrics import Metrics
 from server.preemption import admission
 from server.preemption.claims import guarantee
 from server.preemption.nodes import required_node, reservation
-from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule
 from server.preemption.quota import enforcement
 from server.preemption.rules import gangs, gate
 from server.preemption.trial import Trial
@@ -56,7 +56,7 @@ class Case:
 
     title: str
     breaks: str
-    law: Law
+    rule: Rule
     cluster: Cluster
     broken: Word
     legal: Word
@@ -64,8 +64,8 @@ class Case:
     settings: PreemptionSettings = JOBS
     legal_settings: PreemptionSettings | None = None
     change: Change | None = None
-    also: Mapping[str, Law] = field(default_factory=dict)
-    """Other laws that cannot but say the same, and as which law they say it."""
+    also: Mapping[str, Rule] = field(default_factory=dict)
+    """Other rules that refuse the same plan, each with the rule that it names."""
     claims: bool = True
     """A policy of claims could make it: it is put through the core, too."""
 
@@ -170,7 +170,7 @@ CASES: Final = (
     Case(
         "by plain weights a victim's queue has less than its share",
         "taken_for_a_lacking_type",
-        Law.NOT_OVER_GUARANTEE,
+        Rule.NOT_OVER_GUARANTEE,
         PLAIN,
         claim("b1"),
         claim("c1"),
@@ -178,7 +178,7 @@ CASES: Final = (
     Case(
         "an ask gets room twice",
         "each_ask_once",
-        Law.ONE_AN_ASK,
+        Rule.ONE_AN_ASK,
         TWO_NODES,
         Word((("x1", "n1"), ("x1", "n2")), ("b1", "b3")),
         claim("b1"),
@@ -186,7 +186,7 @@ CASES: Final = (
     Case(
         "a victim is named twice",
         "each_victim_once",
-        Law.VICTIM_TWICE,
+        Rule.VICTIM_TWICE,
         owed(*TWO, size=20),
         claim("b1", "b1"),
         claim("b1", "b2"),
@@ -194,7 +194,7 @@ CASES: Final = (
     Case(
         "a victim is dying already",
         "each_victim_once",
-        Law.VICTIM_TWICE,
+        Rule.VICTIM_TWICE,
         owed(pod("b1", B, dying=True), pod("b2", B), pod("b3", B), size=30, nodes={"n1": 30}),
         claim("b1", "b2"),
         claim("b2", "b3"),
@@ -202,7 +202,7 @@ CASES: Final = (
     Case(
         "a victim goes for the plan before",
         "each_victim_once",
-        Law.VICTIM_TWICE,
+        Rule.VICTIM_TWICE,
         replace(
             owed(*TWO, pod("b3", B), size=10, nodes={"n1": 30}),
             asks=[Ask("x1", "root.a", {"memory": 10}), Ask("x2", "root.a", {"memory": 10})],
@@ -214,7 +214,7 @@ CASES: Final = (
     Case(
         "a DaemonSet's pod goes",
         "untouchables",
-        Law.UNTOUCHABLE,
+        Rule.UNTOUCHABLE,
         barred(belongs_to_node=True),
         claim("b1"),
         claim("b2"),
@@ -222,7 +222,7 @@ CASES: Final = (
     Case(
         "an untouchable pod goes",
         "untouchables",
-        Law.UNTOUCHABLE,
+        Rule.UNTOUCHABLE,
         barred(protection=3),
         claim("b1"),
         claim("b2"),
@@ -230,7 +230,7 @@ CASES: Final = (
     Case(
         "a firm pod goes where jobs are planned for",
         "untouchables",
-        Law.UNTOUCHABLE,
+        Rule.UNTOUCHABLE,
         barred(protection=2),
         claim("b1"),
         claim("b1"),
@@ -239,7 +239,7 @@ CASES: Final = (
     Case(
         "a firm pod goes though only required nodes may break it",
         "untouchables",
-        Law.UNTOUCHABLE,
+        Rule.UNTOUCHABLE,
         barred(protection=2),
         claim("b1"),
         DAEMON,
@@ -249,7 +249,7 @@ CASES: Final = (
     Case(
         "a firm pod goes for a required node that may not break it",
         "untouchables",
-        Law.UNTOUCHABLE,
+        Rule.UNTOUCHABLE,
         daemon(barred(protection=2)),
         DAEMON,
         DAEMON,
@@ -259,7 +259,7 @@ CASES: Final = (
     Case(
         "a vetoed pod goes",
         "untouchables",
-        Law.UNTOUCHABLE,
+        Rule.UNTOUCHABLE,
         barred(),
         claim("b1"),
         claim("b2"),
@@ -269,7 +269,7 @@ CASES: Final = (
     Case(
         "a placeholder that is being replaced goes",
         "untouchables",
-        Law.UNTOUCHABLE,
+        Rule.UNTOUCHABLE,
         barred(),
         claim("b1"),
         claim("b2"),
@@ -279,7 +279,7 @@ CASES: Final = (
     Case(
         "a victim makes headroom from another node",
         "one_node",
-        Law.SEVERAL_NODES,
+        Rule.SEVERAL_NODES,
         owed(
             pod("b1", "root.p.b", node="n2"),
             pod("b2", "root.p.b"),
@@ -293,7 +293,7 @@ CASES: Final = (
     Case(
         "a victim runs in the asking queue",
         "within_the_fence",
-        Law.OWN_QUEUE,
+        Rule.OWN_QUEUE,
         owed(pod("a1", "root.a"), pod("b1", B)),
         claim("a1"),
         claim("b1"),
@@ -301,7 +301,7 @@ CASES: Final = (
     Case(
         "a victim runs outside the fence",
         "within_the_fence",
-        Law.FENCE,
+        Rule.FENCE,
         owed(pod("b1", B), pod("b2", "root.t.b"), asks_in="root.t.a", queues=FENCED),
         claim("b1"),
         claim("b2"),
@@ -309,7 +309,7 @@ CASES: Final = (
     Case(
         "a fence is no prefix of a name",
         "within_the_fence",
-        Law.FENCE,
+        Rule.FENCE,
         owed(
             pod("b1", "root.tb"),
             pod("b2", "root.t.b"),
@@ -322,7 +322,7 @@ CASES: Final = (
     Case(
         "a victim runs below a deciding queue",
         "within_the_fence",
-        Law.DECIDING_QUEUE,
+        Rule.DECIDING_QUEUE,
         owed(
             pod("b1", "root.p.b"),
             pod("b2", B),
@@ -339,18 +339,18 @@ CASES: Final = (
     Case(
         "nobody decides for the ask",
         "entitled",
-        Law.NO_GUARANTEE,
+        Rule.NO_GUARANTEE,
         owed(*TWO, queues=[Queue("root.a")]),
         claim("b1"),
         claim("b1"),
         legally=owed(*TWO),
-        also={"within_the_fence": Law.DECIDING_QUEUE},
+        also={"within_the_fence": Rule.DECIDING_QUEUE},
         claims=False,
     ),
     Case(
         "preemption is disabled for the victim's queue",
         "within_the_fence",
-        Law.CANDIDATE_DISABLED,
+        Rule.CANDIDATE_DISABLED,
         owed(
             pod("b1", B),
             pod("c1", "root.c"),
@@ -362,7 +362,7 @@ CASES: Final = (
     Case(
         "a victim has a higher priority",
         "lower_priority",
-        Law.PRIORITY,
+        Rule.PRIORITY,
         owed(pod("b1", B, priority=6), pod("b2", B, priority=5), priority=5),
         claim("b1"),
         claim("b2"),
@@ -370,7 +370,7 @@ CASES: Final = (
     Case(
         "a victim has the same priority where it must be lower",
         "lower_priority",
-        Law.PRIORITY,
+        Rule.PRIORITY,
         owed(
             pod("b1", B, priority=5), pod("b2", B, priority=4), priority=5, equal_priority="never"
         ),
@@ -380,7 +380,7 @@ CASES: Final = (
     Case(
         "a victim's priority counts as seen where the paths meet",
         "lower_priority",
-        Law.PRIORITY,
+        Rule.PRIORITY,
         owed(
             pod("b1", B),
             pod("c1", "root.c", priority=9),
@@ -392,7 +392,7 @@ CASES: Final = (
     Case(
         "priorities count for nothing where they are ignored",
         "lower_priority",
-        Law.PRIORITY,
+        Rule.PRIORITY,
         owed(pod("b1", B, priority=6), pod("b2", B)),
         claim("b1"),
         claim("b1"),
@@ -401,7 +401,7 @@ CASES: Final = (
     Case(
         "a victim's queue falls below its guarantee",
         "nobody_below_the_floor",
-        Law.BELOW_GUARANTEE,
+        Rule.BELOW_GUARANTEE,
         owed(*TWO, queues=[Queue(B, {"memory": 11})]),
         claim("b1"),
         claim("b1"),
@@ -410,7 +410,7 @@ CASES: Final = (
     Case(
         "together the victims bring a queue below its guarantee",
         "nobody_below_the_floor",
-        Law.BELOW_GUARANTEE,
+        Rule.BELOW_GUARANTEE,
         owed(
             *TWO,
             pod("c1", "root.c"),
@@ -424,7 +424,7 @@ CASES: Final = (
     Case(
         "an ancestor of the victim falls below its guarantee",
         "nobody_below_the_floor",
-        Law.BELOW_GUARANTEE,
+        Rule.BELOW_GUARANTEE,
         owed(
             pod("b1", "root.p.b"),
             pod("c1", B),
@@ -436,7 +436,7 @@ CASES: Final = (
     Case(
         "a queue with victim and asker has a net fall below its guarantee",
         "nobody_below_the_floor",
-        Law.BELOW_GUARANTEE,
+        Rule.BELOW_GUARANTEE,
         owed(
             pod("b1", "root.p.b", size=20),
             pod("b2", "root.p.b", size=10),
@@ -454,7 +454,7 @@ CASES: Final = (
     Case(
         "a quota run goes below a guarantee",
         "nobody_below_the_floor",
-        Law.BELOW_GUARANTEE,
+        Rule.BELOW_GUARANTEE,
         owed(*TWO, queues=[Queue(B, {"memory": 10})]),
         Word(victims=("b1", "b2"), policy=enforcement.NAME),
         Word(victims=("b1",), policy=enforcement.NAME),
@@ -463,7 +463,7 @@ CASES: Final = (
     Case(
         "the ask does not fit after the releases",
         "room_made",
-        Law.NO_ROOM_MADE,
+        Rule.NO_ROOM_MADE,
         owed(*TWO, size=11),
         claim("b1"),
         claim("b1", "b2"),
@@ -471,7 +471,7 @@ CASES: Final = (
     Case(
         "the ask has no headroom after the releases",
         "room_made",
-        Law.NO_ROOM_MADE,
+        Rule.NO_ROOM_MADE,
         owed(
             pod("b1", "root.p.b", size=20, node="n2"),
             pod("b2", B),
@@ -485,7 +485,7 @@ CASES: Final = (
     Case(
         "a victim could be given back",
         "room_made",
-        Law.NOT_MINIMAL,
+        Rule.NOT_MINIMAL,
         owed(*TWO),
         claim("b1", "b2"),
         claim("b1"),
@@ -493,13 +493,13 @@ CASES: Final = (
     Case(
         "somebody goes where what is ordered already suffices",
         "room_made",
-        Law.NOT_MINIMAL,
+        Rule.NOT_MINIMAL,
         owed(pod("b1", B), pod("b2", B, dying=True)),
         claim("b1"),
         claim(),
         also={
-            "nobody_for_nothing": Law.NOT_MINIMAL,
-            "taken_for_a_lacking_type": Law.NOT_OVER_GUARANTEE,
+            "nobody_for_nothing": Rule.NOT_MINIMAL,
+            "taken_for_a_lacking_type": Rule.NOT_OVER_GUARANTEE,
         },
     ),
 )
@@ -510,21 +510,21 @@ NEEDS: Final = (
     Case(
         "a queue that has its guarantee claims (G2, invariant 4)",
         "entitled",
-        Law.OVER_GUARANTEE,
+        Rule.OVER_GUARANTEE,
         owed(*TWO, RICH, nodes={"n1": 20, "n2": 10}, queues=[Queue("root.a", {"memory": 10})]),
         claim("b1"),
         claim("b1"),
         legally=owed(*TWO),
         also={
-            "no_closed_type_lacking": Law.OVER_GUARANTEE,
-            "within_the_fence": Law.DECIDING_QUEUE,
+            "no_closed_type_lacking": Rule.OVER_GUARANTEE,
+            "within_the_fence": Rule.DECIDING_QUEUE,
         },
         claims=False,
     ),
     Case(
         "an ask that lacks a closed type on its node claims for an open one (G2, invariant 4)",
         "no_closed_type_lacking",
-        Law.OVER_GUARANTEE,
+        Rule.OVER_GUARANTEE,
         CLOSED,
         claim("b1"),
         claim("b2", node="n2"),
@@ -532,7 +532,7 @@ NEEDS: Final = (
     Case(
         "a victim below the queue that decides for what is lacking goes for another type (G2)",
         "taken_for_a_lacking_type",
-        Law.NOT_OVER_GUARANTEE,
+        Rule.NOT_OVER_GUARANTEE,
         SEVERAL,
         claim("b1"),
         claim("b2"),
@@ -540,7 +540,7 @@ NEEDS: Final = (
     Case(
         "an ask that never preempts claims (G1)",
         "entitled",
-        Law.NEVER_PREEMPTS,
+        Rule.NEVER_PREEMPTS,
         replace(owed(*TWO), asks=[Ask("x1", "root.a", {"memory": 10}, may_preempt=False)]),
         claim("b1"),
         claim("b1"),
@@ -550,7 +550,7 @@ NEEDS: Final = (
     Case(
         "a queue claims for which preemption is disabled (G3)",
         "entitled",
-        Law.DISABLED,
+        Rule.DISABLED,
         owed(*TWO, queues=[Queue("root.a", {"memory": 100}, policy="disabled")]),
         claim("b1"),
         claim("b1"),
@@ -560,7 +560,7 @@ NEEDS: Final = (
     Case(
         "somebody goes though the ask fits on another node (G8, invariant 12)",
         "nobody_for_nothing",
-        Law.NOT_MINIMAL,
+        Rule.NOT_MINIMAL,
         owed(*TWO, nodes={"n1": 20, "n2": 10}),
         claim("b1"),
         claim(node="n2"),
@@ -569,7 +569,7 @@ NEEDS: Final = (
     Case(
         "a node is pledged that takes no pods (G8)",
         "suitable_node",
-        Law.NO_NODE,
+        Rule.NO_NODE,
         replace(owed(*TWO), nodes=[Node("n1", {"memory": 20}, schedulable=False)]),
         claim("b1"),
         claim("b1"),
@@ -578,7 +578,7 @@ NEEDS: Final = (
     Case(
         "a pod of higher priority goes for a required node (G11, invariant 7)",
         "important_stay",
-        Law.PRIORITY,
+        Rule.PRIORITY,
         daemon(owed(pod("b1", B, priority=9), pod("b2", B))),
         DAEMON,
         replace(DAEMON, victims=("b2",)),
@@ -587,7 +587,7 @@ NEEDS: Final = (
     Case(
         "a node is pledged that is not the required one (G11)",
         "suitable_node",
-        Law.NO_NODE,
+        Rule.NO_NODE,
         daemon(TWO_NODES, "n2"),
         DAEMON,
         Word((("x1", "n2"),), ("b3",), required_node.NAME),
@@ -596,7 +596,7 @@ NEEDS: Final = (
     Case(
         "a group that allows no disruption is not respected (7.6)",
         "budgets_respected",
-        Law.BUDGET,
+        Rule.BUDGET,
         owed(pod("b1", B, group="g/none"), pod("b2", B), budgets="respect", allowed={"g/none": 0}),
         claim("b1"),
         claim("b2"),
@@ -604,7 +604,7 @@ NEEDS: Final = (
     Case(
         "a victim's queue is over its guarantee by less than the dead zone (P9)",
         "beyond_the_dead_zone",
-        Law.NOT_OVER_GUARANTEE,
+        Rule.NOT_OVER_GUARANTEE,
         owed(pod("b1", B, 2), pod("b2", B, 18), size=2, queues=[Queue(B, {"memory": 18})]),
         claim("b1"),
         claim("b1"),
@@ -659,23 +659,23 @@ def standing(trial: Trial, word: Word) -> Plan:
     return said(trial, word)
 
 
-def broken_by(trial: Trial, plan: Plan) -> dict[str, Law]:
+def broken_by(trial: Trial, plan: Plan) -> dict[str, Rule]:
     """Return all rules that the plan breaks, by the function that says so."""
-    found = [(law.__name__, law(trial, plan)) for law in gate.PLAN_LAWS]
+    found = [(rule.__name__, rule(trial, plan)) for rule in gate.PLAN_RULES]
     for pledge in plan.pledges:
-        found += [(law.__name__, law(trial, plan.facts, pledge.ask)) for law in gate.ASK_LAWS]
-        found += [(law.__name__, law(trial, plan.facts, pledge)) for law in gate.PLEDGE_LAWS]
-    return {name: refusal.law for name, refusal in found if refusal is not None}
+        found += [(rule.__name__, rule(trial, plan.facts, pledge.ask)) for rule in gate.ASK_RULES]
+        found += [(rule.__name__, rule(trial, plan.facts, pledge)) for rule in gate.PLEDGE_RULES]
+    return {name: refusal.rule for name, refusal in found if refusal is not None}
 
 
 @pytest.mark.parametrize("case", ALL, ids=[case.title for case in ALL])
-def test_a_plan_that_breaks_one_law_is_refused_by_it(case: Case) -> None:
+def test_a_plan_that_breaks_one_rule_is_refused_by_it(case: Case) -> None:
     trial = trial_of(case.cluster, case.settings, case.change)
     plan = standing(trial, case.broken)
-    assert broken_by(trial, plan) == {case.breaks: case.law, **case.also}
+    assert broken_by(trial, plan) == {case.breaks: case.rule, **case.also}
     refusal = gate.gate(trial, plan)
     assert refusal is not None
-    assert refusal.law is case.law
+    assert refusal.rule is case.rule
     assert refusal.because
 
 
@@ -697,7 +697,7 @@ class Asking:
 
     title: str
     breaks: str
-    law: Law
+    rule: Rule
     policy: str
     earlier: tuple[tuple[int, int], ...] = ()
     ask: int = 0
@@ -739,7 +739,7 @@ ASKING: Final = (
     Asking(
         "an ask has a node reserved already",
         "one_an_ask",
-        Law.ONE_AN_ASK,
+        Rule.ONE_AN_ASK,
         reservation.NAME,
         ((0, 0),),
         row=1,
@@ -748,7 +748,7 @@ ASKING: Final = (
     Asking(
         "the partition has its reservations",
         "reservations_of_the_partition",
-        Law.PARTITION_FULL,
+        Rule.PARTITION_FULL,
         reservation.NAME,
         ((0, 0), (1, 1)),
         ask=2,
@@ -759,7 +759,7 @@ ASKING: Final = (
     Asking(
         "the leaf has its reservations",
         "reservations_of_a_leaf",
-        Law.LEAF_FULL,
+        Rule.LEAF_FULL,
         reservation.NAME,
         MANY,
         ask=5,
@@ -770,7 +770,7 @@ ASKING: Final = (
     Asking(
         "the leaf is stopped",
         "open_queue",
-        Law.STOPPED_QUEUE,
+        Rule.STOPPED_QUEUE,
         reservation.NAME,
         stopped="root.a",
         legal={"stopped": "root.b"},
@@ -778,7 +778,7 @@ ASKING: Final = (
     Asking(
         "a queue above is stopped",
         "open_queue",
-        Law.STOPPED_QUEUE,
+        Rule.STOPPED_QUEUE,
         reservation.NAME,
         stopped="root",
         legal={"stopped": ""},
@@ -786,7 +786,7 @@ ASKING: Final = (
     Asking(
         "what is promised leaves no headroom",
         "head_room",
-        Law.HEAD_ROOM,
+        Rule.HEAD_ROOM,
         reservation.NAME,
         ((0, 0), (1, 1)),
         ask=2,
@@ -797,7 +797,7 @@ ASKING: Final = (
     Asking(
         "a user's limit has no room",
         "head_room",
-        Law.HEAD_ROOM,
+        Rule.HEAD_ROOM,
         reservation.NAME,
         out_of_limits=True,
         legal={"out_of_limits": False},
@@ -805,7 +805,7 @@ ASKING: Final = (
     Asking(
         "the node is reserved for another",
         "reservations_one_a_node",
-        Law.ONE_A_NODE,
+        Rule.ONE_A_NODE,
         reservation.NAME,
         ((0, 0),),
         ask=1,
@@ -815,17 +815,17 @@ ASKING: Final = (
 
 
 @pytest.mark.parametrize("case", ASKING, ids=[case.title for case in ASKING])
-def test_an_ask_that_breaks_one_law_gets_no_room_and_the_nearest_legal_one_does(
+def test_an_ask_that_breaks_one_rule_is_refused_and_the_nearest_legal_one_is_not(
     case: Asking,
 ) -> None:
     trial = case.trial()
     plan = case.plan(trial, case.ask, case.row, case.policy)
-    assert broken_by(trial, plan) == {case.breaks: case.law}
+    assert broken_by(trial, plan) == {case.breaks: case.rule}
     gated = gate.gate(trial, plan)
     assert gated is not None
-    assert gated.law is case.law
+    assert gated.rule is case.rule
     admitted = gate.admit(trial, Intent(case.policy, plan.pledges[0].ask))
-    of_a_pledge = case.breaks in {law.__name__ for law in gate.PLEDGE_LAWS}
+    of_a_pledge = case.breaks in {rule.__name__ for rule in gate.PLEDGE_RULES}
     assert (admitted is None) == of_a_pledge
     legal = replace(case, **case.legal)
     trial = legal.trial()
@@ -840,7 +840,7 @@ def test_a_decision_holds_room_for_an_ask_once_whatever_the_policy(policy: str) 
     trial.apply(said(trial, claim("b1")))
     refusal = gate.gate(trial, said(trial, Word((("x1", "n2"),), ("b3",), policy)))
     assert refusal is not None
-    assert refusal.law is Law.ONE_AN_ASK
+    assert refusal.rule is Rule.ONE_AN_ASK
 
 
 @pytest.mark.parametrize("policy", [guarantee.NAME, required_node.NAME])
@@ -852,7 +852,7 @@ def test_a_users_limit_binds_every_policy(policy: str) -> None:
     outside = replace(pledge, ask=pledge.ask._replace(within_limits=False))
     refusal = gate.gate(trial, replace(plan, pledges=(outside,)))
     assert refusal is not None
-    assert refusal.law in {Law.USER_LIMIT, Law.HEAD_ROOM}
+    assert refusal.rule in {Rule.USER_LIMIT, Rule.HEAD_ROOM}
 
 
 # Quota runs -----------------------------------------------------------------------------------------------------
@@ -864,26 +864,26 @@ def over_quota(most: int, **more: Any) -> Trial:
 
 
 @pytest.mark.parametrize(
-    ("target", "freed", "law"),
-    [({"vcore": 1}, {}, Law.TARGET_TYPES), ({"memory": 5}, {"memory": 20}, Law.NOT_MINIMAL)],
+    ("target", "freed", "rule"),
+    [({"vcore": 1}, {}, Rule.TARGET_TYPES), ({"memory": 5}, {"memory": 20}, Rule.NOT_MINIMAL)],
     ids=["holds nothing of the target (15)", "could be given back (11)"],
 )
 def test_a_quota_run_takes_nobody_in_vain(
-    target: dict[str, int], freed: dict[str, int], law: Law
+    target: dict[str, int], freed: dict[str, int], rule: Rule
 ) -> None:
     trial = over_quota(15, vcore=0)
-    result = ShrinkResult.SHORTFALL if law is Law.TARGET_TYPES else ShrinkResult.COMPLETE
+    result = ShrinkResult.SHORTFALL if rule is Rule.TARGET_TYPES else ShrinkResult.COMPLETE
     shrink = Shrink(B, target, freed, {}, result, 2, "", "")
     plan = said(trial, Word(victims=("b1", "b2"), policy=enforcement.NAME))
     refusal = gate.gate(trial, replace(plan, shrink=shrink))
     assert refusal is not None
-    assert refusal.law is law
+    assert refusal.rule is rule
 
 
-def test_every_law_of_the_gate_has_a_case() -> None:
-    every = (*gate.ASK_LAWS, *gate.PLEDGE_LAWS, *gate.PLAN_LAWS)
-    of_jobs = {admission.admitted, *gangs.PLAN_LAWS}  # see `test_job_laws`
-    known = {law.__name__ for law in every if law not in of_jobs}
+def test_every_rule_of_the_gate_has_a_case() -> None:
+    every = (*gate.ASK_RULES, *gate.PLEDGE_RULES, *gate.PLAN_RULES)
+    of_jobs = {admission.admitted, *gangs.PLAN_RULES}  # see `test_gang_rules`
+    known = {rule.__name__ for rule in every if rule not in of_jobs}
     assert {case.breaks for case in (*ALL, *ASKING)} | {"of_the_target"} == known
 
 
@@ -892,7 +892,7 @@ def test_every_law_of_the_gate_has_a_case() -> None:
 CLAIMS: Final = tuple(case for case in ALL if case.claims)
 
 
-def broken_laws(decisions: Iterable[Decision]) -> list[str]:
+def broken_rules(decisions: Iterable[Decision]) -> list[str]:
     """Return the subjects of the notes that a plan was dropped."""
     return [
         one.subject for one in decisions if isinstance(one, Noted) and one.code is Code.LAW_BROKEN
@@ -925,7 +925,7 @@ def test_nobody_goes_for_an_illegal_claim(case: Case, monkeypatch: pytest.Monkey
 
     def nothing(trial: Trial, intent: Intent) -> Refusal:
         del trial, intent
-        return Refusal(case.law, "it is not tried")
+        return Refusal(case.rule, "it is not tried")
 
     core, twin = core_of(case.cluster, case.settings), core_of(case.cluster, case.settings)
     assert core.digest() == twin.digest()
@@ -933,13 +933,13 @@ def test_nobody_goes_for_an_illegal_claim(case: Case, monkeypatch: pytest.Monkey
     decisions = tick(core, START)
     assert attempts == ["x1"], "the case does not reach the planner"
     assert not [one for one in decisions if isinstance(one, Released | Decided)]
-    assert broken_laws(decisions) == ["x1"]
+    assert broken_rules(decisions) == ["x1"]
     assert counted(core, decisions) == 1
     assert decided_of(core) == []
     monkeypatch.setattr(guarantee, "plan", nothing)
     tick(twin, START)
     assert core.digest() == twin.digest(), "an illegal plan left something behind"
-    assert broken_laws(tick(core, START)) == [], "it is told again though nothing happened"
+    assert broken_rules(tick(core, START)) == [], "it is told again though nothing happened"
 
 
 def quota_core() -> Core:
@@ -976,10 +976,10 @@ def test_nobody_goes_for_an_illegal_quota_run(
     monkeypatch.setattr(enforcement, "plan", illegal)
     decisions = tick(core, START + 1_000)
     assert not [one for one in decisions if isinstance(one, Released | Decided)]
-    assert broken_laws(decisions) == [B]
+    assert broken_rules(decisions) == [B]
     assert counted(core, decisions) == 1
     assert decided_of(core) == []
-    assert broken_laws(tick(core, START + 5_000)) == []
+    assert broken_rules(tick(core, START + 5_000)) == []
 
 
 def test_the_same_quota_run_is_carried_out_when_its_plan_is_legal() -> None:

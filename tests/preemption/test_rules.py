@@ -6,7 +6,7 @@ import pytest
 
 from server.model.asks import AskSpec
 from server.preemption.nodes import reservation
-from server.preemption.policy import Law, Plan, Pledge
+from server.preemption.policy import Plan, Pledge, Rule
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.snapshot.snapshot import Snapshot
@@ -31,29 +31,29 @@ def pledge(snapshot: Snapshot, ask: int, row: int, policy: str = reservation.NAM
     return Plan(policy, (Pledge(snapshot.waiting[ask], row, snapshot.nodes.ids[row]),))
 
 
-def refused(snapshot: Snapshot, plans: list[Plan], tempting: Plan) -> Law | None:
+def refused(snapshot: Snapshot, plans: list[Plan], tempting: Plan) -> Rule | None:
     """Return the rule that refuses the tempting plan, after the other plans were applied."""
     trial = Trial(snapshot)
     for plan in plans:
         assert gate.gate(trial, plan) is None
         trial.apply(plan)
     refusal = gate.gate(trial, tempting)
-    return refusal.law if refusal else None
+    return refusal.rule if refusal else None
 
 
 def test_nobody_holds_room_twice() -> None:
     snapshot = waiting_view()
-    assert refused(snapshot, [pledge(snapshot, 0, 0)], pledge(snapshot, 0, 1)) is Law.ONE_AN_ASK
+    assert refused(snapshot, [pledge(snapshot, 0, 0)], pledge(snapshot, 0, 1)) is Rule.ONE_AN_ASK
     both = Plan("claim", (pledge(snapshot, 0, 0).pledges + pledge(snapshot, 0, 1).pledges))
-    assert refused(snapshot, [], both) is Law.ONE_AN_ASK
+    assert refused(snapshot, [], both) is Rule.ONE_AN_ASK
 
 
 def test_a_node_is_reserved_for_one_ask() -> None:
     snapshot = waiting_view()
-    assert refused(snapshot, [pledge(snapshot, 0, 0)], pledge(snapshot, 1, 0)) is Law.ONE_A_NODE
+    assert refused(snapshot, [pledge(snapshot, 0, 0)], pledge(snapshot, 1, 0)) is Rule.ONE_A_NODE
     assert refused(snapshot, [pledge(snapshot, 0, 0)], pledge(snapshot, 1, 1)) is None
     claim = pledge(snapshot, 1, 0, policy="claim")
-    assert refused(snapshot, [pledge(snapshot, 0, 0)], claim) is Law.NO_ROOM_MADE
+    assert refused(snapshot, [pledge(snapshot, 0, 0)], claim) is Rule.NO_ROOM_MADE
 
 
 def test_a_leaf_has_a_handful_of_reservations() -> None:
@@ -61,9 +61,9 @@ def test_a_leaf_has_a_handful_of_reservations() -> None:
     most = reservation.RESERVATIONS_PER_LEAF
     plans = [pledge(snapshot, at, at) for at in range(most)]
     assert refused(snapshot, plans[:-1], plans[-1]) is None
-    assert refused(snapshot, plans, pledge(snapshot, most, most)) is Law.LEAF_FULL
+    assert refused(snapshot, plans, pledge(snapshot, most, most)) is Rule.LEAF_FULL
     assert (
-        refused(snapshot, plans, pledge(snapshot, most, most, policy="claim")) is Law.NO_ROOM_MADE
+        refused(snapshot, plans, pledge(snapshot, most, most, policy="claim")) is Rule.NO_ROOM_MADE
     )
 
 
@@ -72,7 +72,7 @@ def test_a_partition_has_one_reservation_for_ten_nodes(nodes: int, most: int) ->
     snapshot = waiting_view(nodes=max(nodes, most + 1))
     snapshot = replace(snapshot, node_count=nodes)
     plans = [pledge(snapshot, at, at) for at in range(most)]
-    assert refused(snapshot, plans, pledge(snapshot, most, most)) is Law.PARTITION_FULL
+    assert refused(snapshot, plans, pledge(snapshot, most, most)) is Rule.PARTITION_FULL
 
 
 def test_a_full_partition_has_nothing_for_later_intents() -> None:
@@ -88,16 +88,18 @@ def test_a_pledge_passes_the_limits_with_what_is_promised_to_others() -> None:
     snapshot = waiting_view(memory=10)
     plans = [pledge(snapshot, 0, 0), pledge(snapshot, 1, 1)]
     assert refused(snapshot, plans[:1], plans[1]) is None
-    assert refused(snapshot, plans, pledge(snapshot, 2, 2)) is Law.HEAD_ROOM
+    assert refused(snapshot, plans, pledge(snapshot, 2, 2)) is Rule.HEAD_ROOM
     out_of_limits = snapshot.waiting[0]._replace(within_limits=False)
-    assert refused(snapshot, [], Plan("claim", (Pledge(out_of_limits, 0, "n0"),))) is Law.USER_LIMIT
+    assert (
+        refused(snapshot, [], Plan("claim", (Pledge(out_of_limits, 0, "n0"),))) is Rule.USER_LIMIT
+    )
 
 
 def test_a_stopped_queue_gets_no_room() -> None:
     snapshot = waiting_view()
     stopped = {**snapshot.queues, "root": replace(snapshot.queues["root"], stopped=True)}
     snapshot = replace(snapshot, queues=stopped)
-    assert refused(snapshot, [], pledge(snapshot, 0, 0)) is Law.STOPPED_QUEUE
+    assert refused(snapshot, [], pledge(snapshot, 0, 0)) is Rule.STOPPED_QUEUE
 
 
 def test_an_ask_that_its_manager_checks_is_nobodys_intent() -> None:
