@@ -1,4 +1,4 @@
-"""The values of an ask: the part that is equal for all pods of one template, and the part that is not."""
+"""The values of an ask, in two parts: the part that all pods of one template share, and the part that differs between them."""
 
 import enum
 from dataclasses import dataclass, fields
@@ -12,7 +12,7 @@ from server.model.resources import NOTHING, Resource
 PRIORITY_MIN: Final = -(1 << 31)
 PRIORITY_MAX: Final = (1 << 31) - 1
 AVOIDED_NODES_MAX: Final = 32
-"""The number of nodes that one ask avoids after SCHEDULING_FAILED_ON_RM at the most (design 1.8); the oldest is dropped first."""
+"""The largest number of nodes that one ask avoids after SCHEDULING_FAILED_ON_RM (design 1.8); the oldest is dropped first."""
 
 
 class Protection(enum.IntEnum):
@@ -25,7 +25,7 @@ class Protection(enum.IntEnum):
 
 
 class Generation(enum.IntEnum):
-    """The generation of the published interface in which a key came, and in which it is answered (design 1.1)."""
+    """The generation of the published interface in which a key arrived, and in which the core answers (design 1.1)."""
 
     ALLOCATION = 0
     ASK = 1
@@ -104,9 +104,9 @@ class Constraints:
 UNCONSTRAINED: Final = Constraints()
 
 UNSIZED: Final = 1 << 30
-"""The ``min_members`` of a gang without a declared size while its members are awaited.
+"""The ``min_members`` of a gang without a declared size, as long as more members are awaited.
 
-The number is larger than any gang, so that the gang is not complete (J1).
+The number is larger than any gang, so that the gang does not count as complete (J1).
 """
 
 
@@ -114,10 +114,10 @@ The number is larger than any gang, so that the gang is not complete (J1).
 class AskSpec:
     """The part of an ask that pods of one template share. Specs compare by identity: the codec interns them.
 
-    ``min_members`` is the size of the ask's gang, 0 for an ask that is no gang member (J1); ``counted`` says that no owner
-    declared that size: it is the number of members that had arrived when waiting ended. ``lendable`` is the class that the
-    owner wrote, False for firm (J2); ``may_trigger`` says whether others may be evicted for the ask (J3); None: the partition
-    decides.
+    ``min_members`` is the size of the ask's gang, 0 for an ask that is no gang member (J1). ``counted`` says that the owner
+    declared no size: the size is then the number of members that had arrived when the wait for members ended. ``lendable`` is
+    the class that the owner wrote, False for firm (J2). ``may_trigger`` says whether others may be evicted for the ask (J3). In
+    both, None means that the partition decides.
     """
 
     resource: Resource
@@ -141,18 +141,24 @@ class AskSpec:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether only the queue of the ask has to check or record anything about it: no gang, placeholder or timeout."""
+        """Return whether the ask has no gang, placeholder or timeout, so that only its queue has to check and record it."""
         special = self.job_key or self.placeholder or self.timeout_ms > 0
         return not special and PRIORITY_MIN <= self.priority <= PRIORITY_MAX
 
     @property
     def leads(self) -> bool:
-        """Return whether the ask is its application's originator. A placeholder never is, whatever it says (1.4)."""
+        """Return whether the ask is its application's originator.
+
+        A placeholder never is, even when it is marked as one (1.4).
+        """
         return self.originator and not self.placeholder
 
     @property
     def opted_out(self) -> bool:
-        """Return whether the owner wishes that others be evicted first. It is a wish, no right (specification 7.6, level 1)."""
+        """Return whether the owner wishes that other pods be evicted first.
+
+        The core need not follow the wish (7.6, level 1).
+        """
         return not self.allow_preempt_self or self.protection is Protection.PREFER_NOT
 
 
@@ -160,7 +166,7 @@ _ALL_VALUES: Final = attrgetter(*(field.name for field in fields(AskSpec)))
 
 
 def values(spec: AskSpec) -> tuple[object, ...]:
-    """Return all values of a spec, for comparison: specs themselves compare by identity."""
+    """Return all values of a spec, to compare specs by value: specs themselves compare by identity."""
     found: tuple[object, ...] = _ALL_VALUES(spec)
     return found
 
@@ -179,9 +185,9 @@ class JobClass(enum.StrEnum):
 
 
 def job_class(spec: AskSpec, settings: PreemptionSettings) -> JobClass | None:
-    """Return the class of an ask, as the partition decides where the owner wrote none (J2).
+    """Return the class of an ask: the one that its owner wrote, else the partition's default (J2).
 
-    None: the partition has no classes (J4).
+    None without classes (J4).
     """
     if not settings.lists(JOB):
         return None
@@ -196,17 +202,17 @@ PLAIN: Final = AskSpec(resource=NOTHING)
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMark:
-    """The release that the shim found marked on a victim after a restart (specification 1.7)."""
+    """The mark of an ordered release, which the shim found on a victim after a restart (specification 1.7)."""
 
     termination: int
     decision_id: str
     released_for: str
     node_id: str
     delivery: str = ""
-    """The way in which the pod ends: "soft" where another operator has yet to end it, "" where it is not known."""
+    """The way in which the pod ends: "soft" where another operator is still to end it, "" where the way is not known."""
 
 
 Tags = tuple[bytes, ...]
-"""The wire bytes of the tag entries, decoded only when they are asked for (design 6.14)."""
+"""The wire bytes of the tag entries, decoded only when a reader needs them (design 6.14)."""
 
 NO_TAGS: Final[Tags] = ()

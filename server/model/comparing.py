@@ -20,15 +20,15 @@ Key = Literal[
     "kind",
     "job",
 ]
-"""A key that a list may have; `server.preemption.victim_order` says what each means."""
+"""A key that a list may have; `server.preemption.victim_order` defines each."""
 
 KEYS: Final[tuple[str, ...]] = get_args(Key)
 
 FIXED: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.fixed for one in ORDERS}
-"""The keys with which each list begins, whatever a partition says."""
+"""The keys with which the list of each policy begins; a partition cannot change them."""
 
 TAILS: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.usual for one in ORDERS}
-"""The keys that follow the fixed ones where a partition says nothing."""
+"""The keys that follow the fixed ones when the partition sets none."""
 
 PROPORTIONAL: Final = ("not-running", "running-time")
-"""The tail of claims with `entitlement: proportional`, where a partition says nothing (W8)."""
+"""The keys after the fixed ones for claims with `entitlement: proportional`, when the partition sets none (W8)."""

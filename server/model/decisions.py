@@ -1,4 +1,4 @@
-"""The answers and decisions of the core, as values; `rpc.translate` makes the wire's messages of them.
+"""The answers and decisions of the core, as values; `rpc.translate` turns them into messages of the wire.
 
 Each value carries the ``rm_id`` of the resource manager that receives it.
 """
@@ -15,7 +15,7 @@ from server.model.shadow import ShadowRecord
 
 
 class Termination(enum.IntEnum):
-    """The reason why an allocation ends: the published TerminationType with its numbers."""
+    """The reason why an allocation ends: the TerminationType of the published interface, with its numbers."""
 
     UNKNOWN = 0
     STOPPED_BY_RM = 1
@@ -61,7 +61,7 @@ class Placed(NamedTuple):
 
 
 class Released(NamedTuple):
-    """A release that the core orders, or the echo of one that the shim asked for."""
+    """A release that the core orders, or the core's confirmation of a release that the shim requested."""
 
     rm_id: str
     partition: str
@@ -78,7 +78,7 @@ class Released(NamedTuple):
 
 
 class Withdrawn(NamedTuple):
-    """A withdrawn eviction: a victim that was only marked is not needed any more and stays (J11)."""
+    """A withdrawn eviction: the victim was marked, but its eviction is no longer needed, and the pod stays (J11)."""
 
     rm_id: str
     partition: str
@@ -88,14 +88,14 @@ class Withdrawn(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A decision of preemption: the whole record, sent once, before the releases that it orders."""
+    """A decision of preemption: the whole record, sent once, before the releases that the decision orders."""
 
     rm_id: str
     record: DecisionRecord
 
 
 class DecisionMoved(NamedTuple):
-    """A change of a decision's state, or the veto of one of its victims (then ``key`` names it)."""
+    """A change of a decision's state, or the veto of the victim ``key``."""
 
     rm_id: str
     partition: str
@@ -107,14 +107,14 @@ class DecisionMoved(NamedTuple):
 
 
 class ShadowDecided(NamedTuple):
-    """A decision of a partition's shadow, or of the live side beside it: both, and how they differ. Nothing is ordered."""
+    """A decision of a partition's shadow and the live decision beside it, with their difference. Nothing is ordered."""
 
     rm_id: str
     record: ShadowRecord
 
 
 class AskReleased(NamedTuple):
-    """A waiting ask of the ask generation that ended without being placed (TIMEOUT, application gone)."""
+    """A waiting ask of the ask generation that ended without a node (TIMEOUT, or its application is gone)."""
 
     rm_id: str
     partition: str
@@ -126,7 +126,7 @@ class AskReleased(NamedTuple):
 
 
 class AskRejected(NamedTuple):
-    """An ask or existing allocation that is refused; nothing of it was kept."""
+    """An ask or existing allocation that is refused; the core kept nothing of it."""
 
     rm_id: str
     partition: str
@@ -173,7 +173,7 @@ class NodeAccepted(NamedTuple):
 
 
 class NodeRejected(NamedTuple):
-    """A node event that is refused; the state is unchanged. ``code``: a stable word where a client may act on it."""
+    """A node event that is refused; the state is unchanged. ``code`` is a stable word where a client may act on it, else ""."""
 
     rm_id: str
     node_id: str
@@ -182,7 +182,7 @@ class NodeRejected(NamedTuple):
 
 
 class AskStateChanged(NamedTuple):
-    """The new waiting state of an ask: SKIPPED = quota, FAILED = no node."""
+    """The new waiting state of an ask: SKIPPED when its quota is short, FAILED when no node fits."""
 
     rm_id: str
     application_id: str
@@ -190,7 +190,7 @@ class AskStateChanged(NamedTuple):
     state: AskState
     reason: str
     code: str = ""
-    """The waiting code itself, such as `queue-limit`."""
+    """The code of the reason for waiting, such as `queue-limit`."""
 
 
 class Noted(NamedTuple):
@@ -227,14 +227,14 @@ Decision = (
 
 
 BARRIER: Final = "evenhand.io/barrier"
-"""The application whose asks are refused as those of any unknown application are, in the order of their stream.
+"""An application that never exists: asks for it are refused, in the order of their stream.
 
-Clients send such an ask to learn that everything before it was processed; what counts refusals leaves it out.
+A client sends such an ask to learn from the refusal that everything sent before was processed. Counts of refusals leave it out.
 """
 
 
 def is_barrier(decision: Decision) -> bool:
-    """Return whether a decision is the answer to a barrier, and not a refusal that matters."""
+    """Return whether a decision is the refusal of a barrier ask (`BARRIER`), which reports no fault."""
     return isinstance(decision, AskRejected) and decision.application_id == BARRIER
 
 
@@ -242,7 +242,7 @@ _Kind = TypeVar("_Kind")
 
 
 class Run(NamedTuple):
-    """A run of decisions of one kind within their batch, from ``begin`` to before ``end``."""
+    """Consecutive decisions of one kind in a batch: positions ``begin`` up to, and without, ``end``."""
 
     kind: type
     begin: int
@@ -266,7 +266,7 @@ class Decisions:
         return len(self.all)
 
     def of(self, *kinds: type[_Kind]) -> list[_Kind]:
-        """Return the decisions of some kinds, in order."""
+        """Return the decisions of the given kinds, in order."""
         if self.kinds.isdisjoint(kinds):
             return []
         found: list[Decision] = []

@@ -14,7 +14,7 @@ from server.model.revisions import ANY_BASE, Base
 
 
 class ManagerRegistered(NamedTuple):
-    """The registration of a shim; a second one with the same id wipes what the first one had (design 1.10)."""
+    """The registration of a shim; a second one with the same id removes what the first one had reported (design 1.10)."""
 
     rm_id: str
     version: str = ""
@@ -27,9 +27,9 @@ class ManagerRegistered(NamedTuple):
 
 
 class ManagerWiped(NamedTuple):
-    """The wiping before a shim registers again: at most ``most`` of its former asks and allocations end.
+    """The removal of a shim's former asks and allocations before it registers again: at most ``most`` of them end.
 
-    The bound keeps the event short. Whatever is left ends with the registration.
+    The bound keeps the event short. What is left is removed with the registration itself.
     """
 
     rm_id: str
@@ -37,7 +37,7 @@ class ManagerWiped(NamedTuple):
 
 
 class ManagerForgotten(NamedTuple):
-    """The end of a registration whose shim is gone and left nothing behind, unless it registered after ``since``."""
+    """The end of a registration whose shim is gone and left no object behind, unless it registered again after ``since``."""
 
     rm_id: str
     since: int
@@ -46,8 +46,8 @@ class ManagerForgotten(NamedTuple):
 class ConfigurationApplied(NamedTuple):
     """The application of a checked configuration; ``source`` says where it came from.
 
-    With a ``base`` it is refused unless that is in force. With an ``rm_id`` it is the text that the manager sends in each of
-    its sessions: it is refused when another one was applied since the manager sent it first.
+    An event with a ``base`` is refused unless that revision is in force. An event with an ``rm_id`` carries the text that this
+    manager sends in each of its sessions: it is refused when another configuration was applied after the manager first sent it.
     """
 
     configuration: Configuration
@@ -119,9 +119,9 @@ class NodeRemoved(NamedTuple):
 class ApplicationAdded(NamedTuple):
     """The submission of an application; placement rules decide its queue.
 
-    With ``placeholder_ask`` nothing else of it is placed before its placeholders sum up to that (specification 1.9);
-    ``execution_timeout_ms`` is how long the placeholders may take for that, and to be replaced; with ``gang_style`` Hard the
-    application fails then.
+    With ``placeholder_ask`` no other pod of the application is placed before its placeholders sum up to that resource
+    (specification 1.9). ``execution_timeout_ms`` is how long the placeholders may take to sum up, and then to be replaced; with
+    ``gang_style`` Hard the application fails after that time.
     """
 
     rm_id: str
@@ -158,7 +158,7 @@ class AskAdded(NamedTuple):
 
 
 class AllocationAdded(NamedTuple):
-    """An existing allocation (recovery or update), never rejected for want of free capacity (design 1.10)."""
+    """An existing allocation (recovery or update), which is accepted even where free capacity is too small (design 1.10)."""
 
     rm_id: str
     key: str
@@ -174,7 +174,7 @@ class AllocationAdded(NamedTuple):
 
 
 class ForeignAdded(NamedTuple):
-    """A pod of another scheduler on a known node: occupies the node, belongs to no queue; sent again, it is resized."""
+    """A pod of another scheduler on a known node. It occupies the node and belongs to no queue. Sent again, it is resized."""
 
     rm_id: str
     key: str
@@ -199,7 +199,7 @@ class ReleaseRequested(NamedTuple):
     message: str = ""
     generation: Generation = Generation.ALLOCATION
     asks_only: bool = False
-    """Whether the release is of the ask generation (`allocationAsksToRelease`): placed keys stay."""
+    """Whether only waiting asks are released (`allocationAsksToRelease`), and allocations stay."""
 
 
 class VictimVetoed(NamedTuple):
@@ -212,9 +212,9 @@ class VictimVetoed(NamedTuple):
 
 
 class DisruptionsAllowed(NamedTuple):
-    """The number of pods of a disruption group that may be evicted now; None: the group has ended.
+    """The number of pods of a disruption group that may be evicted now. None means that the group has ended.
 
-    Unknown groups allow none.
+    A group that the core does not know allows no eviction.
     """
 
     rm_id: str

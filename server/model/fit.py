@@ -1,8 +1,8 @@
-"""The one definition of fit: what fits, where headroom ends, how queues, applications and nodes rank.
+"""The one definition of fit: whether a demand fits, how full a node or queue is, and which priority a queue shows.
 
-Pure functions on whole numbers. Heaps search with them over the live state, a scan kernel over a trial, and the tests' oracle
-one at a time (design 1.7 and 6.3). A *demand* is a tuple of ``(index, quantity)`` pairs, indices being those of the
-partition's interned resource types; amounts are lists by index.
+Pure functions on whole numbers. The heaps call them on the live state, the scan kernel on a trial, and the tests' reference
+implementation on one ask at a time (design 1.7 and 6.3). A *demand* is a tuple of ``(index, quantity)`` pairs, where the index
+is that of a resource type in its partition; amounts are lists by index.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,9 +15,9 @@ Amounts = list[int]
 SHARE_BITS: Final = 32
 SCORE_BITS: Final = 20
 SHARE_ONE: Final = 1 << SHARE_BITS
-"""The share of 1, that is usage equal to its measure."""
+"""The share of 1: usage equals the amount that it is measured by."""
 SHARE_UNBOUNDED: Final = 1 << 62
-"""The share of a queue that uses a type of which it should have nothing."""
+"""The share of a queue that uses a resource type of which it may have nothing."""
 PRIORITY_MIN: Final = -(1 << 31)
 PRIORITY_MAX: Final = (1 << 31) - 1
 
@@ -43,13 +43,16 @@ def share(usage: Sequence[int], measure: Sequence[int]) -> int:
 
 
 Scale = tuple[int, int]
-"""The number of bits by which usage is shifted, and the number by which it is divided then; 0 stands for no measure."""
+"""How a usage is divided by its measure: shift left by the first number of bits, then divide by the second.
+
+0 means no measure.
+"""
 
 
 def scales(measure: Iterable[int]) -> list[Scale]:
-    """Return by type the `Scale` that gives (usage << 32) // measure in the smallest numbers, without common powers of 2.
+    """Return by type the `Scale` that yields (usage << 32) // measure, with common powers of 2 removed to keep numbers small.
 
-    Memory in whole MiB needs no long division then. The quotient is the same: a floor of a floor is one.
+    Memory in whole MiB then needs no long division. The quotient is the same: rounding down twice equals rounding down once.
     """
     return [_scale(base) for base in measure]
 
@@ -65,10 +68,9 @@ Part = tuple[int, int, int, int, int]
 
 @lru_cache(maxsize=1_024)
 def parts(capacity: tuple[int, ...], weights: tuple[tuple[int, int], ...]) -> tuple[Part, ...]:
-    """Return the parts that `score` sums up for nodes of a capacity, in the smallest numbers, as `scales` has it.
+    """Return the parts that `score` sums up for nodes of a capacity, each with the reduced numbers of `scales`.
 
-    Nodes of one capacity have the same object: for ten thousand nodes placement reads only a few of these, which stay in the
-    processor's cache.
+    All nodes of one capacity share one object: ten thousand nodes then have only a few, which stay in the processor's cache.
     """
     return tuple(
         (index, weight, capacity[index], *_scale(capacity[index], SCORE_BITS))
@@ -78,7 +80,7 @@ def parts(capacity: tuple[int, ...], weights: tuple[tuple[int, int], ...]) -> tu
 
 
 def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[int, int]]) -> int:
-    """Return how full a node is: the weighted sum of used / capacity, scaled by 2^20. Pledged capacity counts as used."""
+    """Return how full a node is: the weighted sum of used / capacity, scaled by 2^20. Promised capacity counts as used."""
     points = 0
     for index, weight in weights:
         whole = capacity[index]
@@ -88,7 +90,7 @@ def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[
 
 
 def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> int:
-    """Return how far a node is from holding the demand: the sum over types of missing / capacity, scaled by 2^20."""
+    """Return how much a node lacks for a demand: the sum over resource types of missing / capacity, scaled by 2^20."""
     points = 0
     for index, quantity in demand:
         missing = quantity - max(free[index], 0)

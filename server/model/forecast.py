@@ -11,15 +11,18 @@ from server.model.records import Amounts, DecisionRecord, DecisionState, QueueSi
 
 @dataclass(frozen=True, slots=True)
 class ForeseenDecision:
-    """A decision of preemption that would be made, and what would become of it."""
+    """A decision of preemption that would be made, with its expected outcome."""
 
     after_ms: int
     record: DecisionRecord
     outcome: DecisionState
     unchanged: frozenset[str] = frozenset()
-    """Keys of those of its victims that would be evicted without the change, too."""
+    """The keys of the victims that would be evicted without the change, too."""
     at_ms: int = 0
-    """The decision's instant, where a wait ends that began before: the same whenever the configuration is applied before it."""
+    """The decision's instant where it ends a wait that began earlier.
+
+    It is the same for every instant at which the change is made.
+    """
 
 
 class ForeseenPlacement(NamedTuple):
@@ -34,7 +37,7 @@ class ForeseenPlacement(NamedTuple):
 
 
 class ForeseenEnd(NamedTuple):
-    """An ask or allocation that would end by no decision of preemption, such as a placeholder that timed out."""
+    """An ask or allocation that would end without a decision of preemption, such as a placeholder that timed out."""
 
     after_ms: int
     key: str
@@ -44,9 +47,9 @@ class ForeseenEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueNumbers:
-    """The numbers of a queue at one instant. ``held`` is what it uses, less what is on its way out.
+    """The numbers of a queue at one instant. ``held`` is its usage without what is being released.
 
-    ``deserved`` and ``entitled`` are its shares where those go by weight, None elsewhere. ``draining``: it takes no new
+    ``deserved`` and ``entitled`` are its shares where shares go by weight, None elsewhere. A ``draining`` queue takes no new
     applications.
     """
 
@@ -63,7 +66,7 @@ class QueueNumbers:
 
 @dataclass(frozen=True, slots=True)
 class QueueForecast:
-    """A queue under the configuration in force, right after the change, and at the end; None where it does not exist."""
+    """The numbers of a queue before the change, right after it, and at the end; None while the queue does not exist."""
 
     queue: str
     before: QueueNumbers | None
@@ -75,8 +78,8 @@ class QueueForecast:
 class PartitionForecast:
     """The forecast of one partition. ``quotas`` are the queues over their new maximum.
 
-    ``removed``: the configuration does not have the partition. ``observed``: under it the partition only observes.
-    ``unsynced``: its manager has not sent everything yet, so that nothing was judged.
+    ``removed``: the new configuration does not have the partition. ``observed``: the partition only observes under the new
+    configuration. ``unsynced``: its manager has not sent everything yet, so that nothing was judged.
     """
 
     partition: str
@@ -94,8 +97,8 @@ class PartitionForecast:
 class Forecast:
     """The forecast of a configuration until nothing more happens, or until a limit ended it.
 
-    ``cut`` says which limit, "" for none; ``until_ms`` is the last instant that was judged as a whole, ``ticks`` how many
-    ticks were needed. ``assumptions`` are those that only this forecast makes.
+    ``cut`` names the limit that ended it, "" for none. ``until_ms`` is the last instant that was judged completely, ``ticks``
+    how many ticks were needed. ``assumptions`` lists only the assumptions that not every forecast makes.
     """
 
     partitions: tuple[PartitionForecast, ...] = field(default=())
@@ -106,5 +109,5 @@ class Forecast:
 
     @property
     def complete(self) -> bool:
-        """Return whether nothing more happens after the forecast."""
+        """Return whether the forecast ran until nothing more happens."""
         return not self.cut

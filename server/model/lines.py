@@ -8,9 +8,9 @@ _Line = TypeVar("_Line", bound=tuple[object, ...])
 
 
 def lines(kind: type[_Line], *columns: Iterable[object]) -> Iterator[_Line]:
-    """Yield one named tuple of a kind for each line of the columns, which are all its fields in order and equally long.
+    """Yield one named tuple of a kind per line of the columns; there is one column per field, in order, all of one length.
 
-    No Python code runs for a line, which makes this several times as fast as calling the kind.
+    No Python code runs for a single line, which makes this several times as fast as calling the kind.
     """
     assert len(columns) == len(vars(kind)["_fields"]), f"{kind.__name__} has other fields"
     made = partial(tuple.__new__, kind)

@@ -1,4 +1,4 @@
-"""The wording of quantities, spans and lists, for the sentences of plans and of the read side."""
+"""The wording of quantities, spans and lists, for sentences about plans and for reports."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,7 +12,7 @@ _DAY_S = 86_400
 
 
 _NOUNS = {"vcore": "cores", "nvidia.com/gpu": "gpu"}
-"""The common name of a resource type; every other type keeps its name, so that no two are called alike."""
+"""The common name of a resource type; every other type keeps its name, so that no two types share a name."""
 
 
 def noun(kind: str) -> str:
@@ -71,7 +71,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def some(words: Iterable[str], most: int) -> str:
-    """Return the first words of many as a list, with the number of the others: `a, b and 3 more`."""
+    """Return the first ``most`` words as a list, with the number of the others: `a, b and 3 more`."""
     every = list(words)
     shown = every[:most]
     if len(every) > most:
@@ -116,7 +116,7 @@ def date(instant: int) -> str:
 
 
 def place(position: int) -> str:
-    """Return a place in an order, counted from one: `1st`, `2nd`, `3rd`, `11th`."""
+    """Return a position as an ordinal number: `1st`, `2nd`, `3rd`, `11th`."""
     last = position % 100
     ending = "th" if 11 <= last <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(position % 10, "th")  # noqa: PLR2004
     return f"{position}{ending}"

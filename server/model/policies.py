@@ -15,19 +15,19 @@ class Scope(enum.Enum):
     """The allocations that a policy may evict."""
 
     NONE = enum.auto()
-    """None at all."""
+    """No allocations."""
     NODE = enum.auto()
-    """Those on the node that the ask requires by name, whatever their queues are guaranteed (G11)."""
+    """The allocations on the node that the ask requires by name, whatever their queues are guaranteed (G11)."""
     OTHER_QUEUES = enum.auto()
-    """Those of queues above their entitlement (G2 to G5)."""
+    """The allocations of queues above their entitlement (G2 to G5)."""
     OWN_QUEUE = enum.auto()
-    """Those of the ask's own queue with a lower priority (I2)."""
+    """The allocations of the ask's own queue with a lower priority (I2)."""
     OWN_AND_OTHER_QUEUES = enum.auto()
-    """Those of the gang's own queue with a lower priority first, then those of queues above their entitlement (J7)."""
+    """First allocations of the gang's own queue with a lower priority, then those of queues above their entitlement (J7)."""
     BELOW_QUEUE = enum.auto()
-    """Those below the queue that comes down to its maximum (Q6)."""
+    """The allocations below the queue that is brought down to its maximum (Q6)."""
     PARTITION = enum.auto()
-    """Those of all queues that use more than their shares (W3)."""
+    """The allocations of all queues that use more than their shares (W3)."""
 
 
 class Delay(enum.Enum):
@@ -41,25 +41,25 @@ class Delay(enum.Enum):
 
 
 class Retry(enum.Enum):
-    """The event after which an ask is tried again that the policy refused."""
+    """The event after which a refused ask is tried again."""
 
     BACK_OFF = enum.auto()
-    """The end of `backoff`, or the next round if a budget put the ask off (G1, P5)."""
+    """The end of `backoff`, or the next round if a budget postponed the ask (G1, P5)."""
     NODE = enum.auto()
     """A change of the node that the ask requires (G11)."""
     ROUND = enum.auto()
-    """Every round: the refusal is not kept with the ask."""
+    """Every round: the core does not store the refusal with the ask."""
 
 
 class Shrinks(enum.Enum):
-    """What a policy brings down that serves no ask."""
+    """The queues whose usage a policy reduces; only policies that serve no ask reduce usage."""
 
     NOTHING = enum.auto()
-    """The policy serves asks."""
+    """No queue: the policy serves asks."""
     QUEUE = enum.auto()
-    """One queue, to its maximum (Q1)."""
+    """One queue, down to its maximum (Q1)."""
     PARTITION = enum.auto()
-    """All queues of a partition, to their shares, while more is used than the nodes have (W3)."""
+    """All queues of a partition, down to their shares, while usage exceeds what the nodes have (W3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class VictimOrder:
     name: str
     """The key of the list under `preemption.order`."""
     fixed: tuple[str, ...]
-    """The keys with which the list begins, whatever a partition says."""
+    """The keys with which the list begins; a partition cannot change them."""
     usual: tuple[str, ...]
-    """The keys that follow where a partition says nothing."""
+    """The keys that follow when the partition sets none."""
 
 
 CLAIM_ORDER: Final = VictimOrder("claim", ("protection", "originator", "priority"), ("age",))
@@ -80,47 +80,50 @@ CLAIM_ORDER: Final = VictimOrder("claim", ("protection", "originator", "priority
 
 @dataclass(frozen=True, slots=True)
 class PolicyFacts:
-    """The facts of one policy. The defaults are those of a plan that belongs to no policy: of a tentative placement."""
+    """The facts of one policy. The defaults are those of a tentative placement, which belongs to no policy."""
 
     name: str
     """The name in records, explanations, metrics and on the wire."""
     letter: str = ""
-    """The first letter of its decision ids; after a restart it says under which policy a victim is evicted. Empty: none."""
+    """The first letter of its decision ids, by which a victim's policy is known after a restart; empty for none."""
     listed: bool = False
-    """Whether `preemption.policies` switches it on; the others have settings of their own."""
+    """Whether `preemption.policies` switches the policy on; a policy that is not listed has a setting of its own."""
 
     scope: Scope = Scope.NONE
     gang: bool = False
-    """Whether its asks are a gang, which get their places together or not at all (J8, J10)."""
+    """Whether its asks are a gang, placed all together or not at all (J8, J10)."""
     reserves: bool = False
-    """Whether it keeps a node for an ask, evicts nothing, and gives way to all other policies (design 6.6)."""
+    """Whether it keeps a node for an ask, evicts nothing, and yields to all other policies (design 6.6)."""
     replaces_placeholder: bool = False
-    """Whether a real pod takes the place of its application's placeholder: no preemption (specification 1.9)."""
+    """Whether a real pod replaces its application's placeholder, which is no preemption (specification 1.9)."""
     shrinks: Shrinks = Shrinks.NOTHING
 
     delay: Delay = Delay.NONE
     waits_for_rounds: bool = False
-    """Whether it plans in rounds of `rounds.interval` alone (P1)."""
+    """Whether it plans only in the rounds of `rounds.interval` (P1)."""
     budgeted: bool = False
-    """Whether its decisions count in the budgets of a round, and may be put off by them (P5, P9)."""
+    """Whether its decisions count against the budgets of a round, and may be postponed by them (P5, P9)."""
     order: VictimOrder = CLAIM_ORDER
 
     keeps_guarantees: bool = True
-    """Whether no queue of a victim may fall below its entitlement (rule 2)."""
+    """Whether victims' queues must stay at or above their entitlement (rule 2)."""
     keeps_disruption_budgets: bool = True
-    """Whether `disruptionbudgets: respect` binds it; otherwise it only prefers other victims (G11)."""
+    """Whether it must obey `disruptionbudgets: respect`; if False, it only prefers victims that no budget covers (G11)."""
     breaks_firm: bool = False
     """Whether `firmbreak: true` lets it evict firm pods (G11)."""
     may_thrash: bool = True
-    """Whether the thrashing guard watches and freezes it; bounded otherwise, or without victims, if not (7.7)."""
+    """Whether the thrashing guard watches the policy and may freeze it.
+
+    False where it has no victims or another bound (7.7).
+    """
 
     retry: Retry = Retry.BACK_OFF
     reported_after_others: bool = True
-    """Whether its refusal is reported, too, where another policy refused the same ask in the same round."""
+    """Whether its refusal is also reported when another policy refused the same ask in the same round."""
     compared: bool = True
     """Whether its decisions are compared with those of a shadow (specification 8)."""
     kept_by: str = ""
-    """What would have protected its victims, as text."""
+    """The text that says what would have protected its victims."""
 
     @property
     def shrinks_queue(self) -> bool:
@@ -201,7 +204,7 @@ QUOTA: Final = PolicyFacts(
     compared=False,
     kept_by="a higher max keeps more of its pods",
 )
-"""A queue comes down to its maximum (Q1 to Q14)."""
+"""One queue is brought down to its maximum (Q1 to Q14)."""
 
 TRIM: Final = PolicyFacts(
     name="trim",
@@ -215,7 +218,7 @@ TRIM: Final = PolicyFacts(
     may_thrash=False,
     kept_by="a higher weight or guarantee keeps more of its pods",
 )
-"""Queues above their shares give back surplus, while more is used than the nodes have (W3)."""
+"""Queues above their shares give back the surplus while usage exceeds what the nodes have (W3)."""
 
 RESERVATION: Final = PolicyFacts(
     name="reservation",
@@ -224,13 +227,13 @@ RESERVATION: Final = PolicyFacts(
     retry=Retry.ROUND,
     compared=False,
 )
-"""A node is kept for an ask that is too large for what others leave over (design 6.6)."""
+"""A node is kept for an ask that is too large for the capacity that others leave free (design 6.6)."""
 
 REPLACEMENT: Final = PolicyFacts(name="replacement", replaces_placeholder=True)
-"""A real pod takes its placeholder's place; no round plans it (specification 1.9)."""
+"""A real pod replaces its placeholder, without a preemption round (specification 1.9)."""
 
 NO_POLICY: Final = PolicyFacts(name="")
-"""The facts of a placement that is only tried out: no policy decided it."""
+"""The facts of a tentative placement, which no policy decided."""
 
 TABLE: Final[tuple[PolicyFacts, ...]] = (
     REQUIRED_NODE,
@@ -249,11 +252,11 @@ ORDERS: Final[tuple[VictimOrder, ...]] = (
     JOB.order,
     TRIM.order,
 )
-"""All lists of keys, each once."""
+"""All lists of keys, without duplicates."""
 REPLACING: Final[tuple[PolicyFacts, ...]] = tuple(
     one for one in TABLE if one.scope is Scope.OWN_QUEUE
 )
-"""The policies by which an ask may replace others of its queue."""
+"""The policies by which an ask may replace other asks of its queue."""
 LISTED: Final[tuple[str, ...]] = tuple(one.name for one in TABLE if one.listed)
 """The names that `preemption.policies` may list."""
 _BY_NAME: Final[Mapping[str, PolicyFacts]] = {one.name: one for one in TABLE}
@@ -261,10 +264,10 @@ _BY_LETTER: Final[Mapping[str, PolicyFacts]] = {one.letter: one for one in TABLE
 
 
 def facts(name: str) -> PolicyFacts:
-    """Return the row of a policy; for a name without a row, as of a tentative placement, the defaults."""
+    """Return the row of a policy, or the defaults for a name without a row, such as that of a tentative placement."""
     return _BY_NAME.get(name, NO_POLICY)
 
 
 def of_letter(letter: str) -> PolicyFacts:
-    """Return the row of the policy whose decision ids begin with a letter; an unknown letter counts as a claim's."""
+    """Return the row of the policy whose decision ids begin with a letter; for an unknown letter, the row of claims."""
     return _BY_LETTER.get(letter, GUARANTEED)

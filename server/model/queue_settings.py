@@ -1,4 +1,4 @@
-"""The settings of a queue with their origin, and what fences let it claim: plain values of the read side."""
+"""The settings of a queue with their origin, and the queues that its fences let it claim from, as values for reports."""
 
 import enum
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class Origin(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SettingReport:
-    """A setting in force. ``queue`` is the queue that it is inherited from, or whose template set it.
+    """A setting in force. ``queue`` is the queue from which it is inherited, or whose template set it.
 
-    ``value`` is written as in `queues.yaml`. An amount of a resource has its type and exact amount besides. ``note`` says what
-    keeps the value from having an effect.
+    ``value`` is written as in `queues.yaml`. For an amount of a resource, its type and exact amount are given as well. ``note``
+    says what keeps the value from having an effect.
     """
 
     name: str
@@ -34,12 +34,13 @@ class SettingReport:
 
 @dataclass(frozen=True, slots=True)
 class ReachReport:
-    """The queues that a queue's asks may claim pods from, and those that may claim its own (G2, G3, G5).
+    """The queues that a queue's asks may claim pods from, and the queues that may claim its own pods (G2, G3, G5).
 
-    Both lists name the highest queues that are covered whole. ``scope`` is the scope root of the queue, and ``fences`` are the
-    fences on its path up, nearest first. ``disabled``: preemption neither for it nor from it. ``claims``: some of its leaves
-    can be below a guarantee, or shares go by weight. ``claims_inside``: queues below it may claim from each other.
-    ``unguaranteed``: fences let other queues claim its pods, but none of them has a guarantee.
+    Where a queue and all queues below it are covered, both lists name only the top one. ``scope`` is the scope root of the
+    queue, and ``fences`` are the fences on its path up, nearest first. ``disabled``: its asks claim nothing, and its pods are
+    not claimed. ``claims``: some of its leaves can be below a guarantee, or shares go by weight. ``claims_inside``: queues
+    below it may claim from each other. ``unguaranteed``: fences let other queues claim its pods, but none of these has a
+    guarantee.
     """
 
     scope: str
@@ -54,7 +55,7 @@ class ReachReport:
 
 @dataclass(frozen=True, slots=True)
 class SettingsReport:
-    """A queue with everything that is set for it."""
+    """A queue with all settings that are in force for it."""
 
     path: str
     leaf: bool

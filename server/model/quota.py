@@ -1,4 +1,4 @@
-"""The configuration as values: what `queues.yaml` says once it has been checked (design 1.11).
+"""The configuration as values: the content of a checked `queues.yaml` (design 1.11).
 
 Paths are lower-case, dot separated and start with ``root``. Durations are milliseconds.
 """
@@ -20,7 +20,7 @@ WILDCARD: Final = "*"
 QUEUES_MAX: Final = 10_000
 """The largest number of queues in one partition, dynamic ones included."""
 QUEUE_NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}")
-"""The form of one level of a queue's path; compared without regard to case, kept in lower case."""
+"""The form of one level of a queue's path; compared without regard to case and kept in lower case."""
 
 
 def is_below(path: str, ancestor: str) -> bool:
@@ -43,7 +43,7 @@ class NodeSort(enum.StrEnum):
 
 
 class PriorityPolicy(enum.StrEnum):
-    """`priority.policy`: a fence shows the outside only its offset."""
+    """`priority.policy`; with `fence`, only the offset of the queue counts outside of it."""
 
     DEFAULT = "default"
     FENCE = "fence"
@@ -75,7 +75,7 @@ NOBODY: Final = Acl()
 
 @dataclass(frozen=True, slots=True)
 class UserLimit:
-    """An entry of `limits`: what each named user, or all members of a named group together, may use here.
+    """An entry of `limits`: the bound of each named user, and of all members of a named group together, in this queue.
 
     A name ``*`` is the wildcard. ``max_applications`` 0 and an empty ``max_resources`` mean no limit.
     """
@@ -127,8 +127,8 @@ PROPERTY_FIELDS: Final[Mapping[str, str]] = {
 def inherited(properties: QueueProperties) -> QueueProperties:
     """Return the properties that a child has when it sets none of its own.
 
-    Priority policy and offset return to their defaults, of the preemption policy only ``disabled`` is handed down, and a
-    preemption delay counts on leaves alone (G1).
+    Priority policy and offset return to their defaults. Of the preemption policy only ``disabled`` is handed down. A preemption
+    delay is handed down, but has an effect on leaves only (G1).
     """
     disabled = properties.preemption_policy is PreemptionPolicy.DISABLED
     return replace(
@@ -142,10 +142,10 @@ def inherited(properties: QueueProperties) -> QueueProperties:
 
 @dataclass(frozen=True, slots=True)
 class ChildTemplate:
-    """The `childtemplate` of a queue: what a dynamic leaf below it starts with.
+    """The `childtemplate` of a queue: the settings with which a dynamic leaf below it starts.
 
-    The reader fills ``properties``: those of the template over what this queue hands down. ``queue`` is the path of the queue
-    that writes the template, ``own`` names the properties that it sets.
+    The reader fills ``properties`` with those of the template and, where it has none, those that this queue hands down.
+    ``queue`` is the path of the queue that writes the template, ``own`` names the properties that the template sets.
     """
 
     guaranteed: Resource = NOTHING
@@ -160,9 +160,9 @@ class ChildTemplate:
 class QueueSpec:
     """A configured queue with its children, in file order. ``max`` None means no limit in any type.
 
-    ``template`` is the queue's own or else that of its nearest ancestor; a leaf has none. ``own`` names the properties that
-    the queue sets itself, in either spelling. ``origin`` is the template from which a dynamic leaf was made, and ``tagged``
-    names what the tags of its application set since.
+    ``template`` is the queue's own template, or else that of its nearest ancestor; a leaf has none. ``own`` names the
+    properties that the queue itself sets, in either spelling. ``origin`` is the template from which a dynamic leaf was made,
+    and ``tagged`` names the properties that the tags of its application have set since.
     """
 
     name: str
@@ -184,11 +184,11 @@ class QueueSpec:
 
 
 class Specified(Protocol):
-    """A queue of the live state or of a View."""
+    """A queue of the live state or of a snapshot."""
 
     @property
     def spec(self) -> QueueSpec:
-        """Return what the configuration says of the queue."""
+        """Return the configuration of the queue."""
         ...
 
 
@@ -196,7 +196,10 @@ Q = TypeVar("Q", bound=Specified)
 
 
 def up_to_fence(path_up: Iterable[Q]) -> Iterator[Q]:
-    """Yield the queues from a leaf up to the nearest fence, or the root; victims of its asks run below the last one (G3)."""
+    """Yield the queues from a leaf up to the nearest fence, or to the root.
+
+    Victims for its asks run below the last one (G3).
+    """
     for queue in path_up:
         yield queue
         if queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE:
@@ -229,8 +232,8 @@ class PlacementRule:
 class PreemptionSettings:
     """The partition's `preemption` section (specification 7.2).
 
-    ``order_claim`` and its like are the keys by which victims are compared after those that are fixed (7.5); empty: as
-    usual. ``shadow`` maps fields of this class to other values: ``replace(settings, **settings.shadow)`` is what is
+    ``order_claim`` and the other ``order_`` fields are the keys by which victims are compared after the fixed ones (7.5); empty
+    means the default keys. ``shadow`` maps fields of this class to other values: ``replace(settings, **settings.shadow)`` is
     evaluated beside the live settings.
     """
 
@@ -275,7 +278,7 @@ class PreemptionSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReservationSettings:
-    """The partition's `reservations` section. ``timeout_ms`` 0: a reservation lasts until its ask has a node."""
+    """The partition's `reservations` section. With ``timeout_ms`` 0 a reservation lasts until its ask has a node."""
 
     enabled: bool = True
     timeout_ms: int = 600_000
@@ -283,7 +286,7 @@ class ReservationSettings:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """A partition of `queues.yaml`. ``root`` is always there. Node weights are whole, in 1/1000."""
+    """A partition of `queues.yaml`. ``root`` always exists. Node weights are whole numbers, in 1/1000."""
 
     name: str
     root: QueueSpec
@@ -296,7 +299,7 @@ class PartitionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """All partitions, with the text they came from and its SHA-256 digest."""
+    """All partitions, with the text from which they were read and its SHA-256 digest."""
 
     partitions: tuple[PartitionSpec, ...]
     text: str = ""
@@ -315,4 +318,4 @@ DEFAULT_CONFIGURATION: Final = Configuration(
         ),
     )
 )
-"""The configuration before any is applied: any queue that a client names, else one queue per namespace."""
+"""The configuration before any is applied: a client's asks go to the queue that they name, else to a queue per namespace."""

@@ -1,7 +1,7 @@
 """The order in which a decision took its candidates: an excerpt around its victims, with the values that were compared.
 
-A ranking is kept as long as its record, for questions such as "why this pod and not that one"; the decision log does not have
-it. The decision only collects what it knows; sorting waits until a question comes.
+A ranking is kept as long as its record, to answer questions such as "why this pod and not that one"; the decision log does not
+contain it. The decision only stores the values; they are sorted when the first question comes.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -13,27 +13,30 @@ from server.model.quota import is_below
 from server.model.records import Level, Spared, Victim
 
 Rank = int | str
-"""The value of one key of an order; the lower is evicted first."""
+"""The value of one key of an order; the pod with the lower value is evicted first."""
 Ranked = tuple[Rank, ...]
 """The values of all keys of an order, then the key of the allocation."""
 RANKED_MAX: Final = 64
 """The number of candidates in an excerpt."""
 BEFORE_MAX: Final = 48
-"""The number of candidates in an excerpt up to the last victim; the ones after it say more about why pods were kept."""
+"""The number of candidates in an excerpt up to the last victim.
+
+Candidates after the last victim show better why pods were kept.
+"""
 RIVALS_MAX: Final = 8
 """The number of nodes that are kept beside the one that was chosen."""
 EXAMPLES_MAX: Final = 20
 """The number of candidates of one queue that are named; the others are counted."""
 DECIDING: Final = "deciding"
-"""The role of a queue whose deficit let an ask claim (G2)."""
+"""The role of a queue whose shortfall below its guarantee let an ask claim (G2)."""
 VICTIM: Final = "victim"
-"""The role of a queue from which a decision takes."""
+"""The role of a queue from which a decision evicts."""
 NOT_NEEDED: Final = "not-needed"
 NOT_CHOSEN: Final = "node-not-chosen"
 
 
 class Rival(NamedTuple):
-    """A node that was judged, with the best that it could be: its numbers are to be read as "at least"."""
+    """A node that was judged and not chosen. Its numbers are lower bounds: the true ones are at least as large."""
 
     opted_out: int
     originators: int
@@ -44,7 +47,7 @@ class Rival(NamedTuple):
 
 
 class QueueNumbers(NamedTuple):
-    """The amounts that a queue held, was entitled to and could hold at most when the decision was made, by type index."""
+    """By type index, the usage, entitlement and maximum of a queue when the decision was made."""
 
     path: str
     held: Sequence[int]
@@ -58,10 +61,11 @@ class QueueNumbers(NamedTuple):
 class Ranking:
     """The candidates of ``nodes``, or of ``queue`` and the queues below it, by the ``keys`` of the decision's order.
 
-    ``candidates`` passed every rule that looks at one candidate alone; the queue of each is at the same place of ``queues``.
-    The excerpt begins after ``start`` of ``total``. ``protected`` are the candidates that a rule protects, ranked or not, each
-    with that rule. ``elsewhere`` counts by queue the candidates on all nodes. ``judged`` has nodes by their keys, the one that
-    was chosen first. ``numbers`` are those of the victims' queues and of the queues above them, before the victims were taken.
+    ``candidates`` passed every rule that looks at one candidate alone; ``queues`` has the queue of each at the same index. The
+    excerpt begins after ``start`` of ``total`` candidates. ``protected`` are the candidates that a rule protects, inside or
+    outside the excerpt, each with that rule. ``elsewhere`` counts by queue the candidates on all nodes. ``judged`` has nodes by
+    their keys, the chosen one first. ``numbers`` are those of the victims' queues and of the queues above them, before the
+    eviction.
     """
 
     keys: tuple[str, ...]
@@ -98,7 +102,7 @@ class Ranking:
         return next(found, 0)
 
     def not_taken(self, victims: Collection[str]) -> tuple[Spared, ...]:
-        """Return the candidates that no rule protects and that were not taken all the same, by queue."""
+        """Return, by queue, the candidates that no rule protects and that were not evicted either."""
         beside: dict[str, list[str]] = {}
         elsewhere = dict(self.elsewhere)
         for one, queue in sorted(zip(self.candidates, self.queues, strict=True)):
@@ -120,9 +124,9 @@ class Ranking:
     def levels(
         self, victims: Iterable[Victim], wanted: Collection[str], guaranteed: Collection[str] = ()
     ) -> tuple[Level, ...]:
-        """Return the numbers of the victims' queues in the types that the victims freed.
+        """Return the numbers of the victims' queues in some of the resource types that the victims freed.
 
-        Of those types the result has the ones in ``wanted``, and the ones in ``guaranteed`` to which the queue is entitled.
+        The result has the types in ``wanted``, and those types in ``guaranteed`` to which the queue is entitled.
         """
         freed: dict[tuple[str, str], None] = {}
         for one in victims:
@@ -137,7 +141,7 @@ class Ranking:
         return tuple(dict.fromkeys(found))
 
     def _level(self, queue: str, name: str) -> Level | None:
-        """Return the numbers of the lowest queue on the victim's path that is entitled to a type, or of the victim's own."""
+        """Return the numbers of the lowest queue on a victim's path that is entitled to a type, else of the victim's queue."""
         if name not in self.types:
             return None
         at = self.types.index(name)
@@ -160,5 +164,5 @@ def window(ranked: Sequence[Ranked], victims: Container[Rank]) -> tuple[int, Seq
 
 
 def around(total: int, last: int) -> int:
-    """Return where an excerpt of ``total`` candidates begins when the last victim is at place ``last``."""
+    """Return the index at which an excerpt of ``total`` candidates begins when the last victim is at index ``last``."""
     return max(0, min(last + 1 - BEFORE_MAX, total - RANKED_MAX))

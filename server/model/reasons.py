@@ -1,4 +1,4 @@
-"""The stable codes for why something waits, was refused or was noted. Messages may change, codes do not."""
+"""The stable codes for the reason why an object waits, was refused or was noted. Messages may change, codes do not."""
 
 import enum
 
@@ -11,7 +11,7 @@ class Code(enum.StrEnum):
     QUEUE_STOPPED = "queue-stopped"
     QUEUE_LIMIT = "queue-limit"
     FIRM_LIMIT = "firm-limit"
-    """Firm asks of the ask's queue would use more than the queue is guaranteed (J4)."""
+    """Firm asks of the ask's queue would use more than the queue's guarantee (J4)."""
     USER_LIMIT = "user-limit"
     GROUP_LIMIT = "group-limit"
     APPLICATION_LIMIT = "application-limit"
@@ -20,10 +20,10 @@ class Code(enum.StrEnum):
     NO_NODE_CAPACITY = "no-node-capacity"
     NO_NODES = "no-nodes"
     CAPACITY_RESERVED = "capacity-reserved"
-    """Some node has free capacity for the ask, which is reserved for one whose priority is not lower."""
+    """Some node has enough free capacity, but it is reserved for an ask whose priority is not lower."""
     GANG_GATHERING = "gang-gathering"
     GANG_COUNTING = "gang-counting"
-    """The ask's gang has no size yet: it will be the number of members once no further one comes (J1)."""
+    """The ask's gang has no size yet: the size becomes the number of members once no more arrive (J1)."""
     GANG_PARTIAL = "gang-partial"
     PLACEHOLDERS_GATHERING = "placeholders-gathering"
     PLACEHOLDER_AWAITED = "placeholder-awaited"

@@ -1,7 +1,7 @@
 """The decisions of preemption as values: the preemptor, the victims, the protected candidates, and the rules.
 
-The core makes a record when it decides and keeps it for a while; `decisions` and `explain` show it, and the decision log
-writes it. A record is never the truth about placements: the live state is.
+The core makes a record when it decides and keeps it for a while; `decisions` and `explain` show it, and the decision log writes
+it. A record does not say where pods are: the live state does.
 """
 
 import enum
@@ -31,7 +31,7 @@ class DecisionState(enum.StrEnum):
 
     @property
     def is_open(self) -> bool:
-        """Return whether the pledges and releases of the decision still stand."""
+        """Return whether the decision still keeps capacity and its releases are still awaited."""
         return self in {DecisionState.PLANNED, DecisionState.ORDERED, DecisionState.CONFIRMED}
 
 
@@ -46,7 +46,7 @@ class ShrinkResult(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Beneficiary:
-    """An ask for which capacity is freed, and the node on which."""
+    """An ask for which capacity is freed, and the node on which it is freed."""
 
     key: str
     application_id: str
@@ -57,7 +57,7 @@ class Beneficiary:
 
 
 class Victim(NamedTuple):
-    """An allocation that a decision evicts. ``because`` names the rules that picked it, in words with their ids.
+    """An allocation that a decision evicts. ``because`` names the rules by which it was chosen, in words with their ids.
 
     A quota run makes tens of thousands of these; a named tuple is made several times faster than a frozen dataclass.
     """
@@ -87,9 +87,10 @@ class Spared:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The numbers of a queue that decided something, in one resource type, when the decision was made.
+    """The numbers of a queue that influenced a decision, in one resource type, when the decision was made.
 
-    ``role``: `deciding` (its deficit let the ask claim, G2) or `blocking` (its maximum or guarantee stood in the way).
+    ``role``: `deciding` (the queue is below its guarantee, so that the ask may claim, G2) or `blocking` (its maximum or
+    guarantee prevented more).
     """
 
     queue: str
@@ -104,9 +105,9 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Shrink:
-    """A quota run: what it had to free, and how far it came (Q14).
+    """A quota run: how much it had to free, and how much it freed (Q14).
 
-    ``blocked_by`` is the rule that protected the last skipped candidate, ``blocking_queue`` the queue that it protects.
+    ``blocked_by`` is the rule that protected the last skipped candidate, ``blocking_queue`` the queue that this rule protects.
     """
 
     queue: str
@@ -121,10 +122,12 @@ class Shrink:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """A decision as a whole. ``summary`` is one sentence; ``expires_ms`` 0 means never, ``ended_ms`` 0 not yet.
+    """A decision as a whole.
 
-    A claim has beneficiaries, a quota run has ``shrink`` instead. ``confirmed`` and ``vetoed`` are keys of victims, and so are
-    ``withdrawn``: those that were only marked and are not needed any more (J11).
+    ``summary`` is one sentence. ``expires_ms`` 0 means never, ``ended_ms`` 0 means that it has not ended.
+
+    A claim has beneficiaries, a quota run has ``shrink`` instead. ``confirmed``, ``vetoed`` and ``withdrawn`` are keys of
+    victims; a withdrawn victim was only marked, and its eviction is no longer needed (J11).
     """
 
     decision_id: str
@@ -147,7 +150,7 @@ class DecisionRecord:
 
     @property
     def stayed(self) -> frozenset[str]:
-        """Return the victims that are not evicted after all."""
+        """Return the keys of the victims that stay: vetoed or withdrawn."""
         return frozenset(self.vetoed + self.withdrawn)
 
 
@@ -165,7 +168,7 @@ class Lost(NamedTuple):
     millicore_ms: int = 0
 
     def plus(self, other: "Lost") -> "Lost":
-        """Return the sum of both."""
+        """Return the sum of this and the other."""
         return Lost(
             self.victims + other.victims,
             self.ran_ms + other.ran_ms,
@@ -179,7 +182,7 @@ def lost_by(resource: Resource, ran_ms: int) -> Lost:
 
 
 def lost_of(victims: Iterable[Victim]) -> Lost:
-    """Return the work that is lost with victims, up to the instants at which their evictions were ordered."""
+    """Return the work that is lost with victims, each counted up to the instant at which its eviction was ordered."""
     found = Lost()
     for one in victims:
         found = found.plus(lost_by(one.resource, one.ran_ms))
@@ -187,7 +190,7 @@ def lost_of(victims: Iterable[Victim]) -> Lost:
 
 
 def lost_work(record: DecisionRecord) -> Lost:
-    """Return the work that is lost with the victims of a decision; one that stays loses nothing."""
+    """Return the work that is lost with the victims of a decision. A victim that stays loses none."""
     stayed = record.stayed
     return lost_of(one for one in record.victims if one.key not in stayed)
 
@@ -219,7 +222,7 @@ class LostLine:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of preemption for a waiting ask, possible or last: a plan, or the first rule in its way (G12)."""
+    """The outcome of preemption for a waiting ask, now or at the last try: a plan, or the first rule that forbids it (G12)."""
 
     policy: str
     law: str = ""
@@ -228,7 +231,7 @@ class Verdict:
     missing: Amounts = field(default_factory=dict)
     at_ms: int = 0
     retry_ms: int = 0
-    """The instant of the next try at the latest; 0: when something changes."""
+    """The latest instant of the next try; 0 when the ask is tried again only after a change."""
     spared: tuple[Spared, ...] = ()
     levels: tuple[Level, ...] = ()
 
@@ -237,7 +240,7 @@ class Verdict:
 class AskSimulation:
     """The simulated outcome of an ask that is not submitted. ``outcome``: placed, preempts, waits or refused.
 
-    Asks that are simulated together are judged one after another, each as if those before it had got theirs.
+    Asks that are simulated together are judged in sequence, each as if those before it had got their nodes.
     """
 
     outcome: str
@@ -250,14 +253,14 @@ class AskSimulation:
     verdict: Verdict | None = None
     lines: tuple[str, ...] = ()
     brief: str = ""
-    """What a waiting ask lacks, without names of nodes and other queues; "" where that cannot be said."""
+    """The capacity that a waiting ask lacks, without names of nodes and other queues; "" where that cannot be said."""
     group: int = 0
     """The place of the ask's group, counted from 1; 0: the ask is in none."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSimulation:
-    """A simulated gang, or equal simulated asks that wait: how they fit, and what to do."""
+    """A simulated gang, or equal simulated asks that wait: which of them fit together, and what the user can do."""
 
     fit: GroupFit
     next_steps: tuple[str, ...]
@@ -267,7 +270,7 @@ class GroupSimulation:
 class QueueSimulation:
     """The effect of a configuration on one queue that exceeds its new maximum.
 
-    ``due_ms``: when the run would begin, 0 when nothing would enforce the maximum (``why_not`` says why).
+    ``due_ms`` is when the quota run would begin, 0 when nothing would enforce the maximum (``why_not`` says why).
     """
 
     queue: str

@@ -1,4 +1,4 @@
-"""The reports of the core: plain values for inspection, explanation and metrics. Nothing is decided with them.
+"""The reports of the core: plain values for inspection, explanation and metrics. No decision depends on them.
 
 Resources are mappings from type to whole units; ``max`` lists only the types that have a limit.
 """
@@ -11,7 +11,7 @@ Amounts = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ShareReport:
-    """A queue's standing against its share in proportion to weights (W1, W2, W4, W5). ``standing`` is over or under."""
+    """The usage of a queue compared with its share by weight (W1, W2, W4, W5). ``standing`` is over or under."""
 
     deserved: Amounts
     entitled: Amounts
@@ -41,17 +41,17 @@ class QueueReport:
     pending_asks: int
     allocations: int
     share_ppm: int
-    """The dominant share in parts per million of guaranteed, else max, else the partition (-1: unbounded)."""
+    """The dominant share in parts per million of the guarantee, else of the max, else of the partition; -1 means unbounded."""
     properties: Mapping[str, str]
     children: tuple["QueueReport", ...] = ()
     over_max: Amounts = field(default_factory=dict)
     """The amount that the queue uses beyond its maximum, without what is being released."""
     quota_due_ms: int = 0
-    """The instant at which a quota run of the queue begins; 0: none is armed."""
+    """The instant at which a quota run of the queue begins; 0 when none is scheduled."""
     not_enforced: str = ""
-    """Why nothing enforces the maximum of the queue; "" when something does, or the queue is within it."""
+    """The reason why the maximum of the queue is not enforced; "" when it is enforced, or when the queue is within it."""
     proportional: ShareReport | None = None
-    """The share of the queue; only where the partition is shared in proportion to weights."""
+    """The queue's share by weight; None in a partition whose shares do not go by weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class ApplicationReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A node. ``free`` is capacity less usage, foreign and pledges, and may be negative."""
+    """A node. ``free`` is capacity less usage, foreign pods and promised capacity; it may be negative."""
 
     node_id: str
     schedulable: bool
@@ -114,7 +114,7 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class AllocationReport:
-    """An allocation, or, with an empty node, a waiting ask (then ``code`` says why it waits)."""
+    """An allocation, or, with an empty node, a waiting ask; ``code`` then says why it waits."""
 
     key: str
     application_id: str
@@ -137,7 +137,10 @@ class AllocationReport:
     may_preempt: bool = False
     tags: tuple[bytes, ...] = ()
     placed_at_the_latest: bool = False
-    """Whether the allocation ran before the core knew of it, with an unknown start: ``placed_ms`` is the latest it can be."""
+    """Whether the start of the allocation is unknown because it ran before the core knew of it.
+
+    ``placed_ms`` is the latest possible.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +163,10 @@ class ManagerReport:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """The number of objects in a core, over all partitions; ``pods`` run or wait, also those of other schedulers."""
+    """The number of objects in a core, over all partitions.
+
+    ``pods`` counts running and waiting pods, those of other schedulers included.
+    """
 
     nodes: int
     pods: int
@@ -181,7 +187,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class LevelReport:
-    """A queue level on an ask's path; ``short`` names the types in which the headroom is too small."""
+    """A queue on an ask's path; ``short`` names the resource types in which its headroom is too small for the ask."""
 
     path: str
     max: Amounts
@@ -193,9 +199,10 @@ class LevelReport:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """Nodes that are large enough for an ask and that parts of its constraints exclude, those with free capacity now first.
+    """Nodes that are large enough for an ask and that parts of its constraints exclude, first those with free capacity now.
 
-    ``taints`` are the keys of those that the ask does not tolerate. A caller that may not see nodes gets neither.
+    ``taints`` are the keys of the taints that the ask does not tolerate. A caller that may not see nodes gets neither nodes nor
+    taints.
     """
 
     parts: tuple[str, ...]
@@ -207,8 +214,8 @@ class Excluded:
 class NodeFit:
     """A node in a tentative assignment of a group of asks.
 
-    ``members`` fit there now; ``rest`` are charged to it although they do not fit, and ``missing`` is what has to become free
-    for them.
+    ``members`` of the group fit there now. ``rest`` more are assigned to the node although they do not fit yet, and ``missing``
+    is the capacity that has to become free for them.
     """
 
     node_id: str
@@ -220,10 +227,10 @@ class NodeFit:
 
 @dataclass(frozen=True, slots=True)
 class LimitFit:
-    """A limit without headroom for all members of a group. ``kind``: queue, firm, user or group.
+    """A limit that has no headroom for all members of a group. ``kind``: queue, firm, user or group.
 
-    ``name`` is the queue's path or the user's or group's name, ``queue`` the queue at which the limit stands;
-    ``members`` is how many it has headroom for.
+    ``name`` is the path of the queue or the name of the user or group, ``queue`` the queue that sets the limit; ``members`` is
+    how many members it still has headroom for.
     """
 
     kind: str
@@ -235,13 +242,13 @@ class LimitFit:
 
 @dataclass(frozen=True, slots=True)
 class GroupFit:
-    """The present fit of asks that have to fit together: the waiting members of a gang, or simulated asks that wait.
+    """The result of a trial that places asks together now: the waiting members of a gang, or simulated asks that wait.
 
-    ``size`` is how many members the gang needs, 0 for asks that are no gang; ``fitting`` get a place now, one after another in
-    placement order. ``rest`` is what the others ask for in total, ``missing`` what nodes lack for them in total.
-    ``without_node`` of them could not be held by any node, even an empty one, beside the other members. ``nodes`` are those
-    that come nearest, first those that lack something; ``nodes_left_out`` counts the further ones. ``looked_at`` members were
-    tried, which are all but for very large gangs.
+    ``size`` is how many members the gang needs, 0 for asks that are no gang. ``fitting`` is how many get a place now, in
+    placement order; ``rest`` is what the others request in total, and ``missing`` what nodes lack for them in total.
+    ``without_node`` counts members that no node could hold beside the other members, even if it were empty. ``nodes`` are those
+    that can take most, first those that lack capacity; ``nodes_left_out`` counts the further ones. ``looked_at`` is how many
+    members were tried: all, but for very large gangs.
     """
 
     name: str
@@ -250,7 +257,7 @@ class GroupFit:
     size: int
     fitting: int
     on_nodes: int
-    """The number of members that have a node now, limits set aside."""
+    """The number of members that have a node in the trial, where limits are ignored."""
     missing: Amounts
     rest: Amounts
     without_node: int
@@ -261,11 +268,11 @@ class GroupFit:
     key: str = ""
     """The key of the gang on the wire."""
     gang: bool = True
-    """Whether the asks are placed together or not at all; else they are equal asks that are only counted together."""
+    """Whether the asks are a gang; if not, they are equal asks that are only counted together."""
     placeholders: bool = False
-    """Whether the members are YuniKorn placeholders, of which one annotation says how many there are."""
+    """Whether the members are YuniKorn placeholders, whose number comes from one annotation."""
     excluded: tuple[Excluded, ...] = ()
-    """The nodes that are large enough for a member, where the constraints of the members allow none that is."""
+    """The nodes that are large enough for a member and that constraints exclude; empty if one of them is allowed."""
 
     @property
     def left(self) -> int:
@@ -277,7 +284,8 @@ class GroupFit:
 class Reserved:
     """A node whose free capacity is kept for an ask; ``missing`` is what the ask still lacks there.
 
-    ``held_by`` is `reservation`, or the id of the decision that frees the capacity. ``until_ms`` is 0 where it has no bound.
+    ``held_by`` is `reservation`, or the id of the decision that frees the capacity. ``until_ms`` is 0 where the time is not
+    bounded.
     """
 
     node_id: str
@@ -294,11 +302,11 @@ class Reserved:
 class Explanation:
     """The explanation of a key: why it waits or where it runs.
 
-    ``kind``: ask, allocation, application, node, queue or unknown. ``tally`` counts nodes by the reason that keeps the ask off
-    them, ``examples`` names some; ``nearest`` is the node that lacks least. ``brief`` is the summary without anything that
-    belongs to others; ``gang`` says how the members of its gang fit together; ``limit`` is the first limit in the way.
-    ``reserved`` is the node that is kept for it, ``kept_off_by`` are the reservations of others without which it would fit
-    now.
+    ``kind``: ask, allocation, application, node, queue or unknown. ``tally`` counts nodes by the reason that excludes them for
+    the ask, ``examples`` names some of them; ``nearest`` is the node that lacks least. ``brief`` is the summary without
+    information about others; ``gang`` says how the members of its gang fit together; ``limit`` is the first limit that the ask
+    would exceed. ``reserved`` is the node that is reserved for it, and ``kept_off_by`` are reservations for other asks without
+    which it would fit now.
     """
 
     kind: str
@@ -327,6 +335,6 @@ class Explanation:
     only_node: str = ""
     """The only node on which the ask may run, where its constraints name it."""
     excluded: tuple[Excluded, ...] = ()
-    """The nodes that are large enough, where the ask's constraints allow none that is."""
+    """The nodes that are large enough and that the ask's constraints exclude; empty if one of them is allowed."""
     gang_member: str = ""
-    """The key of a member of the gang that has the application's name, the first that waits."""
+    """The key of the first waiting member of the gang that has the application's name."""

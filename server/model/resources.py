@@ -14,11 +14,11 @@ Limit = tuple[tuple[str, int], ...]
 NOTHING: Final[Resource] = ()
 
 QUANTITY_LIMIT: Final = 1 << 62
-"""The bound below which quantities, and the running total of each type in a partition, stay (design 6.13)."""
+"""The bound that every quantity, and the sum of each type in a partition, must stay below (design 6.13)."""
 
 
 PORT_PREFIX: Final = "hostport/"
-"""The beginning of the name of a host port, which is a resource of its node (see `state/constraints`)."""
+"""The prefix of the resource type that stands for a host port of a node (see `state/constraints`)."""
 
 
 class BadQuantity(ValueError):

@@ -1,4 +1,4 @@
-"""The revisions of the configuration: which one is in force, where it came from, and which one a change was made from."""
+"""The revisions of the configuration: the one in force, its source, and the one from which a change was made."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from server.model.phrases import date, time_of_day
 
 
 class Revision(NamedTuple):
-    """A configuration as it came into force. The number rises with each that differs from the one before."""
+    """A configuration that came into force. The number rises with each configuration that differs from the one before."""
 
     number: int = 1
     digest: str = ""
@@ -16,7 +16,7 @@ class Revision(NamedTuple):
     """The name of the caller that applied it; empty for a file."""
     at_ms: int = 0
     standing: bool = True
-    """Whether the text stays and is sent again: a file of the start, or the ConfigMap of a shim."""
+    """Whether the source keeps the text and sends it again: the configuration file, or the ConfigMap of a shim."""
 
     def __str__(self) -> str:
         """Return `revision 7 by ada (apply queues.yaml)`."""
@@ -31,9 +31,9 @@ class Revision(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """The configuration state with which a core begins. ``given`` has by manager the digest of what it sent last.
+    """The configuration state with which a core starts. ``given`` maps each manager to the digest of what it sent last.
 
-    ``configured``: a file configures the core, registrations do not.
+    ``configured``: the configuration file decides, and registrations do not.
     """
 
     revision: Revision
@@ -42,9 +42,9 @@ class Beginning(NamedTuple):
 
 
 class Base(NamedTuple):
-    """The revision that a change was made from; with both fields empty, the one in force, whatever it is.
+    """The revision from which a change was made; with both fields empty, any revision in force.
 
-    A digest has the last word: it names the same text also after a restart that began to count from 1 again.
+    If a digest is given, only the digest counts: after a restart, which numbers from 1 again, it still names the same text.
     """
 
     number: int = 0
@@ -55,7 +55,7 @@ class Base(NamedTuple):
         return f"revision {self.number}" if self.number else f"configuration {self.digest[:12]}"
 
     def is_stale(self, now: Revision) -> bool:
-        """Return whether another configuration than the base is in force."""
+        """Return whether the configuration in force is another one than the base."""
         if self.digest:
             return self.digest != now.digest
         return self.number not in {0, now.number}

@@ -1,7 +1,7 @@
 """The shadow of a partition: settings that are evaluated beside those in force and never carried out, and the differences.
 
-A record says what either side decided for one ask (or one queue with surplus reclaim). A decision of the live side is a fact
-for the shadow from then on; what the shadow decides moves nothing.
+A record says what either side decided for one ask, or for one queue with surplus reclaim. The shadow plans on the live state,
+so that every live decision is a fact for it; its own decisions change nothing.
 """
 
 import enum
@@ -24,17 +24,17 @@ NO_EFFECT: Final[Mapping[str, str]] = {
     "expiry_ms": "what a shadow decides stands as long as its ask waits and its victims run",
     "observe_only": "a shadow only observes in any case",
 }
-"""The fields that mean nothing in a shadow, and why."""
+"""The fields that have no effect in a shadow, each with the reason."""
 
 
 def settings_of(live: PreemptionSettings) -> PreemptionSettings:
-    """Return the settings under which the shadow of live settings plans; fields without effect are those of the live side."""
+    """Return the settings under which the shadow plans; a field without effect in a shadow keeps its live value."""
     other = {name: value for name, value in live.shadow.items() if name not in NO_EFFECT}
     return replace(live, **{**other, "shadow": {}})  # type: ignore[arg-type]
 
 
 def is_on(live: PreemptionSettings) -> bool:
-    """Return whether there is a shadow that may decide anything else than the live side."""
+    """Return whether a shadow exists whose decisions may differ from the live ones."""
     return not live.shadow.keys() <= NO_EFFECT.keys()
 
 
@@ -54,7 +54,7 @@ class Difference(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The decision of one side: its policy, the node and the victims. ``decision_id`` is the live side's."""
+    """The decision of one side: its policy, the node and the victims. ``decision_id`` is set on the live side only."""
 
     policy: str
     node_id: str
@@ -64,10 +64,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ShadowRecord:
-    """A record of one ask, or one queue with surplus reclaim (see ``kind``), for which one of the two sides decided something.
+    """A record of one ask, or one queue with surplus reclaim (see ``kind``), for which at least one side decided something.
 
-    ``law`` and ``because`` say why the other side gave it nothing, in the words of refusals. ``at_ms`` is when it came to be
-    as it is; ``ended_ms`` 0: it still stands.
+    ``law`` and ``because`` say why the other side decided nothing, in the words of refusals. ``at_ms`` is the instant since
+    which the record is as it is; ``ended_ms`` 0 means that it is still valid.
     """
 
     partition: str
@@ -88,7 +88,7 @@ class ShadowRecord:
 
 
 class Sum(NamedTuple):
-    """The sum of what one side decided by one policy since its settings came into force."""
+    """The totals of the decisions that one side made under one policy since its settings came into force."""
 
     decisions: int = 0
     lost: Lost = Lost()
@@ -96,10 +96,10 @@ class Sum(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShadowReport:
-    """The shadow of a partition: what differs in its settings, its latest records, and sums.
+    """The shadow of a partition: its settings that differ, its latest records, and totals.
 
-    ``sums`` is by policy and side (`live`, `shadow`); ``told`` counts records by difference; both since ``since_ms``, when
-    these settings came into force. ``forgotten``: records that are not kept any more.
+    ``sums`` is by policy and side (`live`, `shadow`); ``told`` counts records by difference; both count since ``since_ms``,
+    when these settings came into force. ``forgotten`` counts records that are no longer kept.
     """
 
     partition: str
@@ -112,7 +112,7 @@ class ShadowReport:
 
 
 def sentence(record: ShadowRecord) -> str:
-    """Return what a record says, as a sentence for people."""
+    """Return a record as a sentence for users."""
     live, shadow = _words(record.live, "goes"), _words(record.shadow, "would go")
     if record.ended_ms:
         return f"the shadow alone had decided ({shadow}); that ended: {record.end_reason}"
@@ -143,7 +143,7 @@ def _words(choice: Choice | None, goes: str) -> str:
 
 
 def difference(live: Choice | None, shadow: Choice | None) -> Difference:
-    """Return the difference of two choices, of which at least one is given."""
+    """Return the difference between two choices, of which at least one is given."""
     if live is None:
         assert shadow is not None, "nobody decided anything"
         return Difference.ONLY_SHADOW

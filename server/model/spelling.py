@@ -50,7 +50,7 @@ def share_text(permyriad: int) -> str:
 
 
 def value_text(field: str, value: object) -> str:
-    """Return the value of a field of `QueueProperties` or `PreemptionSettings` as text; the field's name gives the unit."""
+    """Return the value of a field of `QueueProperties` or `PreemptionSettings` as text; the field's name decides the unit."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -70,7 +70,7 @@ def acl_text(acl: Acl) -> str:
 
 
 def user_limit_text(entry: UserLimit) -> str:
-    """Return an entry of `limits`: the users and groups, then what each may use."""
+    """Return an entry of `limits`: the users and groups, then the bound of each."""
     who = [*(f"user {name}" for name in entry.users), *(f"group {name}" for name in entry.groups)]
     most = f"maxapplications={entry.max_applications}" if entry.max_applications else ""
     return f"{', '.join(who)}: {' '.join(part for part in (limit_text(entry.max_resources), most) if part)}"

@@ -6,9 +6,9 @@ from server.model.resources import NOTHING, Resource
 
 
 class Side(NamedTuple):
-    """A queue and one pod template in it. The pods that a controller recreates have new keys, but keep this identity.
+    """A queue and one pod template in it. The pods that a controller recreates have new keys, but the same queue and template.
 
-    Of victims of another queue only the queue counts: everything in that queue has the same owner.
+    For victims of another queue only the queue counts: everything in that queue has the same owner.
     """
 
     queue: str
@@ -24,7 +24,7 @@ class Pair(NamedTuple):
 
 
 class FrozenPair(NamedTuple):
-    """A pair for which evictions are stopped for a while. ``policy`` is the one that was stopped."""
+    """A pair for which evictions are stopped for a while. ``policy`` is the policy that was stopped."""
 
     pair: Pair
     policy: str
@@ -33,8 +33,8 @@ class FrozenPair(NamedTuple):
 
 
 STRIKES_MAX: Final = 3
-"""The number of claims of one pair that nothing from outside explains, after which the pair is frozen."""
+"""The number of claims of one pair without an external cause after which the pair is frozen."""
 FROZEN_MS: Final = 1_800_000
-"""The time for which a pair is frozen, unless something from outside ends it before."""
+"""The time for which a pair is frozen, unless an external change ends it earlier."""
 STRIKES_KEPT_MS: Final = 3_600_000
-"""The time without another strike after which the strikes of a pair are forgotten."""
+"""The time after the last strike after which the strikes of a pair are forgotten."""

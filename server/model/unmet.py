@@ -1,4 +1,4 @@
-"""The unmet-guarantee report as values: what a queue lacks of its guarantee, the reason, the smallest change that helps."""
+"""The unmet-guarantee report: how far a queue is below its guarantee, the reason, and the smallest change that helps."""
 
 import enum
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ class Binding(enum.StrEnum):
     """The obstacle between a queue and its guarantee. The value is a stable word."""
 
     SERVED = "being-served"
-    """Capacity is freed for it already, or the next round does it."""
+    """Capacity is being freed for the queue, or the next round does so."""
     NOT_READY = "not-ready"
     """The queue's gang is not complete, the queue is stopped, or its manager is still sending what it has."""
     DELAY = "delay"
@@ -27,20 +27,20 @@ class Binding(enum.StrEnum):
     NAMED_NODE = "named-node"
     FENCE = "fence"
     OWN_GUARANTEE = "lower-guarantee"
-    """A queue below it has a guarantee that is met (rule 4), used up by firm pods (J4), or less than a gang needs (J7)."""
+    """A queue below this one has a guarantee that is met (rule 4), used up by firm pods (J4), or too small for a gang (J7)."""
     CLOSED = "closed-type"
-    """The ask lacks a type on every node, or below a maximum, of which its deciding queue has the guarantee (G2)."""
+    """On every node, or below a maximum, the ask lacks a type whose guarantee its deciding queue already uses up (G2)."""
     UNDECIDED = "undecided-type"
-    """No queue guarantees a type that the ask lacks, and the holders run inside the queue that would claim (G2)."""
+    """No queue guarantees a type that the ask lacks, and the pods that use it run inside the queue that would claim (G2)."""
     USER_LIMIT = "user-limit"
     OWN_MAX = "own-max"
     ANCESTOR_MAX = "ancestor-max"
     NODE_SHAPE = "node-shape"
-    """No node could hold the ask, were it empty."""
+    """The ask is larger than every node, even if it were empty."""
     FRAGMENTATION = "fragmentation"
-    """The free capacity suffices in sum, and on no single node."""
+    """The free capacity suffices in sum, but not on any single node."""
     OVER_PROMISED = "over-promised"
-    """The queues are guaranteed more than all nodes have together."""
+    """The guarantees of the queues exceed what all nodes have together."""
     GUARANTEES = "guarantees-of-others"
     PRIORITIES = "priorities"
     PROTECTED = "protected"
@@ -49,12 +49,12 @@ class Binding(enum.StrEnum):
     BUDGETS = "disruption-budgets"
     VICTIMS_DISABLED = "victim-queues-disabled"
     OWN_SIDE = "own-side"
-    """Everything that holds what the ask lacks runs below the queue that decides, like the ask itself."""
+    """All pods that use what the ask lacks run below the queue that claims, like the ask itself."""
     FOREIGN = "other-schedulers"
-    """Pods of other schedulers occupy the nodes on which the ask could run, and this core has nothing there."""
+    """Pods of other schedulers occupy the nodes on which the ask could run, and this core has no pods there."""
     SEARCH = "search-bound"
     NOT_JUDGED = "not-judged"
-    """The report's budget was spent before; a report of the queue alone has the answer."""
+    """The report's budget was used up before; a report of the queue alone has the answer."""
 
 
 class Change(enum.StrEnum):
@@ -79,8 +79,9 @@ class Change(enum.StrEnum):
 class Cure:
     """A change with which preemption, or placement, was found to help. ``subject`` is a queue, setting, pod or node.
 
-    ``amounts`` is by how much, or of what shape; ``until_ms`` the instant to wait for. ``serves`` is how many of the equal
-    asks are served by it where the next one is not, for the reason ``then``; 0: not counted, or all that were tried.
+    ``amounts`` says by how much, or of which size; ``until_ms`` is the instant to wait for. ``serves`` is how many of the equal
+    asks the change serves when it does not serve the next one, for the reason ``then``; 0 means not counted, or all that were
+    tried.
     """
 
     change: Change
@@ -96,9 +97,9 @@ class Cure:
 class UnmetAsks:
     """Equal asks of one leaf that wait below a queue that is below its guarantee; ``key`` is the first of them.
 
-    ``job`` is the gang that they are the members of, "" where each is on its own; ``resource`` is what one ask asks for, or
-    what all members do together. ``cure`` None with ``searched``: no single change that was tried helps. Not ``searched``: the
-    report's budget was spent before.
+    ``job`` is the gang of which they are the members, "" where each is on its own. ``resource`` is the request of one ask, or
+    of all members together. ``cure`` None with ``searched`` means that no single change that was tried helps. Without
+    ``searched`` the report's budget was used up before.
     """
 
     leaf: str
@@ -128,7 +129,10 @@ class UnmetType:
 
 @dataclass(frozen=True, slots=True)
 class UnmetQueue:
-    """A queue below its guarantee, below which asks wait for what it lacks. ``others`` counts asks that were not judged."""
+    """A queue below its guarantee, below which asks wait for the capacity that it lacks.
+
+    ``others`` counts asks that were not judged.
+    """
 
     queue: str
     types: tuple[UnmetType, ...]
@@ -138,9 +142,9 @@ class UnmetQueue:
 
 @dataclass(frozen=True, slots=True)
 class UnmetReport:
-    """The report of one partition. ``over_promised`` is by how much all guarantees together pass what the nodes have.
+    """The report of one partition. ``over_promised`` is by how much the sum of all guarantees exceeds what the nodes have.
 
-    ``plans`` counts what the planner was asked; ``left_out`` queues that are unmet and not listed.
+    ``plans`` counts the searches that the planner made; ``left_out`` counts unmet queues that are not listed.
     """
 
     partition: str
