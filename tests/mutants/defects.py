@@ -541,7 +541,7 @@ DEFECTS: Final = (
     # Claims.
     Defect(
         "those who opted out go before those who did not",
-        "server.preemption.claims.node_candidates",
+        "server.preemption.claims.candidate_pool",
         "            bool(flags & OPTED_OUT) or spent,",
         "            not flags & OPTED_OUT and not spent,",
         first=140,
@@ -586,7 +586,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a claim's candidates end at the first who may not go",
-        "server.preemption.claims.node_candidates",
+        "server.preemption.claims.candidate_pool",
         "                continue\n            over = ",
         "                return\n            over = ",
         first=200,
@@ -1444,7 +1444,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a victim counts only for the types that it may be taken for",
-        "server.preemption.claims.node_candidates",
+        "server.preemption.claims.candidate_pool",
         "        here = [given.get(index, 0) if there else 0 for index in need.lacking]",
         "        held = self._terms.withheld(row.leaf)\n"
         "        here = [given.get(index, 0) if there and index not in held else 0 for index in need.lacking]",
@@ -2120,7 +2120,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a node that is required does not look at gangs",
-        "server.preemption.claims.victim_gangs",
+        "server.preemption.claims.candidate_pool",
         " if known else {}",
         " if not known else {}",
         judge=Judge.STORIES,

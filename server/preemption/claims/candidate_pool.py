@@ -1,25 +1,58 @@
-"""The candidate pool of a victim search: allocations that pass every per-row rule, and a bound for every node.
+"""The candidates of a victim search: the pool of allocations that may be evicted, and on one node what each of them gives.
 
-Building it costs as much as there are allocations. Queues that ask alike share one pool: it serves every search that may take
-no more than it allows. What plans took since is checked for each victim again, and nodes that plans touched are bounded again.
+A pool (`Ground`) holds the allocations that pass every per-row rule, and a bound for every node. Building it costs as much
+as there are allocations. Queues that ask alike share one pool: it serves every search that may take no more than it allows.
+What plans took since is checked for each victim again, and nodes that plans touched are bounded again.
+
+On one node, `Candidates` reads from the pool what each candidate frees, in claim order, and `Caps` holds the most that each
+queue and each disruption budget can lose: the sums that `victim_sets` searches (G3-G9). Where gangs are planned for, no
+member is evicted that its gang needs (J12): the number of members that a gang has beyond its minimum is a cap as well.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Final
+from functools import cached_property, partial
+from typing import Final, NamedTuple
 
 from server.kernels.distinct import tally
 from server.kernels.fit import Mask, equal
-from server.preemption.claims import victim_gangs
-from server.preemption.claims.eligibility import CODES, Terms, spared
+from server.model.fit import Demand
+from server.model.quota import is_below
+from server.model.ranking import Ranked
+from server.preemption.claims.eligibility import CODES, Block, Terms, spared
 from server.preemption.claims.own_queue_eligibility import OwnTerms
+from server.preemption.claims.victim_sets import Candidate
+from server.preemption.entitlement import may_cross, protects_only_whole
 from server.preemption.policy import Spared
 from server.preemption.trial import Trial
+from server.preemption.victim_order import Comparator
 from server.snapshot import eligibility_filter as screens
+from server.snapshot import gangs
+from server.snapshot.columns import OPTED_OUT, ORIGINATOR
 from server.snapshot.eligibility_filter import Field, LeafTerms, Rules, Screen
+from server.snapshot.queues import QueueFacts
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import ClassFacts
+
+
+def needed_by_gangs(trial: Trial) -> Mask | None:
+    """Return by row whether its gang would have fewer members than it needs without it; None: gangs are not planned for."""
+    known = trial.snapshot.knows_firm
+    return gangs.needed(trial.snapshot.allocations, trial.standing) if known else None
+
+
+def barred_rows(
+    trial: Trial, spent: Mask | None, kin: Mask | None
+) -> tuple[tuple[Mask | None, int], ...]:
+    """Return the rows that are barred beside what their leaves say, each with its rule; ``spent`` have no disruption left."""
+    return (spent, CODES.budget), (needed_by_gangs(trial), CODES.gang), (kin, CODES.kin)
+
+
+def spare_members(trial: Trial, rows: list[int]) -> dict[int, int]:
+    """Return by gang of these allocations how many of its members may be evicted without breaking it."""
+    known = trial.snapshot.knows_firm
+    return gangs.spare(trial.snapshot.allocations, trial.standing, rows) if known else {}
+
 
 GROUND: Final = "ground"
 """The key under which a Trial keeps its pools, by class."""
@@ -131,7 +164,7 @@ def ground(trial: Trial, kind: ClassFacts, terms: Terms | OwnTerms, least: Least
     preferred = preferred_now(trial)
     by_leaf = dict(terms.by_leaf(trial))
     known: list[Ground] = trial.kept.setdefault((GROUND, kind.number), []) if kin is None else []
-    barred = victim_gangs.barred(trial, _spent(trial, "respect"), kin)
+    barred = barred_rows(trial, _spent(trial, "respect"), kin)
     needed = tuple(index for index, _ in kind.node_demand if index not in terms.closed)
     rules = Rules(CODES, needed, trial.snapshot.firm_flags, barred)
     for one in known:
@@ -160,3 +193,218 @@ def _made(  # noqa: PLR0913, PLR0917 - all that it stands on
     return Ground(
         snapshot, terms, rules, least, preferred, closed, screen, field, len(trial.touched)
     )
+
+
+Room = Callable[[int], list[int]]
+"""What a queue can lose by type, given its place on the path up from a leaf."""
+
+
+class Row(NamedTuple):
+    """The facts of an allocation that are the same for every claim.
+
+    ``charged`` is what its queues get back, ``frees`` and ``given`` what its node gets back, ports included. ``groups`` are
+    its disruption budgets, ``gang`` is the number of its gang, 0 for none.
+    """
+
+    leaf: str
+    node: int
+    charged: Demand
+    frees: Demand
+    given: dict[int, int]
+    opted: bool
+    originator: bool
+    priority: int
+    groups: tuple[str, ...]
+    gang: int
+
+
+class Need:
+    """The amounts that an ask needs freed to get its place.
+
+    ``lacks`` is by type what the node lacks; ``blocks`` are the maxima without headroom for the ask.
+    """
+
+    def __init__(self, node: int, lacks: Sequence[int], blocks: Sequence[Block]) -> None:
+        self.node = node
+        self.blocks = blocks
+        self.lacks = tuple(lacks)
+        self.lacking = [index for index, lack in enumerate(lacks) if lack]
+        self.kinds = (*self.lacking, *(one.at for one in blocks))
+        """The type of each need."""
+
+    @property
+    def amounts(self) -> tuple[int, ...]:
+        """Return the amount of each need."""
+        return (*(self.lacks[index] for index in self.lacking), *(one.lack for one in self.blocks))
+
+
+class Caps:
+    """The amounts that each queue on the victims' paths and each budget can lose. ``left`` are numbers by place, for a `Task`."""
+
+    def __init__(self) -> None:
+        self.left: list[int] = []
+        self.ways: dict[str, list[int]] = {}
+        """The places of the queues on the path of each leaf, each that of the queue's first type."""
+        self._queues: dict[str, int] = {}
+        self._budgets: dict[str | int, int] = {}
+        """The caps by the name of a disruption budget, or by the number of a gang."""
+
+    def add_leaf(self, leaf: str, queues: Sequence[QueueFacts], room: Room) -> None:
+        """Add a leaf with the queues on its path, each with what it can lose by type.
+
+        A queue above several leaves is added once.
+        """
+        known = self._queues
+        for place, queue in enumerate(queues):
+            if queue.path not in known:
+                known[queue.path] = len(self.left)
+                self.left.extend(room(place))
+        self.ways[leaf] = [known[queue.path] for queue in queues]
+
+    def add_budget(self, name: str | int, most: int) -> None:
+        """Add a disruption budget or a gang of which at most ``most`` may be evicted."""
+        if name not in self._budgets:
+            self._budgets[name] = len(self.left)
+            self.left.append(most)
+
+    def queue(self, path: str) -> int:
+        """Return the place of a queue's first type; the others follow."""
+        return self._queues[path]
+
+    def budgets(self, names: Sequence[str | int]) -> list[int]:
+        """Return the places of those names that have a cap."""
+        known = self._budgets
+        return [known[name] for name in names if name in known]
+
+
+class Candidates:
+    """The candidates for one class of asks on one Trial. ``preferred`` marks rows that count as opted out (7.6)."""
+
+    def __init__(
+        self, trial: Trial, terms: Terms | OwnTerms, keys: Sequence[str], preferred: Mask | None
+    ) -> None:
+        self._terms = terms
+        self._preferred = preferred
+        spent = None if preferred is None else preferred.item
+        self._order = Comparator(trial, keys, spent)
+        self._rows: dict[int, Row] = {}
+        self._selects = protects_only_whole(trial) or may_cross(trial)
+        """Whether rule 5 does not follow from rule 2, so that a victim could hold what its queue has too little of (W8)."""
+        self._rests = trial.snapshot.settings.deadzone_permyriad > 0
+        self._respects = trial.snapshot.settings.disruption_budgets == "respect"
+
+    def caps(self, trial: Trial, rows: list[int]) -> Caps:
+        """Return the caps of what may be lost when these rows are evicted."""
+        caps = Caps()
+        for path in dict.fromkeys(self.row(trial, row).leaf for row in rows):
+            way = self._terms.path(trial, path)
+            caps.add_leaf(path, way.queues, partial(self._terms.room, trial, way))
+        if self._respects:
+            for row in rows:
+                for group in self.row(trial, row).groups:
+                    caps.add_budget(group, trial.disruptions_left(group))
+        for gang, most in spare_members(trial, rows).items():
+            caps.add_budget(gang, most)
+        return caps
+
+    def of(self, trial: Trial, rows: list[int], need: Need, caps: Caps) -> Iterator[Candidate]:
+        """Yield the candidates that help, in claim order (7.5)."""
+        place = 0
+        for number in self._order.in_order(rows, need.kinds):
+            row = self.row(trial, number)
+            gives = self._gives(row, need)
+            taken_for = self._taken_for(trial, row, need.kinds, gives)
+            if not taken_for:
+                continue
+            over = self._over(trial, row, taken_for, caps) if self._selects else ()
+            if over or not self._selects:
+                worth = row.opted, row.originator, row.priority
+                yield Candidate(
+                    place, number, *worth, gives, self._takes(row, caps), row.frees, over
+                )
+                place += 1
+
+    def ranks(self, rows: Iterable[int], kinds: Sequence[int]) -> list[Ranked]:
+        """Return the values by which each of the rows is compared (7.5)."""
+        return self._order.ranks(rows, kinds)
+
+    def leaves(self, rows: Iterable[int]) -> list[str]:
+        """Return the queues of rows that were looked up before."""
+        return [self._rows[row].leaf for row in rows]
+
+    def row(self, trial: Trial, number: int) -> Row:
+        """Return the facts of an allocation, looked up once."""
+        known = self._rows.get(number)
+        if known is None:
+            known = self._rows[number] = self._read(trial, number)
+        return known
+
+    def _read(self, trial: Trial, number: int) -> Row:
+        columns = trial.snapshot.allocations
+        flags = int(columns.flags[number])
+        line = columns.resources[number].tolist()
+        frees = tuple((index, quantity) for index, quantity in enumerate(line) if quantity)
+        spent = self._preferred is not None and bool(self._preferred[number])
+        return Row(
+            trial.snapshot.leaf_paths[int(columns.leaves[number])],
+            int(columns.nodes[number]),
+            columns.demands[number],
+            frees,
+            dict(frees),
+            bool(flags & OPTED_OUT) or spent,
+            bool(flags & ORIGINATOR),
+            int(columns.priorities[number]),
+            columns.groups(number),
+            int(columns.jobs[number]),
+        )
+
+    def _gives(self, row: Row, need: Need) -> tuple[int, ...]:
+        """Return what an allocation adds to each need: of the node, if it is there, then of the maxima above it (G9).
+
+        It counts for all types that it frees, whichever of them it is taken for (G2, W6).
+        """
+        given, there = row.given, row.node == need.node
+        here = [given.get(index, 0) if there else 0 for index in need.lacking]
+        if not need.blocks:
+            return tuple(here)
+        above = [given.get(one.at, 0) if is_below(row.leaf, one.path) else 0 for one in need.blocks]
+        return (*here, *above)
+
+    def _taken_for(
+        self, trial: Trial, row: Row, kinds: tuple[int, ...], gives: tuple[int, ...]
+    ) -> Sequence[int]:
+        """Return those of ``kinds`` for which an allocation may be taken, of which it gives something.
+
+        Its leaf lies outside the queue that decides for the type (G2), and is over its share by the dead zone (P9).
+        """
+        if not any(gives):
+            return ()
+        withheld = self._terms.withheld(row.leaf)
+        rest = self._terms.at_rest(trial, row.leaf) if self._rests else ()
+        if not (withheld or rest or self._selects):
+            return kinds  # some of them; which does not matter here
+        return [
+            index
+            for index, much in zip(kinds, gives, strict=True)
+            if much and index not in withheld and index not in rest
+        ]
+
+    def _over(
+        self, trial: Trial, row: Row, taken_for: Sequence[int], caps: Caps
+    ) -> tuple[tuple[int, ...], ...]:
+        """Return the caps of the row's queues, in each type for which it is taken and they have too much (rule 5, W9)."""
+        path = self._terms.path(trial, row.leaf)
+        budgets = caps.budgets(row.groups)
+        return tuple(
+            (*(caps.queue(one.path) + index for one in path.queues[: path.common]), *budgets)
+            for index in sorted(set(taken_for))
+            if self._terms.is_over(trial, row.leaf, index)
+        )
+
+    def _takes(self, row: Row, caps: Caps) -> Demand:
+        """Return what the row takes of each cap."""
+        charged, starts = row.charged, caps.ways[row.leaf]
+        queues = [(start + index, much) for start in starts for index, much in charged]
+        if row.groups or row.gang:
+            queues += [(place, 1) for place in caps.budgets((*row.groups, row.gang))]
+        return tuple(queues)

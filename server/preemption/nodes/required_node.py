@@ -19,7 +19,7 @@ from server.model import policies
 from server.model.quota import is_below
 from server.model.ranking import Ranking
 from server.preemption import admission, victim_order
-from server.preemption.claims import victim_gangs
+from server.preemption.claims import candidate_pool
 from server.preemption.entitlement import numbers
 from server.preemption.policy import (
     SPARED_KEYS_MAX,
@@ -159,7 +159,7 @@ def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Need) -> dict[in
     """Return by row the rule that protects it, None for a victim; victims are taken while they hold what is lacking."""
     columns = trial.snapshot.allocations
     found: dict[int, Rule | None] = {}
-    may_go = victim_gangs.spare(trial, rows)
+    may_go = candidate_pool.spare_members(trial, rows)
     for one in rows:
         rule, gang = _rule_of(trial, ask, one, left), int(columns.jobs[one])
         if rule is None and gang in may_go and not may_go[gang]:
