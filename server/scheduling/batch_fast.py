@@ -226,19 +226,19 @@ def _place(partition: Partition, now: int) -> list[Ask]:
     asks = burst.asks
     line = list(map(asks.__getitem__, turns.order))
     nodes = take_nodes(partition.index, map(_ask_class, line))
-    seated = line[: len(nodes)]
-    unqueued_fast.seat(partition, seated, nodes, now)
-    if len(seated) == len(asks):
+    assigned = line[: len(nodes)]
+    unqueued_fast.assign(partition, assigned, nodes, now)
+    if len(assigned) == len(asks):
         _charge(burst, turns, wanted)
     else:
-        for ask in seated:
+        for ask in assigned:
             usage.charge(ask.application, ask.ask_class.demand)
-    if len(seated) == len(partition.unqueued):
+    if len(assigned) == len(partition.unqueued):
         partition.unqueued = []
         partition.numbers += turns.groups  # as if they had waited in groups
     else:
         _leave_rest(partition)
-    return seated
+    return assigned
 
 
 def _leave_rest(partition: Partition) -> None:

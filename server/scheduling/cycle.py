@@ -175,8 +175,8 @@ def run_woken(partition: Partition, now: int, placed: list[Ask]) -> int:
 
 def _is_placeable(partition: Partition, group: Group | Job) -> bool:
     if isinstance(group, Job):
-        return bool(_seats(partition, group))
-    return _seat(partition, group) is not None
+        return bool(_nodes_for(partition, group))
+    return _node_for(partition, group) is not None
 
 
 def _put_jobs_aside(partition: Partition) -> None:
@@ -194,7 +194,7 @@ def _is_held_back(job: Job) -> bool:
 
 def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> int:
     """Place the group's first ask, or park the group; return the steps spent."""
-    node = _seat(partition, group)
+    node = _node_for(partition, group)
     if node is None:
         return 1
     held = group.ask_class.pledge
@@ -204,7 +204,7 @@ def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> in
     return 1
 
 
-def _seat(partition: Partition, group: Group) -> Node | None:
+def _node_for(partition: Partition, group: Group) -> Node | None:
     """Return the node for the group's first ask; without one the group is parked where it is held back."""
     application, ask_class = group.application, group.ask_class
     limited = application.limiters or ask_class.firm
@@ -239,15 +239,15 @@ def _blocker(application: Application, ask_class: AskClass) -> Limiter | None:
 def _step_job(partition: Partition, job: Job, now: int, placed: list[Ask]) -> int:
     """Place all members of a gang or park it whole; return the steps spent."""
     members = len(job.members)
-    for ask, node in _seats(partition, job):
+    for ask, node in _nodes_for(partition, job):
         journal.place(partition, ask, node, now)
         placed.append(ask)
     return members
 
 
-def _seats(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:
+def _nodes_for(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:
     """Return a node for each waiting member; where there is none for all, the gang is parked until something changes."""
-    seats = try_job(partition, job)
-    if not seats:
+    assignments = try_job(partition, job)
+    if not assignments:
         pending.park_job(partition, job)
-    return seats
+    return assignments

@@ -13,18 +13,18 @@ def try_job(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:
     taken back.
     """
     application = job.application
-    seats: list[tuple[Ask, Node]] = []
+    assignments: list[tuple[Ask, Node]] = []
     for ask in job.members:
-        node = _seat(partition, application, ask)
+        node = _assign(partition, application, ask)
         if node is None:
             break
-        seats.append((ask, node))
-    for ask, node in reversed(seats):
+        assignments.append((ask, node))
+    for ask, node in reversed(assignments):
         _take_back(partition, application, ask, node)
-    return seats if len(seats) == len(job.members) else []
+    return assignments if len(assignments) == len(job.members) else []
 
 
-def _seat(partition: Partition, application: Application, ask: Ask) -> Node | None:
+def _assign(partition: Partition, application: Application, ask: Ask) -> Node | None:
     ask_class = ask.ask_class
     limits = application.limits_of(ask_class)
     if ask_class.dead or not all(limiter.has_room(ask_class) for limiter in limits):

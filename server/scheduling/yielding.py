@@ -283,24 +283,24 @@ def _offer_to_jobs(partition: Partition, now: int, budget: int, placed: list[Ask
         below = () if job.tried_reserved == mark else ranks.below_job(job)
         if not below:
             continue
-        seats = _seats(partition, job, below)
+        assignments = _nodes_for(partition, job, below)
         budget -= len(job.members)
-        for ask, node in seats:
+        for ask, node in assignments:
             journal.place(partition, ask, node, now)
             placed.append(ask)
-        if not seats:
+        if not assignments:
             job.tried_reserved = mark
-        if seats or budget <= 0:
+        if assignments or budget <= 0:
             return budget
     return budget
 
 
-def _seats(partition: Partition, job: Job, below: Below) -> list[tuple[Ask, Node]]:
+def _nodes_for(partition: Partition, job: Job, below: Below) -> list[tuple[Ask, Node]]:
     dead = list(dict.fromkeys(one.ask_class for one in job.members if one.ask_class.dead))
     with lifted(partition, below):
         for ask_class in dead:
             ask_class.dead = False
-        seats = try_job(partition, job)
+        assignments = try_job(partition, job)
         for ask_class in dead:
             ask_class.dead = True
-    return seats
+    return assignments

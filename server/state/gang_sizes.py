@@ -71,7 +71,7 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
     job.min_members, job.counted = size, counted
     job.example = sizes.get(job.example, job.example) if job.example else None
     partition.gangs.gathering.pop(job, None)
-    _seat_anew(partition, job)
+    _regroup_members(partition, job)
 
 
 def size_placeholders(partition: Partition, application: Application) -> None:
@@ -103,7 +103,7 @@ def _beside(job: Job) -> list[Ask]:
     ]
 
 
-def _seat_anew(partition: Partition, job: Job) -> None:
+def _regroup_members(partition: Partition, job: Job) -> None:
     """Move a job's waiting members to where their size puts them: into the job, or by themselves."""
     if job.min_members <= 1:
         job.placed = 0  # the members of a job of one are not counted

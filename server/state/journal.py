@@ -32,7 +32,7 @@ def place(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask:
     """Place the first ask of the group on top of its application's heap, and return it: the usual case, and fast."""
     ask = pending.pop_first(partition, group)
-    _seat(partition, ask, node, now)
+    _assign(partition, ask, node, now)
     usage.charge(group.application, group.ask_class.demand)
     if group.ask_class.firm:
         usage.hold_firm(group.application.leaf, group.ask_class.demand, 1)
@@ -41,13 +41,13 @@ def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask
 
 def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
     """Write an ask that waits nowhere as an allocation; capacity is not checked (recovery, design 1.10)."""
-    _seat(partition, ask, node, now)
+    _assign(partition, ask, node, now)
     usage.charge(ask.application, ask.ask_class.demand)
     if ask.ask_class.firm:
         usage.hold_firm(ask.application.leaf, ask.ask_class.demand, 1)
 
 
-def _seat(partition: Partition, ask: Ask, node: Node, now: int) -> None:
+def _assign(partition: Partition, ask: Ask, node: Node, now: int) -> None:
     """Write a placement in the node, the application and the ask."""
     application = ask.application
     ask.node = node

@@ -24,7 +24,7 @@ def take_in(partition: Partition) -> None:
         pending.enqueue(partition, ask)
 
 
-def seat(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now: int) -> None:
+def assign(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now: int) -> None:
     """Record the node of each ask; the nodes are filled already, applications and queues are charged next."""
     changed = partition.columns.changed
     for ask, node in zip(asks, nodes, strict=True):

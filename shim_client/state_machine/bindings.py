@@ -45,7 +45,7 @@ def placed(state: State, decision: Placed) -> None:
         _unsuitable(state, pod, decision, why)
     elif decision.node in state.nodes:
         claims = pods.unbound_claims(state, pod)
-        pods.seat(state, pod, decision.node)
+        pods.assign(state, pod, decision.node)
         pod.sent = replace(pod.sent, node=decision.node)
         pod.said = pod.room = None
         if pod.application is not None:
@@ -146,7 +146,7 @@ def _bound(state: State, pod: PodRecord, action: Bind, error: ClusterError | Non
         _moved(state, pod, error)
         return
     state.note(ref, "FailedBinding", f"binding to {action.node} failed: {error}", warning=True)
-    pods.unseat(state, pod)
+    pods.unassign(state, pod)
     if pod.sent is None:
         pods.offer(state, pod)
         return
@@ -158,5 +158,5 @@ def _bound(state: State, pod: PodRecord, action: Bind, error: ClusterError | Non
 def _moved(state: State, pod: PodRecord, error: ElsewhereError) -> None:
     """Report that another scheduler bound the pod, and where."""
     state.note(pod.facts.ref, "FailedBinding", str(error), warning=True)
-    pods.seat(state, pod, error.node)
+    pods.assign(state, pod, error.node)
     _insist(state, pod)

@@ -48,7 +48,7 @@ def remove(state: State, name: str) -> None:
         return
     state.greeted.pop(name, None)
     _resettle(state, name)
-    for uid in state.seated.get(name, ()):
+    for uid in state.assigned.get(name, ()):
         state.pods[uid].sent = None
     if node.standing in _KNOWN:
         state.reports.append(node_report(node.facts, NodeAction.DECOMISSION))
@@ -60,7 +60,7 @@ def _resettle(state: State, name: str) -> None:
     state.outlook += 1
     state.places.clear()
     state.reachable.clear()
-    for uid in state.seated.get(name, ()):
+    for uid in state.assigned.get(name, ()):
         pods.settle(state, state.pods[uid])
 
 
@@ -98,7 +98,7 @@ def _adopt(state: State, node: NodeRecord) -> None:
     if not state.may_tell_pods():
         return
     name = node.facts.ref.name
-    orphans = [state.pods[uid] for uid in state.seated.get(name, ())]
+    orphans = [state.pods[uid] for uid in state.assigned.get(name, ())]
     for pod in orphans:
         pods.offer(state, pod)
     if state.phase is not Phase.OPEN:

@@ -14,7 +14,7 @@ from shim_client.messages import PodRelease, PodReport, TerminationType
 from shim_client.state_machine import applications, jobs, node_suitability
 from shim_client.state_machine.marks import soft, victim_marks
 from shim_client.state_machine.state import ApplicationRecord, Phase, PodRecord, Standing, State
-from shim_client.state_machine.topology_counts import Seat
+from shim_client.state_machine.topology_counts import Assignment
 from shim_client.translate.fields import BadObjectError, mapping
 from shim_client.translate.matching import Labels, selects
 from shim_client.translate.neighbours import Demands
@@ -43,7 +43,7 @@ def observe(state: State, item: KubeObject) -> None:
     victim_marks.refuse_strange(state, pod, before)
     soft.observe(state, pod)
     if facts.report.node and facts.report.node != pod.node:
-        seat(state, pod, facts.report.node)
+        assign(state, pod, facts.report.node)
     elif pod.node:
         settle(state, pod)
     for problem in facts.problems:
@@ -64,7 +64,7 @@ def remove(state: State, uid: str) -> None:
     pod = state.pods.pop(uid, None)
     if pod is None:
         return
-    unseat(state, pod)
+    unassign(state, pod)
     _demand(state, pod, None)
     if pod.sent is not None:
         order = pod.order
@@ -126,21 +126,21 @@ def _join(state: State, pod: PodRecord) -> ApplicationRecord:
     return application
 
 
-def seat(state: State, pod: PodRecord, node: str) -> None:
+def assign(state: State, pod: PodRecord, node: str) -> None:
     """Record the node of the pod."""
-    unseat(state, pod)
+    unassign(state, pod)
     pod.node = node
-    state.seated.setdefault(node, {})[pod.facts.ref.uid] = None
+    state.assigned.setdefault(node, {})[pod.facts.ref.uid] = None
     settle(state, pod)
 
 
-def unseat(state: State, pod: PodRecord) -> None:
+def unassign(state: State, pod: PodRecord) -> None:
     """Record that the pod is on no node."""
-    others = state.seated.get(pod.node)
+    others = state.assigned.get(pod.node)
     if others is not None:
         others.pop(pod.facts.ref.uid, None)
         if not others:
-            del state.seated[pod.node]
+            del state.assigned[pod.node]
     pod.node = ""
     state.neighbourhood.unsettle(pod.facts.ref.uid)
 
@@ -149,7 +149,7 @@ def settle(state: State, pod: PodRecord) -> None:
     """Count the pod at its node for the demands of other pods."""
     facts, node = pod.facts, state.nodes.get(pod.node)
     state.neighbourhood.settle(
-        Seat(
+        Assignment(
             uid=facts.ref.uid,
             namespace=facts.ref.namespace,
             labels=facts.labels,

@@ -161,7 +161,7 @@ class State:
     listed: set[str] = field(default_factory=set)
     pods: dict[str, PodRecord] = field(default_factory=dict)
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
-    seated: dict[str, dict[str, None]] = field(default_factory=dict)
+    assigned: dict[str, dict[str, None]] = field(default_factory=dict)
     """Uids by node name, also for nodes that are not known: their pods are orphans (1.1)."""
     applications: dict[str, dict[str, ApplicationRecord]] = field(default_factory=dict)
     """Applications by id, then by partition; the core's answers name the id alone."""

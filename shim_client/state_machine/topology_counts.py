@@ -20,7 +20,7 @@ Kept = TypeVar("Kept")
 ANYWHERE = ""
 
 
-class Seat(NamedTuple):
+class Assignment(NamedTuple):
     """A pod on a node, with the facts that concern other pods."""
 
     uid: str
@@ -100,34 +100,34 @@ class Neighbourhood:
 
     version: int = 0
     namespace_labels: dict[str, Labels] = field(default_factory=dict)
-    seats: dict[str, Seat] = field(default_factory=dict)
+    assignments: dict[str, Assignment] = field(default_factory=dict)
     tallies: Shelf[Question, Tally] = field(default_factory=Shelf)
     guards: Shelf[Term, Guard] = field(default_factory=Shelf)
     _counted: dict[str, list[tuple[Counter[str], str]]] = field(default_factory=dict)
     """Counts and place where each pod was counted, by uid, so that exactly these are reduced again."""
 
-    def settle(self, seat: Seat) -> None:
+    def settle(self, assignment: Assignment) -> None:
         """Count a pod at its present place instead of its former one."""
-        if self.seats.get(seat.uid) == seat:
+        if self.assignments.get(assignment.uid) == assignment:
             return
-        self.unsettle(seat.uid)
-        self.seats[seat.uid] = seat
-        for tally in self.tallies.near(seat.namespace):
-            self._count(tally, seat)
-        for term in seat.apart:
-            place = seat.node_labels.get(term.topology_key)
+        self.unsettle(assignment.uid)
+        self.assignments[assignment.uid] = assignment
+        for tally in self.tallies.near(assignment.namespace):
+            self._count(tally, assignment)
+        for term in assignment.apart:
+            place = assignment.node_labels.get(term.topology_key)
             if place is not None:
-                self._add(self._guard(term).counts, place, seat.uid)
+                self._add(self._guard(term).counts, place, assignment.uid)
 
     def unsettle(self, uid: str) -> None:
         """Remove a pod from all counts."""
-        seat = self.seats.pop(uid, None)
+        assignment = self.assignments.pop(uid, None)
         for counts, place in self._counted.pop(uid, ()):
             self.version += 1
             counts[place] -= 1
             if not counts[place]:
                 del counts[place]
-        for term in seat.apart if seat else ():
+        for term in assignment.apart if assignment else ():
             if (guard := self.guards.get(term)) and not guard.counts:
                 self.guards.drop(term, term.who)
 
@@ -138,8 +138,8 @@ class Neighbourhood:
             if tally is None:
                 tally = Tally(question)
                 self.tallies.put(question, question.whos[0], tally)
-                for seat in self.seats.values():
-                    self._count(tally, seat)
+                for assignment in self.assignments.values():
+                    self._count(tally, assignment)
             tally.users += 1
 
     def release(self, demands: Demands) -> None:
@@ -198,13 +198,13 @@ class Neighbourhood:
             if self.means(guard.term.who, namespace, labels):
                 yield guard
 
-    def _count(self, tally: Tally, seat: Seat) -> None:
+    def _count(self, tally: Tally, assignment: Assignment) -> None:
         whos, key, staying = tally.question
-        place = seat.node_labels.get(key)
-        if place is None or (staying and seat.going):
+        place = assignment.node_labels.get(key)
+        if place is None or (staying and assignment.going):
             return
-        if all(self.means(who, seat.namespace, seat.labels) for who in whos):
-            self._add(tally.counts, place, seat.uid)
+        if all(self.means(who, assignment.namespace, assignment.labels) for who in whos):
+            self._add(tally.counts, place, assignment.uid)
 
     def _add(self, counts: Counter[str], place: str, uid: str) -> None:
         counts[place] += 1
@@ -212,11 +212,15 @@ class Neighbourhood:
         self._counted.setdefault(uid, []).append((counts, place))
 
     def _recount(self, namespace: str) -> None:
-        seats = [seat for seat in self.seats.values() if seat.namespace == namespace]
-        for seat in seats:
-            self.unsettle(seat.uid)
-        for seat in seats:
-            self.settle(seat)
+        assignments = [
+            assignment
+            for assignment in self.assignments.values()
+            if assignment.namespace == namespace
+        ]
+        for assignment in assignments:
+            self.unsettle(assignment.uid)
+        for assignment in assignments:
+            self.settle(assignment)
 
 
 def questions(demands: Demands) -> list[Question]:

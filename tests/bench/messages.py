@@ -212,7 +212,7 @@ def resync(workload: Workload) -> Script:
     running = workload.asks - 1
     allocations = [
         _ask(workload, at, node_id)
-        for at, node_id in zip(range(running), seats(workload), strict=False)
+        for at, node_id in zip(range(running), assignments(workload), strict=False)
     ]
     steps = [
         registered(queues_yaml(workload), explicit_sync=True),
@@ -225,7 +225,7 @@ def resync(workload: Workload) -> Script:
     return Script(steps, 0)
 
 
-def seats(workload: Workload) -> Iterator[str]:
+def assignments(workload: Workload) -> Iterator[str]:
     """Yield a node with room for each ask in turn, going round the nodes; of a workload without constraints."""
     nodes = [node(workload, at) for at in range(workload.nodes)]
     free = [dict(one.capacity) for one in nodes]

@@ -412,8 +412,8 @@ DEFECTS: Final = (
     Defect(
         "who finds no node in a burst is charged with those who do",
         "server.scheduling.batch_fast",
-        "    if len(seated) == len(asks):",
-        "    if seated:",
+        "    if len(assigned) == len(asks):",
+        "    if assigned:",
         judge=Judge.FLOODS,
         policy=Policy.PLACEMENT,
     ),
@@ -494,8 +494,8 @@ DEFECTS: Final = (
     Defect(
         "half a gang is placed",
         "server.scheduling.gangs",
-        "    return seats if len(seats) == len(job.members) else []",
-        "    return seats",
+        "    return assignments if len(assignments) == len(job.members) else []",
+        "    return assignments",
         policy=Policy.PLACEMENT,
     ),
     Defect(
@@ -1743,8 +1743,8 @@ DEFECTS: Final = (
     Defect(
         "after a restart members without a victim of their own are forgotten",
         "server.core.preemption.due_gangs",
-        "    return [seats[ask.key] for ask in order]",
-        "    return [seats[ask.key] for ask in order if ask.key in named]",
+        "    return [assignments[ask.key] for ask in order]",
+        "    return [assignments[ask.key] for ask in order if ask.key in named]",
         judge=Judge.STORIES,
         stories="jobs_restart",
         policy=Policy.JOB,

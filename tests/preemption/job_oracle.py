@@ -22,7 +22,7 @@ Key = tuple[int, int, int, str]
 class Found:
     """The nodes of the members, in the order in which they were planned for, and the victims."""
 
-    seats: list[tuple[str, str]] = field(default_factory=list)
+    assignments: list[tuple[str, str]] = field(default_factory=list)
     victims: list[Pod] = field(default_factory=list)
 
 
@@ -254,7 +254,7 @@ class Oracle:
                     return False
         return True
 
-    def within_share(self, seats: list[tuple[Member, str]], gone: list[Pod]) -> bool:
+    def within_share(self, assignments: list[tuple[Member, str]], gone: list[Pod]) -> bool:
         """Return whether what free capacity and own victims do not cover is within what the queue may still claim."""
         own = [one for one in gone if one.queue == self.world.queue]
         if len(own) == len(gone):
@@ -263,7 +263,7 @@ class Oracle:
         for kind in self.want:
             need = 0
             for node in self.world.nodes:
-                here = total(one.size for one, at in seats if at == node).get(kind, 0)
+                here = total(one.size for one, at in assignments if at == node).get(kind, 0)
                 freed = total(one.size for one in own if one.node == node).get(kind, 0)
                 need += max(0, here - max(0, self.free(node).get(kind, 0)) - freed) if here else 0
             path = owed.get(kind)
@@ -274,7 +274,7 @@ class Oracle:
                 return False
         return True
 
-    def justified(self, seats: list[tuple[Member, str]], gone: list[Pod]) -> bool:
+    def justified(self, assignments: list[tuple[Member, str]], gone: list[Pod]) -> bool:
         """J7: once all victims of its own queue are gone, each of another queue frees a lacking type that is decided.
 
         Each in its turn, in some order of those of other queues.
@@ -286,7 +286,7 @@ class Oracle:
         return any(
             all(
                 self.is_taken_for_a_type(
-                    unit, seats, [*own, *(one for before in order[:at] for one in before)]
+                    unit, assignments, [*own, *(one for before in order[:at] for one in before)]
                 )
                 for at, unit in enumerate(order)
             )
@@ -294,11 +294,11 @@ class Oracle:
         )
 
     def is_taken_for_a_type(
-        self, unit: list[Pod], seats: list[tuple[Member, str]], gone: list[Pod]
+        self, unit: list[Pod], assignments: list[tuple[Member, str]], gone: list[Pod]
     ) -> bool:
         """Return whether a pod of another queue frees a type that it may be taken for and that its node still lacks."""
         return any(
-            self.takes_for(one) & self.lacks(one.node, seats, gone)
+            self.takes_for(one) & self.lacks(one.node, assignments, gone)
             for one in unit
             if one.queue != self.world.queue
         )
@@ -352,9 +352,9 @@ class Oracle:
         taken = total(one.size for one in self.world.pods if one.node == node)
         return {kind: much - taken.get(kind, 0) for kind, much in self.world.nodes[node].items()}
 
-    def lacks(self, node: str, seats: list[tuple[Member, str]], gone: list[Pod]) -> set[str]:
+    def lacks(self, node: str, assignments: list[tuple[Member, str]], gone: list[Pod]) -> set[str]:
         """Return the types in which the members of a node do not fit."""
-        here = total(one.size for one, at in seats if at == node)
+        here = total(one.size for one, at in assignments if at == node)
         freed = total(one.size for one in gone if one.node == node)
         free = self.free(node)
         return {k for k, much in here.items() if much > free.get(k, 0) + freed.get(k, 0)}
@@ -378,12 +378,14 @@ class Oracle:
     def is_justified(self, found: Found) -> bool:
         """Return whether the finished plan justifies each victim."""
         members = {one.key: one for one in self.world.members}
-        return self.justified([(members[key], node) for key, node in found.seats], found.victims)
+        return self.justified(
+            [(members[key], node) for key, node in found.assignments], found.victims
+        )
 
     def attempt(self, *, willing: bool, own_first: bool = False) -> Found | None:
         """One member after the other; then the maxima; then give back."""
         self.own_first = own_first
-        seats: list[tuple[Member, str]] = []
+        assignments: list[tuple[Member, str]] = []
         gone: list[Pod] = []
         for member in sorted(self.world.members, key=lambda one: -one.priority):
             if any(
@@ -394,19 +396,19 @@ class Oracle:
             choices = [
                 (self.key(node, more), node, more)
                 for node in self.world.nodes
-                for more in [self.walk(node, [*seats, (member, node)], gone, willing=willing)]
+                for more in [self.walk(node, [*assignments, (member, node)], gone, willing=willing)]
                 if more is not None
             ]
             if not choices:
                 return None
             _, node, more = min(choices, key=lambda one: one[0])
-            seats.append((member, node))
+            assignments.append((member, node))
             gone += more
-        if not self.make_head_room(seats, gone, willing=willing):
+        if not self.make_head_room(assignments, gone, willing=willing):
             return None
-        self.give_back(seats, gone)
+        self.give_back(assignments, gone)
         order = sorted(gone, key=self.rank)
-        return Found([(one.key, node) for one, node in seats], order)
+        return Found([(one.key, node) for one, node in assignments], order)
 
     def key(self, node: str, more: list[Pod]) -> Key:
         """J9."""
@@ -419,7 +421,7 @@ class Oracle:
         return self.would_rather_stay(pod), pod.priority, pod.gang, pod.key
 
     def walk(
-        self, node: str, seats: list[tuple[Member, str]], gone: list[Pod], *, willing: bool
+        self, node: str, assignments: list[tuple[Member, str]], gone: list[Pod], *, willing: bool
     ) -> list[Pod] | None:
         """Return the pods evicted from a node until its members fit; None when they never do."""
         more: list[Pod] = []
@@ -430,34 +432,36 @@ class Oracle:
             key=lambda one: (self.own_first and one.queue != self.world.queue, self.rank(one))
         )
         progress = True
-        while progress and self.lacks(node, seats, gone + more):
+        while progress and self.lacks(node, assignments, gone + more):
             progress = False
             for pod in order:
-                lacking = self.lacks(node, seats, gone + more)
+                lacking = self.lacks(node, assignments, gone + more)
                 if not lacking:
                     break
                 if pod in gone or pod in more or not lacking & set(pod.size):
                     continue
                 unit = self.unit(pod, gone + more, willing=willing)
-                if unit is not None and self.may_take(unit, seats, gone + more):
+                if unit is not None and self.may_take(unit, assignments, gone + more):
                     more += unit
                     progress = True
-        fits = not self.lacks(node, seats, gone + more)
-        return more if fits and self.within_share(seats, gone + more) else None
+        fits = not self.lacks(node, assignments, gone + more)
+        return more if fits and self.within_share(assignments, gone + more) else None
 
-    def may_take(self, unit: list[Pod], seats: list[tuple[Member, str]], gone: list[Pod]) -> bool:
+    def may_take(
+        self, unit: list[Pod], assignments: list[tuple[Member, str]], gone: list[Pod]
+    ) -> bool:
         """Each test cumulative."""
         if not self.keeps_floors([*gone, *unit]) or not self.keeps_budgets([*gone, *unit]):
             return False
         if all(one.queue == self.world.queue for one in unit):
             return True
-        if not self.is_taken_for_a_type(unit, seats, gone):
+        if not self.is_taken_for_a_type(unit, assignments, gone):
             return False
         stranger = next(one for one in unit if one.queue != self.world.queue)
-        return self.within_share(seats, [*gone, stranger])
+        return self.within_share(assignments, [*gone, stranger])
 
     def make_head_room(
-        self, seats: list[tuple[Member, str]], gone: list[Pod], *, willing: bool
+        self, assignments: list[tuple[Member, str]], gone: list[Pod], *, willing: bool
     ) -> bool:
         """Pods of its own queue elsewhere, while a maximum needs them."""
         for pod in sorted(self.world.pods, key=self.rank):
@@ -468,11 +472,11 @@ class Oracle:
             if not own or pod in gone or not {kind for _, kind in over} & set(pod.size):
                 continue
             unit = self.unit(pod, gone, willing=willing)
-            if unit is not None and self.may_take(unit, seats, gone):
+            if unit is not None and self.may_take(unit, assignments, gone):
                 gone += unit
         return not self.full(gone)
 
-    def give_back(self, seats: list[tuple[Member, str]], gone: list[Pod]) -> None:
+    def give_back(self, assignments: list[tuple[Member, str]], gone: list[Pod]) -> None:
         """Give back victims that the plan does not need, the most important first; a gang that was taken as one stays as one."""
         changed = True
         while changed:
@@ -481,7 +485,7 @@ class Oracle:
                 self.as_taken(gone), key=lambda one: max(map(self.rank, one)), reverse=True
             ):
                 rest = [one for one in gone if one not in unit]
-                if all(one in gone for one in unit) and self.holds(seats, rest):
+                if all(one in gone for one in unit) and self.holds(assignments, rest):
                     gone[:] = rest
                     changed = True
 
@@ -506,13 +510,13 @@ class Oracle:
                 found.append(unit)
         return found
 
-    def holds(self, seats: list[tuple[Member, str]], gone: list[Pod]) -> bool:
+    def holds(self, assignments: list[tuple[Member, str]], gone: list[Pod]) -> bool:
         """Return whether a plan keeps every rule: node capacity, maxima, gangs, floors and share."""
         return (
-            not any(self.lacks(node, seats, gone) for _, node in seats)
+            not any(self.lacks(node, assignments, gone) for _, node in assignments)
             and not self.full(gone)
             and not self.broken(gone)
             and self.keeps_floors(gone)
             and self.keeps_budgets(gone)
-            and self.within_share(seats, gone)
+            and self.within_share(assignments, gone)
         )

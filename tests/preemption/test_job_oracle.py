@@ -43,25 +43,25 @@ def judge_world(seed: int, world: World) -> str:
         core.tick(START + BACK_OFF_MS)  # the second look tells nobody anything new
         assert core.digest() == after, f"seed {seed}: a plan that failed changed something"
         return "refused"
-    seats = [(one.key, one.node_id) for one in record.beneficiaries]
-    assert known is not None, f"seed {seed}: {seats}, {released} in {world}"
-    _check_legal(seed, world, seats, released)
-    assert (seats, released) == (known.seats, [one.key for one in known.victims]), (
+    assignments = [(one.key, one.node_id) for one in record.beneficiaries]
+    assert known is not None, f"seed {seed}: {assignments}, {released} in {world}"
+    _check_legal(seed, world, assignments, released)
+    assert (assignments, released) == (known.assignments, [one.key for one in known.victims]), (
         f"seed {seed}: not {known} in {world}"
     )
     return "victims" if released else "pledges"
 
 
 def _check_legal(
-    seed: int, world: World, seats: list[tuple[str, str]], released: list[str]
+    seed: int, world: World, assignments: list[tuple[str, str]], released: list[str]
 ) -> None:
     """All or nothing, legal as a whole, and nobody can be given back: whatever order it was found in (8, 9, 11)."""
     oracle = Oracle(world)
     members = {one.key: one for one in world.members}
-    assert sorted(key for key, _ in seats) == sorted(members), f"seed {seed}: not all members"
-    at = [(members[key], node) for key, node in seats]
+    assert sorted(key for key, _ in assignments) == sorted(members), f"seed {seed}: not all members"
+    at = [(members[key], node) for key, node in assignments]
     gone = [one for one in world.pods if one.key in released]
-    assert oracle.holds(at, gone), f"seed {seed}: {seats}, {released} in {world}"
+    assert oracle.holds(at, gone), f"seed {seed}: {assignments}, {released} in {world}"
     assert oracle.justified(at, gone), f"seed {seed}: {released} for nothing guaranteed in {world}"
     for pod in gone:
         assert oracle.may_join(pod, willing=False), f"seed {seed}: {pod} may not go in {world}"

@@ -289,9 +289,9 @@ def _change(story: Story, chance: random.Random, step: int) -> None:
 def _compare(story: Story) -> None:
     state = story.mirror.state
     zones = {name: one.facts.labels[ZONE] for name, one in state.nodes.items()}
-    seated = [one for one in state.pods.values() if one.node]
-    of_db = {one.node for one in seated if one.facts.labels.get("app") == "db"}
-    web = Counter(zones[one.node] for one in seated if one.facts.labels.get("app") == "web")
+    assigned = [one for one in state.pods.values() if one.node]
+    of_db = {one.node for one in assigned if one.facts.labels.get("app") == "db"}
+    web = Counter(zones[one.node] for one in assigned if one.facts.labels.get("app") == "web")
     least = min(web[zone] for zone in set(zones.values()))
     for one in state.pods.values():
         if one.node:

@@ -29,7 +29,7 @@ class Plan:
     state: Partition
     record: DecisionRecord
     members: list[Pod]
-    seats: dict[str, str]
+    assignments: dict[str, str]
     going: list[Pod]
 
     @property
@@ -48,8 +48,8 @@ class Plan:
 
     def nodes(self) -> Iterator[tuple[str, Amounts, Amounts]]:
         """Yield the nodes of members, with what they want there and what is planned to be free."""
-        for node in sorted(set(self.seats.values())):
-            wanted = total([pod for pod in self.members if self.seats[pod.key] == node])
+        for node in sorted(set(self.assignments.values())):
+            wanted = total([pod for pod in self.members if self.assignments[pod.key] == node])
             yield node, wanted, self.judge.planned_room(self.state, node)
 
     def fits(self, going: Sequence[Pod]) -> bool:
@@ -133,8 +133,8 @@ class JobJudge(Judge):
         super()._judge_amounts(state, record, going)
         if record.policy == "job":
             members = [state.pods[one.key] for one in record.beneficiaries]
-            seats = {one.key: one.node_id for one in record.beneficiaries}
-            plan = Plan(self, state, record, members, seats, going)
+            assignments = {one.key: one.node_id for one in record.beneficiaries}
+            plan = Plan(self, state, record, members, assignments, going)
             self._assert_whole(plan)
             self._assert_enough(plan)
 

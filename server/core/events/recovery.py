@@ -9,7 +9,7 @@ from typing import Final
 
 from server.core.events import placeholders
 from server.core.preemption import apply_plan, due_gangs
-from server.core.preemption.due_gangs import Seat
+from server.core.preemption.due_gangs import Assignment
 from server.core.preemption.open_decisions import drop_unfit
 from server.model.asks import ReleaseMark
 from server.model.decisions import Decision
@@ -70,8 +70,10 @@ def rebuild(
         del partition.decisions.marks[decision_id]
         if decision_id not in partition.decisions.open:
             mark = _mark_with_room(partition, marks, ask)
-            seats = _seats(partition, ask, marks, mark) if waits and ask is not None else []
-            record = _reopen(partition, decision_id, seats, victims, marks, now)
+            assignments = (
+                _assignments(partition, ask, marks, mark) if waits and ask is not None else []
+            )
+            record = _reopen(partition, decision_id, assignments, victims, marks, now)
             decisions.append(record)
             decisions += _drop_unfit(partition, mark, now, all_known=all_known)
             expiring.append((now + partition.spec.preemption.expiry_ms, decision_id))
@@ -104,12 +106,12 @@ def _make_room(node: Node, marks: Iterable[str], ask: Ask) -> bool:
     return fits(ask.ask_class.node_demand, room)
 
 
-def _seats(
+def _assignments(
     partition: Partition, ask: Ask, marks: Mapping[str, ReleaseMark], mark: ReleaseMark
-) -> list[Seat]:
+) -> list[Assignment]:
     """Return the places: of the ask where its mark says, or of all members of its gang (J10)."""
     if isinstance(ask.group, Job):
-        return due_gangs.seats_again(partition, ask.group, marks.values())
+        return due_gangs.reassign(partition, ask.group, marks.values())
     node = partition.index.nodes.get(mark.node_id)
     return [(ask, mark.node_id, node)]
 
@@ -142,7 +144,7 @@ def _shrinking(partition: Partition, policy: PolicyFacts, victims: list[Ask]) ->
 def _reopen(  # noqa: PLR0913, PLR0917 - what the marks tell
     partition: Partition,
     decision_id: str,
-    seats: list[Seat],
+    assignments: list[Assignment],
     victims: list[Ask],
     marks: Mapping[str, ReleaseMark],
     now: int,
@@ -150,10 +152,10 @@ def _reopen(  # noqa: PLR0913, PLR0917 - what the marks tell
     policy = apply_plan.policy_of(decision_id)
     expires = now + partition.spec.preemption.expiry_ms
     queue = _shrinking(partition, policy, victims)
-    seats = [] if queue else seats  # a quota run frees capacity for no ask
+    assignments = [] if queue else assignments  # a quota run frees capacity for no ask
     commitment = Commitment(decision_id, policy.name, now, expires, queue)
-    record = _record(partition, commitment, seats, victims)
-    for ask, _, node in seats:
+    record = _record(partition, commitment, assignments, victims)
+    for ask, _, node in assignments:
         if node is None:
             continue
         demands = (ask.ask_class.demand, ask.ask_class.node_demand)
@@ -180,7 +182,7 @@ def _shared_queue(victims: list[Ask]) -> str:
 def _record(
     partition: Partition,
     commitment: Commitment,
-    seats: list[Seat],
+    assignments: list[Assignment],
     victims: list[Ask],
 ) -> DecisionRecord:
     beneficiaries = tuple(
@@ -192,7 +194,7 @@ def _record(
             ask.spec.resource,
             ask.spec.priority,
         )
-        for ask, node_id, _ in seats
+        for ask, node_id, _ in assignments
     )
     return DecisionRecord(
         commitment.commitment_id,

@@ -22,7 +22,7 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 from server.state.snapshotting import JobDue
 
-Seat = tuple[Ask, str, Node | None]
+Assignment = tuple[Ask, str, Node | None]
 """The ask, the node on which it gets capacity, and that node where it is known."""
 Coming = tuple[Node, Amounts]
 """The node from which pods are being evicted, and what is free there once they are gone."""
@@ -201,7 +201,7 @@ def _foremost(group: Group) -> list[Ask]:
 # Restarts -----------------------------------------------------------------------------------------------------------
 
 
-def seats_again(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> list[Seat]:
+def reassign(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> list[Assignment]:
     """Return a node for every member of a gang whose decision was open before a restart (J10, 19).
 
     [] when a member has none. Members for which pods are evicted get the node that the marks name;
@@ -212,7 +212,7 @@ def seats_again(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) ->
     rooms = {name: nodes[name].room_without(nodes[name].dying()) for name in sorted(nodes)}
     named = {mark.released_for: mark.node_id for mark in marks}
     order = sorted(one.members, key=snapshotting.job_order)
-    seats: dict[str, Seat] = {}
+    assignments: dict[str, Assignment] = {}
     for ask in sorted(order, key=lambda member: member.key not in named):
         wanted = named.get(ask.key, "")
         names = [wanted] if wanted in rooms and _takes(partition, wanted, ask, rooms) else rooms
@@ -221,8 +221,8 @@ def seats_again(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) ->
             return []
         for index, quantity in ask.ask_class.node_demand:
             rooms[at][index] -= quantity
-        seats[ask.key] = (ask, at, nodes[at])
-    return [seats[ask.key] for ask in order]
+        assignments[ask.key] = (ask, at, nodes[at])
+    return [assignments[ask.key] for ask in order]
 
 
 def _takes(partition: Partition, name: str, ask: Ask, rooms: Mapping[str, Amounts]) -> bool:

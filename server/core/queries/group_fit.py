@@ -80,14 +80,14 @@ def group_fit(trial: Trial, members: Members) -> GroupFit:
     What its plans evict counts as gone in what the others lack, and is not free yet for those that fit now.
     """
     asks = members.asks[:TRIED_MAX]
-    seats = _Seats(trial)
-    left = [one for one in asks if not seats.place(one.kind)]
-    without = [one for one in left if not seats.owe(one.kind)]
+    assignment = _Assignment(trial)
+    left = [one for one in asks if not assignment.place(one.kind)]
+    without = [one for one in left if not assignment.owe(one.kind)]
     limits = tuple(_limits(trial, asks, members.people))
     fitting = (
         _placed(trial, asks, members.people) if limits or trial.plans else len(asks) - len(left)
     )
-    nodes, missing = seats.told(), Counter[str](seats.missing())
+    nodes, missing = assignment.told(), Counter[str](assignment.missing())
     for one in without:
         missing.update(dict(one.spec.resource))
     rest = Counter[str]()
@@ -123,7 +123,7 @@ def free_row(trial: Trial, ask: WaitingAsk) -> int:
 # Nodes ----------------------------------------------------------------------------------------------------------
 
 
-class _Seats:
+class _Assignment:
     """The tentative assignment, with what each node got."""
 
     def __init__(self, trial: Trial) -> None:

@@ -109,7 +109,7 @@ class Planner:
                 raise OutOfPlansError
             self._count(first)
             ask = first if not count else first._replace(key=f"{first.key}~{count}")
-            if _seated(trial, ask):
+            if _assign(trial, ask):
                 continue
             answer = _plan(trial, ask)
             if isinstance(answer, Refusal):
@@ -172,13 +172,13 @@ def fits(trial: Trial, claimant: Claimant) -> bool:
     if not (claimant.gathered and claimant.within_limits):
         return False
     mark = trial.mark()
-    found = all(_seated(trial, one) for one in claimant.members)
+    found = all(_assign(trial, one) for one in claimant.members)
     if trial.mark() > mark:
         trial.rollback(mark)
     return found
 
 
-def _seated(trial: Trial, ask: WaitingAsk) -> bool:
+def _assign(trial: Trial, ask: WaitingAsk) -> bool:
     """Return whether the ask has a node beside the members before it; it then holds that on the Trial."""
     row = group_fit.free_row(trial, ask)
     if row >= 0:
