@@ -1751,7 +1751,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a replacement does not look at its queue's maximum",
-        "server.preemption.claims.own_queue_eligibility",
+        "server.preemption.claims.eligibility",
         "        return blocks(trial, self.ask, claiming=False)",
         "        return ()",
         judge=Judge.STORIES,
@@ -1787,7 +1787,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "equals replace each other in a queue",
-        "server.preemption.claims.own_queue_eligibility",
+        "server.preemption.claims.eligibility",
         "self.ask.spec.priority, self.rooms",
         "self.ask.spec.priority + 1, self.rooms",
         judge=Judge.IN_QUEUE,
@@ -1795,7 +1795,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "an application replaces its own",
-        "server.preemption.claims.own_queue_eligibility",
+        "server.preemption.claims.eligibility",
         "        return gangs.of_application(trial.snapshot.allocations, number, self.ask.application_id)",
         "        return None",
         judge=Judge.IN_QUEUE,
@@ -2102,7 +2102,7 @@ DEFECTS: Final = (
     # All policies together.
     Defect(
         "a replacement looks at the maximum alone, where plain weights bound its queue, too",
-        "server.preemption.claims.own_queue_eligibility",
+        "server.preemption.claims.eligibility",
         "        return blocks(trial, self.ask, claiming=False)\n",
         "        return blocks(trial, self.ask)\n",
         judge=Judge.STORIES,

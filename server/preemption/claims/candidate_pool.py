@@ -19,8 +19,7 @@ from server.kernels.fit import Mask, equal
 from server.model.fit import Demand
 from server.model.quota import is_below
 from server.model.ranking import Ranked
-from server.preemption.claims.eligibility import CODES, Block, Terms, spared
-from server.preemption.claims.own_queue_eligibility import OwnTerms
+from server.preemption.claims.eligibility import CODES, Block, OwnTerms, Terms, spared
 from server.preemption.claims.victim_sets import Candidate
 from server.preemption.entitlement import may_cross, protects_only_whole
 from server.preemption.policy import Spared

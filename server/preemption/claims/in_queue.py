@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from server.model.policies import IN_QUEUE
-from server.preemption.claims.eligibility import blocks
-from server.preemption.claims.own_queue_eligibility import OwnTerms
+from server.preemption.claims.eligibility import OwnTerms, blocks
 from server.preemption.claims.preconditions import of_the_ask
 from server.preemption.claims.search import Claim
 from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule

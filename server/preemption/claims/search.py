@@ -15,8 +15,7 @@ from server.model.quota import is_below
 from server.model.ranking import RANKED_MAX, RIVALS_MAX, Ranked, Ranking, window
 from server.preemption.claims import victim_sets
 from server.preemption.claims.candidate_pool import Candidates, Least, Need, ground, preferred_now
-from server.preemption.claims.eligibility import CODES, RULES, Block, Terms
-from server.preemption.claims.own_queue_eligibility import OwnTerms
+from server.preemption.claims.eligibility import CODES, RULES, Block, OwnTerms, Terms
 from server.preemption.claims.victim_sets import Found, NotFound, Task
 from server.preemption.entitlement import may_improve, numbers
 from server.preemption.policy import Spared
