@@ -1,1 +1,1 @@
-"""The gRPC edge of the core: streams, sessions, roles, back-pressure and health. This package takes no decision."""
+"""The gRPC edge of the core: streams, sessions, roles, back-pressure and health. No scheduling decision is made here."""

@@ -19,7 +19,7 @@ _Read = TypeVar("_Read")
 
 
 class BadOptionError(ValueError):
-    """The error of a wrong option, or of a wrong file that an option names; `str()` says which and why."""
+    """The error of a wrong option, or of a wrong file that an option names; `str()` says which one and what is wrong."""
 
 
 class Tls(NamedTuple):
@@ -81,9 +81,9 @@ class Access:
 
     @property
     def open_to_all(self) -> bool:
-        """Whether a caller without a token is the operator.
+        """Whether a caller without a token counts as an operator.
 
-        This holds without TLS: on loopback, or where --insecure says that the network is trusted. With --insecure and a
+        This holds only without TLS: on loopback, or where --insecure says that the network is trusted. With --insecure and a
         tokens file a token is needed.
         """
         return self.tls_cert is None and not (self.insecure and self.tokens_file)
@@ -120,11 +120,12 @@ class Access:
         """Return the TLS of the metrics endpoint. Raises BadOptionError where the files are no certificate and key."""
         assert self.tls_cert is not None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # A resumed session would keep the authority and the certificate with which it began.
+        # A resumed session would keep the client authority and the server certificate of the time when it began.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
         try:
-            # With a password an encrypted key is an error; without, it would be asked for at the terminal.
+            # With an empty password OpenSSL refuses an encrypted key; without this argument it would ask for the password at
+            # the terminal.
             context.load_cert_chain(self.tls_cert, self.tls_key, password="")
             if self.tls_client_ca is not None:
                 context.load_verify_locations(self.tls_client_ca)
@@ -171,7 +172,10 @@ def is_loopback(host: str) -> bool:
 
 
 def _bytes(file: Path) -> bytes:
-    """Return the bytes of a file that decides about access. Raises BadOptionError, also where others may change the file."""
+    """Return the bytes of a file that decides about access.
+
+    Raises BadOptionError, also where other users may change the file.
+    """
     try:
         found = file.stat()
         text = file.read_bytes()

@@ -26,7 +26,7 @@ MOST: Final[Mapping[str, int]] = {
     READS: limits.CALLER_READS_MAX,
     REFLECTIONS: limits.CALLER_REFLECTIONS_MAX,
 }
-"""The calls that one caller may have open at once, by kind. Health needs no role, so its callers cannot be told apart."""
+"""The largest number of calls that one caller may have open at once, by kind. Health needs no role, so it has no entry."""
 
 MOST_IN_ALL: Final[Mapping[str, int]] = {
     STREAMS: limits.STREAMS_MAX,
@@ -41,7 +41,7 @@ MOST_IN_ALL: Final[Mapping[str, int]] = {
 """The calls of all callers together that may be open at once, by kind."""
 
 _COUNTED_THERE: Final = frozenset({STREAMS, WATCHES, HEALTH_WATCHES})
-"""The kinds whose total is limited elsewhere, where a new call can replace an old one: `sessions`, `evenhand/watchers`, `probes`."""
+"""The kinds whose total `sessions`, `evenhand/watchers` and `probes` limit, where a new call can replace an old one."""
 
 
 class OpenCalls:
@@ -59,7 +59,7 @@ class OpenCalls:
     def counted(self, method: str, caller: Caller) -> Iterator[None]:
         """Count a call while it is open; raise CallError where there are too many.
 
-        On a port that is open to all, callers cannot be told apart: only the limit for all of them counts.
+        On a port that is open to all, callers cannot be told apart, and only the limit for all callers together applies.
         """
         kind = kind_of(method)
         is_known = caller is not LOCAL_OPERATOR and kind in MOST

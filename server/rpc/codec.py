@@ -1,9 +1,9 @@
 """The decoder of AllocationRequest bytes into events: the fast path (performance, section 1).
 
 An ask with a known template costs one cache look-up, three reads and one tuple; every other ask takes the slow path through
-`translate`. The meaning is that of the generated classes: `tests/rpc` compares both for arbitrary bytes.
+`translate`. The result equals that of the generated classes: `tests/rpc` compares both for arbitrary bytes.
 
-One narrowing: a tag *value* that contains the bytes of a whole `creationTime` entry may be taken for the entry.
+One exception: a tag *value* that contains the bytes of a whole `creationTime` entry may be read as that entry.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,11 +38,11 @@ from si.v1 import si_pb2
 
 _LENGTH: Final = len(CREATION_ENTRY)
 _TEXT: Final = _LENGTH + 1
-"""The positions of the length and of the text of a value in a `creationTime` entry."""
+"""The indexes of the length and of the text of a value in a `creationTime` entry."""
 
 
 class MalformedError(ValueError):
-    """The error of bytes that are no AllocationRequest, or of a message that passes a limit."""
+    """The error of bytes that are no AllocationRequest, or of a message that exceeds a limit."""
 
 
 class _Templates:
@@ -82,7 +82,7 @@ class _Templates:
 
 
 class AllocationCodec:
-    """The decoder of AllocationRequests. Its only state are caches of what was decoded before."""
+    """The decoder of AllocationRequests. Its only state are caches of templates and times that it has decoded."""
 
     def __init__(self, reader: Reader) -> None:
         self._asks = _Templates(
@@ -140,7 +140,7 @@ class AllocationCodec:
             batch.events.append,
             tuple.__new__,
         )
-        # One search over the message is cheaper than one for each ask.
+        # One search of the whole message is cheaper than one search for each ask.
         pins = REQUIRED_NODE_WORD in data
         slow, size = 0, 0
         all_tags = templates.tags(data, len(heads))
@@ -184,5 +184,5 @@ class AllocationCodec:
 
 
 def _releases(parts: Sequence[bytes]) -> si_pb2.AllocationReleasesRequest | None:
-    """Return the releases of a request, or None when there are none; parts are joined as protobuf merges them."""
+    """Return the releases of a request, or None when there are none; the parts are merged as protobuf prescribes."""
     return si_pb2.AllocationReleasesRequest.FromString(b"".join(parts)) if parts else None

@@ -1,13 +1,12 @@
-"""The readings of configurations off the event loop, so that one that takes long does not hold up others for long.
+"""The readings of configurations outside the event loop, so that a slow one does not delay other calls for long.
 
-A long text is read by a process of its own. A thread was measured and is not enough: parts of PyYAML and of the check
-of the shape hold Python's lock without a break. Beside a text of 60,000 queues (1.2 MB) the event loop stood still for
-up to 297 ms with a thread and for 5 ms with the process (2 processors; a loaded machine made it 4.3 s with a thread).
-The process starts with the first long text and ends with the server. A short text costs less on the loop
-than the transfer to the process.
+A separate process reads long texts. A thread was measured and is not enough: parts of PyYAML and of the check of the shape hold
+Python's lock without a break. While a text of 60,000 queues (1.2 MB) was read, the event loop stood still for up to 297 ms with
+a thread and for 5 ms with the process (2 processors; on a loaded machine 4.3 s with a thread). The process starts with the
+first long text and ends with the server. Reading a short text on the loop costs less than sending it to the process.
 
-A text that takes longer than `FIRST_READING_S` gives up its place and is read again from its beginning by a second process, which
-reads such texts one after the other.
+A text that takes longer than `FIRST_READING_S` is stopped and read again from its beginning by a second process, which reads
+such texts one after the other.
 """
 
 import asyncio
@@ -41,19 +40,22 @@ from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller
 _WHAT: Final = "configurations being read"
 _BUFFER_BYTES: Final = 1 << 20
 _ENDS_MAX: Final = 2
-"""The ends of the process after which a text is at fault; it may have ended once for another reason."""
+"""The number of times that the process may end before the text is blamed; it may have ended once for another reason."""
 _PROGRAM: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from server.config.worker import main; main()"
 )
 COMMAND: Final = (sys.executable, "-c", _PROGRAM)
-"""The command that starts the process; the paths of modules follow it."""
+"""The command that starts the process; the module search paths are appended to it."""
 
 
 class _Reader:
-    """A process that reads one text after the other; the first text starts it, and after its end the next text restarts it."""
+    """A process that reads one text after the other.
+
+    The first text starts the process; if the process ends, the next text restarts it.
+    """
 
     def __init__(self, command: Sequence[str], *, stays: bool) -> None:
-        """Make a reader; without ``stays`` its process ends after each text and gives its memory back."""
+        """Make a reader; without ``stays`` its process ends after each text, which frees its memory."""
         self._command = command
         self._stays = stays
         self._turn = asyncio.Lock()  # fair: the first to ask reads first
@@ -109,7 +111,7 @@ class _Reader:
 
 
 class Readings:
-    """The readings of one server, and the two processes that do them."""
+    """The readings of one server, and the two processes that carry them out."""
 
     def __init__(
         self,
@@ -135,10 +137,12 @@ class Readings:
         return [one.process for one in (self._first, self._second) if one.process is not None]
 
     async def read(self, text: str, source: str, field: str = "yaml", order: str = "") -> Loaded:
-        """Return the result of reading a text. Of two readings of one ``order`` the one that was requested first returns first.
+        """Return the result of reading a text.
 
-        Raises CallError for a text too long (in ``field`` of the request), for too many readings at once, for a text that took
-        too long or ended the process twice, and when no process could be started.
+        Readings with the same ``order`` return in the order in which they were requested.
+
+        Raises CallError for a text that is too long (in ``field`` of the request), for too many readings at once, for a text
+        that took too long or ended the process twice, and when no process could be started.
         """
         check_length(text, field)
         with self._counted(CALLER.get()):
@@ -154,7 +158,10 @@ class Readings:
 
     @contextlib.asynccontextmanager
     async def _in_order(self, order: str) -> AsyncIterator[None]:
-        """Hold the order: wait for the earlier readings of the same order; without an order for none."""
+        """Wait for the earlier readings with the same order, and make later ones wait for this one.
+
+        Without an order, do not wait.
+        """
         if not order:
             yield
             return
@@ -163,7 +170,10 @@ class Readings:
 
     @contextlib.contextmanager
     def _counted(self, caller: Caller) -> Iterator[None]:
-        """Hold a place among the readings; raise CallError where there are too many. On an open port callers cannot be told apart."""
+        """Count a reading while it runs; raise CallError where there are too many.
+
+        On an open port callers cannot be told apart.
+        """
         if caller is not LOCAL_OPERATOR and self._callers.count(caller) >= CALLER_READINGS_MAX:
             raise too_many_of_yours(_WHAT, caller.name, CALLER_READINGS_MAX)
         if len(self._callers) >= READINGS_MAX:
@@ -211,7 +221,7 @@ async def _exchange(process: asyncio.subprocess.Process, message: bytes) -> byte
 
 
 def check_length(text: str, field: str) -> None:
-    """Raise CallError for a text too long, in ``field`` of the request."""
+    """Raise CallError for a text that is too long, in ``field`` of the request."""
     if len(text) > CONFIGURATION_BYTES_MAX:
         limit = f"is longer than {CONFIGURATION_BYTES_MAX} characters"
         raise invalid("INVALID_CONFIGURATION", (field, limit))

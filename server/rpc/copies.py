@@ -1,9 +1,9 @@
-"""Reads that are answered in copies of this process, so that no read delays a decision.
+"""The reads that are answered in copies of this process, so that no read delays a decision.
 
-A copy is a child process made by `fork`, between two slices of the pump: it has the whole core as of that moment, shares
-memory with its parent until one of them writes to it, answers the questions that it was given, and ends. A fork takes the
-parent 1.5 ms with 50,000 pods. A copy runs at a lower priority, has a time limit, and is the first process that the kernel
-ends when memory is short. It uses nothing of gRPC, whose threads do not exist in it: answers leave through a pipe.
+A copy is a child process made by `fork` between two slices of the pump. It has the whole core as of that moment, shares memory
+with its parent until one of them writes to it, answers the questions that it was given, and ends. A fork stops the parent for
+1.5 ms with 50,000 pods. A copy runs at a lower priority, has a time limit, and is the first process that the kernel ends when
+memory is short. It uses nothing of gRPC, whose threads do not exist in the child: answers are sent through a pipe.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ _log = structlog.get_logger(__name__)
 _HEADER: Final = struct.Struct("!IBI")
 """The header of an answer in the pipe: the number of its question, the kind of outcome, and the number of bytes that follow."""
 _REST: Final = 20
-"""The rest between two forks, in multiples of the last fork's duration: a twentieth of the parent's time goes into forks."""
+"""The pause between two forks, in multiples of the last fork's duration, so that forks take at most 5 % of the time."""
 _PRIORITY: Final = 10
 """The nice value of a copy, added to its parent's."""
 _FIRST_OWN_DESCRIPTOR: Final = 3
-"""The first descriptor after the standard streams."""
+"""The first file descriptor after the standard streams."""
 
 
 class _Outcome(IntEnum):
@@ -47,7 +47,7 @@ class _Outcome(IntEnum):
     FAILURE = 1
     """A pickled CallError."""
     DEFECT = 2
-    """The traceback of a defect, in UTF-8."""
+    """The traceback of an unexpected exception, in UTF-8."""
 
 
 @dataclass(slots=True, eq=False)
@@ -90,7 +90,7 @@ class _Copy:
         return any(one.wanted for one in self.questions[self.answered :])
 
     def end(self) -> None:
-        """Kill the process, once: after it was waited for, its process id may belong to another process."""
+        """Kill the process, only once: after the parent has waited for it, its process id may belong to another process."""
         if not self.ended:
             self.ended = True
             os.kill(self.pid, signal.SIGKILL)
@@ -297,10 +297,10 @@ def _settle_in(pipe: int) -> None:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    # A connection that the parent closes must end although this child lives.
+    # A connection that the parent closes must end even while this child lives, so the child closes its own descriptors.
     for descriptor in map(int, os.listdir("/proc/self/fd")):
         if descriptor >= _FIRST_OWN_DESCRIPTOR and descriptor != pipe:
-            with contextlib.suppress(OSError):  # that of the listing is closed already
+            with contextlib.suppress(OSError):  # the listing's own is closed already
                 os.close(descriptor)
     os.nice(_PRIORITY)
     limit = int(COPY_S_MAX) + 1

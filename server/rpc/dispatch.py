@@ -20,7 +20,7 @@ from server.rpc.translate.answers import (
 
 _Answer = Callable[[Any], Message]
 _MANAGER: Final = itemgetter(0)
-"""The manager of a placement or release."""
+"""The key that groups placements and releases: their manager."""
 
 _ANSWERS: Final[Mapping[type, tuple[Kind, _Answer]]] = {
     **{kind: (Kind.ALLOCATION, answer) for kind, answer in ALLOCATION_ANSWERS.items()},
@@ -30,7 +30,7 @@ _ANSWERS: Final[Mapping[type, tuple[Kind, _Answer]]] = {
 
 
 class _Letters:
-    """The pieces of one batch of decisions for one manager on one stream."""
+    """The encoded decisions of one batch for one manager on one stream."""
 
     __slots__ = ("pieces", "placed", "states")
 
@@ -45,7 +45,7 @@ _Post = dict[_Place, _Letters]
 
 
 class Dispatch:
-    """The encoder that fills outboxes with decisions. A decision without a stream, such as a note, is for observers only."""
+    """The encoder that fills outboxes with decisions. A decision that has no stream, such as a note, only reaches observers."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions

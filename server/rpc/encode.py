@@ -1,7 +1,7 @@
-"""The encoder of decisions into wire bytes: each becomes a *piece*, a response with that one object in it.
+"""The encoder of decisions into wire bytes: each decision becomes a *piece*, a response that contains this one object.
 
-Protobuf merges what is joined, so any pieces in any order make one response. Placements, by far the most, and releases,
-of which a quota run has tens of thousands, are put together from cached parts; all other pieces come from the generated
+Protobuf merges joined messages, so any pieces in any order make one response. Placements, which are by far the most frequent,
+and releases, of which a quota run has tens of thousands, are joined from cached parts. All other pieces come from the generated
 classes (`translate.answers`).
 """
 
@@ -30,7 +30,7 @@ _RELEASED_KEY: Final = b"\x32"
 _RELEASED_APPLICATION: Final = 2
 _BUT_KEY: Final = itemgetter(1, *range(3, len(Released._fields)))
 _OTHERS: Final = itemgetter(1, *range(4, len(Released._fields)))
-"""All fields of a release but its key, and all but its key and its application."""
+"""The fields of a release that many releases share: all except its key and its application."""
 _ASK: Final = Generation.ASK
 """The ask generation as a module constant, because access to a member of an enumeration is slow."""
 
@@ -51,10 +51,10 @@ class PlacementEncoder:
         add, join = pieces.append, b"".join
         for _, partition, key, application_id, node_id, spec, tags, generation, _ in placements:
             coded = key.encode()
-            name = LENGTHS[len(coded)] + coded  # no name has so many characters that this ends
+            name = LENGTHS[len(coded)] + coded  # no name is long enough to exceed this table
             held = tags[0] if tags else b""
             if generation is _ASK:
-                # The ask generation identifies an allocation by a UUID, which here is the key.
+                # The ask generation identifies an allocation by a UUID; here the UUID is the key.
                 name, held = name + _UUID + name, as_allocation_tags(held)
             known = templates.get(partition)
             body = join(
@@ -84,7 +84,7 @@ class ReleaseEncoder:
 
     def __init__(self) -> None:
         self._around: dict[tuple[object, ...], dict[int, tuple[bytes, ...]]] = {}
-        """The bytes around the key, by all fields but the key and then by the length of the key."""
+        """The bytes before and after the key: by all fields but the key, and then by the length of the key."""
         self._rest: dict[tuple[object, ...], bytes] = {}
         self._applications: dict[str, bytes] = {}
 
@@ -105,7 +105,7 @@ class ReleaseEncoder:
         return pieces
 
     def _parts(self, one: Released, size: int) -> tuple[bytes, ...]:
-        """Return the bytes around a key of this length: two parts, or three where a UUID repeats the key."""
+        """Return the bytes around a key of this length: two parts, or three where the key is repeated as the UUID."""
         applications, others = self._applications, _OTHERS(one)
         rest = self._rest.get(others)
         if rest is None:

@@ -1,4 +1,4 @@
-"""The endpoint: all services, health, reflection and the guard on one gRPC server, with its start and its end."""
+"""The endpoint: all services, health, reflection and the guard on one gRPC server, and how it starts and stops."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -55,12 +55,12 @@ OPTIONS: Final[Sequence[tuple[str, int]]] = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    # Two cores on one port would share its clients silently.
+    # Two cores on one port would silently divide its clients between them.
     ("grpc.so_reuseport", 0),
 )
 
 LAST_WORDS_S: Final = 0.5
-"""The seconds that calls which are still open (health watches, listings) have at the end."""
+"""The seconds that calls which are still open (health watches, listings) may take to finish when the server stops."""
 
 _SERVICES: Final[Sequence[ServiceDescriptor]] = (
     si_pb2.DESCRIPTOR.services_by_name["Scheduler"],
@@ -76,20 +76,20 @@ SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
 
 
 class Holding(Protocol):
-    """The wait of decisions before they are sent; ``tell`` is called when that takes long, and when it is over."""
+    """The object that decisions wait for before they are sent; ``tell`` is called when that takes long, and when it is over."""
 
     tell: Callable[[bool], object]
 
     async def before_leaving(self) -> None:
-        """Return when all decisions made so far may be sent."""
+        """Return when all decisions made so far may be sent to clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The settings of an endpoint, made by bootstrap. ``configured``: a file configures the core, registrations do not.
+    """The settings of an endpoint, made by bootstrap. ``configured``: a file configures the core, and registrations do not.
 
     ``scheduler`` replaces the core where inputs are recorded. Decisions wait for ``holding`` before they are sent. ``reads``
-    answers reads. ``keeping`` says whether the configuration in force is on disk.
+    answers read calls. ``keeping`` says whether the configuration in force is on disk.
     """
 
     identities: Identities
@@ -125,7 +125,10 @@ class Endpoint:
         self._reads = setting.reads
         self._guard = Guard(setting.identities, setting.called, self.pump.now)
         self._probes_guard = Guard(setting.identities, setting.called, self.pump.now)
-        """The guard of the health port. Its counts are its own, so that callers of the other port take no place from a probe."""
+        """The guard of the health port.
+
+        It counts calls separately, so that callers of the other port take no place from a probe.
+        """
         self.pump.checks = lambda: self._guard.checks() + self._probes_guard.checks()
         self._health = Health()
         self.readings = Readings()
@@ -176,7 +179,7 @@ class Endpoint:
         return port
 
     async def start_health(self, address: str) -> int:
-        """Start to serve health alone, in plain text and to all, for probes that have no certificate, and return the port.
+        """Serve health alone on another address, in plain text and to every caller, and return the port.
 
         Kubernetes' gRPC probes have no certificate. Raises OSError.
         """
@@ -192,16 +195,16 @@ class Endpoint:
         return self._guard.identities
 
     def renew(self, identities: Identities) -> int:
-        """Put the identities in force and return how many open calls end because of it."""
+        """Put the identities in force and return how many open calls end because of that."""
         return self._guard.renew(identities)
 
     def _hold(self, held: bool) -> None:  # noqa: FBT001
-        """Report to probes whether decisions are sent: a core that holds them back serves no shim, but still answers reads."""
+        """Report to probes whether decisions are sent: a core that holds decisions back serves no shim, but answers reads."""
         if not self._guard.draining:
             self._health.mark(SERVICE_NAMES[0], serving=not held)
 
     async def drain(self, pump: asyncio.Task[None], grace: float) -> None:
-        """Stop gracefully: accept nothing new, run a last tick, and empty every outbox as far as clients read."""
+        """Stop gracefully: accept no new calls, run a last tick, and send the outboxes to the clients that still read."""
         self._health.finish()
         self._guard.draining = True
         self.pump.stop()
@@ -223,7 +226,7 @@ class Endpoint:
         await self.stop()
 
     async def stop(self) -> None:
-        """Close the ports. A server that is not stopped warns about the closed event loop when it is collected."""
+        """Close the ports. A server that was never stopped logs a warning about the closed event loop when Python frees it."""
         await self._server.stop(LAST_WORDS_S)
         self._reads.close()
         await self.readings.close()

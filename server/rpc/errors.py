@@ -1,10 +1,10 @@
 """The errors on the wire: `google.rpc.Status` with details, never a bare text (design 1.12).
 
-Every failure carries an ErrorInfo with a stable reason of the domain `evenhand`; an error about a field carries the
-field's path, an error about a missing object its name.
+Every failure carries an ErrorInfo with a stable reason of the domain `evenhand`; an error about a field carries the field's
+path, an error about a missing object its name.
 
-A status travels in headers, and a client drops a call whose headers are larger than 8 KiB, with the reason. So what a
-status quotes is shortened, and of many violations it carries the first ones and the number of the others.
+A status travels in headers. A client that gets more than 8 KiB of headers drops the call and never sees the reason. Quoted
+texts are therefore shortened, and of many violations the status carries the first ones and the number of the others.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ _ASK: Final = (
 )
 
 _SAFE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
-"""The characters that gRPC sends as they are in a message; each other byte takes three."""
+"""The characters that gRPC sends unchanged in a message; every other byte takes three bytes."""
 
 
 class CallError(Exception):
@@ -53,7 +53,7 @@ class CallError(Exception):
         self.details = details
 
     def __reduce__(self) -> tuple[type["CallError"], tuple[object, ...]]:
-        """Return how to pickle the error, so that it can be sent through a pipe."""
+        """Return the values that pickle needs to make the error again, so that it can be sent through a pipe."""
         return CallError, (self.code, self.reason, self.message, *self.details)
 
     def status(self) -> status_pb2.Status:
@@ -66,7 +66,7 @@ class CallError(Exception):
 
 
 def invalid(reason: str, *violations: tuple[str, str]) -> CallError:
-    """Return the error of a request that is wrong in these fields (path, what is wrong)."""
+    """Return the error of a request with wrong fields; each violation is a path and what is wrong there."""
     bad = error_details_pb2.BadRequest()
     texts: list[str] = []
     for field, description in violations:
@@ -79,13 +79,13 @@ def invalid(reason: str, *violations: tuple[str, str]) -> CallError:
     if left := len(violations) - len(texts):
         rest = f"{left} more problems"
         bad.field_violations.add(description=rest)
-        # The number comes first, because a message that is too long loses its end.
+        # The number comes first, because the end of a long message is cut off.
         texts.insert(0, f"{len(violations)} problems")
     return CallError(grpc.StatusCode.INVALID_ARGUMENT, reason, "; ".join(texts), bad)
 
 
 def shortened(text: str, limit: int) -> str:
-    """Return a text of at most ``limit`` bytes as gRPC sends messages, that is percent-encoded; `...` ends one that was cut."""
+    """Return a text that takes at most ``limit`` bytes in gRPC's percent-encoding; a text that was cut ends in `...`."""
     kept = text[:limit]
     if len(kept) == len(text) and len(_encoded(kept)) <= limit:
         return kept
@@ -104,7 +104,7 @@ def _encoded(text: str) -> str:
 
 
 def malformed(message: str) -> CallError:
-    """Return the error of bytes that are no message of the call's type, or of a message that passes a limit."""
+    """Return the error of bytes that are no message of the call's type, or of a message that exceeds a limit."""
     return invalid("MALFORMED_MESSAGE", ("", message))
 
 
@@ -119,9 +119,10 @@ def not_found(kind: str, name: str) -> CallError:
 def stale_configuration(
     revision: Revision, base: Base, changes: Sequence[Change] | None, *, is_operator: bool = True
 ) -> CallError:
-    """Return the error of a configuration made from a revision no longer in force; ``changes`` since then, None when not known.
+    """Return the error of a configuration made from a revision no longer in force.
 
-    Only an operator is told the source, which may name a manager or a file of another caller.
+    ``changes`` are the differences since that revision, None when they are not known. Only an operator gets the source, which
+    may name a manager or a file of another caller.
     """
     now = shortened(str(revision), 2 * NAME_BYTES_MAX)
     when = f" since {date(revision.at_ms)} {time_of_day(revision.at_ms)}" if revision.at_ms else ""
@@ -152,7 +153,7 @@ def stale_configuration(
 
 
 def replaced(kind: str) -> CallError:
-    """Return the error that another stream has taken over; the client of the old one must not register again (design 1.10)."""
+    """Return the error that another stream has replaced this one; the client must not register again (design 1.10)."""
     message = f"another {kind} stream of this resource manager has taken over"
     return CallError(grpc.StatusCode.ABORTED, "STREAM_REPLACED", message)
 
@@ -164,7 +165,7 @@ def registered_again() -> CallError:
 
 
 def another_instance(rm_id: str, last: str) -> CallError:
-    """Return the error of a process that was taken over and registers again while its successor is connected; it may retry later."""
+    """Return the error of a process that was replaced and registers while its successor is connected; it may retry later."""
     message = f"{last or 'another process'} speaks for resource manager {rm_id!r} and took over from this one"
     return CallError(grpc.StatusCode.ABORTED, "ANOTHER_INSTANCE", message)
 
@@ -214,18 +215,18 @@ def draining() -> CallError:
 
 
 def denied(role: str, deed: str) -> CallError:
-    """Return the error that the caller's role does not allow the call."""
+    """Return the error that the caller's role does not permit the call; ``deed`` says what the call would do."""
     message = f"your role ({role}) may not {deed}; ask an operator"
     return CallError(grpc.StatusCode.PERMISSION_DENIED, "ROLE_DENIED", message)
 
 
 def not_yours(message: str) -> CallError:
-    """Return the error that the caller speaks for what belongs to another caller."""
+    """Return the error that a caller names an object of another caller, such as its manager."""
     return CallError(grpc.StatusCode.PERMISSION_DENIED, "NOT_YOURS", message)
 
 
 def silent(seconds: int) -> CallError:
-    """Return the error of a stream that never named its resource manager and loses its place to another stream."""
+    """Return the error of a stream that never named its resource manager and is ended so that another stream can open."""
     message = (
         f"this stream sent nothing for {seconds} s and another one needed its place: name your resource manager at once, "
         "in a first message that may be empty otherwise"

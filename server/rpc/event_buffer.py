@@ -1,4 +1,4 @@
-"""The latest decisions with a number each, for watch calls, and totals since the start."""
+"""The latest decisions, numbered for watch calls, and totals since the start."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ from server.rpc.limits import EVENTS_KEPT_MAX
 
 
 class Record(NamedTuple):
-    """A decision in words and names, for people."""
+    """A decision in words and names, for users."""
 
     kind: str
     subject: str
@@ -70,7 +70,7 @@ class Entry(NamedTuple):
 
 
 class History:
-    """The last `EVENTS_KEPT_MAX` decisions. An observer of the pump."""
+    """The last `EVENTS_KEPT_MAX` decisions, recorded by an observer of the pump."""
 
     def __init__(self) -> None:
         self.last = 0
@@ -105,11 +105,11 @@ class History:
 
     @property
     def first(self) -> int:
-        """The number of the oldest entry that is kept; that of the next one when there is none."""
+        """The number of the oldest entry that is kept; the next number to be given when none is kept."""
         return self._entries[0][0] if self._entries else self.last + 1
 
     def _count(self, word: str, found: Iterable[Decision]) -> None:
-        """Add decisions of one kind to the totals; almost always all are of one partition."""
+        """Add decisions of one kind to the totals; almost always all of them are of one partition."""
         for partition, alike in groupby(map(_PARTITION, found)):
             self.totals[word, partition] += len(list(alike))
 
@@ -241,5 +241,5 @@ _RECORDS: Final[Mapping[type, Callable[[Any], Record]]] = {
 
 
 def record(decision: Decision) -> Record:
-    """Return the decision in words and names, for people."""
+    """Return the decision in words and names, for users."""
     return _RECORDS[type(decision)](decision)

@@ -1,11 +1,11 @@
-"""The collection of cyclic garbage by Python, which does not happen while the core decides (design 6.13).
+"""Python's collection of cyclic garbage, which does not run while the core decides (design 6.13).
 
-Automatic collection stops when the server starts. From then on garbage is collected when the core is idle; under a load that
-never ends, one slice after every `ENOUGH` new objects; and, where calls come but no events, at the end of a call after as many.
-The remaining objects are frozen, that is left out of later collections: each object is examined once, and a collection does
-not take longer because the core holds more. Frozen objects end by their reference counts alone, so the core leaves no cycles
-(`tests/rpc/test_garbage.py`). Libraries may: after `THOROUGH` collections everything is examined again as soon as no event has
-come for a moment, because that takes long.
+Automatic collection stops when the server starts. From then on garbage is collected when the core is idle; under an endless
+load, after one slice for every `ENOUGH` new objects; and, where calls arrive but no events, at the end of a call after as many
+new objects. The remaining objects are frozen, that is, left out of later collections: each object is examined once, and a
+collection does not take longer because the core holds more. Frozen objects are freed only by their reference counts, so the
+core must leave no cycles (`tests/rpc/test_garbage.py`). Libraries may leave some: after `THOROUGH` collections everything is
+examined again, as soon as no event has arrived for a moment, because that takes long.
 """
 
 import gc
@@ -15,18 +15,24 @@ from typing import Final, Protocol
 from server.model.decisions import Decisions
 
 ENOUGH: Final = 10_000
-"""The new container objects that make a collection worthwhile; so many take 2 to 5 ms. A collection costs nothing else."""
+"""The number of new container objects after which a collection is worthwhile; examining so many takes 2 to 5 ms."""
 THOROUGH: Final = 64
-"""The collections between two of everything; one of everything takes about 1.5 ms for each thousand allocations."""
+"""The number of collections between two that examine everything, which take about 1.5 ms for each thousand allocations."""
 THOROUGH_AT_LAST: Final = 16 * THOROUGH
-"""The collections after which even a busy core examines everything as soon as it is idle; a core that is never idle does not."""
+"""The number of collections after which even a busy core examines everything, as soon as it is idle."""
 EVERYTHING_MAX: Final = 200_000
-"""The most objects that are examined in a quiet moment, about 80 ms (50,000 allocations): health answers within 100 ms. A
-larger core examines them only after `THOROUGH_AT_LAST`."""
+"""The largest number of objects that are examined in a quiet moment.
+
+That takes about 80 ms (50,000 allocations), and health must answer within 100 ms. A larger core examines its objects only after
+`THOROUGH_AT_LAST`.
+"""
 QUIET_S: Final = 2.0
 """The seconds without an event that count as a quiet moment."""
 _OF_AN_EVENT: Final = 2
-"""The objects that remain of an ask. Python counts net growth only, which is zero where other objects end meanwhile."""
+"""The number of objects that remain of an ask.
+
+Python counts net growth, which is zero where other objects are freed meanwhile.
+"""
 
 
 class Timer(Protocol):
@@ -37,7 +43,7 @@ class Timer(Protocol):
 
 
 Later = Callable[[float, Callable[[], None]], Timer]
-"""The scheduler of a callback after so many seconds."""
+"""The function that schedules a callback after so many seconds."""
 
 
 class Garbage:
@@ -50,7 +56,7 @@ class Garbage:
         self._fresh = True
         self._overdue = False
         self._large = False
-        gc.disable()  # what exists by now is collected, and frozen, when the core is first idle
+        gc.disable()  # objects that exist by now are collected, and frozen, when the core is first idle
 
     def decided(self, decisions: Decisions, now: int) -> None:
         """Do nothing."""
@@ -63,11 +69,11 @@ class Garbage:
         if self._new() > ENOUGH:
             if self._overdue:
                 self._collect()
-            else:  # perhaps the core is idle now: then what it has decided is written first
+            else:  # perhaps the core is idle now: then its decisions are written first
                 self._overdue = True
 
     def call_ended(self, _code: object = None) -> None:
-        """Collect what calls such as reads and refusals leave, even if no event comes: gRPC leaves a few cycles for each."""
+        """Collect the cycles that gRPC leaves after each call, such as a read or a refusal, even if no event arrives."""
         if self._new() > ENOUGH:
             self._collect()
             self._look_later()
@@ -86,14 +92,14 @@ class Garbage:
             self._quiet = self._later(QUIET_S, self.look_at_everything)
 
     def look_at_everything(self) -> None:
-        """Collect everything, frozen objects included."""
+        """Collect all garbage, frozen objects included."""
         self._disturb()
         gc.unfreeze()
         self._collect()
         self._collections = 0
 
     def close(self) -> None:
-        """Restore automatic collection, of everything."""
+        """Restore automatic collection, of all objects."""
         self._disturb()
         gc.unfreeze()
         gc.enable()

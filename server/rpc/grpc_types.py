@@ -13,14 +13,14 @@ Handlers: TypeAlias = "dict[str, grpc.RpcMethodHandler[Any, Any]]"
 Behaviour: TypeAlias = Callable[..., Any]
 """The function behind a handler: from a request, or an iterator of requests, and a context."""
 Called: TypeAlias = Callable[[str, Context], Callable[[grpc.StatusCode], None]]
-"""An observer of calls: called with the method at the beginning of a call, it returns the function to call with the final status."""
+"""An observer of calls: called with the method when a call begins, it returns a function for the call's final status."""
 
 
 async def let_go(requests: Requests) -> None:
     """Release the message that was read last.
 
-    gRPC's iterator keeps that message and refers to its call, which refers to the iterator: without this the message stays
-    until a collection (`rpc/garbage`).
+    gRPC's iterator keeps that message and refers to its call, which refers to the iterator. Unless the message is released, it
+    stays in memory until a collection of cycles (`rpc/garbage`).
     """
     close = getattr(aiter(requests), "aclose", None)
     if close is not None:
@@ -28,5 +28,5 @@ async def let_go(requests: Requests) -> None:
 
 
 def unheard(_method: str, _context: Context) -> Callable[[grpc.StatusCode], None]:
-    """Return a function that ignores the end of the call: the `Called` where no observer is set."""
+    """Return a function that ignores the end of the call, for servers without an observer."""
     return lambda _code: None

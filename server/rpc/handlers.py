@@ -1,7 +1,7 @@
 """The handlers of a service, made from its descriptor: every method of the .proto has a method of the same name here.
 
-`ListNodes` is answered by `list_nodes(request)`: a function that reads (`rpc/reads`), a coroutine that acts in this process, or
-for a stream of answers an asynchronous generator.
+`ListNodes` is answered by `list_nodes(request)`. That method is a function if it only reads (`rpc/reads`), a coroutine if it
+acts in this process, and an asynchronous generator if it yields a stream of answers.
 """
 
 import inspect
@@ -65,7 +65,7 @@ def _acting(behaviour: Callable[[Message], Awaitable[Message]], answers: Answers
 def _generating(
     behaviour: Callable[[Message], AsyncIterator[Message | bytes]], answers: Answers
 ) -> Any:  # noqa: ANN401
-    """Return the handler of a stream of answers; bytes are answers that ``answers`` has read and completed already."""
+    """Return the handler of a stream of answers; an answer in bytes was read and completed by ``answers`` before."""
 
     async def generate(request: Message, _: Context) -> AsyncIterator[Message | bytes]:
         async for message in behaviour(request):

@@ -1,10 +1,10 @@
 """The identity of a caller: the name in a client certificate, or a bearer token, looked up in files (design 1.14).
 
-Both files are YAML. Certificates: `certificates: [{name: shim.example, role: shim}]`, the name being a DNS name or a whole
-URI among the subject alternative names, or the common name of a certificate that has no alternative names (RFC 6125), and
-`revoked: [{fingerprint: ...}, {serial: ...}]`, certificates that are refused although their authority is trusted. Names of
-hosts have no case, URIs have one; a wildcard in a certificate is that name alone. Tokens:
-`tokens: [{token: ..., role: viewer, queue: root.a}]`.
+Both files are YAML. The file of certificates has `certificates: [{name: shim.example, role: shim}]`. A name is a DNS name or a
+whole URI among the subject alternative names, or the common name of a certificate that has no alternative names (RFC 6125). DNS
+names are compared without regard to case, URIs exactly; a wildcard in a certificate matches only the same text in the file. The
+same file has `revoked: [{fingerprint: ...}, {serial: ...}]`, certificates that are refused although their authority is trusted.
+The file of tokens has `tokens: [{token: ..., role: viewer, queue: root.a}]`.
 """
 
 import hashlib
@@ -91,7 +91,7 @@ class _Tokens(BaseModel):
 
 
 class Revoked(NamedTuple):
-    """Client certificates that are refused, by their serial numbers and by the SHA-256 of their DER form."""
+    """The client certificates that are refused, by serial number and by the SHA-256 of their DER form."""
 
     serials: frozenset[int] = frozenset()
     fingerprints: frozenset[bytes] = frozenset()
@@ -129,7 +129,7 @@ class Identities:
     open_to_all: bool = True
     certificates: Mapping[str, Caller] = field(default_factory=dict)
     tokens: Mapping[bytes, Caller] = field(default_factory=dict)
-    """The callers by SHA-256 of their token, so that the time of a look-up reveals nothing about other tokens."""
+    """The callers by the SHA-256 of their token, so that the time of a look-up reveals nothing about other tokens."""
     revoked: Revoked = NONE_REVOKED
 
     def caller(
@@ -219,7 +219,7 @@ _CERTIFICATE: Final = "x509_pem_cert"
 def refused_metrics(
     identities: Identities, peer: ssl.SSLObject | None, authorization: str, now: int
 ) -> tuple[int, str] | None:
-    """Return the HTTP status and the reason with which metrics are refused to a caller; None where they are not."""
+    """Return the HTTP status and the reason for refusing metrics to a caller; None where the caller may read them."""
     metadata = [("authorization", authorization)] if authorization else []
     known = authentication(peer.getpeercert(), peer.getpeercert(binary_form=True)) if peer else {}
     try:
@@ -274,7 +274,7 @@ def tokens(text: str) -> dict[bytes, Caller]:
 
 
 def _repeated(names: Sequence[str]) -> int | None:
-    """Return the position of the first name that is a repetition; None where there is none."""
+    """Return the index of the first name that repeats an earlier one; None where no name does."""
     seen: set[str] = set()
     for at, name in enumerate(names):
         if name in seen:
@@ -287,7 +287,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def _read(model: type[_Model], text: str) -> _Model:
-    """Return the text as the model. Raises ValueError, without quoting the text because it holds secrets."""
+    """Return the text parsed as the model. Raises ValueError, which does not quote the text because it holds secrets."""
     try:
         return model.model_validate(yaml.safe_load(text))
     except yaml.YAMLError as error:

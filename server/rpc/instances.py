@@ -1,8 +1,8 @@
-"""The processes of a resource manager: which one speaks for it, so that two with one id do not replace each other for ever.
+"""The processes of a resource manager: which one acts for it, so that two with one id do not replace each other for ever.
 
-The newer of two takes over and the older one ends (design 1.10). Where something restarts the older one, as Kubernetes
-does with a pod's container, it would then be the newer one: so a process may send its name (the name of its pod, in
-`buildInfo`), and one that was taken over waits, under that name, until its successor is gone.
+The newer of two processes takes over and the older one ends (design 1.10). If the older one is restarted, as Kubernetes does
+with a pod's container, it is now the newer one and would take over in turn. A process may therefore send its name (the name of
+its pod, in `buildInfo`): a named process that was replaced waits until its successor is gone.
 """
 
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ def instance_of(build_info: Mapping[str, str]) -> str:
 
 
 class Instances:
-    """The name of the last process of each manager, and the names of earlier ones that were taken over."""
+    """The name of the last process of each manager, and the names of earlier processes that were replaced."""
 
     def __init__(self) -> None:
         self._last: dict[str, str] = {}
         self._aside: dict[str, dict[str, None]] = {}
 
     def check(self, rm_id: str, instance: str, *, speaking: bool) -> None:
-        """Check that a process may register. Raises CallError while the process that took over from it speaks."""
+        """Raise CallError while the process that replaced this one still has streams open."""
         last = self._last.get(rm_id, "")
         if speaking and instance != last and instance in self._aside.get(rm_id, ()):
             raise another_instance(rm_id, last)
@@ -40,7 +40,7 @@ class Instances:
         self._aside.pop(rm_id, None)
 
     def registered(self, rm_id: str, instance: str, *, speaking: bool) -> None:
-        """Record that a process registered; ``speaking``: while the streams of another registration were open."""
+        """Record that a process registered; ``speaking`` says whether streams of another registration were open."""
         last, self._last[rm_id] = self._last.get(rm_id, ""), instance
         aside = self._aside.setdefault(rm_id, {})
         aside.pop(instance, None)

@@ -1,4 +1,4 @@
-"""The guard before every RPC: the caller's role, the request's bytes, and the form of errors."""
+"""The guard before every RPC: it checks the caller's role and the size of the request, and gives errors their form."""
 
 import asyncio
 import inspect
@@ -40,7 +40,7 @@ _Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
 
 @dataclass(eq=False, slots=True)
 class _Admitted:
-    """A call that is being handled: the caller's credentials, and the error that ends it once these are no longer accepted."""
+    """A call that is being handled: the caller's credentials, and the error that ends it when these are no longer accepted."""
 
     method: str
     authentication: Mapping[str, Iterable[bytes]]
@@ -72,9 +72,10 @@ class Guard(grpc.aio.ServerInterceptor):
         return self._open.count(CHECKS)
 
     def renew(self, identities: Identities) -> int:
-        """Put the identities in force, for open calls and the present validity of their certificates too; return how many calls end.
+        """Put the identities in force, also for open calls, and return how many of these calls end because of that.
 
-        A call that is writing an answer ends behind it, at the latest at the next renewal: its client may not read.
+        The certificates of open calls are checked for expiry as well. A call that is writing an answer ends after it, or at the
+        next renewal if its client does not read.
         """
         self.identities = identities
         ended = 0
@@ -90,7 +91,7 @@ class Guard(grpc.aio.ServerInterceptor):
         return ended
 
     def _refusal(self, call: _Admitted) -> CallError | None:
-        """Return the error of an open call that the present identities do not admit; None where they do."""
+        """Return the error of an open call that the identities in force do not admit; None if they admit it."""
         try:
             caller = self._judged(call.method, call.authentication, call.metadata)
         except CallError as refused:
@@ -116,7 +117,10 @@ class Guard(grpc.aio.ServerInterceptor):
         ended(grpc.StatusCode.UNIMPLEMENTED)
 
     def _admit(self, method: str, context: Context) -> _Admitted | None:
-        """Return the admitted call, kept to be judged again; None for a probe, which needs no role. Raises CallError."""
+        """Return the admitted call, which is kept to be checked again later; None for a probe, which needs no role.
+
+        Raises CallError.
+        """
         if method in OPEN:
             return None
         if self.draining:
@@ -138,7 +142,7 @@ class Guard(grpc.aio.ServerInterceptor):
         return caller
 
     def _guarded(self, method: str, handler: Handler) -> Handler:
-        """Return a handler of a stream of requests for any method, so that a caller is admitted before any of its bytes are read."""
+        """Return a handler for any method that admits the caller before it reads a byte of the caller's requests."""
         parse = handler.request_deserializer or bytes
         if handler.unary_unary:
             write = _answering(handler.unary_unary, parse)
@@ -165,8 +169,8 @@ class Guard(grpc.aio.ServerInterceptor):
     ) -> None:
         """Handle a call from its admission to its end; an error in it becomes its status.
 
-        The status is set and not raised: gRPC would keep the exception with the call's context, and both would refer to each other
-        until a collection of cycles (`rpc/garbage`), with the bytes of the request.
+        The status is set and no exception is raised to gRPC. gRPC would keep the exception in the call's context, and the two
+        would refer to each other and hold the bytes of the request until a collection of cycles (`rpc/garbage`).
         """
         ended, code = self._called(method, context), grpc.StatusCode.CANCELLED
         call: _Admitted | None = None
@@ -181,7 +185,7 @@ class Guard(grpc.aio.ServerInterceptor):
             call.task.uncancel()
             code = _end(context, call.failure)
         except grpc.aio.InternalError as error:
-            # gRPC could not send: the caller has left, or its time was up.
+            # gRPC could not send: the client has gone, or the call's time was up.
             context.set_code(code)
             _let_frames_go(error)
         except Exception as error:
@@ -190,7 +194,7 @@ class Guard(grpc.aio.ServerInterceptor):
         finally:
             if call is not None:
                 self._admitted.discard(call)
-                _CALL.set(None)  # The task has its context, and the call has the task.
+                _CALL.set(None)  # The task's context holds the call, and the call the task.
             ended(code)
 
 
@@ -204,14 +208,14 @@ def _end(context: Context, failure: CallError) -> grpc.StatusCode:
 
 
 def _let_frames_go(error: BaseException | None) -> None:
-    """Remove the tracebacks of an error and its causes: their frames hold the request, and some of them hold the error itself."""
+    """Remove the tracebacks of an error and its causes: their frames hold the request, and some hold the error itself."""
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
 
 
 async def _send(context: Context, answer: object) -> None:
-    """Write an answer; a call that was to end meanwhile ends behind it."""
+    """Write an answer; if the call was to be ended meanwhile, end it after the answer."""
     call = _CALL.get()
     if call is None:
         await context.write(answer)
@@ -255,7 +259,10 @@ def _parsed(parse: _Parse, data: object) -> object:
 
 
 def _one(parse: _Parse) -> _Read:
-    """Return the reader of a unary call's message. The message has to come in time, because a waiting call holds a place."""
+    """Return the reader of the message of a unary call.
+
+    The message has to arrive in time, because a waiting call takes the place of another.
+    """
 
     async def only(requests: Requests) -> object:
         with suppress(TimeoutError):
@@ -290,7 +297,10 @@ async def _as_they_are(requests: Requests) -> Requests:
 
 
 def _as_call_error(method: str, error: Exception) -> CallError:
-    """Return the error that a handler raised as a CallError. Any other error is a defect and is logged as one."""
+    """Return the CallError for an error that a handler raised.
+
+    An error that is no CallError is a defect, and is logged as one.
+    """
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if isinstance(error, CallError):

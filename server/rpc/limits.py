@@ -1,4 +1,4 @@
-"""The limits of the wire, by name (style 18). A message or stream that passes one is refused, never cut silently."""
+"""The limits of the wire: each has a name and a test. A message or stream that exceeds one is refused, never cut silently."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ SECONDS_MAX: Final = 10**10
 """The largest duration or instant in seconds; it keeps milliseconds far below 2^62."""
 
 MEMBERS_MAX: Final = 100_000
-"""Members that a job may need."""
+"""Members that a gang may need."""
 
 INT64_MAX: Final = (1 << 63) - 1
 """The largest sum that a message holds; a larger one is sent as this."""
@@ -32,39 +32,47 @@ OUTBOX_BYTES_MAX: Final = 128 << 20
 """The objects and bytes that may wait for one stream before it ends with RESOURCE_EXHAUSTED."""
 
 LAST_WRITE_S: Final = 0.5
-"""The seconds for a message in progress when its stream ends with an error: a client that does not read would hold it for ever."""
+"""The seconds for a message that is being written when its stream ends with an error.
+
+A client that does not read would hold the stream for ever.
+"""
 
 DRAIN_WRITE_S: Final = 2.0
-"""The seconds that a drain waits for a client that takes no message; one that takes messages gets them until the drain ends."""
+"""The seconds that a drain waits for a client that takes no message.
+
+A client that takes messages gets them until the drain ends.
+"""
 
 OUTBOX_OBJECTS_CONGESTED: Final = 10_000
-"""The waiting objects above which the pump lets a stream that reads write for a moment before the next slice."""
+"""The number of waiting objects above which the pump pauses before the next slice, so that streams can write."""
 
 BREATHS_MAX: Final = 64
-"""The turns of the event loop that one slice grants to congested streams."""
+"""The number of turns of the event loop that one slice grants to streams with many waiting objects."""
 
 WRITING_LOOK_S: Final = 0.0005
 WRITING_LOOKS_MAX: Final = 40
-"""The seconds between two looks at whether streams have written, before the pump is idle, and the number of looks: a client
-may be slow."""
+"""The seconds between two checks whether streams have written, before the pump is idle, and the number of checks.
+
+The number is limited because a client may be slow.
+"""
 
 MANAGERS_MAX: Final = 64
-"""Resource managers registered at once; when there are as many, one that is gone (`MANAGER_GONE_MS`) loses its place."""
+"""Resource managers registered at once; when there are as many, one that is gone (`MANAGER_GONE_MS`) is removed."""
 
 STREAMS_MAX: Final = 4 * MANAGERS_MAX
 """Streams of `si.v1` open at once: three for each manager, and one for a stream that replaces another."""
 
 MANAGER_GONE_MS: Final = 600_000
-"""The milliseconds after which a manager without a stream, of which the core holds nothing, is gone."""
+"""The milliseconds without a stream after which a manager counts as gone, if the core holds none of its objects."""
 
 FIRST_MESSAGE_MS: Final = 30_000
-"""The milliseconds after which a stream that has not named its manager loses its place to another one that needs it."""
+"""The milliseconds after which a stream that has not named its manager is ended if another stream needs its place."""
 
 REGISTRATION_WAIT_S: Final = 2.0
-"""The seconds that the first message of a stream waits for another registration of a manager that is registered."""
+"""The seconds that the first message of a stream waits while its manager, which is registered, registers again."""
 
 INSTANCES_ASIDE_MAX: Final = 32
-"""Processes of one resource manager that are remembered as taken over."""
+"""Processes of one resource manager that are remembered as replaced by a later one."""
 
 WATCHERS_MAX: Final = 64
 """Watch streams open at once."""
@@ -94,7 +102,7 @@ HEALTH_WATCHES_MAX: Final = 256
 """Watches of health open at once: every caller that reaches the port may open them, without a role."""
 
 INBOX_EVENTS_MAX: Final = 50_000
-"""Events waiting for the core; above it readers wait, and gRPC's flow control holds the clients."""
+"""Events waiting for the core; when there are more, readers wait, and gRPC's flow control stops the clients."""
 
 SLICE_EVENTS_MAX: Final = 2_000
 """Events handled before the core ticks; a message that has more is a slice of its own."""
@@ -102,44 +110,52 @@ SLICE_EVENTS_MAX: Final = 2_000
 PIECE_EVENTS_MIN: Final = 8
 PIECE_EVENTS_MAX: Final = 250
 PIECE_S: Final = 0.01
-"""The events that the core gets at once, as many as take about `PIECE_S` going by the last ones."""
+"""The least and the largest number of events in one piece, and the seconds that a piece should take.
+
+The number is adapted to the time that the last pieces took.
+"""
 
 TURN_S: Final = 0.02
-"""The seconds that a slice runs before the event loop turns between two pieces of it."""
+"""The seconds that a slice runs before the event loop may turn between two pieces of it."""
 
 TURNS: Final = 8
 """The turns of the event loop between two pieces: enough to receive and answer a call that has arrived."""
 
 CHECK_WAIT_S: Final = 0.001
 CHECK_WAITS_MAX: Final = 5
-"""The seconds of a wait for open health checks where work took longer than `TURN_S`, and the most waits."""
+"""The seconds of one wait for open health checks after work that took longer than `TURN_S`, and the largest number of waits."""
 
 WIPE_OBJECTS: Final = 1_000
-"""The asks and allocations that end at once, about 6 ms, before a manager registers again."""
+"""The asks and allocations that are ended at once, in about 6 ms, when a manager registers again."""
 
 STEP_OBJECTS: Final = 250
 STEP_BYTES: Final = 1 << 16
-"""The objects of a message that are read on the slow path, and their bytes, before the event loop turns: 5 to 15 ms."""
+"""The objects of a message, and their bytes, that the slow path reads before the event loop turns: 5 to 15 ms of work."""
 
 GATHER_EVENTS: Final = 2_000
 GATHER_S: Final = 0.002
 GATHER_TIMES_MAX: Final = 10
-"""The events for which the pump waits in a backlog, the seconds of a wait, and the most waits while more events come: one
-slice of a hundred messages costs much less than a hundred slices."""
+"""The events for which the pump waits in a backlog, the seconds of a wait, and the most waits while more events arrive.
+
+One slice of a hundred messages costs much less than a hundred slices.
+"""
 
 TICK_BUDGET: Final = SLICE_EVENTS_MAX + 100
-"""The steps of one tick: a full slice of asks is placed by one tick, while plans take no more than `core.PLANNING` of it;
-small enough that health checks and streams never wait long behind a slice."""
+"""The steps of one tick.
+
+One tick places the asks of a full slice, and plans take at most `core.PLANNING` of the steps; the number is small enough that
+health checks and streams never wait long behind a slice.
+"""
 
 TICK_BUDGET_MIN: Final = 500
 TICK_S: Final = 0.04
-"""The most seconds of a tick, which gets fewer steps where steps take long, but never fewer than `TICK_BUDGET_MIN`."""
+"""The most seconds of a tick; a tick gets fewer steps where steps take long, but never fewer than `TICK_BUDGET_MIN`."""
 
 TEMPLATES_MAX: Final = 65_536
 """Encodings of ask templates that the codec caches; maps come in any order, so one template has several."""
 
 PIECES_MAX: Final = 65_536
-"""Encoded pieces (nodes, applications, templates) that the encoder caches, each kind."""
+"""Encoded pieces that the encoder caches of each kind (nodes, applications, templates)."""
 
 EVENTS_KEPT_MAX: Final = 10_000
 """Event records kept for WatchEvents."""
@@ -168,24 +184,27 @@ SHORT_CONFIGURATION_CHARACTERS: Final = 4_096
 """The characters up to which a configuration is read in the event loop; a longer one is read in the process of `readings`."""
 
 FIRST_READING_S: Final = 1.0
-"""The seconds that a configuration may hold up others; one that takes longer is read by the second process of `readings`."""
+"""The seconds that the first process of `readings` spends on a configuration; the second process reads a slower one again."""
 
 READING_START_S: Final = 30.0
 """The seconds that a process of `readings` may take to start."""
 
 READINGS_MAX: Final = 32
 CALLER_READINGS_MAX: Final = 1
-"""Configurations that are being read or wait for it, in all and of one caller; an open port has the first limit alone."""
+"""Configurations that are being read or wait to be read, in all and of one caller.
+
+On an open port only the first limit applies.
+"""
 
 STATUS_BYTES_MAX: Final = 4_096
-"""Bytes of an error as gRPC sends it in headers: its message percent-encoded, and its details in base64."""
+"""Bytes of an error in gRPC's headers: its message percent-encoded, and its details in base64."""
 
 STATUS_MESSAGE_BYTES_MAX: Final = 700
 """Bytes of the message of an error, percent-encoded."""
 
 VIOLATION_BYTES_MAX: Final = 400
 VIOLATIONS_BYTES_MAX: Final = 1_500
-"""Bytes of one violation that an error carries, its path included, and of all of them; the others are counted."""
+"""Bytes of one violation that an error carries, its path included, and of all violations; the others are counted."""
 
 NAME_BYTES_MAX: Final = 200
 """Bytes of a path or a name that an error repeats."""

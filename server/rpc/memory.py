@@ -1,4 +1,4 @@
-"""The memory budget of docs/overload.md: what a core may have resident for its load, and the doctor's finding beyond it."""
+"""The memory budget of docs/overload.md: the resident memory that a core may have for its load, with a finding above it."""
 
 import os
 from collections.abc import Iterator
@@ -17,19 +17,19 @@ POD_KIB: Final = 2
 APPLICATION_KIB: Final = 2
 QUEUE_KIB: Final = 8
 STREAM_KIB: Final = 128
-"""The budget: MiB of a core without load, and KiB for each object that it holds and each open stream of a manager."""
+"""The budget: MiB of a core without load, and KiB for each object that the core holds and for each open stream of a manager."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of a core, for which it needs memory; ``waiting_bytes`` are answers that clients have not read yet."""
+    """The load of a core that determines its budget; ``waiting_bytes`` are answers that clients have not read yet."""
 
     held: Holdings
     streams: int
     waiting_bytes: int = 0
 
     def __str__(self) -> str:
-        """Name the parts of which there are any, such as `1,000 nodes, 10,000 pods, 9 streams`."""
+        """Return the parts that are not zero, such as `1,000 nodes, 10,000 pods, 9 streams`."""
         counts = (
             ("node", self.held.nodes),
             ("pod", self.held.pods),
@@ -45,7 +45,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The resident memory of a core in bytes, 0 where the system does not tell it, and the load that it is for."""
+    """The resident memory of a core in bytes, 0 where the system does not report it, and the core's load."""
 
     resident_bytes: int
     load: Load
@@ -57,7 +57,7 @@ class Memory:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process in bytes; 0 where the system does not tell it, as all but Linux."""
+    """Return the resident memory of a process in bytes; 0 where the system does not report it, which only Linux does."""
     try:
         pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
     except OSError:
@@ -79,7 +79,7 @@ def budget_bytes(load: Load) -> int:
 
 
 def findings(memory: Memory) -> Iterator[Finding]:
-    """Yield the doctor's finding about a core that has more memory than its budget."""
+    """Yield the doctor's finding about a core that uses more memory than its budget."""
     budget = memory.budget_bytes
     if memory.resident_bytes <= budget:
         return
@@ -92,5 +92,5 @@ def findings(memory: Memory) -> Iterator[Finding]:
 
 
 def _mib(count: int) -> int:
-    """Return bytes in MiB, rounded up: 128 MiB and a byte are over a budget of 128 MiB."""
+    """Return bytes in MiB, rounded up, so that 128 MiB and one byte show as more than a budget of 128 MiB."""
     return -(-count // MIB)

@@ -24,12 +24,12 @@ def name_in(known: Mapping[str, str]) -> str:
 
 
 def name_of(ask: Ask) -> str:
-    """Return the name of an ask for people: the pod's name, else its key."""
+    """Return the name of an ask for users: the pod's name, else its key."""
     return pod_name(ask.tags) or ask.key
 
 
 def names_now(core: Core) -> Callable[[str, str], str]:
-    """Return the function from partition and key to the pod's name, "" where the core does not know the pod now."""
+    """Return a function from partition and key to the pod's name, "" where the core does not know the pod now."""
 
     def name(partition: str, key: str) -> str:
         state = core.state.partitions.get(partition)

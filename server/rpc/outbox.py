@@ -1,4 +1,4 @@
-"""The outbox of one stream: pieces of a response, joined and cut to messages when the stream can take them."""
+"""The outbox of one stream: encoded decisions, joined into messages when the stream can take them."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -16,9 +16,11 @@ StateKey = tuple[str, str]
 
 
 class Outbox:
-    """The pieces that wait for a stream. Bounded by objects and bytes: over the bound the outbox is *spilled* and holds nothing.
+    """The pieces that wait for a stream, up to a limit of objects and bytes.
 
-    Scheduling states coalesce: only the last one of an ask is kept, and none of an ask that was placed meanwhile.
+    Above it the outbox is *spilled* and holds nothing.
+
+    Of several scheduling states of one ask only the last is kept, and none once the ask is placed.
     """
 
     def __init__(self) -> None:
@@ -62,7 +64,7 @@ class Outbox:
             self._bytes -= len(self._states.pop(key, b""))
 
     def take(self) -> bytes | None:
-        """Return the next message, None when nothing waits. Cut at the limits of a response (design 1.2)."""
+        """Return the next message, cut at the limits of a response (design 1.2); None when nothing waits."""
         if not self._pieces:
             if not self._states:
                 return None
@@ -80,7 +82,7 @@ class Outbox:
         self.spilled = False
 
     def _fitting(self) -> int:
-        """Return how many pieces make a message: at least one, however large."""
+        """Return how many pieces go into the next message: at least one, even if it is larger than the limit."""
         sizes = list(accumulate(map(len, self._pieces[:RESPONSE_OBJECTS_MAX])))
         return max(1, bisect_right(sizes, RESPONSE_BYTES_MAX))
 

@@ -1,7 +1,7 @@
-"""The owners of resource managers: which caller speaks for which manager, and what a shim's role binds it to.
+"""The owners of resource managers: which caller may act for which manager, and to what a shim's role is restricted.
 
-A role may name the manager and the partitions that it is for. Otherwise a manager belongs to the caller that registered
-it. An operator may do everything; on an open port every caller is an operator.
+A role may be restricted to a manager and to partitions. Otherwise a manager belongs to the caller that registered it. An
+operator may do everything; on an open port every caller is an operator.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ NAMED_MAX: Final = 5
 
 
 class Owners:
-    """The callers that registered the managers."""
+    """The callers that registered each manager."""
 
     def __init__(self) -> None:
         self._callers: dict[str, Caller] = {}
@@ -27,7 +27,7 @@ class Owners:
         """The lock held from the checks of a configuration until it is in force, so that no other change comes in between."""
 
     def check(self, rm_id: str, caller: Caller) -> None:
-        """Raise CallError when the caller may not speak for this manager."""
+        """Raise CallError when the caller may not act for this manager."""
         if caller.role is Role.OPERATOR or caller.manager == rm_id:
             return
         if caller.manager:
@@ -55,7 +55,7 @@ class Owners:
         self._callers.pop(rm_id, None)
 
     def check_partitions(self, partitions: Iterable[str], caller: Caller) -> None:
-        """Raise CallError when the caller's role is bound to partitions and one of these is not among them."""
+        """Raise CallError when the caller's role is restricted to partitions and one of these is not among them."""
         if caller.partitions and not caller.partitions.issuperset(partitions):
             foreign = min(set(partitions) - caller.partitions)
             raise _foreign_partition(foreign, caller)
@@ -67,7 +67,10 @@ class Owners:
         managers: Mapping[str, str],
         caller: Caller,
     ) -> None:
-        """Raise CallError when a shim changes a partition of another caller; ``managers`` has the manager of each partition."""
+        """Raise CallError when a shim changes a partition of another caller.
+
+        ``managers`` maps each partition to its manager.
+        """
         if caller.role is Role.OPERATOR:
             return
         foreign = [
@@ -82,13 +85,13 @@ class Owners:
             raise _foreign_partition(foreign[0], caller)
 
     def _is_foreign_partition(self, name: str, rm_id: str, caller: Caller) -> bool:
-        """Return whether a shim may not change the partition: its role names others, or the manager is another caller's."""
+        """Return whether a shim may not change the partition: its role names other ones, or another caller owns the manager."""
         if caller.partitions:
             return name not in caller.partitions
         return self._is_foreign(rm_id, caller)
 
     def _is_foreign(self, rm_id: str, caller: Caller) -> bool:
-        """Return whether the manager belongs to another caller; an empty manager belongs to none."""
+        """Return whether the manager belongs to another caller; the empty name belongs to no caller."""
         if not rm_id or rm_id == caller.manager:
             return False
         owner = self._callers.get(rm_id)

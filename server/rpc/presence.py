@@ -1,7 +1,7 @@
 """The presence of resource managers: when each last sent a message, and since when it has no open stream.
 
-The operating system ends the streams of a process that is killed at once, gRPC's keep-alive those of a machine that
-does not answer within 40 s. A manager that reconnects is away for a moment; only a manager that is away for longer than
+The operating system ends the streams of a process that is killed at once; gRPC's keep-alive ends those of a machine that does
+not answer within 40 s. A manager that reconnects is away for a moment; only a manager that is away for longer than
 `AWAY_GRACE_MS` is reported as away.
 """
 
@@ -28,7 +28,7 @@ class Sighting(NamedTuple):
     away_since_ms: int
     """The time when its last stream ended; 0 while one is open."""
     away: bool
-    """Whether it has been away for longer than a reconnect takes."""
+    """Whether the manager has been away for longer than a reconnect takes."""
 
 
 class Presence:
@@ -38,7 +38,7 @@ class Presence:
         self._seen: dict[str, _Seen] = {}
 
     def registered(self, rm_id: str, now: int, *, speaking: bool) -> None:
-        """Record a registration; until a stream is opened the manager counts as away since then."""
+        """Record a registration; until it opens a stream the manager counts as away since this instant."""
         self._seen[rm_id] = _Seen(now, 0, 0 if speaking else now)
 
     def forget(self, rm_id: str) -> None:
@@ -74,7 +74,7 @@ class Presence:
         return {rm_id: one.away_since_ms for rm_id, one in found if one.away}
 
     def connections(self, now: int) -> Mapping[str, tuple[bool, int]]:
-        """Return whether each manager has a stream open, and seconds since its last message or registration."""
+        """Return by manager whether it has a stream open, and the seconds since its last message or registration."""
         return {
             rm_id: (not seen.away_since_ms, (now - max(seen.heard_ms, seen.registered_ms)) // 1_000)
             for rm_id, seen in self._seen.items()

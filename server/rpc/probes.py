@@ -1,7 +1,7 @@
 """The health service for probes: open to every caller that reaches a port, and therefore limited.
 
-A watcher that does not read does not block others: `grpc_health.v1.health` writes to watchers under a lock that a change of
-the status waits for, so that one such client would keep a server from stopping.
+A watcher that does not read does not block others. (`grpc_health.v1.health` holds a lock while it writes to watchers, and a
+change of the status needs that lock, so that one such client would keep a server from stopping.)
 """
 
 import asyncio

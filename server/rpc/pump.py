@@ -1,11 +1,11 @@
-"""The pump, which drains the inbox into the core, ticks it, and fills the outboxes; the only caller of `take` and `tick`.
+"""The pump, which moves events from the inbox to the core and decisions to the outboxes; only it calls `take` and `tick`.
 
-The pump is one asyncio task. It sleeps until a message comes or the core's next due instant; while the core has more to
-decide it continues at once, letting the event loop turn between slices. A slice is events, then a tick: where its events
-take long the loop turns between them, too, and where steps of the core take long a tick has fewer of them. A turn after
-long work lasts until open health checks are answered, a few milliseconds at the most. The core is not read within a
-slice. The decisions of a slice are sent at its end, after `before_leaving`. A defect in the core ends the pump and with
-it the process: clients resync with the next process (crash-only).
+The pump is one asyncio task. It sleeps until a message arrives or the core's next due instant; while the core has more to
+decide it continues at once, and lets the event loop turn between slices. A slice is a number of events, then a tick. Where its
+events take long the loop turns between them, too, and where steps of the core take long a tick has fewer of them. A turn after
+long work lasts until open health checks are answered, a few milliseconds at most. The core is not read within a slice. The
+decisions of a slice are sent at its end, after `before_leaving`. A defect in the core ends the pump and with it the process:
+clients resync with the next process (crash-only).
 """
 
 import asyncio
@@ -44,12 +44,12 @@ from server.rpc.sessions import Session, Sessions
 from server.rpc.translate.allocations import Batch
 
 _SLEEP_MS_MIN: Final = 1
-"""The least sleep in milliseconds: a core that is due but decides nothing may not keep the loop busy."""
+"""The least sleep in milliseconds: a core that is due but decides nothing must not keep the loop busy."""
 
 _BREATHS_MIN: Final = 3
-"""The turns of the event loop in which a message that has arrived reaches the inbox: the call, its reader, the pump."""
+"""The turns of the event loop that a received message needs to reach the inbox: the call, its reader, the pump."""
 _BREATHS_FOR_SECOND: Final = 16
-"""The turns in which the next message follows, if its client did not wait for an answer."""
+"""The turns within which the next message follows if its client did not wait for an answer."""
 
 
 class Scheduler(Protocol):
@@ -72,10 +72,10 @@ class Observer(Protocol):
         """Receive all decisions of one slice, in order."""
 
     def sliced(self, events: int, seconds: float, now: int, /) -> None:
-        """Receive the number of events of a slice that is over, and the seconds that it took."""
+        """Receive the number of events of a finished slice, and the seconds that it took."""
 
     def idle(self) -> None:
-        """Receive that there is nothing to do."""
+        """Take note that there is nothing to do."""
 
 
 class Time(NamedTuple):
@@ -97,7 +97,7 @@ class _Mail(NamedTuple):
 
 
 class Pump:
-    """The pump of a core. `run` is to be a task; everything else is called by handlers in the same loop."""
+    """The pump of a core. `run` is to be run as a task; handlers call everything else in the same loop."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Pump:
     ) -> None:
         """Make a pump; ``reads`` are held while the event loop turns within a slice."""
         self.before_leaving: Callable[[], Awaitable[None]] | None = None
-        """The function awaited before decisions and replies of a slice are sent, where they have to be written to disk first."""
+        """The function that is awaited before a slice's decisions and replies are sent, if they must be on disk first."""
         self.checks: Callable[[], int] = lambda: 0
         """The function that returns how many health checks are open."""
         self._replies: list[tuple[asyncio.Future[list[Decision]], list[Decision]]] = []
@@ -156,14 +156,14 @@ class Pump:
     async def ask(self, *events: Event, after: Callable[[], None] | None = None) -> list[Decision]:
         """Put events into the inbox and return the replies to them; ``after`` is called right after the last one.
 
-        No other event comes in between, but the event loop may turn where they take long.
+        The core gets no other event in between, but the event loop may turn where these take long.
         """
         reply: asyncio.Future[list[Decision]] = asyncio.get_running_loop().create_future()
         self._post(_Mail(None, Batch(events[0].rm_id, [*events]), reply, after))
         return await reply
 
     async def settled(self) -> None:
-        """Return when everything put into the inbox so far was taken, and the core has no more to decide for now."""
+        """Return when everything put into the inbox so far was taken, and the core has nothing more to decide at this time."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._settling.append(future)
         self._awake.set()
@@ -178,7 +178,7 @@ class Pump:
         self.wake_watchers()
 
     async def run(self) -> None:
-        """Run until stopped. An exception of the core ends `run`; then nothing of the core may be used any more."""
+        """Run until stopped. An exception of the core ends `run`; the core must not be used afterwards."""
         while not self.stopping:
             if not (self._more or self._inbox or self._settling):
                 await self._sleep()
@@ -216,7 +216,7 @@ class Pump:
             timer.cancel()
 
     async def _let_write(self) -> None:
-        """Wait until streams have written what waits for them, there is something to do, or a client is slow."""
+        """Wait until streams have written their objects, there is something to do, or a client is too slow."""
         for _ in range(WRITING_LOOKS_MAX):
             if self._awake.is_set() or not self._sessions.unwritten():
                 return
@@ -225,7 +225,7 @@ class Pump:
                     await self._awake.wait()
 
     async def _gather(self) -> None:
-        """Wait a moment in a backlog: the messages behind the first one belong to the same slice."""
+        """Wait a moment if there is a backlog, so that messages that follow the first one get into the same slice."""
         self._coming = False
         if not self._flooded:
             return
@@ -272,7 +272,7 @@ class Pump:
         self._settle()
 
     def _tick(self, now: int) -> Tick:
-        """Run a tick of as many steps as there is time for."""
+        """Run a tick with as many steps as fit into `TICK_S`."""
         started = self._time.seconds()
         tick = self._core.tick(now, self._steps.amount)
         self._steps.took(self._time.seconds() - started)
@@ -333,7 +333,7 @@ class Pump:
     async def _turn(self) -> None:
         """Let the event loop turn, and wait a moment for the answers of health checks that have begun.
 
-        Each message of a call passes through gRPC's own threads, so turns alone are over before a check is answered.
+        Each message of a call passes through gRPC's own threads, so that the loop has turned before a check is answered.
         """
         for _ in range(TURNS):
             await asyncio.sleep(0)
@@ -344,7 +344,7 @@ class Pump:
         self._turned = self._time.seconds()
 
     def _go_on(self) -> None:
-        """Let reads that were held begin."""
+        """Let reads begin that were held back."""
         if self._reads is not None and self._held:
             self._held = False
             self._reads.go_on()
@@ -359,7 +359,7 @@ class Pump:
         """Take the events of a message whose replies are awaited, one by one."""
         self._asking -= 1
         if mail.after is not None:
-            # Decisions made before a registration belong to the streams that it ends.
+            # Decisions made before a registration belong to the streams that the registration ends.
             self._send(decisions, now)
         first = len(decisions)
         for event in mail.batch.events:
@@ -383,7 +383,7 @@ class Pump:
         return self.before_leaving is not None and mail.after is not None
 
     def _send(self, decisions: list[Decision], now: int) -> None:
-        """Pass decisions to outboxes and observers; the list is empty afterwards."""
+        """Pass decisions to outboxes and observers, and empty the list."""
         if decisions:
             told = Decisions(decisions)
             self._dispatch.send(told)
@@ -392,7 +392,7 @@ class Pump:
             decisions.clear()
 
     def wake_watchers(self) -> None:
-        """Wake watchers: something may have changed, in the core or around it."""
+        """Wake watchers, because something may have changed in the core or around it."""
         self.version += 1
         self.changed.set()
         self.changed.clear()
@@ -405,11 +405,11 @@ class Pump:
             self._settling.clear()
 
     async def _breathe(self) -> None:
-        """Let streams read and write; a little longer while much waits for a stream that does read.
+        """Let streams read and write, a little longer while many objects wait for a stream whose client reads.
 
-        Two messages of one stream that have arrived make a backlog, however small they are. A client that waits for each answer
-        never makes one, nor do many such clients. A full slice is a backlog that may not be over, and so is one that was still
-        growing when the batching window ended: the next messages are on their way.
+        Two messages of one stream that have arrived make a backlog, even if they are small. A client that waits for each answer
+        never makes one, nor do many such clients. After a full slice more messages may follow, and so they may if messages were
+        still arriving when the batching window ended.
         """
         for turn in range(1, BREATHS_MAX + 1):
             await asyncio.sleep(0)
@@ -422,17 +422,17 @@ class Pump:
         if self._asking:
             return False
         heard: set[Session | None] = set()
-        for mail in self._inbox:  # not far: streams are few, and the second message of one ends it
+        for mail in self._inbox:  # short: streams are few, a second message ends it
             if mail.session in heard:
                 return True
             heard.add(mail.session)
         return False
 
     def _breaths(self) -> int:
-        """Return the turns of the event loop to grant; more when one message has come, which may be the first of many."""
+        """Return the turns of the event loop to grant: more after a single message, because it may be the first of many."""
         return _BREATHS_FOR_SECOND if len(self._inbox) == 1 else _BREATHS_MIN
 
 
 def _is_heard(mail: _Mail) -> bool:
-    """Return whether the message counts: its stream is open, or has ended in order."""
+    """Return whether a message still counts: its stream is open, or has ended in order."""
     return mail.session is None or mail.session.alive or mail.session.farewell is not None

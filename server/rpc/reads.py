@@ -1,7 +1,7 @@
-"""The reads: answers that change nothing, and the interface through which they are made.
+"""The reads: calls that change nothing, and the interface through which they are answered.
 
-A read is a function of the core between two slices of the pump. Bootstrap decides where it runs: in this
-process (`InPlace`), or in copies of it (`rpc/copies`), so that no read delays a decision.
+A read is a function of the core that runs between two slices of the pump. Bootstrap decides where it runs: in this process
+(`InPlace`), or in copies of it (`rpc/copies`), so that no read delays a decision.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ _Request = TypeVar("_Request", bound=Message)
 Read = Callable[[], bytes]
 """The function that returns a serialized answer; raises CallError."""
 Complete = Callable[[Message, Message], None]
-"""The function that completes an answer with what those of every service carry; called with the request and its answer."""
+"""The function that adds to an answer what the answers of every service have; called with the request and the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A read request with its caller: equal questions that wait together have one answer."""
+    """A read request with its caller; equal questions that wait at the same time get one answer."""
 
     method: str
     request: bytes
@@ -37,17 +37,17 @@ class Reads(Protocol):
         ...
 
     def hold(self) -> None:
-        """Begin no read until `go_on`: the core is within a slice."""
+        """Start no read until `go_on`, because the core is within a slice."""
 
     def go_on(self) -> None:
-        """Begin reads again, in the order in which they waited."""
+        """Start reads again, in the order in which they waited."""
 
     def close(self) -> None:
-        """End the reads that are not answered yet."""
+        """End the reads that have no answer yet."""
 
 
 class InPlace:
-    """The reads in this process and at once: the event loop waits for each."""
+    """The reads in this process, run at once: the event loop waits for each."""
 
     def __init__(self) -> None:
         self._steady = asyncio.Event()
@@ -72,7 +72,7 @@ class InPlace:
 
 
 class Answers:
-    """The maker of the answers of all services, which completes and serializes each where it is read."""
+    """The maker of the answers of all services; it completes and serializes each answer where the read runs."""
 
     def __init__(self, reads: Reads, complete: Complete) -> None:
         self._reads = reads

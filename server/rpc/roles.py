@@ -1,4 +1,4 @@
-"""The roles, and which may call which RPC (design 1.14): one row for every RPC of every service on the port."""
+"""The roles, and which role may call which RPC (design 1.14): one row for every RPC of every service on the port."""
 
 import enum
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The identity behind a call. ``queue`` is what a viewer sees; for every other role it is the root.
+    """The identity behind a call. ``queue`` is the queue that a viewer sees; for every other role it is the root.
 
-    A shim may be bound to a ``manager`` and to ``partitions``; empty: it is bound to none.
+    A shim may be restricted to a ``manager`` and to ``partitions``; an empty field restricts nothing.
     """
 
     name: str
@@ -59,7 +59,7 @@ TABLE: Final[Mapping[str, frozenset[Role]]] = {
     "/si.v1.Scheduler/UpdateAllocation": _SHIMS,
     "/si.v1.Scheduler/UpdateApplication": _SHIMS,
     "/si.v1.Scheduler/UpdateNode": _SHIMS,
-    # A viewer's answers have its own queues only; a viewer may not read what describes the whole cluster.
+    # A viewer's answers contain its own queues only. A viewer may not read answers that describe the whole cluster.
     "/evenhand.v1.InspectService/ListPartitions": _READERS,
     "/evenhand.v1.InspectService/GetQueueTree": _READERS,
     "/evenhand.v1.InspectService/ListQueueSettings": _READERS,
@@ -69,7 +69,7 @@ TABLE: Final[Mapping[str, frozenset[Role]]] = {
     "/evenhand.v1.InspectService/CheckConsistency": _OPERATORS,
     "/evenhand.v1.InspectService/ServerInfo": _EVERYBODY,
     "/evenhand.v1.ExplainService/Explain": _READERS,
-    # A shim follows the ConfigMap of its cluster.
+    # A shim applies the ConfigMap of its cluster.
     "/evenhand.v1.ConfigurationService/Validate": _SHIMS,
     "/evenhand.v1.ConfigurationService/Apply": _SHIMS,
     "/evenhand.v1.ConfigurationService/Get": _OPERATORS,
@@ -123,11 +123,11 @@ DEEDS: Final[Mapping[str, str]] = {
 
 
 SCRAPERS: Final = frozenset({Role.METRICS, Role.OPERATOR})
-"""The roles that may read the metrics endpoint: metrics name every queue with its numbers."""
+"""The roles that may read the metrics endpoint, because metrics name every queue with its numbers."""
 
 
 def may(role: Role, method: str) -> bool:
-    """Return whether this role may call this method. A method without a row is refused to all."""
+    """Return whether this role may call this method. A method without a row is refused to all roles."""
     return role in TABLE.get(method, _NOBODY)
 
 

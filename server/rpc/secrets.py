@@ -1,7 +1,7 @@
-"""The files that decide who may reach the ports, read at the start and again when one of them changes.
+"""The files that decide which callers may reach the ports, read at the start and again when one of them changes.
 
-Certificate, key and client authority are one secret, the roles another, the tokens a third. Each is taken whole or not at
-all: where a new file cannot be used, what was read before stays in force until it can.
+Certificate, key and client authority together are one secret, the roles another, the tokens a third. A secret is replaced
+completely or not at all: while a new file cannot be used, the content that was read before stays in force.
 """
 
 import ssl
@@ -20,7 +20,7 @@ LOOK_S: Final = 5.0
 """The seconds between two checks of the files."""
 _DAY_MS: Final = 24 * 3_600_000
 EXPIRY_WARNING_MS: Final = 14 * _DAY_MS
-"""The milliseconds before the expiry of the server's certificate from which it is warned about."""
+"""The milliseconds before the expiry of the server's certificate from which on a warning is logged."""
 
 _CORRECT: Final = "Correct the file: it is read again within seconds, and at SIGHUP at once."
 _RENEW: Final = "Write a new certificate and key over the old files; no restart is needed."
@@ -31,7 +31,7 @@ _Read = TypeVar("_Read")
 
 
 class Health(NamedTuple):
-    """The health of the secrets: reloads that changed something, why each secret cannot be read, when the certificate expires."""
+    """The health of the secrets: the number of reloads with a change, why one cannot be read, when the certificate expires."""
 
     reloads: int
     failing: dict[str, str]
@@ -39,7 +39,7 @@ class Health(NamedTuple):
 
 
 class _Secret(Generic[_Read]):
-    """The content of some files; ``problem`` says why a newer text of them is not in force, empty when it is."""
+    """The content of one or more files; ``problem`` says why a newer text of them is not in force, empty when it is."""
 
     def __init__(self, name: str, read: Callable[[], _Read], *files: Path | None) -> None:
         """Read the files. Raises BadOptionError."""
@@ -52,12 +52,12 @@ class _Secret(Generic[_Read]):
 
     @property
     def is_due(self) -> bool:
-        """Whether one of the files has changed, or could not be read the last time."""
+        """Whether one of the files has changed, or could not be read at the last attempt."""
         return bool(self.problem) or self._now() != self._stamps
 
     def renew(self) -> bool:
         """Read the files again; keep the content in force and return False where they cannot be used."""
-        # The stamps are taken before the files are read: a change in between is read the next time.
+        # The stamps are taken before the files are read, so that a change in between is noticed the next time.
         self._stamps = self._now()
         try:
             self.value, problem = self._read(), ""
@@ -69,7 +69,10 @@ class _Secret(Generic[_Read]):
         return not problem
 
     def _now(self) -> list[tuple[int, int, int] | None]:
-        """Return what distinguishes each file from a later one of its name; links are followed, so a swapped link is a change."""
+        """Return a stamp of each file that changes when the file is replaced.
+
+        Links are followed, so a swapped link is a change.
+        """
         return [_stamp(file) for file in self.files]
 
 
@@ -103,7 +106,7 @@ class Secrets:
         return known(self._access, self._roles.value, self._tokens.value)
 
     def credentials(self) -> grpc.ServerCredentials | None:
-        """Return TLS for the gRPC port, None without: each new connection gets the certificate in force."""
+        """Return TLS for the gRPC port, None without; each new connection gets the certificate in force."""
         if self._tls.value is None:
             return None
         needed = self._access.tls_client_ca is not None
@@ -111,7 +114,10 @@ class Secrets:
         return grpc.dynamic_ssl_server_credentials(self._tls.value.grpc, fetch, needed)
 
     def _newer(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return the configuration in force if it is newer than gRPC's, else None; gRPC calls this in a thread of its own."""
+        """Return the configuration in force if it is newer than the one that gRPC has, else None.
+
+        GRPC calls this in a thread of its own.
+        """
         tls = self._tls.value
         if tls is None or tls is self._offered:
             return None
@@ -119,7 +125,7 @@ class Secrets:
         return tls.grpc
 
     def metrics_tls(self) -> ssl.SSLContext | None:
-        """Return TLS for the metrics endpoint, None without: each new connection gets the certificate in force."""
+        """Return TLS for the metrics endpoint, None without; each new connection gets the certificate in force."""
         if self._tls.value is None:
             return None
         context = self._tls.value.metrics
@@ -132,7 +138,7 @@ class Secrets:
         return context
 
     def renew(self, *, whole: bool) -> bool:
-        """Read the files that have changed again, or all of them; return whether any was read."""
+        """Read again the files that have changed, or all of them if ``whole``; return whether any was read."""
         due = [one for one in self._with_files() if whole or one.is_due]
         renewed = [one.name for one in due if one.renew()]
         if renewed:
@@ -160,7 +166,7 @@ class Secrets:
         return [one for one in (self._tls, self._roles, self._tokens) if one.files]
 
     def _near_end(self) -> str:
-        """Return the warning that the certificate expires soon; empty while that is far."""
+        """Return the warning that the certificate expires soon; empty while it does not."""
         tls = self._tls.value
         left_ms = EXPIRY_WARNING_MS if tls is None else tls.expires_ms - self._now()
         if left_ms >= EXPIRY_WARNING_MS:
@@ -171,7 +177,7 @@ class Secrets:
         return f"the server's certificate expires in {days} d: {self._access.tls_cert}"
 
     def _say_expiry(self) -> None:
-        """Log a warning when the expiry has come near, and once a day from then on."""
+        """Log a warning when the certificate expires soon, and then once a day."""
         expiry = self._near_end()
         if expiry and expiry != self._expiry:
             _log.warning("certificate-expires", problem=expiry)

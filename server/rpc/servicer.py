@@ -1,9 +1,9 @@
-"""The service `si.v1.Scheduler`: registration and the three streams. This module takes no decision.
+"""The service `si.v1.Scheduler`: registration and the three streams. No scheduling decision is made here.
 
-The streams see bytes: the codec decodes messages, and the outbox joins answers from pieces. Each
-stream has a reader and a writer. The reader waits while the core's inbox is full, the writer writes only as fast as
-the client takes; so gRPC's flow control holds back a client that is too fast, and an outbox fills up for one that is
-too slow. A client that closes its side gets the answers to its messages, then the stream ends.
+The streams carry bytes: the codec decodes messages, and the outbox joins answers from pieces. Each stream has a reader and a
+writer. The reader waits while the core's inbox is full, the writer writes only as fast as the client reads; so gRPC's flow
+control slows down a client that is too fast, and the outbox of a client that is too slow fills up. A client that closes its
+side gets the answers to its messages, then the stream ends.
 """
 
 import asyncio
@@ -52,17 +52,17 @@ _log = structlog.get_logger(__name__)
 SERVICE: Final = "si.v1.Scheduler"
 
 _LOOK_AFTER_S: Final = AWAY_GRACE_MS / 1_000 + 0.05
-"""The seconds until an absence is checked: a little more than the grace, so that it is over by any clock."""
+"""The seconds after which an absence is checked: a little more than the grace period, so that it is over by any clock."""
 
 _Decode = Callable[[bytes], Steps[Batch]]
 
 
 Received = Callable[[Kind, int, Context], None]
-"""The observer of messages: the stream, the number of objects, the call."""
+"""The observer of messages, called with the stream, the number of objects and the call."""
 
 
 class Scheduler:
-    """The handlers of the service. Without ``readings`` a file configures the core, so registrations do not."""
+    """The handlers of the service. ``readings`` is None where a file configures the core; registrations then do not."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Scheduler:
     ) -> si_pb2.RegisterResourceManagerResponse:
         """Register a manager; end what it had before, and its streams.
 
-        Messages that the manager sends on its streams after its first registration wait until that is done.
+        After a manager's first registration, messages on its streams wait until a further registration is done.
         """
         self._sessions.owners.check(request.rmID, CALLER.get())
         done = self._registering[request.rmID] = asyncio.get_running_loop().create_future()
@@ -162,13 +162,13 @@ class Scheduler:
         )
 
     def _holds(self, rm_id: str) -> bool:
-        """Return whether the core holds anything of a manager."""
+        """Return whether the core holds an object of the manager."""
         return any(held(self._core.state, rm_id).values())
 
     def _check_configuration(
         self, rm_id: str, configuration: Configuration | None, caller: Caller
     ) -> None:
-        """Raise CallError where the configuration would come into force and change a partition of another caller."""
+        """Raise CallError if a registration's configuration would come into force and change a partition of another caller."""
         state = self._core.state
         if configuration is None or state.configured_by not in {"", rm_id}:
             return
@@ -188,7 +188,7 @@ class Scheduler:
             self._pump.wake_watchers()
 
     def _closed(self, session: Session) -> None:
-        """Close a stream; when it was the last one of its manager, the manager is away from then on."""
+        """Close a stream; if it was the last one of its manager, the manager counts as away from then on."""
         self._sessions.close(session)
         rm_id = session.rm_id
         is_last = rm_id and not self._sessions.open_kinds(rm_id)
@@ -220,8 +220,8 @@ class Scheduler:
             task.add_done_callback(lambda done: _pass_on(done, session))
         try:
             await asyncio.wait({session.ended})
-            # The status follows the message in progress. A client that does not read keeps that message for ever, so the
-            # session does not wait for it: gRPC keeps the status until the client reads.
+            # The status follows the message that is being written. A client that does not read keeps that message for ever, so
+            # the session does not wait for it: gRPC keeps the status until the client reads.
             if session.farewell is not None:
                 await _drained(writer, session)
             else:
@@ -245,10 +245,11 @@ class Scheduler:
         session.finish()
 
     async def _after_registration(self, session: Session, rm_id: str) -> None:
-        """Wait for a registration of the manager that is in progress; for a registered manager only a bounded time.
+        """Wait for a registration of the manager that is in progress.
 
-        A stream that speaks for a registered manager does not wait, and a new one waits for a bounded time: a text that takes long
-        to read, sent in the manager's name, must not stop its streams. The streams end when that registration is done.
+        A stream that already speaks for a registered manager does not wait, and a new stream waits for a bounded time: a text
+        that takes long to read, sent in the manager's name, must not stop its streams. The streams end when that registration
+        is done.
         """
         is_known = self._sessions.is_registered(rm_id)
         if is_known and session.rm_id == rm_id:
@@ -275,7 +276,7 @@ class Scheduler:
 
 
 async def _drained(writer: asyncio.Task[None], session: Session) -> None:
-    """Wait until everything that waited for a stream was written, or the client took no message for as long as a drain allows."""
+    """Wait until everything in the outbox was written, or the client has read nothing for as long as a drain allows."""
     before = -1
     while not writer.done() and session.written != before:
         before = session.written
@@ -283,7 +284,7 @@ async def _drained(writer: asyncio.Task[None], session: Session) -> None:
 
 
 async def _write(session: Session, context: Context) -> None:
-    """Write messages from the outbox; when the session ends in order all that wait, when it fails none."""
+    """Write messages from the outbox. When the session ends in order, all of them are written; when it fails, none."""
     ended = False
     while not ended:
         if session.alive:

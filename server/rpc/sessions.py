@@ -1,8 +1,8 @@
-"""The sessions: which stream speaks for which resource manager, and what ends it (design 1.10).
+"""The sessions: which stream belongs to which resource manager, and what ends a stream (design 1.10).
 
-A stream belongs to the manager that its first message names. There is one *session* for each manager and kind of
-stream; the last stream wins. A registered manager's outboxes outlive its streams, so that decisions made before a
-stream is opened are not lost.
+A stream belongs to the manager that its first message names. There is one *session* for each manager and kind of stream; a new
+stream replaces the one before. A registered manager's outboxes outlive its streams, so that decisions made before a stream is
+opened are not lost.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Kind(enum.StrEnum):
 
 
 class Session:
-    """One open stream. It ends when `ended` is done: with a result in order, else with a CallError."""
+    """One open stream. It ends when `ended` is done: with a result when it ended in order, else with a CallError."""
 
     def __init__(self, kind: Kind, caller: Caller = LOCAL_OPERATOR, opened_ms: int = 0) -> None:
         self.kind = kind
@@ -53,11 +53,11 @@ class Session:
         self.rm_id: str | None = None
         self.outbox = Outbox()
         self.written = 0
-        """The messages that gRPC took, by which a stream that makes progress differs from one that does not."""
+        """The number of messages that gRPC took; it grows while a stream makes progress."""
         self.filled = asyncio.Event()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.farewell: CallError | None = None
-        """The error of a stream that ends in order, sent after everything that waits for the stream."""
+        """The error that ends a stream in order: it is sent after everything in the outbox."""
 
     @property
     def alive(self) -> bool:
@@ -75,20 +75,20 @@ class Session:
         return self.ended.exception() if self.failed else self.farewell
 
     def fail(self, error: Exception) -> None:
-        """End the stream now; only its first end counts."""
+        """End the stream now; if it has already ended, do nothing."""
         if not self.ended.done():
             self.ended.set_exception(error)
             self.filled.set()
 
     def finish(self, farewell: CallError | None = None) -> None:
-        """End the stream once everything that waits for it was sent."""
+        """End the stream once everything in its outbox was sent."""
         if not self.ended.done():
             self.farewell = farewell
             self.ended.set_result(None)
             self.filled.set()
 
     def attach(self, outbox: Outbox) -> None:
-        """Let this stream empty the outbox from now on."""
+        """Send the content of the outbox on this stream from now on."""
         self.outbox = outbox
         outbox.on_fill = self._on_fill
         self._on_fill()
@@ -121,9 +121,10 @@ class Sessions:
         self.gone.set()
 
     def open(self, kind: Kind, caller: Caller = LOCAL_OPERATOR, now: int = 0) -> Session:
-        """Open a stream; raises CallError when there are too many. Streams that never named a manager are ended to free places.
+        """Open a stream; raises CallError when there are too many.
 
-        Each caller always has places for the streams of one manager, so that other callers cannot keep it out.
+        Streams that never named a manager are ended to free places. Each caller always has places for the streams of one
+        manager, so that other callers cannot keep it out.
         """
         if len(self._open) >= STREAMS_MAX:
             self._end_silent(now)
@@ -156,7 +157,10 @@ class Sessions:
                 self._outboxes.pop(place, None)
 
     def speak(self, session: Session, rm_id: str) -> None:
-        """Bind a stream to the manager that its message names; raises CallError for a second manager, or another caller's."""
+        """Bind a stream to the manager that its message names.
+
+        Raises CallError for a second manager on one stream, and for a manager of another caller.
+        """
         if session.rm_id == rm_id:
             return
         if session.rm_id is not None:
@@ -174,9 +178,10 @@ class Sessions:
     def admit(
         self, rm_id: str, instance: str, caller: Caller, now: int, holds: Holds
     ) -> Sequence[str]:
-        """Return the managers that were removed to free a place for this one, mostly none.
+        """Return the managers that were removed to free a place for this one, usually none.
 
-        Raises CallError when there are too many, or another process speaks for this one. ``holds``: whether the core holds anything of a manager.
+        Raises CallError when there are too many, or when another process acts for this manager. ``holds`` says whether the core
+        holds an object of a manager.
         """
         self.owners.check(rm_id, caller)
         self._instances.check(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
@@ -188,7 +193,7 @@ class Sessions:
         return gone
 
     def _why_full(self, caller: Caller) -> CallError | None:
-        """Return why the caller may register no further manager, or None; the first one of each caller always has a place."""
+        """Return why the caller may register no further manager, or None; each caller may always register a first one."""
         own = self.owners.count(caller)
         if own and len(self._registered) >= MANAGERS_MAX:
             return too_many("registered resource managers", MANAGERS_MAX)
@@ -197,7 +202,7 @@ class Sessions:
         return None
 
     def _forget_gone(self, now: int, holds: Holds) -> Sequence[str]:
-        """Remove and return the managers that have been away for long and of which the core holds nothing."""
+        """Remove and return the managers that have been away for long and have no object in the core."""
         gone = []
         for rm_id in sorted(self._registered):
             since = self.presence.sighting(rm_id, now).away_since_ms
@@ -213,7 +218,10 @@ class Sessions:
         return gone
 
     def registered(self, rm_id: str, instance: str, caller: Caller = LOCAL_OPERATOR) -> None:
-        """Record a registration. The manager's earlier streams and those of other callers end; nothing that waited is sent."""
+        """Record a registration.
+
+        End the manager's earlier streams and those of other callers; their waiting objects are not sent.
+        """
         self._instances.registered(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
         again = rm_id in self._registered
         self._registered.add(rm_id)
@@ -238,12 +246,12 @@ class Sessions:
         return self._outboxes.get((rm_id, kind))
 
     def unwritten(self) -> int:
-        """Return the largest number of objects that wait for an open stream."""
+        """Return the largest number of objects in the outbox of any open stream."""
         waiting = (len(one.outbox) for one in self._speaking.values() if one.alive)
         return max(waiting, default=0)
 
     def finish(self, farewell: CallError) -> None:
-        """End every stream after everything that waits for it was sent."""
+        """End every stream after everything in its outbox was sent."""
         for session in self._open:
             session.finish(farewell)
 

@@ -1,4 +1,4 @@
-"""The work of the event loop that may take long, cut into steps: a generator that yields between two steps and returns the result."""
+"""Work of the event loop that may take long, as a generator: it yields between two steps, and returns the result at the end."""
 
 import asyncio
 from collections.abc import Generator
@@ -19,7 +19,7 @@ def at_once(steps: Steps[_Made]) -> _Made:
 
 
 async def in_turns(steps: Steps[_Made]) -> _Made:
-    """Run all steps, letting the event loop turn between two of them, and return their result."""
+    """Run all steps, let the event loop turn between two of them, and return their result."""
     while True:
         try:
             next(steps)

@@ -1,8 +1,8 @@
 """The tags of asks and allocations in their wire form.
 
-A `Tags` value holds at most one piece: the bytes of all entries with their field header, as they stood in the
-message. An `Allocation` has its tags in field 2, an `AllocationAsk` in field 8, so the header tells the generation.
-Tags are decoded only when they are read (design 6.14); the core uses only three of them.
+A `Tags` value holds at most one piece: the bytes of all entries with their field header, unchanged from the message. An
+`Allocation` has its tags in field 2, an `AllocationAsk` in field 8, so the header shows the generation. Tags are decoded only
+when they are read (design 6.14); the core uses only three of them.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ FOREIGN: Final = "foreign"
 FOREIGN_STATIC: Final = "static"
 
 CREATION_ENTRY: Final = b"\n\x0ccreationTime\x12"
-"""The beginning of the entry as every serializer writes it: the key first, then the value's length and text."""
+"""The beginning of the entry, the same with every serializer: the key first, then the value's length and text."""
 CREATION_WORD: Final = CREATION.encode()
 REQUIRED_NODE_WORD: Final = REQUIRED_NODE.encode()
 _ASK_HEADER: Final = 0x42
@@ -28,7 +28,7 @@ _DIGITS_MAX: Final = len(str(SECONDS_MAX))
 
 
 def decoded(tags: Tags) -> Mapping[str, str]:
-    """Return all tags. The bytes are not malformed: the codec has refused such messages."""
+    """Return all tags. The bytes are well-formed, because the codec has refused malformed messages."""
     raw = b"".join(tags)
     if raw[:1] == bytes([_ASK_HEADER]):
         return dict(si_pb2.AllocationAsk.FromString(raw).tags)
@@ -36,7 +36,7 @@ def decoded(tags: Tags) -> Mapping[str, str]:
 
 
 def as_allocation_tags(raw: bytes) -> bytes:
-    """Return the entries as field 2 of an `Allocation`, in whichever generation they came."""
+    """Return the entries as field 2 of an `Allocation`, whichever generation they are from."""
     if not raw or raw[0] != _ASK_HEADER:
         return raw
     entries, at, end = [], 1, len(raw)
@@ -50,13 +50,13 @@ def as_allocation_tags(raw: bytes) -> bytes:
 
 
 def _decoded_as_allocation_tags(raw: bytes) -> bytes:
-    """Return the same as `as_allocation_tags`, for entries whose length takes more than one byte."""
+    """Return the entries as field 2 of an `Allocation`, where the length of the entries takes more than one byte."""
     message = si_pb2.Allocation(allocationTags=si_pb2.AllocationAsk.FromString(raw).tags)
     return message.SerializeToString(deterministic=True)
 
 
 def created_ms(raw: bytes) -> int | None:
-    """Return the tag `creationTime` (seconds) in Unix milliseconds; None when it is missing or no number."""
+    """Return the tag `creationTime` (seconds) in Unix milliseconds; None when it is missing or not a number."""
     start = raw.rfind(CREATION_ENTRY)
     if start >= 0:
         start += len(CREATION_ENTRY)
@@ -67,5 +67,8 @@ def created_ms(raw: bytes) -> int | None:
 
 
 def seconds_ms(text: bytes) -> int | None:
-    """Return a text of decimal digits, in seconds, as milliseconds; None when it is none, or too long."""
+    """Return decimal digits that count seconds as milliseconds.
+
+    None for a text with other characters, or one that is too long.
+    """
     return int(text) * 1000 if text.isdigit() and len(text) < _DIGITS_MAX else None

@@ -1,7 +1,8 @@
-"""The return of memory that the C library keeps to the system, a moment after work.
+"""The return of memory from the C library to the system, a moment after work.
 
-The library holds a message of a few MB as many small pieces; freed, they stay with the process until it is asked to return
-them: 100 messages of 10,001 objects left 180 MiB on an idle core. Asking takes 20 to 200 microseconds.
+The library holds a message of a few MB as many small pieces. When these are freed, the process keeps the memory until the
+library is asked to return it: 100 messages of 10,001 objects left 180 MiB on an idle core. Returning it takes 20 to 200
+microseconds.
 """
 
 import ctypes
@@ -23,7 +24,7 @@ def give_back() -> None:
 
 
 class Trimming:
-    """The observer of the pump and of the ends of calls that trims `TRIM_S` after work, once for all of it."""
+    """The observer of the pump and of ended calls that returns memory `TRIM_S` after the first work, once for all of it."""
 
     def __init__(self, later: Later, trim: Callable[[], None] = give_back) -> None:
         self._later = later

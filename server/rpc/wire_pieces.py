@@ -18,7 +18,7 @@ def varint(number: int) -> bytes:
 
 
 LENGTHS: Final = tuple(varint(length) for length in range(_SHORT))
-"""The encoded lengths that a piece usually has."""
+"""The encoded lengths that most pieces have."""
 
 
 def length(size: int) -> bytes:
@@ -32,5 +32,5 @@ def record(number: int, body: bytes) -> bytes:
 
 
 def text(number: int, value: str) -> bytes:
-    """Return a string field; an empty string is not sent, as proto3 has it."""
+    """Return a string field; an empty string is left out, as in proto3."""
     return record(number, value.encode()) if value else b""

@@ -1,12 +1,12 @@
-"""The view schemas: the wire's own field numbers, declared so that reading costs little.
+"""The view schemas: message classes with the wire's own field numbers, declared so that reading costs little.
 
-An AllocationRequest is parsed twice, each time by C code only. The *envelope* reads what differs from ask to ask
-(key, application, node, start). *Slicing* drops all fields but one kind from each ask and returns the remaining
-bytes: the tags, or the *template*, which is everything that the pods of one template share and so a key for a
-cache. Sub-messages are declared as repeated bytes, so a sub-message that is sent in pieces stays whole, and joining
-the pieces is the merge that protobuf prescribes.
+An AllocationRequest is parsed twice, each time by C code only. The *envelope* reads the fields that differ from ask to ask
+(key, application, node, start). *Slicing* drops all fields but one kind from each ask and returns the remaining bytes: the
+tags, or the *template*, which is everything that the pods of one template share and therefore a cache key. Sub-messages are
+declared as repeated bytes, so that a sub-message that is sent in pieces stays complete, and joining the pieces is the merge
+that protobuf prescribes.
 
-The schemas live in a pool of their own: neither reflection nor the generated classes see them.
+The schemas are in a descriptor pool of their own: neither reflection nor the generated classes see them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,10 @@ class AskHead(Protocol):
 
 
 class Head(AskHead, Protocol):
-    """The fields in which the allocations of one template differ; with a node it exists, and may have its start in Unix ms."""
+    """The fields in which the allocations of one template differ.
+
+    An allocation with a node exists already, and may have its start in Unix ms.
+    """
 
     node: str
     started: int
@@ -59,7 +62,7 @@ _SCALARS: Final = {
 }
 
 _NOWHERE: Final = (1 << 29) - 1
-"""A field number that is never sent: an `AllocationAsk` never has a node, but is read like an `Allocation`."""
+"""A field number that is never sent, for the node of an `AllocationAsk`: it has none, but is read like an `Allocation`."""
 
 _ENTRY: Final[Mapping[str, Column]] = {"key": (1, "string"), "value": (2, "string")}
 _ASK_HEAD: Final[Mapping[str, Column]] = {
@@ -118,7 +121,7 @@ _ALLOCATION_TEMPLATE: Final[Mapping[str, Column]] = {
 def _classes(
     package: str, messages: Mapping[str, Mapping[str, Column]]
 ) -> dict[str, type[Message]]:
-    """Return the message classes of a schema that exists only here."""
+    """Return the message classes of a schema that is defined only in this module."""
     file = descriptor_pb2.FileDescriptorProto(
         name=f"{package}.proto", package=package, syntax="proto3"
     )
@@ -174,7 +177,10 @@ _LONG: Final = 0x80
 
 
 class Slicer:
-    """The function that cuts the asks or allocations out of a message, with the given fields only. Their field number is below 16."""
+    """The function that cuts the asks or allocations out of a message, each reduced to the given fields.
+
+    The field number of the asks or allocations is below 16.
+    """
 
     def __init__(self, package: str, number: int, columns: Mapping[str, Column]) -> None:
         cut: dict[str, Mapping[str, Column]] = {
@@ -186,12 +192,12 @@ class Slicer:
         self._parts = cast("type[_Parts]", _classes(f"{package}.whole", whole)["Request"])
 
     def __call__(self, data: bytes, count: int) -> Sequence[bytes]:
-        """Return the remaining bytes of each, in the order of the message, which has ``count`` of them."""
+        """Return the remaining bytes of each object, in the order of the message, which has ``count`` of them."""
         message = self._cut.FromString(data)
         message.DiscardUnknownFields()
         left = message.SerializeToString()
         if count == 1 and len(left) < _TWO_BYTES:
-            # A byte that names the field, and a length of one or two.
+            # The first byte names the field; the length takes one or two bytes.
             return (left[2 if left[1] < _LONG else 3 :],)
         return self._parts.FromString(left).parts[:]
 

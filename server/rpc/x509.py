@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 CACHED: Final = 256
-"""The certificates whose facts are cached: each call of a connection reads those of its client."""
+"""The number of certificates whose facts are cached: each call of a connection reads those of its client."""
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
 
 _INTEGER: Final = 0x02
@@ -20,7 +20,7 @@ _UTC_TIME: Final = 0x17
 _LONG_LENGTH: Final = 0x80
 _TIMES: Final = {_UTC_TIME: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}
 _UTC_TIME_PIVOT: Final = 2050
-"""The first year that two digits do not denote: they denote 1950 to 2049 (RFC 5280, 4.1.2.5.1)."""
+"""The first year that two digits do not denote: two digits denote 1950 to 2049 (RFC 5280, 4.1.2.5.1)."""
 
 
 class BadCertificateError(ValueError):
@@ -61,7 +61,7 @@ def _certificate(der: bytes) -> Certificate:
 
 
 def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield tag and content of each element in a row."""
+    """Yield the tag and content of each DER element in turn."""
     at = 0
     while at < len(der):
         tag, length, start = der[at], der[at + 1], at + 2

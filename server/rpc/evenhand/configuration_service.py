@@ -28,17 +28,17 @@ _REFUSALS: Final = frozenset({Code.CONFIGURATION_REFUSED, Code.CONFIGURATION_STA
 
 
 class Keeping(Protocol):
-    """The part of a keeper that says whether the configuration in force would survive a crash."""
+    """The part of a `Keeper` that says whether the configuration in force would survive a crash."""
 
     def why_not_kept(self) -> str:
         """Return why the configuration in force would not survive a crash; empty when it would."""
 
     async def settled(self) -> str:
-        """Return why the configuration in force would not survive a crash, once its write has succeeded or failed."""
+        """Return why the configuration in force would not survive a crash, after waiting for its write to succeed or fail."""
 
 
 class ConfigurationService:
-    """The service for texts of `queues.yaml`; a text with an error changes nothing."""
+    """The service that checks, compares and applies texts of `queues.yaml`; a text with an error changes nothing."""
 
     def __init__(
         self, core: Core, pump: Pump, owners: Owners, readings: Readings, keeping: Keeping
@@ -83,7 +83,7 @@ class ConfigurationService:
     async def _change(
         self, event: ConfigurationApplied, answer: pb.ApplyResponse, *, dry_run: bool
     ) -> None:
-        """Compare the configuration, put it in force and complete the answer, with no other change in between."""
+        """Compare the configuration, put it in force and complete the answer; no other change can come in between."""
         state = self._core.state
         managers = managers_of(state)
         self._owners.check_configuration(
@@ -126,7 +126,7 @@ class ConfigurationService:
         )
 
     async def diff(self, request: pb.DiffRequest) -> pb.DiffResponse:
-        """Return what a text would change."""
+        """Return the changes that a text would make."""
         found, problems, _ = await self._readings.read(request.yaml, request.source)
         changes = await self._changes(found) if found is not None else []
         revision = self._core.state.revision
@@ -138,7 +138,7 @@ class ConfigurationService:
         )
 
     async def _changes(self, found: Configuration) -> list[pb.ConfigChange]:
-        """Return what a text would change, compared off the event loop: of 10,000 queues that takes 0.2 s."""
+        """Return the changes that a text would make, computed outside the event loop: for 10,000 queues that takes 0.2 s."""
         return await asyncio.to_thread(_compared, self._core.state.configuration, found)
 
 
@@ -147,7 +147,7 @@ def _compared(before: Configuration, after: Configuration) -> list[pb.ConfigChan
 
 
 def _refusal(replies: Sequence[Decision]) -> str | None:
-    """Return why the core refused a configuration; None when it did not."""
+    """Return the reason why the core refused a configuration; None when the core accepted it."""
     for reply in replies:
         if isinstance(reply, Noted) and reply.code in _REFUSALS:
             return reply.message

@@ -1,4 +1,4 @@
-"""The latest changes of decisions with a number each, for watch calls, and the names of the pods in them."""
+"""The latest changes of decisions, numbered for watch calls, and the names of the pods in these decisions."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,7 @@ _TAGS: Final = attrgetter("tags")
 
 
 class Change(NamedTuple):
-    """A change of a decision: made, or moved to another state. ``record`` is the decision as it was made."""
+    """A change of a decision: it was made, or it moved to another state. ``record`` is the decision as it was made."""
 
     number: int
     at_ms: int
@@ -35,9 +35,9 @@ class Change(NamedTuple):
 
 
 class _Held:
-    """The tags of the pods that a decision names: victims, preemptors, protected pods and candidates next to its victims.
+    """The tags of the pods that a decision names: victims, preemptors, protected pods and the candidates next to the victims.
 
-    Few decisions are read, so tags are put in a map by key only on the first look-up.
+    Few decisions are read, so that tags are put into a map by key only on the first look-up.
     """
 
     __slots__ = ("_fresh", "_tags")
@@ -60,12 +60,12 @@ class _Held:
 
 
 def _candidates(ranking: Ranking | None) -> Iterable[str]:
-    """Return the keys of the candidates next to the victims; their pods may end while the decision is still reported."""
+    """Return the keys of the candidates next to the victims; these pods may end while the decision is still reported."""
     return () if ranking is None else map(_LAST, ranking.candidates)
 
 
 class DecisionLog:
-    """The last `DECISION_CHANGES_KEPT_MAX` changes. An observer of the pump."""
+    """The last `DECISION_CHANGES_KEPT_MAX` changes, recorded by an observer of the pump."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -94,7 +94,7 @@ class DecisionLog:
 
     @property
     def first(self) -> int:
-        """The number of the oldest change that is kept; that of the next one when there is none."""
+        """The number of the oldest change that is kept; the next number to be given when none is kept."""
         return self._changes[0].number if self._changes else self.last + 1
 
     @property
@@ -103,7 +103,7 @@ class DecisionLog:
         return self._changes[-1].number if self._changes else 0
 
     def names(self, partition: str, decision_id: str = "") -> Callable[[str], str]:
-        """Return the function from a key to its pod's name, for pods that a decision names or that the core knows or knew recently."""
+        """Return a function from a key to its pod's name, for pods of a decision and for pods that the core knows or knew."""
         one_partition = self._core.state.partitions.get(partition)
         taken = self._tags.get(decision_id)
         held = {} if taken is None else taken.tags
@@ -117,7 +117,10 @@ class DecisionLog:
         return name
 
     def names_of(self, partition: str, keys: Iterable[str]) -> Callable[[str], str]:
-        """Return the function from a key to its pod's name as of now; safe in any thread, because it does not read the state."""
+        """Return a function from a key to its pod's name at this moment.
+
+        Any thread may call it, because it does not read the state.
+        """
         one_partition = self._core.state.partitions.get(partition)
         asks = one_partition.asks if one_partition is not None else {}
         held = {key: asks[key].tags for key in keys if key in asks}
@@ -129,7 +132,7 @@ class DecisionLog:
         return name
 
     def _made(self, record: DecisionRecord, now: int) -> None:
-        """Record a decision that was made. After a veto it is made once more; the names of its earlier victims are kept."""
+        """Record a decision that was made. A veto makes the decision again: the names of its earlier victims are kept."""
         self._add(now, record, None)
         if record.state.is_open:
             self._records[record.decision_id] = record
@@ -147,7 +150,10 @@ class DecisionLog:
             held.add(list(map(_KEY, known)), list(map(_TAGS, known)))
 
     def _moved(self, moved: DecisionMoved) -> None:
-        """Record a move of a decision. A decision of an earlier process is looked up in the core; an unknown one is ignored."""
+        """Record a move of a decision.
+
+        If an earlier process made the decision, the core is asked for it; an unknown one is ignored.
+        """
         record = self._records.get(moved.decision_id)
         record = record or known_decisions.decision(self._core, moved.decision_id)
         if record is not None:

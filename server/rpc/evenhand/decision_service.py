@@ -1,4 +1,4 @@
-"""The DecisionService: what preemption decided, limited to each caller's side, and what became of it."""
+"""The DecisionService: the decisions of preemption and their outcomes, limited to each caller's side."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
@@ -105,7 +105,7 @@ class DecisionService:
     def list_shadow_decisions(
         self, request: pb.ListShadowDecisionsRequest
     ) -> pb.ListShadowDecisionsResponse:
-        """Return what shadows decided, oldest first; a viewer gets what concerns its queues."""
+        """Return the decisions of shadows, oldest first; a viewer gets those that concern its queues."""
         page = wanted(request.page_size, request.page_token)
         partition, caller = self._partition(request.partition), CALLER.get()
         found = shadow_records.reports(self._core, partition)
@@ -139,7 +139,7 @@ class DecisionService:
     def _told(
         self, change: Change, request: pb.WatchDecisionsRequest, caller: Caller
     ) -> pb.DecisionChange | None:
-        """Return the change as the caller may know it; None when the request does not include it."""
+        """Return the change with only what the caller may read; None when the request does not include it."""
         record, moved = change.record, change.moved
         side = _side(record, caller, request.queue)
         if side is None or not _asked(change, request) or _of_others(moved, side):
@@ -162,7 +162,10 @@ class DecisionService:
 
 
 def _side(record: DecisionRecord, caller: Caller, queue: str) -> Side | None:
-    """Return the caller's side of a decision; None when it has none, or when the side does not touch the requested queue."""
+    """Return the caller's side of a decision.
+
+    None when the caller has none, or when its side does not touch the requested queue.
+    """
     side = side_of(record, caller)
     if side is None or (queue and not known_decisions.touches(side.record, queue.lower())):
         return None
@@ -183,7 +186,10 @@ def _of_others(moved: DecisionMoved | None, side: Side) -> bool:
 
 
 def _reason(moved: DecisionMoved, side: Side, caller: Caller) -> str:
-    """Return why the decision moved, without the names of others; "" for a viewer with victims alone, none of them vetoed."""
+    """Return why the decision moved, without the names of others.
+
+    "" for a viewer that only has victims, none of them vetoed.
+    """
     if sees_all(caller):
         return moved.reason
     if not (side.record.beneficiaries or moved.key):
@@ -192,7 +198,7 @@ def _reason(moved: DecisionMoved, side: Side, caller: Caller) -> str:
 
 
 def _batch(changes: Iterator[Change]) -> list[Change]:
-    """Return the next changes for one message: one, or more while they have few victims."""
+    """Return the next changes for one message: one change, or several while they have few victims."""
     found: list[Change] = []
     rows = 0
     for change in islice(changes, RESPONSE_OBJECTS_MAX):
@@ -214,7 +220,7 @@ def _cut(sides: Sequence[Side], page: Page) -> tuple[Sequence[Side], str]:
 
 
 def _end(rows: Sequence[int], page: Page) -> int:
-    """Return the end of the page; ``rows`` has the size of each decision in rows."""
+    """Return the index after the last decision of the page; ``rows`` has the size of each decision in rows."""
     total, end = 0, page.start
     for one in rows[page.start : page.start + page.size]:
         total += one
@@ -225,7 +231,7 @@ def _end(rows: Sequence[int], page: Page) -> int:
 
 
 def _wanted(record: ShadowRecord, request: pb.ListShadowDecisionsRequest, caller: Caller) -> bool:
-    """Return whether the record concerns the caller and is one of those requested."""
+    """Return whether the record concerns the caller and is one that was requested."""
     if request.difference and encode_shadows.DIFFERENCES[record.difference] != request.difference:
         return False
     queue = request.queue.lower()
@@ -233,5 +239,5 @@ def _wanted(record: ShadowRecord, request: pb.ListShadowDecisionsRequest, caller
 
 
 def _id_of(record: ShadowRecord) -> str:
-    """Return the id of the live decision, by which the names of ended pods are known; "" without one."""
+    """Return the id of the live decision, by which the names of ended pods are found; "" without one."""
     return "" if record.live is None else record.live.decision_id

@@ -10,7 +10,7 @@ from server.model.ranking import VICTIM
 from server.rpc.evenhand.rule_text import words
 
 VICTIMS_TOLD_MAX: Final = 10
-"""The victims that get a sentence each; the others are counted."""
+"""The number of victims that get a sentence each; the others are counted."""
 
 _STATES: Final = {
     pb.DECISION_STATE_PLANNED: "its capacity is pledged, and no eviction has been ordered yet",
@@ -108,7 +108,7 @@ def _victims(found: pb.Decision) -> Iterator[str]:
 
 
 def evicted_sentence(found: pb.Decision, one: pb.Victim, now: int) -> str:
-    """Return what happened to one victim, with the numbers of its own queue."""
+    """Return a sentence on what happened to one victim, with the numbers of its own queue."""
     own = of_victim(found.levels, one.queue)
     queue = f"; {held(own)}" if own else ""
     why = f": {one.because.rstrip('.')}" if one.because else ""
@@ -125,7 +125,10 @@ def of_victim(levels: Iterable[pb.DecidingLevel], queue: str) -> list[pb.Decidin
 
 
 def held(levels: Sequence[pb.DecidingLevel]) -> str:
-    """Return what a victim's own queue held: `queue root.a held 8 cores of 2 cores guaranteed`; the lowest queue first."""
+    """Return what a victim's own queue used: `queue root.a held 8 cores of 2 cores guaranteed`.
+
+    The lowest queue comes first.
+    """
     numbers: dict[str, list[str]] = {}
     for one in sorted(levels, key=lambda each: -len(each.queue)):
         numbers.setdefault(one.queue, []).append(_of_guarantee(one))
@@ -144,7 +147,7 @@ def _of_guarantee(one: pb.DecidingLevel) -> str:
 
 
 def spared_sentences(found: Iterable[pb.SparedCandidates]) -> Iterator[str]:
-    """Yield which candidates keep running, and under which rule."""
+    """Yield sentences that say which candidates keep running, and under which rule."""
     for one in found:
         such = f", such as {some(one.examples, 3)}" if one.examples else ""
         what, verb = count(one.count, "candidate"), "keeps" if one.count == 1 else "keep"

@@ -51,7 +51,7 @@ MIB: Final = 1 << 20
 
 
 def resource_seconds(amounts: Mapping[str, int]) -> dict[str, int]:
-    """Return amounts times milliseconds in the units of a message: amounts times seconds, memory in MiB."""
+    """Return amounts times milliseconds in the units of a message: amounts times seconds, with memory in MiB."""
     return {
         kind: min(amount // (1_000 * (MIB if kind == MEMORY else 1)), INT64_MAX)
         for kind, amount in amounts.items()
@@ -59,17 +59,17 @@ def resource_seconds(amounts: Mapping[str, int]) -> dict[str, int]:
 
 
 def told_of(lost: Lost) -> Lost:
-    """Return lost work with numbers that fit a message: a number beyond int64 becomes the largest int64."""
+    """Return lost work with numbers that fit into a message: a number beyond int64 becomes the largest int64."""
     return Lost(*(min(one, INT64_MAX) for one in lost))
 
 
 def nameless(_key: str) -> str:
-    """Return "": the `Names` where no name is known."""
+    """Return "": the `Names` to use where no pod names are known."""
     return ""
 
 
 def decision(side: Side, names: Names, sees: Sees) -> pb.Decision:
-    """Return the message of a decision, or of a viewer's side of it."""
+    """Return the message of a decision, or of the part of it that a viewer may read."""
     record = side.record
     goes, state = record.victims[:VICTIMS_TOLD_MAX], _states(record)
     lost = told_of(lost_work(record))
@@ -151,7 +151,7 @@ def _beneficiary(one: Beneficiary, names: Names) -> pb.Beneficiary:
 def victim(
     one: Victim, names: Names, state: pb.VictimState = pb.VICTIM_STATE_UNSPECIFIED
 ) -> pb.Victim:
-    """Return the message of an allocation that is evicted, or in a simulation would be."""
+    """Return the message of an allocation that is evicted, or would be in a simulation."""
     return pb.Victim(
         allocation_key=one.key,
         application_id=one.application_id,
@@ -193,7 +193,7 @@ _OTHERS: Final = {
     DecisionState.EXPIRED: pb.VICTIM_STATE_KEPT,
     DecisionState.OBSERVED: pb.VICTIM_STATE_UNSPECIFIED,
 }
-"""The state of victims about which the core has received nothing yet, by the state of the decision."""
+"""The state of victims about which no report has arrived yet, by the state of the decision."""
 
 
 def spared(found: Iterable[Spared], names: Names) -> list[pb.SparedCandidates]:
@@ -229,7 +229,7 @@ def levels(found: Iterable[Level], sees: Sees) -> list[pb.DecidingLevel]:
 
 
 def quota_run(found: Shrink) -> pb.QuotaRun:
-    """Return the message of a quota run: what it has to free, and how much of that it can."""
+    """Return the message of a quota run: how much it has to free, and how much of that it can free."""
     return pb.QuotaRun(
         queue=found.queue,
         target=found.target,

@@ -1,4 +1,4 @@
-"""Messages of `evenhand.v1` about what would follow a configuration. Pure; for operators, who may see everything."""
+"""Messages of `evenhand.v1` for the forecast of a configuration. Pure; for operators, who may see everything."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,7 +27,7 @@ FOR_LATER: Final = (
     "childtemplate.",
     "preemption.shadow.",
 )
-"""The prefixes of fields that concern only later applications and queues, or a shadow, which evicts nothing."""
+"""The prefixes of fields that affect only later applications and queues, or a shadow, which evicts nothing."""
 
 
 def is_for_later(change: Change) -> bool:
@@ -41,7 +41,7 @@ def forecast_picture(
     names: Mapping[str, Names],
     answer: pb.SimulateConfigurationResponse,
 ) -> None:
-    """Write the forecast into the answer; victims past the limit of a message are counted."""
+    """Write the forecast into the answer; victims beyond the limit of a message are only counted."""
     answer.complete, answer.cut, answer.until_ms = found.complete, found.cut, found.until_ms
     room = VICTIMS_TOLD_MAX
     for part in found.partitions:

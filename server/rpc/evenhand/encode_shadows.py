@@ -1,4 +1,4 @@
-"""Messages of `evenhand.v1` for shadows and their decisions, limited to each caller's side. Pure; callers look up names."""
+"""Messages of `evenhand.v1` for shadows and their decisions, limited to each caller's side. Pure; callers look up pod names."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -29,7 +29,7 @@ DIFFERENCES: Final[Mapping[Difference, pb.ShadowDifference]] = {
 
 
 def concerns(record: ShadowRecord, caller: Caller, queue: str = "") -> bool:
-    """Return whether the caller has a side in the record: its ask, or a victim of either choice, in or below ``queue`` if given."""
+    """Return whether the record has an ask or a victim of the caller, in or below ``queue`` if one is given."""
     choices = (one for one in (record.live, record.shadow) if one is not None)
     paths = (record.queue, *(victim.queue for one in choices for victim in one.victims))
     return any(
@@ -39,7 +39,7 @@ def concerns(record: ShadowRecord, caller: Caller, queue: str = "") -> bool:
 
 
 def decision(record: ShadowRecord, names: Names, caller: Caller) -> pb.ShadowDecision:
-    """Return the message of a record; for a viewer its own pods, the number of other victims, and no sentence of the core's."""
+    """Return the message of a record; a viewer gets its own pods, the number of other victims, and no sentence of the core."""
     all_of_it, mine = redaction.sees_all(caller), caller.sees(record.queue)
     told = pb.ShadowDecision(
         partition=record.partition,
@@ -84,7 +84,7 @@ def _choice(choice: Choice, names: Names, caller: Caller, *, whole: bool) -> pb.
 
 
 def shadow(report: ShadowReport, caller: Caller) -> pb.Shadow:
-    """Return the message of a partition's shadow; viewers only get that there is one."""
+    """Return the message of a partition's shadow; a viewer only learns that there is one."""
     told = pb.Shadow(partition=report.partition, since_ms=report.since_ms)
     if not redaction.sees_all(caller):
         return told

@@ -1,4 +1,4 @@
-"""Messages of `evenhand.v1` for simulations; for a viewer without what belongs to others. Pure."""
+"""Messages of `evenhand.v1` for simulations; a viewer gets them without what belongs to others. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -29,14 +29,14 @@ _LACKS_ROOM: Final = "no node has enough free capacity, or its queue has no head
 
 
 class AskPictures:
-    """The messages about asks as one caller may know them."""
+    """The messages about simulated asks, with what one caller may read."""
 
     def __init__(self, caller: Caller, names: Names) -> None:
         self._caller = caller
         self._names = names
 
     def ask(self, asked: ReadAsk, found: AskSimulation) -> pb.AskSimulation:
-        """Return the message of one answer, for a viewer without its node. Fields beside the verdict are not repeated in it."""
+        """Return the message of one answer; a viewer gets it without the node. The verdict repeats no field of the answer."""
         caller, sees = self._caller, redaction.sees(self._caller)
         goes = redaction.own_victims(found.victims, caller)
         picture = pb.AskSimulation(
@@ -70,7 +70,10 @@ class AskPictures:
         return picture
 
     def group(self, found: GroupSimulation) -> pb.SimulatedGroup:
-        """Return the message of a group of asks; for a viewer without nodes, limits of other queues, and steps that name them."""
+        """Return the message of a group of asks.
+
+        A viewer gets it without nodes, other queues' limits, and steps that name these.
+        """
         fit = encode_fit.seen(found.fit, self._caller)
         steps = found.next_steps if redaction.sees_all(self._caller) else ()
         return pb.SimulatedGroup(fit=encode_fit.group_fit(fit), next_steps=steps)

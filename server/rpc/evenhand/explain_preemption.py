@@ -29,7 +29,7 @@ from server.rpc.roles import Caller
 
 
 class Preempted:
-    """The decisions that one caller may know of, for explanations. Reads only."""
+    """The decisions that one caller may read, for explanations. It changes nothing."""
 
     def __init__(self, core: Core, log: DecisionLog, caller: Caller) -> None:
         self._core = core
@@ -39,7 +39,10 @@ class Preempted:
     def decision(
         self, key: str, partition: str, now: int, victim: str = ""
     ) -> pb.ExplainResponse | None:
-        """Return the decision with this id, ``victim`` compared first; None when there is none, or none that concerns the caller."""
+        """Return the decision with this id, beginning with the comparison of ``victim``.
+
+        Return None when there is no such decision, or none that concerns the caller.
+        """
         record = known_decisions.decision(self._core, key)
         if record is None or partition not in ("", record.partition):
             return None
@@ -75,7 +78,7 @@ class Preempted:
     def evicted(self, key: str, partition: str, now: int) -> pb.ExplainResponse | None:
         """Return the latest decision by which an allocation of this key, or a pod of this name, was evicted.
 
-        Return None without such a decision, and for the name of a pod that is there: its key explains it.
+        Return None without such a decision, and for the name of a pod that exists now: its key explains it.
         """
         if self._is_there(key, partition):
             return None
@@ -123,7 +126,7 @@ class Preempted:
             response.lines.append(told.sentence)
 
     def add_quota(self, response: pb.ExplainResponse) -> None:
-        """Add to a running allocation what the armed quota runs of the queues on its path would do to it."""
+        """Add to a running allocation what the scheduled quota runs of the queues on its path would do to it."""
         state = self._core.state.partitions.get(response.partition)
         ask = None if state is None else state.asks.get(response.key)
         if state is None or ask is None or ask.node is None or ask.releasing:
@@ -135,7 +138,7 @@ class Preempted:
             response.lines.insert(number, told.sentence)
 
     def add_release(self, response: pb.ExplainResponse) -> None:
-        """Add to an allocation that is being evicted the decision, and for operators the preemptors."""
+        """Add the decision to an allocation that is being evicted, and for operators the preemptors."""
         found = self._taking(response.partition, response.key)
         if found is None:
             return
@@ -164,7 +167,10 @@ class Preempted:
             response.lines.append(f"When that was decided, {held(own)}.")
 
     def add_verdict(self, response: pb.ExplainResponse) -> Verdict | None:
-        """Add to a waiting ask what preemption would do for it, or the rule that forbids it; return that as the caller may see it."""
+        """Add to a waiting ask what preemption would do for it, or the rule that forbids it.
+
+        Return the verdict with only what the caller may read.
+        """
         found = verdicts.verdict(self._core, response.key, response.taken_at_ms)
         if found is None:
             return None
@@ -184,13 +190,16 @@ class Preempted:
         response.lines.append(f"Under the shadow settings: {line[:1].lower()}{line[1:]}")
 
     def _picture(self, found: Verdict, partition: str) -> decisions_pb2.PreemptionVerdict:
-        """Return the message of a verdict as the caller may see it."""
+        """Return the message of a verdict with only what the caller may read."""
         told, names = redaction.verdict(found, self._caller), self._log.names(partition)
         told = replace(told, because=encode_decisions.with_names(told.because, names))
         return encode_decisions.verdict(told, names, sees(self._caller))
 
     def _taking(self, partition: str, key: str) -> tuple[Side, Victim] | None:
-        """Return the caller's side of the latest decision that is evicting this allocation, and the victim; None without one."""
+        """Return the latest decision that is evicting this allocation, as the caller may read it, and the victim.
+
+        None without one.
+        """
         state = self._core.state.partitions.get(partition)
         ask = None if state is None else state.asks.get(key)
         if ask is None or not ask.releasing:

@@ -77,7 +77,10 @@ class ExplainService:
         return response
 
     def _gang_member(self, found: Explanation, caller: Caller) -> str:
-        """Return the key of a member of the gang that has the application's name; "" where the caller may not see it."""
+        """Return the key of a member of the gang that has the application's name.
+
+        "" where the caller may not see that member.
+        """
         if not found.gang_member:
             return ""
         member = self._core.state.partitions[found.partition].asks[found.gang_member]
@@ -92,7 +95,7 @@ class ExplainService:
             held.name = names(held.allocation_key)
 
     def _add_numbers(self, response: pb.ExplainResponse, reader: Reader, caller: Caller) -> None:
-        """Add what the reports know of a queue, an application or a node beyond its explanation."""
+        """Add the numbers that the reports have of a queue, an application or a node beyond its explanation."""
         partition, key = response.partition, response.key
         if response.kind == pb.SUBJECT_KIND_QUEUE:
             response.queue.CopyFrom(self._queue(reader, partition, key, caller))
@@ -119,7 +122,7 @@ class ExplainService:
 
 
 def _for_viewer(found: Explanation, caller: Caller) -> Explanation:
-    """Return the explanation without what lies outside the viewer's queues: other keys, nodes, and numbers of the queues above."""
+    """Return the explanation without keys, nodes and numbers from outside the viewer's queues."""
     if not found.queue or not caller.sees(found.queue) or found.kind == "node":
         return Explanation("unknown", found.key, lines=(_UNKNOWN,))
     levels = tuple(level if caller.sees(level.path) else _hidden(level) for level in found.levels)
@@ -230,7 +233,7 @@ def _level(level: LevelReport) -> pb.QueueLevel:
 
 
 def _tally(found: Explanation) -> list[pb.NodeTally]:
-    """Return how many nodes do not take the ask for which reason, most frequent first."""
+    """Return by reason the number of nodes that do not take the ask, most frequent first."""
     refused = {code: nodes for code, nodes in found.tally.items() if code != FITS}
     ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
     return [

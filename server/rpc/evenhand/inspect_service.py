@@ -1,4 +1,4 @@
-"""The InspectService: what the core holds."""
+"""The InspectService: partitions, queues, applications, nodes and allocations of the core."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -22,12 +22,12 @@ from server.rpc.roles import CALLER
 from server.rpc.sessions import Sessions
 
 WAITING_TALLY_MAX: Final = 20_000
-"""The most waiting asks whose reasons are counted by queue for a picture."""
+"""The largest number of waiting asks whose reasons are counted by queue for a picture."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The facts about the server; ``findings`` gives what it adds to the doctor's findings."""
+    """The facts about the server; ``findings`` returns the findings that it adds to those of the doctor."""
 
     version: str
     started_ms: int
@@ -35,16 +35,19 @@ class About:
     decision_log: str = ""
     """The file of the decision log; empty where none is written."""
     previous_digest: str = ""
-    """The digest of the configuration at the end of the previous run, and below its source; empty where not known."""
+    """The digest of the configuration at the end of the previous run, and below it that configuration's source.
+
+    Empty where not known.
+    """
     previous_source: str = ""
     not_kept: Callable[[], str] = str
-    """The reason why the configuration in force is not on disk; empty where it is."""
+    """A function that returns why the configuration in force is not on disk; empty where it is."""
     durable: bool = False
     """Whether decisions wait for the decision log."""
     held: Callable[[], str] = str
-    """The reason why no decision is sent now; empty while decisions are sent."""
+    """A function that returns why no decision is sent now; empty while decisions are sent."""
     resident_bytes: Callable[[], int] = int
-    """The resident memory of the core; 0 where the system does not tell it."""
+    """A function that returns the resident memory of the core; 0 where the system does not report it."""
 
 
 class InspectService:
@@ -63,7 +66,7 @@ class InspectService:
         return Reader(self._core, CALLER.get())
 
     def list_partitions(self, _request: pb.ListPartitionsRequest) -> pb.ListPartitionsResponse:
-        """Return all partitions with their totals; a viewer gets the totals of its queues."""
+        """Return all partitions with their totals; a viewer gets the totals of its own queues."""
         reader = self._reader()
         found = [summary(reader, one.name, self._history) for one in reader.partitions()]
         return pb.ListPartitionsResponse(partitions=found)
@@ -165,7 +168,7 @@ class InspectService:
         return answer
 
     def _memory(self) -> Memory:
-        """Return what the core needs memory for, and how much it has."""
+        """Return the memory that the core uses, and the load that it needs memory for."""
         held = inspect.holdings(self._core)
         load = Load(held, len(self._sessions), self._sessions.waiting_bytes())
         return Memory(self._about.resident_bytes(), load)
@@ -218,7 +221,7 @@ class InspectService:
 
 
 def taken_by(records: Iterable[DecisionRecord]) -> dict[str, DecisionRecord]:
-    """Return the decisions by the keys of the victims that they evict."""
+    """Return, by the key of each victim, the decision that evicts it."""
     return {
         one.key: record
         for record in records
@@ -228,7 +231,7 @@ def taken_by(records: Iterable[DecisionRecord]) -> dict[str, DecisionRecord]:
 
 
 def queue_tree(reader: Reader, partition: str, now: int) -> pb.QueueTree:
-    """Return a picture of the queues as the reader may see them."""
+    """Return the queues of a partition, with only what the reader's caller may see."""
     name = reader.partition_name(partition)
     root = reader.tree(name)
     waiting: encode_reports.Reasons = {}
@@ -241,7 +244,7 @@ def queue_tree(reader: Reader, partition: str, now: int) -> pb.QueueTree:
 
 
 def summary(reader: Reader, partition: str, history: History) -> pb.Partition:
-    """Return a partition with its totals; for a viewer those of its queue, and nothing of nodes."""
+    """Return a partition with its totals; a viewer gets those of its queue, and nothing about nodes."""
     report = reader.partition(partition)
     found = encode_reports.partition(report, reader.tree(report.name))
     if reader.sees_cluster:

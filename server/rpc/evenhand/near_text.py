@@ -1,4 +1,4 @@
-"""The reason why a running allocation was not evicted where others near it were: as a message, and in one sentence."""
+"""Why a running allocation was not evicted although others near it were: as a message, and in one sentence."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -15,7 +15,10 @@ OTHERS: Final = "the pods that were evicted"
 
 
 def picture(found: NotEvicted, victim: str, node: str, now: int) -> pb.NotEvicted:
-    """Return the message of why a decision did not evict the allocation; ``victim``, ``node``: names the caller may read, or ""."""
+    """Return the message that says why a decision did not evict the allocation.
+
+    ``victim`` and ``node`` are names that the caller may read, or "".
+    """
     return pb.NotEvicted(
         decision_id=found.record.decision_id,
         policy=found.record.policy,
@@ -34,7 +37,7 @@ def picture(found: NotEvicted, victim: str, node: str, now: int) -> pb.NotEvicte
 
 
 def sentence(found: NotEvicted, victim: str, node: str, now: int) -> str:
-    """Return the sentence why one decision did not evict the allocation."""
+    """Return the sentence that says why one decision did not evict the allocation."""
     decision = found.record.decision_id
     if found.rule == NOT_CHOSEN:
         return f"Decision {decision} did not evict it: {_of_the_node(found, node)}."

@@ -1,4 +1,4 @@
-"""The `Picture` of an answer: which absent managers own a part of the cluster that the answer shows.
+"""The `Picture` of an answer: which managers are away and own a part of the cluster that the answer shows.
 
 The answer and its picture are made without a turn of the event loop in between, so that both show one state.
 """
@@ -16,7 +16,7 @@ FIELD = "picture"
 
 
 class Pictures:
-    """The writer of the picture into answers that have one."""
+    """The function object that fills in the picture of answers that have one."""
 
     def __init__(self, core: Core, presence: Presence, now: Callable[[], int]) -> None:
         self._core = core
@@ -24,13 +24,13 @@ class Pictures:
         self._now = now
 
     def complete(self, request: Message, answer: Message) -> None:
-        """Fill the field `picture` of an answer, for the partition that was asked for or for all."""
+        """Fill the field `picture` of an answer, for the partition that the request names or for all partitions."""
         if FIELD in answer.DESCRIPTOR.fields_by_name:
             picture = self.picture(str(getattr(request, "partition", "")))
             answer.picture.CopyFrom(picture)  # type: ignore[attr-defined]
 
     def picture(self, partition: str = "") -> pb.Picture:
-        """Return the picture of a partition, or of all; without the names of managers for a viewer."""
+        """Return the picture of a partition, or of all; a viewer gets no names of managers."""
         state, now = self._core.state, self._now()
         away = self._presence.away(now)
         known = state.partitions.get(partition.lower())

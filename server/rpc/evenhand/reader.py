@@ -1,4 +1,4 @@
-"""The part of the core that a caller may read: everything, or for a viewer its own queues (design 1.14)."""
+"""The part of the core that a caller may read: everything, or for a viewer only its own queues (design 1.14)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ Listing = tuple[Sequence[_Report], str]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The filter of a listing of allocations; an empty field does not narrow it."""
+    """The filter of a listing of allocations; an empty field restricts nothing."""
 
     partition: str
     queue: str = ""
@@ -46,7 +46,7 @@ class Reader:
 
     @property
     def sees_cluster(self) -> bool:
-        """Whether the caller may see what belongs to no queue, or to all."""
+        """Whether the caller may see what belongs to no queue or to all queues, such as nodes."""
         return self._caller.role is not Role.VIEWER
 
     @property
@@ -62,7 +62,7 @@ class Reader:
         return known
 
     def partitions(self) -> Sequence[PartitionReport]:
-        """Return all partitions; a viewer gets the name and the kind of those that have its queue."""
+        """Return all partitions; a viewer gets those that have its queue, with name and kind only."""
         found = inspect.partitions(self._core)
         if self.sees_cluster:
             return found
@@ -137,7 +137,7 @@ class Reader:
         )
 
     def _queue(self, path: str) -> str:
-        """Return the queue that a request means; the caller's own where it names none, or one that the caller may not see."""
+        """Return the queue that a request names; the caller's own if it names none, or one that the caller may not see."""
         if not path:
             return self.visible_queue
         wanted = path.lower()
@@ -172,7 +172,10 @@ def without_numbers(report: PartitionReport) -> PartitionReport:
 
 
 def with_own_headroom(report: QueueReport, above: Mapping[str, int] | None = None) -> QueueReport:
-    """Return a viewer's queue with the headroom that it and the queues below it leave: headroom above reveals what others use."""
+    """Return a viewer's queue with the headroom that it and the queues below it leave.
+
+    The headroom of the queues above is left out, because it reveals what others use.
+    """
     room = dict(above or {})
     for kind, most in report.max.items():
         own = max(most - report.usage.get(kind, 0) - report.promised.get(kind, 0), 0)

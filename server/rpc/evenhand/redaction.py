@@ -1,8 +1,8 @@
 """The side of a decision that a viewer may know: its own (specification 9).
 
-The viewer's own pods are shown in full: queue, policy, rule, priority, decision. What belongs to others is counted; no pod,
-application, queue or node of theirs is named. Sentences that the core wrote for operators are left out or, where
-they speak of the viewer's own pod, kept without every foreign name that the decision knows.
+The viewer's own pods are shown in full: queue, policy, rule, priority, decision. The pods of others are only counted; no pod,
+application, queue or node of others is named. Sentences that the core wrote for operators are left out or, where they speak of
+the viewer's own pod, kept without every foreign name that the decision knows.
 """
 
 import re
@@ -28,7 +28,7 @@ _ANOTHER: Final = "another"
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A decision, or the part of it that a caller may know, with the number of beneficiaries and victims left out."""
+    """A decision, or the part of it that a caller may read, with the numbers of beneficiaries and victims left out."""
 
     record: DecisionRecord
     beneficiaries_elsewhere: int = 0
@@ -43,12 +43,12 @@ def sees_all(caller: Caller) -> bool:
 
 
 def sees(caller: Caller) -> Callable[[str], bool]:
-    """Return the predicate of the queues that the caller sees in full."""
+    """Return a function that says whether the caller sees a queue in full."""
     return (lambda _path: True) if sees_all(caller) else caller.sees
 
 
 def side_of(record: DecisionRecord, caller: Caller) -> Side | None:
-    """Return the part of a decision that the caller may know; None when it does not concern the caller's queues."""
+    """Return the part of a decision that the caller may read; None when it does not concern the caller's queues."""
     if sees_all(caller):
         return Side(record)
     gets = tuple(one for one in record.beneficiaries if caller.sees(one.queue))
@@ -100,7 +100,7 @@ def above(path: str) -> Iterable[str]:
 
 
 def without(text: str, names: Iterable[str]) -> str:
-    """Return a sentence with each of these names replaced, longest name first."""
+    """Return a sentence in which each of these names is replaced, longest name first."""
     ranked = sorted(names, key=lambda name: (-len(name), name))
     if not text or not ranked:
         return text
@@ -109,13 +109,13 @@ def without(text: str, names: Iterable[str]) -> str:
 
 
 def named(queue: str, caller: Caller) -> str:
-    """Return the path of a queue that is the caller's own or above that, else `another queue`."""
+    """Return the path of a queue if it is the caller's own or above that, else `another queue`."""
     known = sees_all(caller) or caller.sees(queue) or queue in above(caller.queue)
     return queue if known or not queue else ANOTHER_QUEUE
 
 
 def spared(groups: Iterable[Spared], caller: Caller) -> tuple[Spared, ...]:
-    """Return candidates that were not evicted; for a viewer those of other queues are summed by rule, without names."""
+    """Return candidates that were not evicted; a viewer gets those of other queues summed by rule, without names."""
     if sees_all(caller):
         return tuple(groups)
     found: dict[tuple[str, str], Spared] = {}
@@ -129,7 +129,7 @@ def spared(groups: Iterable[Spared], caller: Caller) -> tuple[Spared, ...]:
 
 
 def levels(found: Iterable[Level], caller: Caller) -> tuple[Level, ...]:
-    """Return the levels that decided; for a viewer without the numbers of other queues."""
+    """Return the levels that decided; a viewer gets them without the numbers of other queues."""
     if sees_all(caller):
         return tuple(found)
     return tuple(
@@ -141,7 +141,10 @@ def levels(found: Iterable[Level], caller: Caller) -> tuple[Level, ...]:
 
 
 def verdict(found: Verdict, caller: Caller) -> Verdict:
-    """Return the verdict on an ask of the caller's own queue; for a viewer without nodes and sentences, which may name others."""
+    """Return the verdict on an ask of the caller's own queue.
+
+    A viewer gets no nodes and no sentences, which may name others.
+    """
     if sees_all(caller):
         return found
     return replace(
@@ -160,7 +163,7 @@ def own_victims(victims: Iterable[Victim], caller: Caller) -> tuple[Victim, ...]
 
 
 def _shrink(shrink: Shrink, caller: Caller) -> Shrink | None:
-    """Return the quota run as the caller may know it: without numbers where it is another queue's."""
+    """Return the quota run with only what the caller may read: no numbers when another queue is brought down."""
     blocking = named(shrink.blocking_queue, caller)
     if caller.sees(shrink.queue):
         return replace(shrink, blocking_queue=blocking)
@@ -177,7 +180,7 @@ def _shrink(shrink: Shrink, caller: Caller) -> Shrink | None:
 
 
 def _summary(record: DecisionRecord, caller: Caller, goes: tuple[Victim, ...]) -> str:
-    """Return a summary in one sentence that names no other tenant; the core's own summary is for operators."""
+    """Return a summary in one sentence that names no other tenant; the core's own summary is for operators only."""
     mine = {one.queue for one in record.beneficiaries if caller.sees(one.queue)}
     if mine:
         return f"Capacity is freed for {_count(_own(record.beneficiaries, caller), 'ask')} of {', '.join(sorted(mine))}."

@@ -46,7 +46,7 @@ class ReportService:
         )
 
     def _queue(self, partition: str, path: str, caller: Caller) -> str:
-        """Return the queue that a request means; for a viewer its own queue by default. Raises CallError NOT_FOUND."""
+        """Return the queue that a request names, for a viewer by default its own; raises CallError NOT_FOUND."""
         known = self._core.state.partitions[partition].queues
         if path and (path not in known or not caller.sees(path)):
             raise not_found("queue", path)
@@ -69,7 +69,10 @@ class ReportService:
     def _lost(
         self, partition: str, request: pb.GetLostWorkRequest, *, owners: bool
     ) -> tuple[list[LostLine], int]:
-        """Return the requested lines, and since when they are complete (Unix ms); ``owners`` splits them by the victims' owners."""
+        """Return the requested lines, and since when they are complete (Unix ms).
+
+        ``owners`` splits them by the victims' owners.
+        """
         if request.since_ms < 0:
             raise invalid("INVALID_SINCE", ("since_ms", f"{request.since_ms} is negative"))
         if request.since_ms > self._started_ms:

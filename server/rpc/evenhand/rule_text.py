@@ -6,7 +6,7 @@ from typing import Final
 from server.preemption.policy import Rule
 
 _WORDS: Final[Mapping[Rule, str]] = {
-    # Of the ask and its queue.
+    # Rules on the ask and its queue.
     Rule.NO_NODE: "no node could hold it",
     Rule.STOPPED_QUEUE: "its queue is stopped",
     Rule.HEAD_ROOM: "a queue on its path has no headroom for it",
@@ -34,7 +34,7 @@ _WORDS: Final[Mapping[Rule, str]] = {
     Rule.MAX: "a maximum has no headroom for the whole gang, whatever is evicted from its queue (J4, J6, J8)",
     Rule.MEMBER: "one member of its gang gets no node, so that none gets any (J8)",
     Rule.FROZEN: "such claims from that queue repeated without end, and are frozen for a while (7.7)",
-    # Of a candidate.
+    # Rules on a candidate.
     Rule.OWN_APPLICATION: "it belongs to the same application (I2, rule 3), or to the same job (J7)",
     Rule.GANG: "its gang would be broken, and may not be evicted as a whole (J12)",
     Rule.OTHER_QUEUE: "it runs in another queue, whose pods may not be evicted for it (I2, J7)",
@@ -56,7 +56,7 @@ _WORDS: Final[Mapping[Rule, str]] = {
     Rule.OVERSHOOT: "it is larger than what is left to free, with overshoot: none (Q13)",
     Rule.NOT_NEEDED: "there was enough without it (G8, Q12)",
     Rule.OTHER_NODE: "the victims on another node ranked before those on its node (G8)",
-    # Of a plan.
+    # Rules on a plan.
     Rule.SEVERAL_NODES: "its victims would run on several nodes (G8)",
     Rule.NOT_MINIMAL: "a victim could be given back",
     Rule.VICTIM_TWICE: "a victim is evicted by another decision already",
@@ -68,6 +68,6 @@ _WORDS: Final[Mapping[Rule, str]] = {
 
 
 def words(rule: str) -> str:
-    """Return the text of a rule; the stable word itself where this version has no text for it."""
+    """Return the text of a rule, or its stable word where this version has no text for it."""
     known = next((one for one in Rule if one == rule), None)
     return rule if known is None else _WORDS.get(known, rule)

@@ -1,4 +1,4 @@
-"""The SimulateService: what would happen to asks, and under another configuration. Changes nothing."""
+"""The SimulateService: what would happen to asks, and after a change of the configuration. It changes nothing."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -55,7 +55,7 @@ class SimulateService:
     def simulate_configuration(
         self, request: pb.SimulateConfigurationRequest
     ) -> pb.SimulateConfigurationResponse:
-        """Return what would follow a configuration; nothing is simulated where the text has an error."""
+        """Return the forecast of a configuration; nothing is simulated when the text has an error."""
         check_length(request.yaml, "yaml")
         configuration, problems, silenced = examine(request.yaml, request.source)
         answer = pb.SimulateConfigurationResponse(
@@ -71,14 +71,17 @@ class SimulateService:
     def _simulated(
         self, partition: str, read: Sequence[ReadAsk], now: int
     ) -> tuple[list[AskSimulation], list[GroupSimulation]]:
-        """Return the answers in the order of the asks; asks that would be refused are answered without the core."""
+        """Return the answers in the order of the asks.
+
+        An ask that the core would refuse is answered without calling the core.
+        """
         asks = [
             SimulatedAsk(one.queue, one.application_id, one.spec, one.message.allocationKey)
             for one in read
             if not one.refusal
         ]
         prepared = simulate.prepared(self._core, partition, asks, now)
-        answers = iter(list(prepared.answers()))  # to the end: groups are known then
+        answers = iter(list(prepared.answers()))  # read to the end: groups are known then
         found = [
             AskSimulation(REFUSED, one.queue, lines=(f"{one.refusal}.",))
             if one.refusal

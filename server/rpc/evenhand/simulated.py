@@ -1,4 +1,7 @@
-"""The asks of a simulation: what the core is asked for each, or why it would refuse it. Changes nothing."""
+"""The asks of a simulation: each as the core is to judge it, or with the reason why the core would refuse it.
+
+It changes nothing.
+"""
 
 from difflib import get_close_matches
 from itertools import islice
@@ -22,19 +25,19 @@ from si.v1 import si_pb2
 NAMES_A_NODE: Final = (
     "a viewer's simulated ask may not name nodes ({field}): leave it out, or ask an operator"
 )
-"""The refusal of a viewer's ask that names a node: with asks of several sizes the viewer could measure the node's free capacity."""
+"""The refusal of a viewer's ask that names a node: with asks of several sizes it could measure the node's free capacity."""
 _HOST: Final = "kubernetes.io/hostname"
 NOT_YOURS: Final = "it would be placed in a queue that is not yours"
 NAME_A_QUEUE: Final = "name a leaf queue with --queue; evenhand queues lists them"
 CORRECT_IT: Final = "correct it in the file"
 NEAR_AMONG: Final = 1_000
-"""The most queues that are searched for similar names."""
+"""The largest number of queues among which similar names are searched."""
 _SIMULATED: Final = "simulated"
-"""The application and manager of asks that name none."""
+"""The application and manager of asks that name neither."""
 
 
 class Assumption(NamedTuple):
-    """A value that was looked up or assumed for an ask, and why."""
+    """A value that was looked up or assumed for an ask, and the reason."""
 
     name: str
     value: str
@@ -42,7 +45,7 @@ class Assumption(NamedTuple):
 
 
 class ReadAsk(NamedTuple):
-    """An ask as the core is asked about it; with a ``refusal`` the core is not asked."""
+    """An ask as it is given to the core; an ask with a ``refusal`` is not given to the core."""
 
     message: si_pb2.Allocation
     application_id: str = ""
@@ -50,9 +53,9 @@ class ReadAsk(NamedTuple):
     spec: AskSpec = NO_SPEC
     refusal: str = ""
     advice: str = ""
-    """The advice for the refusal."""
+    """Advice on how to avoid the refusal."""
     assumed: tuple[Assumption, ...] = ()
-    """The values that the answer assumes beside the message."""
+    """The values that the answer assumes and that the message does not give."""
 
 
 class _Unfit(NamedTuple):
@@ -107,7 +110,7 @@ class AskReader:
         )
 
     def _spec(self, message: si_pb2.Allocation) -> AskSpec:
-        """Return the spec of an ask, read as on the wire (see `translate.allocations`); raises RefusedError."""
+        """Return the spec of an ask, read as a live ask is (see `translate.allocations`); raises RefusedError."""
         name("allocationKey", message.allocationKey)
         bounded("applicationID", message.applicationID)
         template = self._specs.of_allocation(message)
@@ -119,7 +122,10 @@ class AskReader:
         return self._specs.on_node(template.spec, node_id) if node_id else template.spec
 
     def _queue(self, message: pb.SimulatedAsk, application_id: str) -> tuple[str, str]:
-        """Return the queue and why: the named one, else the application's, else the placement rules'; raises RefusedError."""
+        """Return the queue, and the reason for it: the named one, else the application's, else the placement rules'.
+
+        Raises RefusedError.
+        """
         if message.queue:
             return bounded("queue", message.queue).lower(), "named in the request"
         known = self._partition.applications.get(application_id)
@@ -150,7 +156,10 @@ class AskReader:
         )
 
     def _near(self, path: str) -> str:
-        """Return a hint with the leaves that were probably meant, among those that the caller may see; "" without any."""
+        """Return a hint with the leaves that were probably meant, among those that the caller may see.
+
+        "" when none is similar.
+        """
         leaves = (
             one.path
             for one in self._partition.queues.values()
@@ -161,7 +170,7 @@ class AskReader:
 
 
 def _names_nodes(message: si_pb2.Allocation) -> str:
-    """Return the field by which an ask names nodes, also by their host names; "" when it names none."""
+    """Return the field by which an ask names nodes, even through a host name; "" when it names none."""
     constraints = message.constraints
     terms = constraints.requiredTerms
     fields = {
@@ -182,7 +191,7 @@ def _names_nodes(message: si_pb2.Allocation) -> str:
 def _application(
     message: si_pb2.AddApplicationRequest, application_id: str, partition: str
 ) -> ApplicationAdded:
-    """Return the application, read as on the wire; raises RefusedError."""
+    """Return the application, read as a live one is; raises RefusedError."""
     announced = si_pb2.AddApplicationRequest()
     announced.CopyFrom(message)
     announced.applicationID, announced.partitionName = application_id, partition

@@ -1,4 +1,4 @@
-"""The WatchService: pictures and events as they come. A slow client misses pictures in between, but never the last one."""
+"""The WatchService: pictures and events as they occur. A slow client misses pictures in between, but never the last one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -45,7 +45,7 @@ class WatchService:
         self._answers = answers
 
     async def watch_queues(self, request: pb.WatchQueuesRequest) -> AsyncIterator[bytes]:
-        """Yield a picture at once, and another one after each change."""
+        """Yield a picture at once, and a further one after each change."""
         pause = _pause(request.min_interval_ms)
         with self._watchers.watching():
             seen = -1
@@ -61,7 +61,7 @@ class WatchService:
         return pb.WatchQueuesResponse(tree=tree, summary=totals)
 
     def _event(self, entry: Entry) -> pb.EventRecord:
-        """Return the message of an event with its pod's name, from the core or from a decision that kept it."""
+        """Return the message of an event with its pod's name, from the core or from a decision that stored the name."""
         partition = getattr(entry.decision, "partition", "") or DEFAULT_PARTITION
         decision_id = getattr(entry.decision, "decision_id", "")
         return _event(entry, self._log.names(partition, decision_id))

@@ -20,7 +20,10 @@ class Watchers:
         return self._pump.now()
 
     async def change(self, seen: int) -> int:
-        """Return the state's version once it differs from the version seen (-1: none yet). Raises CallError when the server stops."""
+        """Return the state's version as soon as it differs from ``seen``, where -1 means none yet.
+
+        Raises CallError at a stop.
+        """
         if self._pump.version == seen:
             await self._pump.changed.wait()
         if self._pump.stopping:
@@ -29,7 +32,7 @@ class Watchers:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Hold a place among the watch streams; raises CallError when there are too many."""
+        """Count a watch stream while it is open; raises CallError when there are too many."""
         if self._open >= WATCHERS_MAX:
             raise too_many("watch streams", WATCHERS_MAX)
         self._open += 1

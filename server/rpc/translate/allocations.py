@@ -1,4 +1,4 @@
-"""The slow path for asks and existing allocations, one at a time, which knows every case (design 1.1)."""
+"""The slow path for asks and existing allocations, one object at a time, which handles every case (design 1.1)."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ from si.v1 import si_pb2
 
 @dataclass(slots=True)
 class Batch:
-    """The content of one message: events for the core, in order, and refusals that the core need not see."""
+    """The content of one message: events for the core, in order, and refusals that are answered without the core."""
 
     rm_id: str
     events: list[Event] = field(default_factory=list)
@@ -119,7 +119,7 @@ class Reader:
         )
 
     def _spec(self, template: Template, raw: bytes) -> AskSpec:
-        """Return the template's spec, with the required node that the tags may name."""
+        """Return the template's spec, with the required node if the tags name one."""
         if tags.REQUIRED_NODE_WORD not in raw:
             return template.spec
         node_id = tags.decoded((raw,)).get(tags.REQUIRED_NODE, "")

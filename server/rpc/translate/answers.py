@@ -58,7 +58,7 @@ def withdrawn(decision: Withdrawn) -> si_pb2.AllocationResponse:
 
 
 def ask_released(decision: AskReleased) -> si_pb2.AllocationResponse:
-    """Return the message of a waiting ask that ends. The newest generation has no message of its own for it."""
+    """Return the message of a waiting ask that ends. The newest generation has no message of its own for that."""
     if decision.generation is Generation.ALLOCATION:
         partition, key, application_id, termination, message = decision[1:6]
         return released(
@@ -82,7 +82,7 @@ def _termination(number: int) -> si_pb2.TerminationType:
 
 
 def ask_rejected(decision: AskRejected) -> si_pb2.AllocationResponse:
-    """Return the message of a refused ask or allocation, in the generation in which it came."""
+    """Return the message of a refused ask or allocation, in the generation in which it arrived."""
     facts = {
         "allocationKey": decision.key,
         "applicationID": decision.application_id,
@@ -94,7 +94,7 @@ def ask_rejected(decision: AskRejected) -> si_pb2.AllocationResponse:
 
 
 def ask_state(decision: AskStateChanged) -> si_pb2.AllocationResponse:
-    """Return the message of why an ask waits, sent when that has changed."""
+    """Return the message of the reason for which an ask waits, sent when the reason changes."""
     return si_pb2.AllocationResponse(
         schedulingStates=[
             si_pb2.UpdateContainerSchedulingStateRequest(
@@ -164,4 +164,4 @@ NODE_ANSWERS: Final[Mapping[type, Callable[[Any], Message]]] = {
     NodeAccepted: node_accepted,
     NodeRejected: node_rejected,
 }
-"""The functions that make the message of a decision of each type, by the stream that it is sent on."""
+"""The functions that make the message of a decision, by decision type, one map for each stream."""

@@ -1,4 +1,4 @@
-"""The node constraints of an ask from the wire to values, under Kubernetes' own rules of form (design 1.8)."""
+"""The translation of an ask's node constraints from the wire to values, under Kubernetes' own rules of form (design 1.8)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -37,7 +37,7 @@ def bounded(field: str, text: str) -> str:
 
 
 def printable(field: str, text: str) -> str:
-    """Return a name if it has no characters that act on a terminal: no name in Kubernetes has any."""
+    """Return a name if it has no control characters that act on a terminal; no name in Kubernetes has any."""
     found = None if text.isprintable() else _ACTING.search(text)
     if found is not None:
         where = f"character {found.start() + 1}"

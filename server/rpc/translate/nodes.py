@@ -95,7 +95,10 @@ def _create(rm_id: str, node: si_pb2.NodeInfo, where: str) -> NodeAdded:
 
 
 def _update(rm_id: str, node: si_pb2.NodeInfo, where: str) -> NodeUpdated:
-    """Return the update of a node: fields that are not sent stay. A client that sends labels sends taints too, so none means none."""
+    """Return the update of a node: fields that are not sent stay.
+
+    A client that sends labels sends taints too, so labels without taints mean that the node has no taints.
+    """
     listed("labels", node.labels)
     speaks = bool(node.labels or node.taints)
     return NodeUpdated(

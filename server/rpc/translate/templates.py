@@ -35,7 +35,7 @@ _PROTECTIONS: Final = {
     si_pb2.PROTECTION_UNTOUCHABLE: Protection.UNTOUCHABLE,
 }
 _LENDABLE: Final = {si_pb2.PROTECTION_NORMAL: True, si_pb2.PROTECTION_FIRM: False}
-"""The classes of J2; an ask with another protection, or none, has no class."""
+"""The classes of J2 by protection; an ask with another protection, or none, has no class."""
 _TRIGGERS: Final = {
     si_pb2.JOB_TRIGGER_UNSPECIFIED: None,
     si_pb2.JOB_TRIGGER_YES: True,
@@ -45,18 +45,18 @@ _NEVER: Final = "Never"
 
 
 class Template(NamedTuple):
-    """The content of one encoded template; with a `refusal` the other fields do not count."""
+    """The content of one encoded template; if `refusal` is set, the other fields have no meaning."""
 
     spec: AskSpec
     partition: str = ""
     refusal: str = ""
     waits: bool = True
-    """Whether it asks for something; only an allocation that already runs may ask for nothing."""
+    """Whether the template requests a resource; only an allocation that already runs may request nothing."""
     mark: ReleaseMark | None = None
 
 
 class Specs:
-    """The interned specs; all are dropped when there are too many, which costs identity but nothing else."""
+    """The interned specs. When there are too many, all are dropped: equal specs then have two objects, with no other effect."""
 
     def __init__(self) -> None:
         self._specs: dict[tuple[object, ...], AskSpec] = {}
@@ -165,7 +165,7 @@ def _allows_other(policy: si_pb2.PreemptionPolicy) -> bool:
 
 
 def _common(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> dict[str, Any]:
-    """Return the values of a spec by field that both generations encode alike."""
+    """Return the values of a spec by field, for those that both generations encode alike."""
     if message.protection not in _PROTECTIONS:
         raise RefusedError(f"protection: {message.protection} is unknown")
     if message.jobTrigger not in _TRIGGERS:
@@ -190,7 +190,7 @@ def _common(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> dict[str, Any]
 
 
 def _members(job_key: str, members: int) -> int:
-    """Return the size of the ask's job; a size without a job is refused."""
+    """Return the size of the ask's gang; a size without a gang is refused."""
     whole("jobMembers", members, MEMBERS_MAX)
     if members and not job_key:
         raise RefusedError("jobKey: is empty while jobMembers is set")
