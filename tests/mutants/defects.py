@@ -1697,7 +1697,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a job counts on everybody in turn though a queue may keep somebody by now",
-        "server.preemption.gangs.closer_bound",
+        "server.preemption.gangs.node_plans",
         "        return self._calm.isdisjoint(strained)",
         "        return True",
         judge=Judge.STORIES,

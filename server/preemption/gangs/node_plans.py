@@ -1,18 +1,26 @@
-"""The victims on one node for one more member of a gang, least important first, each test cumulative (J8).
+"""The victims on one node for one more member of a gang: which they are, and a lower bound on how many.
 
-Mostly nothing bars any candidate: no gang, no disruption budget, no queue near what it can lose. Then no candidate is tested,
-and the answer holds for later members as well. `Walks` takes that fast path where it is true for all victims on it, and the
-full path, with every test, where it is not.
+Victims are evicted least important first, each test cumulative (J8). Mostly nothing bars any candidate: no gang, no disruption
+budget, no queue near what it can lose. Then no candidate is tested, and the answer holds for later members as well. `Walks`
+takes that fast path where it is true for all victims on it, and the full path, with every test, where it is not.
+
+`Closer` bounds the number of victims when none is passed over (design 6.7). Candidates of a node are evicted in the order of
+the partition until the member fits, which mostly takes more of them than the bound of `assignments.field` says. Where a queue,
+a disruption budget or a gang may protect one, another takes its place, and the bound for the node is left as it was.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Final, NamedTuple
 
+from server.kernels.fit import Mask
 from server.model.asks import PRIORITY_MIN
 from server.model.fit import Demand
+from server.model.policies import JOB
 from server.preemption.gangs.tentative import Seats, Unit
 from server.preemption.gangs.units import Units
 from server.preemption.trial import Trial
+from server.snapshot import assignments as nodes
+from server.snapshot.assignments import Field
 
 NodeKey = tuple[int, int, int, str]
 """The key of a node, (highest victim priority, victim gangs, victims, node): the least is the best (J9)."""
@@ -163,3 +171,48 @@ def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) 
             if lacks[index] <= 0:
                 del lacks[index]
     return True
+
+
+class Closer:
+    """The closer bounds of one field, valid as long as the queues that bar no candidate at the start bar none (`holds`)."""
+
+    def __init__(self, seats: Seats, field: Field) -> None:
+        self._columns = seats.trial.snapshot.allocations
+        self._field = field
+        self._tail = seats.units.tail
+        assert JOB.order.fixed == ("protection", "priority", "originator")
+        self._rank = nodes.ranks(self._columns, seats.units.reluctant())
+        self._odd, self._calm = _odd(seats)
+        self._numbers: list[int] = []
+
+    def holds(self, strained: Set[str | int]) -> bool:
+        """Return whether the bounds are still valid when these queues may have to protect candidates from now on."""
+        return self._calm.isdisjoint(strained)
+
+    def number(self, place: int) -> int:
+        """Return how many pods are evicted on the node at this place of the field, where any has to be."""
+        at = place - self._field.roomy
+        while at >= len(self._numbers):
+            self._numbers += self._next_block()
+        return self._numbers[at]
+
+    def _next_block(self) -> list[int]:
+        at = len(self._numbers)
+        tail = self._tail.in_order(self._field.block(at))
+        return self._field.in_order(self._columns, at, tail, self._rank, self._odd)
+
+
+def _odd(seats: Seats) -> tuple[Mask, frozenset[str]]:
+    """Return the rows that could be passed over on their nodes, and the queues that bar no candidate for now."""
+    trial = seats.trial
+    columns = trial.snapshot.allocations
+    barring: list[int] = []
+    calm: set[str] = set()
+    for number in nodes.leaves(columns, seats.units.may_go()):
+        leaf = trial.snapshot.leaf_paths[number]
+        strained = seats.strained_queues(leaf)
+        if strained or not seats.terms.takes_for_all(trial, leaf):
+            barring.append(number)
+        calm.update(queue.path for queue, _ in seats.terms.rooms(trial, leaf))
+        calm.difference_update(strained)
+    return seats.units.tied() | nodes.of_leaves(columns, barring), frozenset(calm)

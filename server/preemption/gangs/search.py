@@ -19,9 +19,8 @@ from server.model.ranking import Ranking, window
 from server.preemption import victim_order
 from server.preemption.claims.eligibility import CODES, RULES, spared
 from server.preemption.entitlement import numbers
-from server.preemption.gangs.closer_bound import Closer
 from server.preemption.gangs.eligibility import JobTerms
-from server.preemption.gangs.node_plans import NOBODY, NodeKey, Walks
+from server.preemption.gangs.node_plans import NOBODY, Closer, NodeKey, Walks
 from server.preemption.gangs.tentative import Seats, Unit
 from server.preemption.gangs.units import Rank, Units
 from server.preemption.policy import Spared
