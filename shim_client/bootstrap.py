@@ -40,13 +40,13 @@ class OpenedDirectory:
     settings: Settings
     """Flat settings of its ConfigMaps, with the text of queues.yaml where that file exists."""
     ignored: Counter[str]
-    """Number of objects by kind that the embedded cluster does not keep."""
+    """Number of objects of each kind that the embedded cluster does not keep."""
 
 
 def open_directory(directory: Path, *, stop_ms: int = 0) -> OpenedDirectory:
     """Load a cluster directory; errors: BadFileError, BadSettingError.
 
-    `stop_ms` is how long a deleted pod takes to end, at most its grace period.
+    A deleted pod ends after `stop_ms` milliseconds, or after its grace period when that is shorter.
     """
     with _without_collection():
         manifests = read_directory(directory)
@@ -58,7 +58,7 @@ def open_directory(directory: Path, *, stop_ms: int = 0) -> OpenedDirectory:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Hold off garbage collection while loading: no loaded object is garbage, and collection doubles the time.
+    """Suspend garbage collection while objects are loaded: none of them is garbage, and collecting doubles the time.
 
     Loaded objects are also excluded from later collections.
     """
@@ -82,9 +82,9 @@ def make_shim(
 ) -> Shim:
     """Return a shim that is ready to run.
 
-    Queues of ConfigMaps that are watched are sent as they come; other queues at the registration, which the core
-    refuses when they are bad. `instance`: see `Registration`; `wait`: whether to wait for a core that does not
-    answer yet.
+    When the shim watches ConfigMaps, it sends the queue configuration from them after it has registered and after
+    each change. Otherwise the registration carries the queue configuration, and the core refuses a bad one. With
+    `wait` the shim waits for a core that does not answer yet. `instance`: see `Registration`.
     """
     registration = Registration(
         rm_id=settings.cluster_id,
@@ -104,9 +104,9 @@ def make_shim(
 async def run_shim(shim: Shim, cluster: Cluster) -> None:
     """Run a shim, and its cluster when that is an embedded one, until cancelled.
 
-    Errors: CoreRefusedError (bad configuration, no permission, no core at that address),
-    NoCoreError (no core, and not to wait for one), SupersededError (another shim took over),
-    PartitionOwnedError (the cluster's partition belongs to another resource manager).
+    Errors: CoreRefusedError (bad configuration, no permission, no core at that address), NoCoreError (no core
+    answers, and the shim was told not to wait), SupersededError (another shim took over), PartitionOwnedError (the
+    cluster's partition belongs to another resource manager).
     """
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -118,7 +118,7 @@ async def run_shim(shim: Shim, cluster: Cluster) -> None:
 
 
 def wall_clock() -> Clock:
-    """Return a clock: Unix milliseconds that never decrease."""
+    """Return a clock: a function that returns Unix milliseconds, which never decrease."""
     latest = 0
 
     def now_ms() -> int:

@@ -1,7 +1,7 @@
-"""The port to a cluster: what the shim reads from it and changes in it.
+"""The interface to a cluster: what the shim reads from it and changes in it.
 
-Two backends implement it: the embedded cluster (`shim_client.embedded`) and a real Kubernetes API server.
-Objects are plain mappings with the shape of Kubernetes JSON, never changed in place.
+Two backends implement it: the embedded cluster (`shim_client.embedded`) and a real Kubernetes API server. Objects are
+plain mappings with the shape of Kubernetes JSON, never changed in place.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ KINDS = (
     "Node",
     "Pod",
 )
-"""The kinds that the shim watches, in the order in which it lists them (specification 1.7).
+"""The kinds that the shim watches, in the order in which it lists them.
 
-ConfigMaps are those of the shim's own namespace; a backend without objects of a kind lists none.
+Only the ConfigMaps of the shim's own namespace are watched. A backend that has no objects of a kind returns an empty
+list.
 """
 
 
@@ -38,7 +39,7 @@ class Change(Enum):
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
     BOOKMARK = "BOOKMARK"
-    """Nothing has changed up to this version; the object holds no more than the version."""
+    """A report that nothing has changed up to this resource version; the object holds only that version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All objects of a kind at one resource version."""
+    """All objects of a kind as they are at one resource version."""
 
     kind: str
     items: Sequence[KubeObject]
@@ -81,24 +82,24 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """An order to create a pod, unless one with its name, labels and annotations exists; `pod` has no uid yet."""
+    """An order to create a pod, unless a pod with its name, labels and annotations exists; `pod` has no uid yet."""
 
     pod: ObjectRef
     item: KubeObject
     origin: str = ""
-    """Uid of the pod for whose application it is created."""
+    """Uid of the pod that created the application to which the new pod belongs."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """An order to delete a pod with its own grace period, if its uid is still the same."""
+    """An order to delete a pod with its own grace period; a pod with the same name and another uid is not deleted."""
 
     pod: ObjectRef
 
 
 @dataclass(frozen=True, slots=True)
 class EvictPod:
-    """An order to delete a pod like `DeletePod`, if the disruption budgets that count it allow one more disruption."""
+    """An order to delete a pod as `DeletePod` does, if the pod's disruption budgets allow one more disruption."""
 
     pod: ObjectRef
 
@@ -131,9 +132,9 @@ class RecordEvent:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePod:
-    """An order to evict a pod: first write on it for which preemptor and why, and only after that end it.
+    """An order to evict a pod: first write the preemptor and the reason on the pod, and only then delete or evict it.
 
-    Without an `end` only the first step is done: another operator reads what was written and ends the pod (J11).
+    Without an `end` the shim only writes on the pod: another operator reads that and deletes the pod (J11).
     """
 
     pod: ObjectRef
@@ -144,11 +145,11 @@ class ReleasePod:
 
 @dataclass(frozen=True, slots=True)
 class ReadOwner:
-    """A question to an owner: how many pods it wants to run now (J1); the answer comes back in `wanted`."""
+    """An order to read from an owner how many pods it wants to run now (J1); the answer is returned in `wanted`."""
 
     owner: ObjectRef
     about: str
-    """The name under which the asking side finds the answer."""
+    """The key under which the caller finds the answer."""
     wanted: int | None = None
 
 
@@ -156,7 +157,7 @@ Action = Bind | CreatePod | DeletePod | PatchPod | ReadOwner | RecordEvent | Rel
 
 
 def is_copy(made: KubeObject, there: KubeObject) -> bool:
-    """Return whether an existing pod is the one that was to be created: it has the same annotations and owner."""
+    """Return whether an existing pod is the one that was to be created: whether its annotations and owner are equal."""
     wanted, found = made["metadata"], there.get("metadata") or {}
     notes = found.get("annotations") or {}
     owners = [owner.get("uid") for owner in found.get("ownerReferences") or ()]
@@ -177,11 +178,11 @@ class ClusterError(Exception):
 
 
 class ConflictError(ClusterError):
-    """A request for an object that is in another state than needed; another attempt will not help."""
+    """A request for an object whose state does not permit it; another attempt will not help."""
 
 
 class ElsewhereError(ConflictError):
-    """A pod that is already bound, to another node than the requested one."""
+    """A pod that is already bound, and to another node than the requested one."""
 
     def __init__(self, message: str, node: str) -> None:
         super().__init__(message)
@@ -197,11 +198,11 @@ class MissingError(ClusterError):
 
 
 class GoneError(ClusterError):
-    """A resource version that is too old to watch from: list again (HTTP 410)."""
+    """A resource version that is too old to watch from (HTTP 410): the kind has to be listed again."""
 
 
 class ClusterReader(Protocol):
-    """The reading side of a cluster: list and watch."""
+    """The part of a cluster that lists and watches objects."""
 
     async def list_objects(self, kind: str) -> Listing:
         """Return all objects of a kind; errors: ClusterError."""
@@ -213,7 +214,7 @@ class ClusterReader(Protocol):
 
 
 class PodWriter(Protocol):
-    """The writing side of a cluster for pods."""
+    """The part of a cluster that changes pods."""
 
     async def bind(self, order: Bind) -> None:
         """Bind a pod, unless it is bound to that node already.
@@ -240,15 +241,15 @@ class PodWriter(Protocol):
 
 
 class EventWriter(Protocol):
-    """The writing side of a cluster for events."""
+    """The part of a cluster that records events."""
 
     async def record_event(self, order: RecordEvent) -> None:
-        """Record one event; equal ones may be counted together; errors: ClusterError."""
+        """Record one event; equal events may be counted together; errors: ClusterError."""
         ...
 
 
 class OwnerReader(Protocol):
-    """The reading side of a cluster for owners of pods."""
+    """The part of a cluster that reads owners of pods."""
 
     async def pods_wanted(self, owner: ObjectRef) -> int:
         """Return how many pods an owner wants to run now; errors: MissingError, ClusterError."""
@@ -256,4 +257,4 @@ class OwnerReader(Protocol):
 
 
 class Cluster(ClusterReader, PodWriter, EventWriter, OwnerReader, Protocol):
-    """A whole backend."""
+    """A cluster with all its parts: the whole interface that a backend implements."""

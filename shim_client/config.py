@@ -1,6 +1,6 @@
 """The shim's settings: flat keys as cluster operators know them, each with a name and limits.
 
-Keys are those of the ConfigMaps `yunikorn-defaults` and `yunikorn-configs` (specification 1.10);
+Keys are those of the ConfigMaps `yunikorn-defaults` and `yunikorn-configs`;
 `queues.yaml` (policy group name + `.yaml`) carries the queue tree as text.
 """
 
@@ -31,7 +31,7 @@ NAME_LENGTH_MAX = 253
 SCHEDULER_NAMES_MAX = 16
 IMAGE_LENGTH_MAX = 1024
 PLACEHOLDER_IMAGE = "registry.k8s.io/pause:3.10"
-"""Image of a placeholder unless the operator sets another one: it does nothing, and every node has it."""
+"""Default image of a placeholder; it does nothing, and every node has it."""
 ACCOUNT_MAX = 2**31 - 1
 """Largest id of a user or group."""
 RATE_MAX = 100_000
@@ -39,7 +39,7 @@ RATE_MAX = 100_000
 GATHERING_SECONDS_MAX = 3600
 """Longest time to wait for the members of a job of unknown size."""
 CONFIG_BYTES_MAX = 1024 * 1024
-"""Largest queue configuration (a ConfigMap holds no more)."""
+"""Maximum number of bytes of a queue configuration; a ConfigMap holds no more."""
 
 
 class BadSettingError(ValueError):
@@ -55,7 +55,8 @@ class Settings:
     policy_group: str = "queues"
     generate_unique_app_id: bool = False
     honour_pod_annotation: bool = True
-    """`service.podAllowPreemption`: `ignore` leaves opting out to PriorityClasses (seed 001)."""
+    """Whether a pod's own annotation can opt out of preemption; with `service.podAllowPreemption: ignore` only
+    PriorityClasses can."""
     gangs: bool = True
     """Whether task groups get placeholders."""
     placeholder_image: str = PLACEHOLDER_IMAGE
@@ -71,7 +72,7 @@ class Settings:
     qps: int = 1000
     burst: int = 1000
     namespace: str = ""
-    """Namespace whose ConfigMaps the shim watches; empty: none."""
+    """Namespace whose ConfigMaps the shim watches; empty: no ConfigMap is watched."""
 
 
 def settings_from(flat: Mapping[str, str]) -> Settings:
@@ -109,7 +110,7 @@ def _image(flat: Mapping[str, str]) -> str:
 
 
 def _account(flat: Mapping[str, str], key: str) -> int | None:
-    """Return the id of a user or group; None for "" and for the published default -1."""
+    """Return the id of a user or group; None for an empty text and for the published default -1."""
     written = flat.get(key, "").strip()
     if written in ("", "-1"):
         return None
@@ -130,7 +131,7 @@ def _rate(flat: Mapping[str, str], key: str) -> int:
 
 
 def _seconds(flat: Mapping[str, str], key: str, default: str) -> int:
-    """Return a duration in seconds, written with its unit: `90s`, `2m`."""
+    """Return the seconds of a duration that is written with its unit: `90s`, `2m`."""
     written = flat.get(key, default).strip()
     number, unit = written[:-1], written[-1:]
     length = {"s": 1, "m": 60}.get(unit, 0)

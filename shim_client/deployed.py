@@ -27,24 +27,26 @@ from shim_client.probe import Probe
 from shim_client.translate.config_map import CONFIG_MAPS, merged
 
 COLLECT_AFTER = 50_000
-"""Number of new objects after which the youngest generation is collected: with Python's own 700 a list of a large
-cluster takes a quarter longer."""
+"""Number of new objects after which the youngest generation is collected.
+
+Python's default of 700 makes listing a large cluster take a quarter longer.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The cluster to join, and the settings of the command line that override its ConfigMaps."""
+    """The cluster to join, and the settings of the command line that override those of its ConfigMaps."""
 
     kubeconfig: Path | None = None
     context: str | None = None
     namespace: str = ""
-    """Namespace of the ConfigMaps; empty: that of the account."""
+    """Namespace of the ConfigMaps; empty: the namespace of the service account."""
     health: str = ""
-    """HOST:PORT of the health service; empty: no such service."""
+    """HOST:PORT of the health service; empty: the process offers no health service."""
     qps: int | None = None
     burst: int | None = None
     instance: str = ""
-    """Name of this process that survives a restart: that of its pod."""
+    """Name of this process that stays the same after a restart: the name of its pod."""
     wait: bool = True
     """Whether to wait for a core that does not answer yet."""
 
@@ -72,7 +74,7 @@ async def run_on_kubernetes(place: Place, core: CoreAddress) -> None:
 
 @contextmanager
 def _few_collections() -> Iterator[Callable[[bool], None]]:
-    """Collect garbage seldom; the objects that exist after the first sync are excluded: they are no garbage."""
+    """Collect garbage seldom; objects that exist after the first sync are excluded, because they are needed to the end."""
     before = gc.get_threshold()
     gc.set_threshold(COLLECT_AFTER)
 
@@ -110,7 +112,7 @@ async def _cluster(
 
 
 async def _settings(config: SingleConfig, namespace: str, log: FilteringBoundLogger) -> Settings:
-    """Return the settings of the ConfigMaps, which are read before anything else (specification 1.7)."""
+    """Return the settings from the ConfigMaps, which are read before any other object."""
 
     def missed(kind: str, error: ClusterError) -> None:
         log.warning("the cluster did not tell", kind=kind, why=str(error))

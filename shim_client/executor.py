@@ -1,8 +1,8 @@
-"""The executor of the mirror's actions on the cluster: many objects at once, the actions of one object in order.
+"""The executor of the shim's actions on the cluster: many objects at the same time, the actions of one object in order.
 
-A failure that may pass is retried; the final result of each action is reported. Bindings and deletions go
-before conditions, and conditions before events, which have queues of their own: information for people must
-not slow down the actions themselves.
+A failure that may pass is retried, and the final result of each action is reported. Bindings and deletions are
+carried out before conditions, and conditions before events, because information for people must not delay the other
+actions. Events have queues of their own.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ EVENTS_IN_FLIGHT_MAX = 2
 EVENTS_WAITING_MAX = 10_000
 """Maximum number of events that wait; further ones are dropped and counted."""
 BIND_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
-"""Seconds between the attempts of a binding (specification 1.8)."""
+"""Seconds between the attempts of a binding."""
 POD_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-"""Seconds between the attempts of other changes of pods: long enough for an API server to restart."""
+"""Seconds between the attempts of other changes of pods; in total long enough for an API server to restart."""
 EVENT_PAUSES = (1.0, 2.0, 4.0)
 """Seconds between the attempts to record an event."""
 OWNER_PAUSES = (1.0, 2.0)
-"""Seconds between the attempts to read an owner: a job waits for it, and there is another way to learn its size."""
+"""Seconds between the attempts to read an owner; few, because a job waits for the answer and can learn its size
+without it."""
 RETRY_AFTER_MAX = 60.0
-"""Longest pause, in seconds, that the cluster can ask for."""
+"""Longest pause, in seconds, that the cluster can request."""
 
 Told = Callable[[Action, ClusterError | None], Awaitable[None]]
 Sleep = Callable[[float], Awaitable[None]]
@@ -68,9 +69,9 @@ class Progress:
     done: int = 0
     failed: int = 0
     waiting: int = 0
-    """Actions that are queued or under way."""
+    """Number of actions that are queued or being carried out."""
     events_waiting: int = 0
-    """Events among these actions."""
+    """Number of events among the waiting actions."""
     events_dropped: int = 0
 
 
@@ -84,7 +85,7 @@ class Gate:
 
     @asynccontextmanager
     async def place(self, urgency: int) -> AsyncIterator[None]:
-        """Hold one place; the lowest number is the most urgent."""
+        """Hold one of the places while the block runs; waiters with the lowest `urgency` are admitted first."""
         if self._free:
             self._free -= 1
         else:
@@ -117,7 +118,7 @@ class Gate:
 class Applier:
     """The queues of actions on the cluster.
 
-    `told` receives the end of each binding, creation, deletion, release and reading, and each failure.
+    `told` is called with the result of each binding, creation, deletion, release and reading, and with each failure.
     """
 
     def __init__(self, writer: Writer, told: Told, sleep: Sleep = asyncio.sleep) -> None:
@@ -127,12 +128,12 @@ class Applier:
         self._gate = Gate(IN_FLIGHT_MAX)
         self._events_gate = Gate(EVENTS_IN_FLIGHT_MAX)
         self._lanes: dict[str, deque[Action]] = {}
-        """Actions by object, without the one that is under way."""
+        """Waiting actions by object, without the action that is being carried out."""
         self._ready: asyncio.Queue[str] = asyncio.Queue()
         self.progress = Progress()
 
     def submit(self, actions: Iterable[Action]) -> None:
-        """Queue actions, each behind those of the same object."""
+        """Queue actions, each after the earlier ones of its object."""
         for action in actions:
             if not self._has_room(action):
                 self.progress.events_dropped += 1
@@ -162,7 +163,7 @@ class Applier:
         self.progress.events_waiting += change * isinstance(action, RecordEvent)
 
     def _drop_stale(self, lane: deque[Action], action: Action) -> None:
-        """Remove a waiting condition that a newer condition or a binding makes out of date."""
+        """Remove a waiting condition that a newer condition or a binding replaces."""
         if lane and _is_condition(lane[-1]) and (isinstance(action, Bind) or _is_condition(action)):
             self._count(lane.pop(), -1)
 
@@ -181,7 +182,7 @@ class Applier:
             await self._told(action, error)
 
     async def _read(self, order: ReadOwner) -> None:
-        """Read an owner, and report at once what it wants."""
+        """Read an owner, and report at once how many pods it wants."""
         wanted = await self._writer.pods_wanted(order.owner)
         await self._told(replace(order, wanted=wanted), None)
 
@@ -194,7 +195,10 @@ class Applier:
         return None
 
     async def _retried(self, action: Action, error: ClusterError) -> ClusterError | None:
-        """Retry after a failed first attempt. The first, which mostly succeeds, is made without the retrying machinery."""
+        """Retry an action whose first attempt failed; return None when an attempt succeeded, else the last error.
+
+        The first attempt mostly succeeds, and is made by the caller without the cost of the retry library.
+        """
         failed = [error]
 
         async def once() -> None:
@@ -242,7 +246,10 @@ class Applier:
                 await self._writer.record_event(action)
 
     async def _release(self, order: ReleasePod) -> None:
-        """Do each step only after the one before succeeded: a victim without its mark could be evicted in vain."""
+        """Write the mark on a victim, and end the pod only if that succeeded.
+
+        Without the mark, a restarted shim could evict further pods for the same preemptor.
+        """
         if order.note is not None:
             await self._writer.patch_pod(order.note)
         if isinstance(order.end, EvictPod):
@@ -266,7 +273,7 @@ def _subject(action: Action) -> ObjectRef:
 
 
 def _is_condition(action: Action) -> bool:
-    """Return whether an action only says why a pod waits."""
+    """Return whether an action only writes why a pod waits."""
     if not isinstance(action, PatchPod) or action.annotations or action.labels or action.phase:
         return False
     return action.condition is not None and action.condition[0] == "PodScheduled"
@@ -291,7 +298,7 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _pause_of(pauses: tuple[float, ...]) -> Callable[[RetryCallState], float]:
-    """Return the pause after a try: the usual one, or what the cluster asked for when longer."""
+    """Return a function of the seconds to wait after an attempt, at least those that the cluster asked for."""
 
     def pause(state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None

@@ -1,9 +1,8 @@
-"""List and watch: all changes in the cluster, as inputs for the mirror.
+"""List and watch: all changes in the cluster, as inputs for the shim's state machine.
 
-First every kind is listed, in the order of specification 1.7, then every kind is watched from the version of its
-list. A watch that is cut continues from the last version that was seen. After a version that is too old (410), or
-when a watch keeps failing, the kind is listed again; the mirror treats known objects that the new list does not
-contain as deleted.
+First every kind is listed, in the order of `KINDS`, then every kind is watched from the version of its list. A watch
+that is cut continues from the last version that was seen. The kind is listed again after a version that is too old
+(HTTP 410), or when a watch keeps failing. The state machine treats known objects that the new list lacks as deleted.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from shim_client.cluster import (
 PAUSE_SECONDS_FIRST = 0.2
 PAUSE_SECONDS_MAX = 30.0
 RESUMES_MAX = 6
-"""Number of watches in a row that fail without an event, after which the kind is listed again."""
+"""Maximum number of failed watches in succession without an event; then the kind is listed again."""
 
 Missed = Callable[[str, ClusterError], None]
 """A function that is called for each failed list or watch with its kind and error."""
@@ -43,13 +42,13 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 def _unheard(_kind: str, _error: ClusterError) -> None:
-    """Ignore a failure."""
+    """Ignore a failed list or watch."""
 
 
 async def listed(
     reader: ClusterReader, kind: str, sleep: Sleep = asyncio.sleep, missed: Missed = _unheard
 ) -> Listing:
-    """Return all objects of a kind, retrying until the cluster answers."""
+    """Return all objects of a kind; retry until the cluster answers."""
     tries = AsyncRetrying(
         sleep=sleep, retry=_FAILED, wait=_pause, before_sleep=_telling(kind, missed)
     )
@@ -60,7 +59,7 @@ async def listed(
 async def follow(
     reader: ClusterReader, tell: Tell, sleep: Sleep = asyncio.sleep, missed: Missed = _unheard
 ) -> None:
-    """List, then watch every kind until cancelled."""
+    """List every kind, then watch every kind until cancelled."""
     kinds = [_Kind(kind, reader, tell, sleep, missed) for kind in KINDS]
     for kind in kinds:
         await kind.list()
@@ -71,7 +70,7 @@ async def follow(
 
 @dataclass(slots=True)
 class _Kind:
-    """A kind, followed from the version that was seen last."""
+    """A kind that is watched from the last version that was seen."""
 
     name: str
     reader: ClusterReader
@@ -81,7 +80,7 @@ class _Kind:
     version: int = 0
 
     async def list(self) -> None:
-        """Pass on a list of the kind, retrying until the cluster answers."""
+        """List the kind and pass the list on; retry until the cluster answers."""
         listing = await listed(self.reader, self.name, self.sleep, self.missed)
         await self.tell(listing)
         self.version = listing.version
@@ -107,7 +106,7 @@ class _Kind:
         await tries(self._watch_once)
 
     async def _watch_once(self) -> None:
-        """Follow one watch to its end; errors: GoneError, ClusterError when it brought no event."""
+        """Follow one watch to its end; errors: GoneError, and ClusterError when the watch brought no event."""
         heard = False
         try:
             async for event in self.reader.watch(self.name, self.version):
@@ -128,7 +127,7 @@ _NOT_GONE = retry_if_not_exception_type(GoneError)
 
 
 def _telling(kind: str, missed: Missed) -> Callable[[RetryCallState], None]:
-    """Return the function that reports a failure before the pause after it."""
+    """Return a function that reports a failure before the pause that follows it."""
 
     def tell(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
@@ -142,7 +141,7 @@ _doubling = wait_exponential(multiplier=PAUSE_SECONDS_FIRST, max=PAUSE_SECONDS_M
 
 
 def _pause(state: RetryCallState) -> float:
-    """Return the pause after a failure: twice the last one, or what the cluster asked for."""
+    """Return the pause after a failure in seconds: twice the last pause, or a longer one that the cluster requested."""
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after if isinstance(error, ClusterError) else 0.0
     return max(_doubling(state), min(asked, PAUSE_SECONDS_MAX))

@@ -1,7 +1,8 @@
 """Messages between shim and core, as small values that `translate.wire` turns into wire messages and back.
 
-The state machine produces those to the core and takes those from it; this module does not know the wire. Amounts are
-whole numbers (vcore in millicores, memory in bytes, everything else in plain units); a missing type is zero.
+The state machine produces the messages to the core and processes those from the core. This module does not know the
+wire format. Amounts are whole numbers (vcore in millicores, memory in bytes, everything else in plain units); a
+missing type is zero.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ DEFAULT_PARTITION = "default"
 
 
 class TerminationType(IntEnum):
-    """The reason why an allocation ends; the numbers are the published interface's."""
+    """The reason why an allocation ends; the numbers are those of the published interface."""
 
     UNKNOWN = 0
     STOPPED_BY_RM = 1
@@ -25,7 +26,7 @@ class TerminationType(IntEnum):
 
 
 class Protection(IntEnum):
-    """The degree to which a running pod is protected from preemption (specification 7.6)."""
+    """The degree to which a running pod is protected from preemption."""
 
     UNSPECIFIED = 0
     NORMAL = 1
@@ -43,7 +44,7 @@ class JobTrigger(IntEnum):
 
 
 class NodeAction(IntEnum):
-    """The event that concerns a node; the numbers are the published interface's."""
+    """The event on a node that is reported to the core; the numbers are those of the published interface."""
 
     UPDATE = 2
     DRAIN_NODE = 3
@@ -63,7 +64,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class SelectorTerm:
-    """Requirements that must all hold; a term without requirements matches no node."""
+    """Requirements that must all be met; a term without requirements matches no node."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
@@ -71,7 +72,7 @@ class SelectorTerm:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A taint that the pod tolerates; an empty key with Exists tolerates all."""
+    """A taint that the pod tolerates; an empty key with Exists tolerates all taints."""
 
     key: str = ""
     operator: str = "Equal"
@@ -81,7 +82,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port of the node that the pod needs exclusively."""
+    """A port of the node that no other pod on the node may use."""
 
     protocol: str
     host_ip: str
@@ -90,22 +91,23 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class NodeConstraints:
-    """Constraints of a pod on its node, as data (design 1.8); equal ones are one object."""
+    """Constraints of a pod on its node, as data (design 1.8); equal constraints are one object."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     required_terms: tuple[SelectorTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     allowed_nodes: tuple[str, ...] = ()
-    """Names of the only nodes that are allowed; empty: any."""
+    """Names of the only nodes that are allowed; empty: every node is allowed."""
     excluded_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Releasing:
-    """The mark of a pod that is already being evicted (specification 1.7).
+    """The mark of a pod that is already being evicted.
 
-    ``delivery`` is the way of the eviction. Marks are compared without it: victim and preemptor do not depend on it.
+    `delivery` is the way in which the pod is evicted. Comparisons of marks ignore it, because victim and preemptor do
+    not depend on it.
     """
 
     termination: TerminationType
@@ -117,7 +119,7 @@ class Releasing:
 
 @dataclass(frozen=True, slots=True)
 class PodReport:
-    """A pod as the core sees it: an ask while `node` is empty, an allocation once it is set."""
+    """A pod as the core sees it: an ask while `node` is empty, an allocation when it is set."""
 
     key: str
     application: str
@@ -129,7 +131,7 @@ class PodReport:
     """Tags that are the same for the pods of one owner; equal mappings are one object where possible."""
     pod_name: str = ""
     created_s: int | None = None
-    """Creation in Unix seconds; sent to the core among the tags, as the name is."""
+    """Creation of the pod in Unix seconds; like the pod's name, it is sent to the core as a tag."""
     task_group: str = ""
     placeholder: bool = False
     originator: bool = False
@@ -151,7 +153,7 @@ class PodReport:
 
 @dataclass(frozen=True, slots=True)
 class PodRelease:
-    """The end of a pod, or of its placement, with the reason and the decision that it confirms."""
+    """The end of a pod or of its placement, with the reason, and with the core's decision that this end confirms."""
 
     key: str
     application: str
@@ -172,15 +174,16 @@ class ApplicationReport:
     groups: tuple[str, ...]
     tags: Mapping[str, str]
     placeholder_ask: Mapping[str, int] = field(default_factory=dict)
-    """Sum of the application's placeholders; none of its other pods is placed before them (1.9)."""
+    """Sum of the requests of the application's placeholders; the core places no other pod of the application before them."""
     gang_style: str = ""
     timeout_ms: int = 0
-    """Longest time for placeholders to be placed, and to stay unused; 0: the core's own."""
+    """Longest time, in milliseconds, for placeholders to be placed, and for placed ones to stay unused; 0: the core's
+    default."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationRemoval:
-    """An application of which the shim has no pod any more."""
+    """An application of which the shim has no pods left."""
 
     application: str
     partition: str
@@ -197,7 +200,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A node and what happened to it."""
+    """A node and the event that is reported about it."""
 
     node: str
     action: NodeAction
@@ -210,7 +213,7 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """A victim that the shim could not evict; the core plans the decision again without it."""
+    """A report that the shim could not evict a victim; the core plans the decision again without this pod."""
 
     key: str
     decision: str
@@ -219,7 +222,7 @@ class Veto:
 
 @dataclass(frozen=True, slots=True)
 class BudgetReport:
-    """The number of pods of a PodDisruptionBudget (as namespace/name) that may be evicted now; None: the budget was deleted."""
+    """The number of pods of a PodDisruptionBudget (namespace/name) that may be evicted now; None: the budget was deleted."""
 
     key: str
     allowed: int | None
@@ -227,7 +230,7 @@ class BudgetReport:
 
 @dataclass(frozen=True, slots=True)
 class SyncComplete:
-    """The end of a sync, with the counts of what was sent in it."""
+    """The end of a sync, with the numbers of objects that were reported in it."""
 
     nodes: int
     applications: int
@@ -237,7 +240,7 @@ class SyncComplete:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationReport:
-    """The queue configuration for the core, and its source."""
+    """The queue configuration for the core, and where it comes from."""
 
     text: str
     source: str
@@ -257,7 +260,7 @@ Report = (
 
 
 class Waiting(IntEnum):
-    """The reason why an ask is not placed; the numbers are the published interface's."""
+    """The reason why an ask is not placed; the numbers are those of the published interface."""
 
     SKIPPED = 1
     FAILED = 4
@@ -275,7 +278,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """An order to end an allocation or ask, or the confirmation of its end."""
+    """An order to end an allocation or ask, or the confirmation that it has ended."""
 
     key: str
     termination: TerminationType
@@ -286,12 +289,12 @@ class Released:
     beneficiary: str = ""
     nodes: tuple[str, ...] = ()
     delivery: str = ""
-    """The way in which a victim is evicted: "delete" (also when empty), "evict" or "soft"."""
+    """The way in which a victim is evicted: "delete", "evict" or "soft"; empty means "delete"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A soft eviction that is withdrawn: its victim stays, because its capacity is no longer needed (J11)."""
+    """A soft eviction that the core withdraws: the victim stays, because its capacity is no longer needed (J11)."""
 
     key: str
     decision: str
@@ -333,7 +336,7 @@ class NodeAnswer:
     accepted: bool
     reason: str = ""
     is_owned: bool = False
-    """The node was refused because its partition belongs to another resource manager."""
+    """Whether the node was refused because its partition belongs to another resource manager."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +350,7 @@ class StillWaiting:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationAnswer:
-    """The core's answer to a queue configuration: whether it is in force, and what there is to report, a line each."""
+    """The core's answer to a queue configuration: whether it is in force, and its problems, one line each."""
 
     text: str
     applied: bool

@@ -1,6 +1,6 @@
-"""Health for the probes of Kubernetes: gRPC health in plain text, without authentication, on its own port.
+"""The health service for the probes of Kubernetes: gRPC in plain text, without authentication, on a port of its own.
 
-The service `""` reports that the process works, `readiness` that the core knows the whole cluster.
+The service `""` reports that the process works, `readiness` reports that the core knows the whole cluster.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ LAST_WORDS_SECONDS = 0.5
 
 
 class NoPortError(Exception):
-    """A health port that is taken, or that this process may not open."""
+    """A health port that another process uses, or that this process is not allowed to open."""
 
 
 class Probe:
-    """A health service; `say_ready` changes its answer."""
+    """A health service; `say_ready` changes its answer about readiness."""
 
     def __init__(self) -> None:
         self._servicer = health.aio.HealthServicer()
@@ -45,7 +45,7 @@ class Probe:
         telling.add_done_callback(self._told.discard)
 
     async def stop(self) -> None:
-        """Report that the service is ending, then end it."""
+        """Report that the service is ending, then stop it."""
         await self._servicer.enter_graceful_shutdown()
         await self._server.stop(LAST_WORDS_SECONDS)
 

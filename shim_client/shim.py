@@ -1,6 +1,7 @@
-"""The running shim: inputs from cluster and core, one at a time; reports and actions as outputs.
+"""The running shim: it takes inputs from cluster and core one at a time, and sends reports and actions.
 
-The mirror decides; this module only transports, so that no decision depends on the order in which tasks run.
+The state machine makes all decisions. This module only transports messages, so that no decision depends on the order
+in which tasks run.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from shim_client.state_machine import session
 from shim_client.state_machine.machine import Beat, Input, Link, Mirror, Outcome, Tally
 
 INBOX_MAX = 10_000
-"""Maximum number of inputs that wait; beyond it cluster and core are slowed down."""
+"""Maximum number of inputs that wait; when it is reached, cluster and core have to wait before they send more."""
 BEAT_SECONDS = 1.0
-"""Seconds between ticks, at which waiting pods are checked again (the published `service.schedulingInterval`)."""
+"""Seconds between ticks; at each tick, waiting pods are checked again (the published `service.schedulingInterval`)."""
 BATCH_MAX = 2_000
 """Maximum number of inputs that are processed before their outputs are sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShimProgress:
-    """The progress of the shim."""
+    """Counts that tell how far the shim has come with its work."""
 
     tally: Tally
     actions_waiting: int
@@ -49,7 +50,7 @@ class ShimProgress:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether all work is done: each own pod runs, or a reason says why it waits."""
+        """Return whether all work is done: each pod of the shim's scheduler runs, or its condition says why it waits."""
         tally = self.tally
         under_way = tally.binding + tally.leaving + tally.waiting
         return tally.live and not (under_way or self.actions_waiting or self.news_waiting)
@@ -57,7 +58,7 @@ class ShimProgress:
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """An input; `taken` is set when the mirror has processed it."""
+    """An input; `taken` is set when the state machine has processed it."""
 
     content: Input
     taken: asyncio.Event | None = None
@@ -82,9 +83,10 @@ class Shim:
         self._was_live = False
         self._sessions = 0
         self._foreign = ""
-        """Why the core accepts a node only from its partition's owner; empty unless it refused a node for that."""
+        """The core's reason for refusing a node of a partition that another manager owns; empty when no node was
+        refused for that."""
         self.on_live: list[Callable[[bool], None]] = []
-        """Functions to call when the core knows everything, and when it no longer does."""
+        """Functions that are called with True when the core knows everything, and with False when that is no longer so."""
 
     async def run(self) -> None:
         """Work until cancelled; errors: those of `Connection.run` and PartitionOwnedError, alone or in a group."""
@@ -96,7 +98,7 @@ class Shim:
             tasks.create_task(self._connection.run(self))
 
     def progress(self) -> ShimProgress:
-        """Return the progress of the pods."""
+        """Return counts of pods, actions and inputs."""
         return ShimProgress(
             tally=self._mirror.tally(),
             actions_waiting=self._applier.progress.waiting,
@@ -106,7 +108,7 @@ class Shim:
         )
 
     async def registered(self) -> None:
-        """Pass on that a session with the core began."""
+        """Tell the state machine that a session with the core began."""
         self._sessions += 1
         self._foreign = ""
         self._log.info("registered at the core", session=self._sessions)
@@ -122,20 +124,20 @@ class Shim:
         )
 
     async def lost(self, why: str) -> None:
-        """Pass on that the session is over; return when nothing of it can be sent any more."""
+        """Tell the state machine that the session has ended; return when no report of that session can be sent any more."""
         self._log.warning("no session with the core", why=why)
         taken = asyncio.Event()
         await self._inbox.put(_News(Link.LOST, taken))
         await taken.wait()
 
     async def decided(self, decisions: list[Decision]) -> None:
-        """Pass on decisions of the core."""
+        """Pass the core's decisions on to the state machine."""
         self._tell_refusals(decisions)
         for decision in decisions:
             await self._inbox.put(_News(decision))
 
     def _tell_refusals(self, decisions: list[Decision]) -> None:
-        """Log the nodes that the core refused: without nodes it places nothing, and the log is where people look."""
+        """Log the nodes that the core refused, because without nodes the core places nothing."""
         refused = [one for one in decisions if isinstance(one, NodeAnswer) and not one.accepted]
         self._foreign = next((one.reason for one in refused if one.is_owned), self._foreign)
         for why, count in Counter(one.reason for one in refused).items():

@@ -1,4 +1,4 @@
-"""Causes why a core cannot be reached, in the same words for all commands, and errors that a retry would meet again."""
+"""Reasons why a core cannot be reached, in equal words for all commands, and errors that every retry would meet."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ START_ADVICE: Final = (
 
 
 def cause(details: str) -> str:
-    """Return the last part of gRPC's chain of causes, the one that people recognise."""
+    """Return the last part of gRPC's chain of causes, such as "Connection refused"."""
     if "Connection refused" in details:
         return "nothing listens there (connection refused)"
     if any(sign in details for sign in NO_NAME):
@@ -26,9 +26,9 @@ _TOO_LARGE: Final = ("larger than max", "metadata size exceeds")
 
 
 def is_too_large(error: AioRpcError) -> bool:
-    """Return whether gRPC refused a message, or dropped an error, for its size.
+    """Return whether gRPC refused a message, or dropped an error, because of its size.
 
-    A busy core has the same status code, but another attempt may find it idle.
+    A busy core answers with the same status code, but may accept another attempt.
     """
     details = error.details() or ""
     is_exhausted = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -1,7 +1,7 @@
 """The transport of the queue configuration to the core: the newest text, once a session and after each change.
 
-The text is sent in the name of the resource manager, so that the core recognises a text that it was sent before: such a
-text does not undo what was applied meanwhile with `evenhand config apply`.
+The request names the resource manager, so that the core recognises a text that this manager has sent before. The core
+does not apply such a text again, because that would undo a later `evenhand config apply`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _REFUSED = frozenset(
         grpc.StatusCode.FAILED_PRECONDITION,
     }
 )
-"""Status codes that a retry would meet again."""
+"""Status codes that every retry would get again."""
 
 
 class ConfigurationPost:
-    """The latest configuration text for the core; the core's answer goes to the session's sink."""
+    """A sender of the latest configuration text; it passes the core's answers on to the session's sink."""
 
     def __init__(self, metadata: Metadata, rm_id: str) -> None:
         self._metadata = metadata
@@ -78,7 +78,7 @@ class ConfigurationPost:
 
 
 def _line(problem: config_pb2.ConfigProblem) -> str:
-    """Return a problem as one line: where, what, and its consequence."""
+    """Return a problem as one line: its place, what is wrong, and the consequence."""
     place = ": ".join(
         part for part in (f"line {problem.line}" if problem.line else "", problem.path) if part
     )

@@ -1,7 +1,7 @@
 """The connection to the core: it registers, holds a session, and starts again when the session is lost.
 
-The channel's own back-off handles a core that does not answer; for a core that answers and then drops every
-session the pause between attempts grows.
+When a core does not answer, the gRPC channel waits longer after each attempt. When a core answers and then drops
+every session, this module waits longer after each attempt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from si.v1.si_pb2_grpc import SchedulerAsyncStub
 
 REGISTER_SECONDS_MAX = 20.0
-"""Longest wait for the answer to one registration, including the time until a core answers at all."""
+"""Longest wait, in seconds, for the answer to one registration; this includes the time until a core answers at all."""
 PAUSE_SECONDS_FIRST = 0.1
 PAUSE_SECONDS_MAX = 5.0
 
@@ -53,7 +53,7 @@ class CoreRefusedError(Exception):
 
 
 class NoCoreError(Exception):
-    """A missing core, when the shim was told not to wait for one."""
+    """No core answered, and the shim was told not to wait for one."""
 
     def __init__(self, error: AioRpcError) -> None:
         super().__init__(error.details())
@@ -75,23 +75,24 @@ class CoreAddress:
         return grpc.aio.secure_channel(self.target, self.credentials, options=CHANNEL_OPTIONS)
 
     def metadata(self) -> Metadata:
-        """Return the metadata of every call."""
+        """Return the metadata that every call carries."""
         return Metadata(("authorization", f"Bearer {self.token}")) if self.token else Metadata()
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The identity of the shim at its registration."""
+    """The values by which the shim identifies itself when it registers."""
 
     rm_id: str
     version: str
     policy_group: str
     queues: str
     instance: str = ""
-    """Name of this process that survives a restart; the core accepts the newest process of each shim."""
+    """Name of this process, which stays the same after a restart; of several processes of one shim the core accepts
+    the newest."""
 
     def message(self) -> si_pb2.RegisterResourceManagerRequest:
-        """Return the message; with `explicitSync` nothing is placed before the sync is complete."""
+        """Return the registration message; `explicitSync` tells the core to place nothing before the sync is complete."""
         return si_pb2.RegisterResourceManagerRequest(
             rmID=self.rm_id,
             version=self.version,
@@ -106,15 +107,15 @@ class Listener(Protocol):
     """A receiver of the connection's events and of the core's decisions."""
 
     async def registered(self) -> None:
-        """Begin a session: everything has to be reported."""
+        """Note that a session has begun: everything has to be reported."""
         ...
 
     async def unreachable(self, why: str) -> None:
-        """Learn that no core answers; the connection retries until one does."""
+        """Note that no core answers; the connection retries until one does."""
         ...
 
     async def lost(self, why: str) -> None:
-        """Learn that the session is over, or that there was none; the connection retries."""
+        """Note that the session has ended, or could not begin; the connection retries."""
         ...
 
     async def decided(self, decisions: list[Decision]) -> None:
@@ -126,7 +127,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Connection:
-    """One session with the core, renewed when it is lost. Without ``wait`` a core has to answer at the start."""
+    """A session with the core that is renewed when it is lost. Without `wait` a core has to answer at the start."""
 
     def __init__(
         self,
@@ -149,7 +150,7 @@ class Connection:
         return self._address.target
 
     def send(self, reports: Iterable[Report]) -> None:
-        """Send reports to the core; without a session only the configuration is kept for later."""
+        """Send reports to the core; without a session only the newest configuration is kept, and sent later."""
         state = []
         for report in reports:
             if isinstance(report, ConfigurationReport):
@@ -173,7 +174,7 @@ class Connection:
     async def _one_session(
         self, channel: Channel, stub: SchedulerAsyncStub, listener: Listener
     ) -> tuple[str, bool]:
-        """Return why the session ended and whether the core took part in it."""
+        """Run one session; return why it ended, and whether the core sent anything in it."""
         try:
             await self._introduce(stub, listener)
             await self._configuration.deliver(channel, listener.decided)
@@ -193,7 +194,7 @@ class Connection:
         return "the session ended", session.heard
 
     async def _hold(self, session: Session, channel: Channel, listener: Listener) -> None:
-        """Run the streams and send new configurations until either fails."""
+        """Run the streams and send new configurations until one of the two fails."""
         jobs = [
             asyncio.create_task(session.run()),
             asyncio.create_task(self._configuration.follow(channel, listener.decided)),
@@ -211,7 +212,8 @@ class Connection:
     async def _introduce(self, stub: SchedulerAsyncStub, listener: Listener) -> None:
         """Register the shim; errors: SessionLostError when a retry may succeed, NoCoreError, CoreRefusedError.
 
-        The first attempt fails at once when nothing listens, so that people are told; the second one waits.
+        The first attempt fails at once when no core listens, so that the user is told. The second attempt waits for a
+        core.
         """
         where = f"the core at {self._address.target}"
         try:

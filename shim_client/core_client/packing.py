@@ -1,7 +1,7 @@
-"""The packing of reports into as few messages as possible: a message costs about 90 us whatever its size (design 1.2).
+"""The packing of reports into few messages, because a message costs about 90 us whatever its size (design 1.2).
 
-A message holds at most `OBJECTS_MAX` objects and about `BYTES_MAX` bytes. The order of the reports about one key
-is kept: where a key would be in two lists of one message, a new message begins.
+A message holds at most `OBJECTS_MAX` objects and about `BYTES_MAX` bytes. The order of the reports about one key is
+kept: when a key would be in two lists of one message, a new message begins.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Load:
 
     size: int = 0
     lists: dict[str, str] = field(default_factory=dict)
-    """The list that holds each key."""
+    """The list of the message that contains each key."""
     count: int = 0
 
     def takes(self, key: str, into: str, size: int) -> bool:
@@ -86,7 +86,7 @@ def application_requests(
 
 
 def node_requests(news: Iterable[NodeNews], rm_id: str) -> Iterator[si_pb2.NodeRequest]:
-    """Yield the messages of the node stream; the end of a sync ends its message."""
+    """Yield the messages of the node stream; the report that ends a sync is the last one of its message."""
     request, load = si_pb2.NodeRequest(rmID=rm_id), _Load()
     for report in news:
         if isinstance(report, SyncComplete):

@@ -1,6 +1,7 @@
 """A session with the core: three streams, with a writer and a reader for each.
 
-The session ends as soon as one stream ends: the three carry one state, which the next session reports from the start.
+The session ends as soon as one stream ends, because the three streams describe one state. The next session reports
+that state from the beginning.
 """
 
 from __future__ import annotations
@@ -30,20 +31,21 @@ if TYPE_CHECKING:
 Call = StreamStreamCall[Any, Any]
 
 OUTBOX_MAX = 500_000
-"""Maximum number of reports that may wait for one stream; beyond it the core is not reading, and the session starts again."""
+"""Maximum number of reports that wait for one stream; with more of them the core is not reading, and the session is
+restarted."""
 
 GREETING_SECONDS = 1.0
-"""Seconds without a report after which a stream begins with an empty message."""
+"""Seconds without a report after which the first message of a stream is sent empty."""
 
 Sink = Callable[[list[Decision]], Awaitable[None]]
 
 
 class SessionLostError(Exception):
-    """The end of a session for a reason that may pass: register again and report everything."""
+    """The end of a session for a reason that may pass: the shim registers again and reports everything."""
 
 
 class SupersededError(Exception):
-    """Another shim that registered under the same cluster id: the newer one stays, this one ends."""
+    """The end of this shim's session because a newer shim registered under the same cluster id; this shim stops."""
 
 
 class Outbox:
@@ -59,7 +61,7 @@ class Outbox:
         self._filled.set()
 
     async def fills_within(self, seconds: float) -> bool:
-        """Wait for a report; return whether one came in time."""
+        """Wait for a report; return whether one arrived within the given seconds."""
         try:
             async with asyncio.timeout(seconds):
                 await self._filled.wait()
@@ -68,11 +70,11 @@ class Outbox:
         return True
 
     def is_full(self) -> bool:
-        """Return whether the core has left too many reports unread."""
+        """Return whether more reports wait than the core is expected to leave unread."""
         return len(self._waiting) > OUTBOX_MAX
 
     async def take(self) -> list[Any]:
-        """Return all waiting reports, after waiting for at least one."""
+        """Wait until a report exists, then remove and return all waiting reports."""
         await self._filled.wait()
         self._filled.clear()
         taken, self._waiting = self._waiting, []
@@ -95,10 +97,10 @@ class Session:
         )
         self._overflow = ""
         self.heard = False
-        """Whether the core sent anything: then the session was a real one."""
+        """Whether the core has sent a message in this session, which shows that the core accepted it."""
 
     def send(self, reports: Iterable[Report]) -> None:
-        """Queue reports; end the session when the core leaves too many unread."""
+        """Queue reports; end the session when the core leaves too many of them unread."""
         for report in reports:
             outbox = self._outbox_of(report)
             outbox.put(report)
@@ -154,9 +156,10 @@ class Session:
         pack: Callable[[Iterable[Any], str], Iterator[Any]],
         greeting: Callable[..., Any],
     ) -> None:
-        """Write reports; begin with an empty message when none comes soon.
+        """Write reports to a stream; send an empty message first when no report arrives soon.
 
-        When too many streams are open the core ends those that have not named their manager.
+        When too many streams are open, the core closes those whose first message, with the manager's name, has not
+        arrived.
         """
         try:
             if not await outbox.fills_within(GREETING_SECONDS):
@@ -185,7 +188,7 @@ class Session:
 
 
 async def _end_of(call: Call, error: BaseException | None) -> Exception:
-    """Return the error that the end of a stream means; ABORTED: a newer registration superseded this one (design 1.10)."""
+    """Return the error that the end of a stream means; ABORTED: a newer registration replaced this one (design 1.10)."""
     if isinstance(error, AioRpcError):
         code, details = error.code(), error.details()
     else:
@@ -196,7 +199,7 @@ async def _end_of(call: Call, error: BaseException | None) -> Exception:
 
 
 def _raise_gravest(done: set[asyncio.Task[None]]) -> None:
-    """Raise the error that ended the session; being superseded takes precedence over a lost session."""
+    """Raise the error that ended the session; SupersededError takes precedence over SessionLostError."""
     ended = [task for task in done if not task.cancelled()]
     errors = [error for task in ended if (error := task.exception()) is not None]
     errors.sort(key=lambda error: not isinstance(error, SupersededError))

@@ -1,7 +1,7 @@
-"""The admission of an object, as by an API server: names, defaults, priorities.
+"""The admission of an object: names, defaults and priorities are set as an API server sets them.
 
-PriorityClass names, globalDefault and preemptionPolicy are resolved as the Priority admission plugin does. A pod
-with an unknown class, or with a priority that contradicts its class, is refused.
+PriorityClass names, globalDefault and preemptionPolicy are resolved as the Priority admission plugin does. A pod with
+an unknown class, or with a priority that contradicts its class, is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAMESPACED = frozenset(
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 GRACE_SECONDS_DEFAULT = 30
 OBJECT_BYTES_MAX = 1_572_864
-"""Maximum number of bytes of an object as JSON; the etcd of an API server accepts no more."""
+"""Maximum number of bytes of an object as JSON, which is the limit of an API server's etcd."""
 GRACE_SECONDS_MAX = 10**9
 NAME_LENGTH_MAX = 253
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
@@ -39,12 +39,12 @@ _POLICY_DEFAULT = "PreemptLowerPriority"
 
 
 class InvalidError(ClusterError):
-    """An object that an API server would refuse; the text names the field."""
+    """An object that an API server would refuse; the message names the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The admission of objects, with the objects that it refers to."""
+    """The admission of objects; it looks up the objects to which an admitted object refers."""
 
     classes: Callable[[], Mapping[str, KubeObject]]
     """The PriorityClasses by name."""
@@ -88,7 +88,7 @@ class Admission:
         return {**kept, **self._priority(spec)}
 
     def _priority(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Return priority, class name and preemption policy as the Priority admission sets them."""
+        """Return priority, class name and preemption policy as the Priority admission plugin sets them."""
         classes = self.classes()
         name = spec.get("priorityClassName") or _default_class(classes)
         chosen = classes.get(name) if name else None
@@ -108,7 +108,7 @@ class Admission:
 
 
 def instant(now_ms: int) -> str:
-    """Return an instant as the API server writes it."""
+    """Return an instant as text in the form of the API server."""
     return datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -136,7 +136,7 @@ def _metadata(item: Mapping[str, Any], kind: str, now_ms: int, serial: int) -> d
 
 
 def _check_size(item: Mapping[str, Any]) -> None:
-    """Refuse an object that cannot be JSON, or is larger than an API server accepts."""
+    """Refuse an object that JSON cannot express, or that is larger than an API server accepts."""
     try:
         size = len(json.dumps(item, ensure_ascii=False, allow_nan=False).encode())
     except (TypeError, ValueError, RecursionError) as bad:
@@ -163,7 +163,7 @@ def _check_objects(item: Mapping[str, Any], field: str, path: str) -> None:
 
 
 def _with_requests(containers: list[object]) -> list[object]:
-    """Fill requests from limits, as the API server does."""
+    """Return the containers with requests set from limits where only limits are given, as the API server does."""
     return [_filled(container) for container in containers]
 
 
@@ -193,7 +193,7 @@ def _check_class(item: Mapping[str, Any]) -> None:
 
 
 def _default_class(classes: Mapping[str, KubeObject]) -> str:
-    """Return the globalDefault class; with several, the one with the lowest value."""
+    """Return the name of the globalDefault class; of several, the one with the lowest value."""
     defaults = [
         (item.get("value", 0), name) for name, item in classes.items() if item.get("globalDefault")
     ]

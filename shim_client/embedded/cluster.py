@@ -1,4 +1,4 @@
-"""The embedded cluster itself: the port of `shim_client.cluster`, implemented by objects in memory."""
+"""The embedded cluster itself: the interface of `shim_client.cluster`, implemented by objects in memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Clock = Callable[[], int]
 """A function that returns the present instant in Unix milliseconds."""
 
 STEPS_MAX = 1_000
-"""Maximum number of rounds of controllers and nodes in one `step`; the rest follows in the next."""
+"""Maximum number of rounds of controllers and nodes in one `step`; remaining work is done in the next step."""
 
 
 class EmbeddedCluster:
@@ -58,7 +58,7 @@ class EmbeddedCluster:
             self.create({"kind": "PriorityClass", "metadata": {"name": name}, "value": value})
 
     def fill(self, manifests: Manifests) -> None:
-        """Create objects; a refused one gets an event, and the others are created all the same."""
+        """Create the objects of a directory; an object that is refused gets an event, and the others are created."""
         for found in manifests.objects:
             try:
                 self.create(found.item)
@@ -68,7 +68,7 @@ class EmbeddedCluster:
                 self.complain(about, "Refused", f"{found.place}: {bad}")
         self.step()
 
-    # The reading side of the port.
+    # The part of the interface that reads.
 
     async def list_objects(self, kind: str) -> Listing:
         """Return all objects of a kind."""
@@ -88,7 +88,7 @@ class EmbeddedCluster:
         finally:
             self._wakers.discard(changed)
 
-    # The writing side of the port.
+    # The part of the interface that writes.
 
     async def bind(self, order: Bind) -> None:
         """Bind a pod once; errors: MissingError, ElsewhereError, ConflictError."""
@@ -108,7 +108,7 @@ class EmbeddedCluster:
         self.store.put({**pod, "spec": spec, "status": status})
 
     async def create_pod(self, order: CreatePod) -> None:
-        """Create a pod, once; errors: ConflictError when it is refused, or another pod has its name."""
+        """Create a pod once; errors: ConflictError when the pod is refused, or when another pod has its name."""
         there = self.store.get("Pod", (order.pod.namespace, order.pod.name))
         if there is not None and is_copy(order.item, there):
             return
@@ -123,7 +123,7 @@ class EmbeddedCluster:
         self.delete("Pod", (order.pod.namespace, order.pod.name))
 
     async def evict_pod(self, order: EvictPod) -> None:
-        """Delete a pod with its grace period if its budget allows it; errors: those of the port."""
+        """Delete a pod with its grace period if its disruption budget allows it; errors: those of `PodWriter.evict_pod`."""
         pod = self._same_pod(order.pod)
         if why := self._disruptions.refusal(pod):
             raise BudgetError(why)
@@ -161,7 +161,7 @@ class EmbeddedCluster:
         """Record an event."""
         self.events.record(order, self._now_ms())
 
-    # Requests of the API's users.
+    # Requests of users of the API.
 
     def create(self, item: dict[str, Any]) -> KubeObject:
         """Create an object; errors: InvalidError, ConflictError when the name is taken."""
@@ -206,10 +206,10 @@ class EmbeddedCluster:
         """Yield all nodes."""
         return self.store.all("Node")
 
-    # The passing of time.
+    # Work that becomes due as time passes.
 
     def step(self) -> None:
-        """Let controllers and nodes do what is due now."""
+        """Let controllers and nodes do all work that is due now."""
         for _ in range(STEPS_MAX):
             self._controllers.step()
             self._disruptions.step()
@@ -226,7 +226,7 @@ class EmbeddedCluster:
         return at_rest and (due is None or due > now_ms)
 
     def next_due(self) -> int | None:
-        """Return the next instant at which a pod ends, by itself or by its deletion; None when none will."""
+        """Return the next instant (Unix milliseconds) at which a pod ends; None when no pod is going to end."""
         return self._kubelet.next_due()
 
     async def run(self) -> None:

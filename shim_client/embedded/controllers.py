@@ -1,7 +1,7 @@
-"""The controllers: they create and delete pods until there are those that Deployments, ReplicaSets, Jobs and DaemonSets want.
+"""The controllers: they create and delete pods until Deployments, ReplicaSets, Jobs and DaemonSets have what they want.
 
-Only owners that an event concerns are checked. A deleted pod of a ReplicaSet is replaced; a failed one is not, so
-that a pod which the scheduler refuses does not come back for ever.
+Only the owners that an event concerns are checked. A deleted pod of a ReplicaSet is replaced. A failed pod is not
+replaced, because a pod that the scheduler refuses would otherwise be created again without end.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from shim_client.translate.fields import BadObjectError
 
 KINDS = ("Deployment", "ReplicaSet", "Job", "DaemonSet")
 FAILURES_MAX = 6
-"""Failed pods after which a Job is given up (`backoffLimit` of the API)."""
+"""Number of failed pods after which a Job creates no more pods (`backoffLimit` of the API)."""
 _FINAL = frozenset({"Succeeded", "Failed"})
 
 
 class Hands(Protocol):
-    """The operations that controllers need."""
+    """The operations of the cluster that controllers need."""
 
     def create(self, item: dict[str, Any]) -> KubeObject:
         """Create an object; errors: InvalidError."""
@@ -40,7 +40,7 @@ class Hands(Protocol):
 
 
 class Controllers:
-    """The reconciliation of workloads; `step` does what is due."""
+    """The reconciliation of workloads; `step` does the work that is due."""
 
     def __init__(self, store: Store, hands: Hands) -> None:
         self._store = store
@@ -52,7 +52,7 @@ class Controllers:
         store.noticed.append(self._notice)
 
     def is_idle(self) -> bool:
-        """Return whether no workload has to be checked."""
+        """Return whether no workload waits to be checked."""
         return not self._dirty
 
     def step(self) -> None:
@@ -175,7 +175,7 @@ def _is_going(pod: KubeObject) -> bool:
 
 
 def _pinned_to(pod: KubeObject) -> str:
-    """Return the node for which a daemon's pod was created."""
+    """Return the node for which a DaemonSet's pod was created."""
     affinity = pod["spec"]["affinity"]["nodeAffinity"]
     terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     return str(terms[0]["matchFields"][0]["values"][0])

@@ -1,7 +1,7 @@
-"""PodDisruptionBudgets: how many pods of each may be evicted now, kept in its status as the disruption controller does.
+"""PodDisruptionBudgets: each status says how many pods may be evicted now, as the disruption controller computes it.
 
-A pod is healthy when it runs, is ready and was not deleted. The expected number of pods is the sum of what the
-ReplicaSets behind the pods want, and of one for each pod without a ReplicaSet.
+A pod is healthy when it runs, is ready and was not deleted. The expected number of pods is the number that the
+ReplicaSets of the pods want, plus one for each pod without a ReplicaSet.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Disruptions:
         self._budgets: dict[str, dict[Key, None]] = {}
         """Budgets by namespace."""
         self._dirty: dict[str, None] = {}
-        """Namespaces that an event concerned."""
+        """Namespaces whose budgets must be counted again because of an event."""
         store.noticed.append(self._notice)
 
     def is_idle(self) -> bool:
-        """Return whether no budget has to be counted."""
+        """Return whether no budget waits to be counted."""
         return not self._dirty
 
     def step(self) -> None:
@@ -42,7 +42,7 @@ class Disruptions:
                 self._refresh(budget)
 
     def refusal(self, pod: KubeObject) -> str:
-        """Return why the eviction API would refuse to evict a pod; "" when it would not."""
+        """Return why the eviction API would refuse to evict a pod; "" when it would evict the pod."""
         if pod["status"]["phase"] != "Running" or pod["metadata"].get("deletionTimestamp"):
             return ""
         counting = [one for one in self._of(key_of(pod)[0]) if _counts(_facts(one), pod)]
@@ -76,7 +76,7 @@ class Disruptions:
             self._store.put({**budget, "status": status})
 
     def _status(self, budget: KubeObject) -> tuple[dict[str, int], str]:
-        """Return a budget's status and its error; a budget with an error allows no disruption."""
+        """Return a budget's status and its error text; a budget with an error allows no disruption."""
         try:
             return self._count(budget), ""
         except (BadObjectError, BadWorkloadError) as bad:
@@ -98,7 +98,7 @@ class Disruptions:
         }
 
     def _expected(self, pods: list[KubeObject]) -> int:
-        """Return the expected number of pods."""
+        """Return how many pods the owners of these pods want in all."""
         sets: dict[Key, int] = {}
         alone = 0
         for pod in pods:
@@ -136,14 +136,14 @@ def _is_healthy(pod: KubeObject) -> bool:
 
 
 def _desired(spec: KubeObject, expected: int) -> int:
-    """Return the number of healthy pods that must stay; errors: BadObjectError."""
+    """Return how many healthy pods must stay; errors: BadObjectError."""
     if spec.get("maxUnavailable") is not None:
         return max(0, expected - _share(spec["maxUnavailable"], expected, "maxUnavailable"))
     return _share(spec.get("minAvailable", 1), expected, "minAvailable")
 
 
 def _share(value: object, expected: int, field: str) -> int:
-    """Return a number of pods, written as such or in percent of `expected`, which is rounded up."""
+    """Return a number of pods that is given as a number, or in percent of `expected` and rounded up."""
     if type(value) is int and value >= 0:
         return value
     digits = value.removesuffix("%") if isinstance(value, str) and value.endswith("%") else ""

@@ -1,4 +1,4 @@
-"""Events on objects: equal ones are counted together, the oldest are forgotten."""
+"""Events on objects: equal events are counted together, and the oldest ones are forgotten."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVENTS_MAX = 50_000
 
 @dataclass(slots=True)
 class KeptEvent:
-    """An event, with how often it occurred and when last (Unix milliseconds)."""
+    """An event with its count and the instant of its last occurrence (Unix milliseconds)."""
 
     about: ObjectRef
     reason: str
@@ -31,7 +31,7 @@ class EventBook:
         self._events: dict[tuple[ObjectRef, str, str], KeptEvent] = {}
 
     def record(self, event: RecordEvent, now_ms: int) -> None:
-        """Record an event, or count it when an equal one exists."""
+        """Record an event, or increase its count when an equal event exists."""
         key = (event.about, event.reason, event.message)
         kept = self._events.get(key)
         if kept is not None:

@@ -13,19 +13,22 @@ from shim_client.embedded.store import Key, Store, key_of
 from shim_client.quantity import counted
 
 RUN_SECONDS = "evenhand.io/run-seconds"
-"""Annotation of a pod in this cluster: seconds after which it has succeeded; absent: never."""
+"""Annotation of a pod of the embedded cluster: the seconds after which it succeeds; without it the pod runs on."""
 RUN_SECONDS_MAX = 10**9
 
 
 class Kubelet:
-    """The life cycle of pods; `stop_ms` is how long a pod takes to end, at most its grace period."""
+    """The life cycle of pods.
+
+    A pod ends `stop_ms` milliseconds after its deletion, or after its grace period when that is shorter.
+    """
 
     def __init__(self, store: Store, stop_ms: int) -> None:
         self._store = store
         self._stop_ms = stop_ms
         self._news: deque[Key] = deque()
         self._due: list[tuple[int, int, Key, str]] = []
-        """Heap of (instant, arrival, pod, uid): when each pod has to be checked again."""
+        """Heap of (instant, arrival, pod, uid): the instants at which pods have to be checked again."""
         self._arrival = 0
         self._on_node: dict[str, dict[Key, None]] = {}
         store.noticed.append(self._notice)
@@ -35,11 +38,11 @@ class Kubelet:
         return not self._news
 
     def next_due(self) -> int | None:
-        """Return the instant (Unix milliseconds) at which something is due next; None when nothing is."""
+        """Return the instant (Unix milliseconds) at which work is due next; None when no work is left."""
         return self._due[0][0] if self._due else None
 
     def step(self, now_ms: int) -> None:
-        """Do what is due."""
+        """Do the work that is due at an instant (Unix milliseconds)."""
         while self._due and self._due[0][0] <= now_ms:
             _, _, key, uid = heappop(self._due)
             pod = self._store.get("Pod", key)
@@ -89,7 +92,7 @@ class Kubelet:
             self._later(now_ms + 1000 * seconds, started)
 
     def _advance(self, pod: KubeObject, now_ms: int) -> None:
-        """End a pod that is being deleted, or whose running time is over."""
+        """End a pod that is being deleted, or whose running time has passed."""
         if pod["metadata"].get("deletionTimestamp"):
             self._store.remove("Pod", key_of(pod))
         elif pod["status"].get("phase") == "Running":
@@ -105,7 +108,7 @@ class Kubelet:
 
 
 def with_condition(status: Mapping[str, Any], condition: Mapping[str, Any]) -> list[Any]:
-    """Return the conditions of a status with one of them set."""
+    """Return the conditions of a status after adding this condition or replacing the one of its type."""
     others = [
         known for known in status.get("conditions") or () if known.get("type") != condition["type"]
     ]

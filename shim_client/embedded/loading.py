@@ -1,7 +1,7 @@
-"""The loading of a directory of Kubernetes YAML or JSON files into objects that know their place.
+"""The loading of a directory of Kubernetes YAML or JSON files into objects that know their file and line.
 
-A file that is not YAML is an error with its line. A file that begins with `{` is first tried as a stream of JSON
-documents, which is fifty times as fast; large clusters are written that way.
+A file that is not YAML is an error with its line. A file that begins with `{` is first read as a series of JSON
+documents, which is fifty times as fast; large clusters are written in that form.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 QUEUES_FILE = "queues.yaml"
-"""The one file of a cluster directory that is not Kubernetes YAML: the core's configuration."""
+"""The only file of a cluster directory that contains no Kubernetes objects: the queue configuration of the core."""
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 FILE_BYTES_MAX = 256 * 1024 * 1024
 OBJECTS_MAX = 1_000_000
@@ -34,16 +34,16 @@ KINDS_IN_ORDER = (
     "Job",
     "Pod",
 )
-"""The kinds that are kept, in the order in which they are created."""
+"""The kinds of objects that are kept, in the order in which they are created."""
 
 
 class BadFileError(Exception):
-    """A file that cannot be read; the text says which, where and why."""
+    """A file that cannot be read; the message says which file, where and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileObject:
-    """An object of a file; `place` is file and line, for people."""
+    """An object of a file; `place` is the file and the line, for messages."""
 
     kind: str
     item: dict[str, Any]
@@ -56,12 +56,12 @@ class Manifests:
 
     objects: list[FileObject] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
-    """Number of objects by kind that this cluster does not keep."""
+    """Number of objects of each kind that the embedded cluster does not keep."""
     queues: str = ""
 
 
 class _Loader(yaml.CSafeLoader):
-    """A loader of YAML as the API server reads it: instants stay texts."""
+    """A loader of YAML that keeps instants as text, as the API server does."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -114,7 +114,7 @@ class _Place:
     name: str
     text: str
     offset: int | None
-    """Offset at which the document begins; None in a YAML file, whose parser does not report it."""
+    """Offset in characters at which the document begins; None in a YAML file, whose parser does not report the offset."""
     document: int
     nth: int | None
 
@@ -155,7 +155,7 @@ def _documents(text: str, name: str) -> list[tuple[int | None, Any]]:
         except (ValueError, RecursionError):
             pass  # YAML in flow style, or a mistake whose line the YAML reader reports.
     try:
-        # The loader is the safe one, without its instants.
+        # This loader is safe: it derives from CSafeLoader, and only keeps instants as text.
         return [(None, found) for found in yaml.load_all(text, Loader=_Loader)]
     except yaml.MarkedYAMLError as bad:
         mark = bad.problem_mark or bad.context_mark

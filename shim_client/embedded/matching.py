@@ -1,4 +1,4 @@
-"""The nodes on which a DaemonSet's pods belong, by its selector, affinity and tolerations."""
+"""The nodes that get a DaemonSet's pods, by the DaemonSet's node selector, affinity and tolerations."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ DAEMON_TAINTS = (
 
 
 def nodes_for(spec: Fields, nodes: Iterable[KubeObject]) -> list[str]:
-    """Return the names of the nodes that a daemon's pod spec wants; errors: BadObjectError.
+    """Return the names of the nodes that match a DaemonSet's pod spec; errors: BadObjectError.
 
-    A node that cannot be read gets no daemon; the mirror records an event on that node.
+    A node that cannot be read gets no DaemonSet pod; the shim's state machine records an event on that node.
     """
     wanted = node_constraints(spec) or NodeConstraints()
     readable = filter(None, map(_readable, nodes))

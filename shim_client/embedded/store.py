@@ -1,7 +1,6 @@
 """A store of objects with resource versions, and with the history that watches read.
 
-Objects are never changed in place: every change stores a new mapping, so that readers keep the state that
-they received.
+Objects are never changed in place: each change stores a new mapping, so that a reader's object stays as it was read.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from collections.abc import Callable, Iterator
 from shim_client.cluster import Change, GoneError, KubeObject, Listing, WatchEvent
 
 HISTORY_MAX = 20_000
-"""Maximum number of changes of one kind from which a watch can continue; for older versions the answer is 410."""
+"""Maximum number of changes of one kind that are kept; a watch from an older version gets HTTP 410."""
 
 Key = tuple[str, str]
-"""Namespace ("" for kinds without) and name."""
+"""Namespace and name of an object; the namespace is empty for kinds without one."""
 
 
 def key_of(item: KubeObject) -> Key:
@@ -25,7 +24,7 @@ def key_of(item: KubeObject) -> Key:
 
 
 class Store:
-    """All objects by kind; `noticed` is called for every change at once."""
+    """All objects by kind; `noticed` is called at once for every change."""
 
     def __init__(self, history_max: int = HISTORY_MAX) -> None:
         self.version = 0
@@ -33,7 +32,7 @@ class Store:
         self._objects: dict[str, dict[Key, KubeObject]] = {}
         self._history: dict[str, list[WatchEvent]] = {}
         self._forgotten: dict[str, int] = {}
-        """Version up to which a kind's history is gone."""
+        """For each kind, the version up to which its changes are no longer kept."""
         self.noticed: list[Callable[[WatchEvent], None]] = []
 
     def get(self, kind: str, key: Key) -> KubeObject | None:
@@ -71,7 +70,7 @@ class Store:
         self._remember(WatchEvent(Change.DELETED, kind, item, self.version))
 
     def since(self, kind: str, version: int) -> list[WatchEvent]:
-        """Return the changes after a version; errors: GoneError when the history is shorter."""
+        """Return the changes after a version; errors: GoneError when some of these are no longer kept."""
         if version < self._forgotten.get(kind, 0):
             raise GoneError(f"resource version {version} of {kind} is too old")
         history = self._history.get(kind, [])

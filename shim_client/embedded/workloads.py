@@ -1,7 +1,7 @@
-"""The pods and sets that Deployments, ReplicaSets, Jobs and DaemonSets want, as pure functions.
+"""The pods and ReplicaSets that Deployments, ReplicaSets, Jobs and DaemonSets want, as pure functions.
 
-Names and templates follow the Kubernetes controllers closely enough that labels, owners and
-required nodes are the same.
+Names and templates follow the Kubernetes controllers closely enough that labels, owners and required nodes are equal
+to theirs.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ REPLICAS_MAX = 100_000
 
 
 class BadWorkloadError(ValueError):
-    """A workload whose numbers or template cannot be used."""
+    """A workload whose numbers or template are invalid."""
 
 
 def wanted(item: KubeObject, field: str, default: int = 1) -> int:
-    """Return a count of a workload's spec; errors: BadWorkloadError."""
+    """Return a count from a workload's spec; errors: BadWorkloadError."""
     value = (item.get("spec") or {}).get(field)
     if value is None:
         return default
@@ -85,7 +85,7 @@ def job_of(cron_job: KubeObject) -> dict[str, Any]:
 
 
 def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
-    """Return a new pod of a Job; it is not restarted when it ends."""
+    """Return a new pod of a Job; its containers are not restarted when they end."""
     pod = pod_of(job, serial)
     marks = {**_map(pod, "metadata", "labels"), "job-name": job["metadata"]["name"]}
     pod["metadata"]["labels"] = marks
@@ -94,7 +94,7 @@ def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
 
 
 def daemon_pod(daemon: KubeObject, serial: int, node: str) -> dict[str, Any]:
-    """Return a DaemonSet's pod for one node, pinned by name as the real controller does."""
+    """Return a DaemonSet's pod for one node, which its affinity names as the real controller does."""
     pod = pod_of(daemon, serial)
     spec = pod["spec"]
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
@@ -146,7 +146,7 @@ def _map(item: Mapping[str, Any], *path: str) -> dict[str, Any]:
 
 
 def _letters(number: int, length: int) -> str:
-    """Return a number in the alphabet of generated Kubernetes names."""
+    """Return a number written with the letters that Kubernetes uses in generated names."""
     found = []
     for _ in range(length):
         number, digit = divmod(number, len(_LETTERS))

@@ -18,15 +18,15 @@ from lightkube.core.exceptions import ConfigError
 from shim_client.kubernetes.slots import Slots
 
 CONNECTIONS_MAX = 64
-"""Maximum number of connections through a proxy; more than requests in flight and watches together."""
+"""Maximum number of connections through a proxy; greater than the number of requests in flight and watches together."""
 CONNECTION_IDLE_SECONDS = 60.0
 CONNECT_SECONDS_MAX = 5.0
 ANSWER_SECONDS_MAX = 30.0
-"""Longest silence within an answer."""
+"""Longest time, in seconds, without data within an answer."""
 
 
 class NoAccessError(Exception):
-    """A missing or unusable description of how to reach an API server; the message says which sources were tried."""
+    """A missing or unusable configuration of the API server; the message says which sources were tried."""
 
 
 def access_config(kubeconfig: Path | None, context: str | None) -> SingleConfig:
@@ -89,7 +89,7 @@ def _limits(connections: int) -> httpx2.Limits:
 
 
 def _is_loopback(server: str) -> bool:
-    """Return whether the server is on this machine, which is reached without a proxy."""
+    """Return whether the server is on this machine: no proxy is used for such a server."""
     host = urlsplit(server).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

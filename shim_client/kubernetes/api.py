@@ -1,4 +1,4 @@
-"""A request to the API server: paced, limited in time, with the errors of the port."""
+"""Requests to the API server: limited in rate and time, with the errors of `shim_client.cluster`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from shim_client.cluster import (
 )
 
 REQUEST_SECONDS_MAX = 60.0
-"""Longest time for one request with its answer; watches are exempt."""
+"""Longest time, in seconds, for one request with its answer; watches have no such limit."""
 MESSAGE_LENGTH_MAX = 500
-"""Maximum number of characters of an answer other than a Status that go into an error."""
+"""Maximum number of characters of an answer that an error message quotes when the answer is not a Status."""
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -37,7 +37,7 @@ _MISSING = 404
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """The permitted rate of requests: so many per second, after a burst of so many at once."""
+    """The permitted rate of requests: `qps` per second after a first burst of `burst` requests."""
 
     qps: float = 1000.0
     burst: float = 1000.0
@@ -96,7 +96,7 @@ class Api:
 
 
 def decoded(content: bytes) -> Any:  # noqa: ANN401
-    """Return the JSON object of an answer; errors: ClusterError when it is none."""
+    """Return the JSON object of an answer; errors: ClusterError when the answer is not a JSON object."""
     try:
         value = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -112,7 +112,7 @@ def unreachable(error: httpx2.HTTPError) -> ClusterError:
 
 
 def refusal(code: int, headers: Mapping[str, str], content: bytes) -> ClusterError:
-    """Return the error for an answer that reports no success."""
+    """Return the error for an answer that does not report success."""
     status = _status(content)
     said = status.get("message")
     text = said if isinstance(said, str) else content[:MESSAGE_LENGTH_MAX].decode(errors="replace")
@@ -153,7 +153,7 @@ def _asked(status: Mapping[str, Any]) -> float:
 
 
 def _has_cause(status: Mapping[str, Any], reason: str) -> bool:
-    """Return whether a refusal names this as a cause."""
+    """Return whether a refusal names this reason as one of its causes."""
     causes = _details(status).get("causes")
     return isinstance(causes, list) and any(
         isinstance(cause, dict) and cause.get("reason") == reason for cause in causes

@@ -1,4 +1,4 @@
-"""The port of `shim_client.cluster`, implemented by a real Kubernetes API server."""
+"""The interface of `shim_client.cluster`, implemented by a real Kubernetes API server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PAGE = 500
 
 
 class KubernetesCluster:
-    """An API server; its ConfigMaps are those of the shim's own namespace."""
+    """A Kubernetes API server; only ConfigMaps of the shim's own namespace are read."""
 
     def __init__(self, api: Api, namespace: str, now_ms: Clock) -> None:
         self.namespace = namespace
@@ -91,7 +91,7 @@ class KubernetesCluster:
             # An earlier attempt succeeded, although its answer was lost.
 
     async def _make_volume(self, namespace: str, name: str, node: str) -> None:
-        """Have a claim's volume provisioned for a node; errors: ClusterError until the volume exists."""
+        """Order that a claim's volume is provisioned for a node; errors: ClusterError until the volume exists."""
         path = path_of(ObjectRef("PersistentVolumeClaim", namespace, name))
         claim = await self._api.get(path)
         if claim.get("status", {}).get("phase") == "Bound":
@@ -102,7 +102,7 @@ class KubernetesCluster:
         raise ClusterError(f"persistentvolumeclaim {name!r} has no volume yet")
 
     async def create_pod(self, order: CreatePod) -> None:
-        """Create a pod, once; errors: ConflictError when it is refused or another pod has its name; ClusterError."""
+        """Create a pod once; errors: ConflictError when the pod is refused or another pod has its name; ClusterError."""
         path = path_of(order.pod)
         try:
             await self._api.post(path.rpartition("/")[0], order.item)
@@ -113,10 +113,10 @@ class KubernetesCluster:
                 there = {}
             if not is_copy(order.item, there):
                 raise
-            # An earlier attempt of this shim, or of the one before it, succeeded.
+            # An earlier attempt succeeded: one of this shim, or of the shim that ran before it.
 
     async def delete_pod(self, order: DeletePod) -> None:
-        """Delete a pod with its own grace; errors: ConflictError, MissingError, ClusterError."""
+        """Delete a pod with its own grace period; errors: ConflictError, MissingError, ClusterError."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", **_if_same(order.pod)}
         try:
             await self._api.delete(path_of(order.pod), options)
@@ -140,7 +140,7 @@ class KubernetesCluster:
             raise
 
     async def patch_pod(self, order: PatchPod) -> None:
-        """Patch marks and status, each if it is the same pod; errors: those of the port."""
+        """Patch metadata and status, each only if the pod still has its uid; errors: those of `PodWriter.patch_pod`."""
         try:
             await self._patch(order)
         except ConflictError as error:
@@ -159,7 +159,7 @@ class KubernetesCluster:
             await self._api.patch(f"{path}/status", change, STRATEGIC)
 
     async def _same(self, ref: ObjectRef, error: ConflictError | None = None) -> dict[str, Any]:
-        """Return the object of a reference, also after a conflict; errors: MissingError when the name has another uid now."""
+        """Return the object of a reference; errors: MissingError, caused by `error`, when the name has another uid now."""
         found: dict[str, Any] = await self._api.get(path_of(ref))
         if ref.uid and found.get("metadata", {}).get("uid") != ref.uid:
             raise MissingError(f"{ref.kind} {ref.name} is another one by now") from error
@@ -193,7 +193,7 @@ class KubernetesCluster:
 
 
 def _if_same(ref: ObjectRef) -> dict[str, Any]:
-    """Return the precondition of a deletion: another pod with the same name must stay."""
+    """Return the precondition of a deletion: only the pod with this uid is deleted."""
     return {"preconditions": {"uid": ref.uid}} if ref.uid else {}
 
 

@@ -1,6 +1,7 @@
-"""Events on Kubernetes objects: equal ones are counted in one object, similar ones are combined.
+"""Events on Kubernetes objects: equal events are counted in one object, similar events are combined.
 
-Recently written events are remembered, up to a limit. An equal event after that, or after a restart, is a new object.
+Recently written events are remembered, up to a limit. An equal event that comes after that, or after a restart,
+becomes a new object.
 """
 
 from __future__ import annotations
@@ -73,9 +74,9 @@ class EventBook:
         return False
 
     async def _counted(self, kept: _Kept, message: str) -> bool:
-        """Increase the count of an event; return False when the event was deleted.
+        """Increase the count of an event object; return False when that object was deleted.
 
-        The API server keeps events for an hour or so.
+        The API server deletes events after about an hour.
         """
         change = {
             "count": kept.count + 1,
@@ -100,7 +101,7 @@ class EventBook:
 
 
 def stamp(now_ms: int) -> str:
-    """Return an instant as the API server writes it."""
+    """Return an instant as text in the form of the API server."""
     return datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -1,6 +1,6 @@
 """Paths of each kind at the API server, and the fields of its objects that the shim keeps.
 
-Objects are cut to the fields that `translate` reads, so that a list of a large cluster stays small.
+Only the fields that `shim_client.translate` reads are kept, so that a list of a large cluster stays small.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ OWNERS: Mapping[str, Place] = {
     "ReplicaSet": Place("/apis/apps/v1", "replicasets"),
     "StatefulSet": Place("/apis/apps/v1", "statefulsets"),
 }
-"""Kinds of owners, read one by one to learn the size of a job (J1)."""
+"""Kinds of owners; single owners are read to learn the size of a job (J1)."""
 EVENTS = Place(CORE, "events")
 
 
@@ -67,7 +67,7 @@ def path_of(ref: ObjectRef) -> str:
 
 
 def trimmed(kind: str, item: Any) -> KubeObject:  # noqa: ANN401
-    """Return an object with its kind, without the fields that are never read; values of a wrong type are kept."""
+    """Return an object with its kind, without the fields that the shim never reads; a value of a wrong type is kept."""
     if not isinstance(item, dict):
         return {"kind": kind, "metadata": {}}
     kept = {**item, "kind": kind, "metadata": _metadata(item.get("metadata"))}

@@ -1,7 +1,7 @@
-"""A watch: the lines of its stream as events of the port.
+"""A watch: it turns the lines of the API server's stream into `WatchEvent`s.
 
-The API server ends a watch after a while, and sends a bookmark about every minute; a stream that is silent for
-longer counts as broken.
+The API server ends a watch after `WATCH_SECONDS`, and sends a bookmark about every minute. A stream that is silent
+for more than `SILENCE_SECONDS_MAX` counts as broken.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shim_client.kubernetes.kinds import trimmed, version_of
 WATCH_SECONDS = 300
 """Seconds after which the API server ends a watch."""
 SILENCE_SECONDS_MAX = 150.0
-"""Longest silence of a watch; bookmarks come more often."""
+"""Longest time, in seconds, without data in a watch; bookmarks come more often."""
 
 _TIMEOUT = httpx2.Timeout(SILENCE_SECONDS_MAX, connect=CONNECT_SECONDS_MAX, pool=None)
 
@@ -63,7 +63,7 @@ def _event(kind: str, line: str) -> WatchEvent:
 
 
 def _error(status: dict[str, Any]) -> ClusterError:
-    """Return the error that the stream itself reports, as a Status."""
+    """Return the error that the stream reports in a Status."""
     code = status.get("code")
     message = f"{code} {status.get('message', '')}".rstrip()
     return error_of(code if isinstance(code, int) else 0, message, status)

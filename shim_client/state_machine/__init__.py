@@ -1,5 +1,5 @@
-"""The shim's state machine: all that it knows of cluster and core.
+"""The shim's state machine: all that the shim knows of cluster and core, and what it does about it.
 
-Observations of the cluster, decisions of the core and outcomes of actions are its inputs, one at a time; reports
-to the core and actions on the cluster are its outputs. No module here reads a clock, does I/O or knows the wire.
+Its inputs are observations of the cluster, decisions of the core and results of actions, one at a time. Its outputs
+are reports to the core and actions on the cluster. No module here reads a clock, does I/O or knows the wire format.
 """

@@ -1,4 +1,4 @@
-"""Answers of the core about applications (specification 1.8)."""
+"""Answers of the core about applications."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FAILED = frozenset({"Failing", "Failed", "Killed"})
 
 
 def answered(state: State, answer: ApplicationAnswer) -> None:
-    """Report the pods of an accepted application; fail those of a refused one."""
+    """Process the core's answer to a new application: report the pods of an accepted one, fail those of a refused one."""
     application = applications.answered(state, answer.application)
     if application is None:
         return
@@ -29,7 +29,7 @@ def answered(state: State, answer: ApplicationAnswer) -> None:
 
 
 def changed(state: State, change: ApplicationState) -> None:
-    """Forget an application that has ended; announce it again when it has pods again."""
+    """Forget an application that has ended in the core; announce it again when it has pods again."""
     for application in list(state.applications.get(change.application, {}).values()):
         if application.standing is not Standing.ACCEPTED:
             continue
@@ -54,7 +54,7 @@ def _end(state: State, application: ApplicationRecord) -> None:
 
 
 def _forgotten(state: State, application: ApplicationRecord) -> None:
-    """Reset an application that failed and that the core no longer knows; a later pod starts it again."""
+    """Reset an application that has failed and that the core has forgotten; a later pod starts it again."""
     application.standing = Standing.UNSENT
     application.placeholders_made = application.placeholders_failed = False
     for uid in application.members:
@@ -66,7 +66,7 @@ def _forgotten(state: State, application: ApplicationRecord) -> None:
 
 
 def _fail_members(state: State, application: ApplicationRecord, reason: str, why: str) -> None:
-    """Fail the pods without a node; running pods stay as they are."""
+    """Fail the application's pods that have no node; running pods stay as they are."""
     for uid in list(application.members):
         pod = state.pods[uid]
         if pod.facts.report.placeholder:

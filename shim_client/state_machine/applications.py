@@ -1,7 +1,7 @@
-"""Applications: announced before their first pod; at most one with the same id awaits an answer.
+"""Applications: each is announced to the core before its first pod.
 
-The core's answers name an application by its id alone. Two with the same id (in two partitions) are therefore
-announced one after the other.
+The core's answers name an application by its id alone. Two applications with the same id, in two partitions, are
+therefore announced one after the other.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def join(state: State, pod: PodRecord) -> ApplicationRecord:
 def leave(state: State, pod: PodRecord) -> None:
     """Remove a pod from its application.
 
-    An empty application is dropped when the core does not have it, and removed at the core when no pod of it ever
-    ran. One that ran is completed by the core after a while.
+    An application without pods is forgotten when the core does not have it. It is removed from the core when no pod
+    of it ever ran. The core itself completes an application that ran.
     """
     application = pod.application
     if application is None:
@@ -59,7 +59,7 @@ def drop(state: State, application: ApplicationRecord) -> None:
 
 
 def announce(state: State, application: ApplicationRecord) -> None:
-    """Send an application to the core, at once or when the one with the same id has its answer."""
+    """Send an application to the core: at once, or after the answer about an application with the same id."""
     application.standing = Standing.SENT
     waiting = state.unanswered.setdefault(application.id, deque())
     waiting.append(application)
@@ -68,7 +68,7 @@ def announce(state: State, application: ApplicationRecord) -> None:
 
 
 def answered(state: State, id_: str) -> ApplicationRecord | None:
-    """Return the application that an answer is about; None when none awaits an answer."""
+    """Return the application to which an answer belongs; None when no application with this id waits for an answer."""
     waiting = state.unanswered.get(id_)
     if not waiting:
         return None
@@ -116,7 +116,7 @@ def _send(state: State, application: ApplicationRecord) -> None:
 
 
 def _tags(state: State, application: ApplicationRecord) -> dict[str, str]:
-    """Return the namespace's tags; the core must not reject an application that runs already (1.3)."""
+    """Return the namespace's tags; with a running pod, add the tag that forbids the core to reject the application."""
     namespace = state.namespaces.get(application.namespace)
     tags = dict(namespace.tags) if namespace else {labels.TAG_NAMESPACE: application.namespace}
     if any(state.pods[uid].node for uid in application.members):

@@ -1,8 +1,8 @@
-"""Barriers: the proof that the core has processed all pods reported so far.
+"""Barriers: asks that show when the core has processed all pods reported so far.
 
-The three streams are not ordered among each other, and the core does not confirm an allocation that it accepts.
-A barrier is an ask of an application that does not exist: the core refuses it, and because it answers a stream
-in order, the refusal shows that everything before it was processed.
+The three streams are not ordered among each other, and the core does not confirm an allocation that it accepts. A
+barrier is an ask of an application that does not exist, so the core refuses it. The core answers the reports of a
+stream in order. Its refusal therefore shows that everything before the barrier was processed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ APPLICATION = "evenhand.io/barrier"
 
 
 def put(state: State, node: str) -> None:
-    """Send a barrier behind all reports of pods; `node` is the node that waits for it, "" the sync."""
+    """Send a barrier after all reports of pods. `node` is the node that waits for it; "" when the sync waits."""
     state.barriers_made += 1
     key = f"{APPLICATION}-{state.barriers_made}"
     state.barriers[key] = node
@@ -32,5 +32,5 @@ def put(state: State, node: str) -> None:
 
 
 def passed(state: State, key: str) -> str | None:
-    """Return the node that waited for the barrier of this key, "" for the sync; None when the key is no barrier's."""
+    """Return the node that waited for the barrier with this key; "" for the sync, None when no barrier has this key."""
     return state.barriers.pop(key, None)

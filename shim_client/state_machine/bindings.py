@@ -1,4 +1,4 @@
-"""Decisions of the core about pods, and how the cluster carried them out (specification 1.8)."""
+"""Decisions of the core about pods, and the results of the actions that carry them out."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def placed(state: State, decision: Placed) -> None:
         if pod.application is not None:
             pod.application.ran = True
         state.actions.append(Bind(pod.facts.ref, decision.node, claims))
-    # The node is gone: the core releases the pod by itself when that is reported.
+    # Otherwise the node is gone. The core releases the pod when the node's removal is reported.
 
 
 def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:
-    """Release a placement at once: the pod is gone, or is being deleted (1.8)."""
+    """Give a placement back at once, because the pod is gone or is being deleted."""
     stopped = TerminationType.STOPPED_BY_RM
     state.reports.append(
         PodRelease(decision.key, decision.application, decision.partition, stopped)
@@ -65,10 +65,10 @@ def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:
 
 
 def _unsuitable(state: State, pod: PodRecord, decision: Placed, why: str) -> None:
-    """Give back a placement on a node that does not suit the pod, with what is known now (design 1.8).
+    """Give a placement back because the node does not suit the pod by what is known now (design 1.8).
 
-    The core then avoids the node until the ask is reported with other suitable nodes. Where a list can name
-    them the ask is reported at once, and keeps its place in the order.
+    The core then avoids the node until the ask is reported with other suitable nodes. When the suitable nodes fit
+    into a list, the ask is reported with them at once and keeps its place in the order.
     """
     sent = pod.sent
     assert sent is not None
@@ -79,15 +79,16 @@ def _unsuitable(state: State, pod: PodRecord, decision: Placed, why: str) -> Non
 
 
 def _insist(state: State, pod: PodRecord) -> None:
-    """Report where the pod really is: another scheduler bound it meanwhile."""
+    """Report the node to which another scheduler has bound the pod meanwhile."""
     pods.withdraw(state, pod, TerminationType.SCHEDULING_FAILED_ON_RM)
     pods.offer(state, pod)
 
 
 def refused(state: State, decision: PodRefused) -> None:
-    """Record an event that the core refused the pod; it is reported again when it has changed.
+    """Record an event that the core refused a pod; the pod is reported again when it has changed.
 
-    After a refused update the core keeps the earlier form of the pod, so that the pod's end must still be reported.
+    When the core refuses an update, it keeps the earlier form of the pod. The end of that pod must therefore still be
+    reported.
     """
     pod = state.pods.get(decision.key)
     if pod is None or pod.sent is None:
@@ -101,7 +102,7 @@ def refused(state: State, decision: PodRefused) -> None:
 
 
 def waiting(state: State, decision: StillWaiting) -> None:
-    """Write into a pod's condition why it waits, only when that has changed (1.8)."""
+    """Write into a pod's condition why the pod waits, but only when the reason has changed."""
     pod = state.pods.get(decision.key)
     if pod is None or pod.node:
         return
@@ -116,7 +117,7 @@ def _condition(state: State, pod: PodRecord, reason: str, message: str) -> None:
 
 
 def outcome(state: State, action: Action, error: ClusterError | None) -> None:
-    """Process the end of an action on the cluster, after all its attempts."""
+    """Process the result of an action on the cluster after its last attempt."""
     if isinstance(action, CreatePod):
         placeholders.made(state, action, error)
         return
@@ -128,7 +129,9 @@ def outcome(state: State, action: Action, error: ClusterError | None) -> None:
     if isinstance(action, Bind):
         _bound(state, pod, action, error)
     elif isinstance(action, PatchPod):
-        pod.said = None  # A reason that was not written is written when the core sends it again.
+        pod.said = (
+            None  # The reason was not written; when the core sends it again, it is written then.
+        )
     elif isinstance(action, DeletePod):
         placeholders.dropped(state, pod, error)
     elif isinstance(action, ReleasePod):
@@ -156,7 +159,7 @@ def _bound(state: State, pod: PodRecord, action: Bind, error: ClusterError | Non
 
 
 def _moved(state: State, pod: PodRecord, error: ElsewhereError) -> None:
-    """Report that another scheduler bound the pod, and where."""
+    """Report that another scheduler bound the pod, and to which node."""
     state.note(pod.facts.ref, "FailedBinding", str(error), warning=True)
     pods.assign(state, pod, error.node)
     _insist(state, pod)

@@ -1,4 +1,4 @@
-"""Victims: pods that the core orders to be evicted, until they have ended or turn out to stay (1.7, 1.8)."""
+"""Victims: pods that the core orders to be evicted, until each has ended or a veto says that it stays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ORDERS = frozenset(
         TerminationType.PLACEHOLDER_REPLACED,
     }
 )
-"""Terminations that order a pod's deletion; the others report what has ended already."""
+"""Terminations that order a pod's deletion; all others report a pod that has already ended."""
 EVICT = "evict"
 DELIVERIES = frozenset({"", "delete", EVICT, victim_marks.SOFT})
 """Ways to end a pod that this shim knows."""
@@ -40,7 +40,7 @@ _GOES = (victim_marks.DISRUPTED, "True", "PreemptionByScheduler")
 
 
 def released(state: State, decision: Released) -> None:
-    """Evict a pod that the core ordered to be evicted; report a pod again that the core dropped by itself."""
+    """Evict a pod that the core ordered to be evicted; report a pod again that the core dropped without an order."""
     pod = state.pods.get(decision.key)
     if decision.termination in ORDERS:
         _end(state, pod, decision)
@@ -74,9 +74,10 @@ def _end(state: State, pod: PodRecord | None, decision: Released) -> None:
 
 
 def _is_reminded(pod: PodRecord, decision: Released) -> Releasing | None:
-    """Return the order of a pod that waits for another operator, when the core repeats that order.
+    """Return the order of a pod that waits for another operator, when the core repeats that order; else None.
 
-    The core repeats it without a beneficiary when the decision has expired; the mark still names the first beneficiary.
+    After a decision has expired, the core repeats its order without a preemptor. The mark on the pod still names the
+    first one.
     """
     order = pod.order
     again = order is not None and order.decision == decision.decision != ""
@@ -84,7 +85,7 @@ def _is_reminded(pod: PodRecord, decision: Released) -> Releasing | None:
 
 
 def _confirm(state: State, decision: Released) -> None:
-    """Report that a pod is gone which the core ordered to be evicted."""
+    """Report that a pod is gone, which confirms the core's order to evict it."""
     state.reports.append(
         PodRelease(
             decision.key,
@@ -99,7 +100,8 @@ def _confirm(state: State, decision: Released) -> None:
 def withdrawn(state: State, decision: Withdrawn) -> None:
     """Remove the mark from a victim whose capacity is no longer needed.
 
-    A victim that is ending already still ends: the core, which counts it among those that stay, is told so again.
+    A victim that is already ending cannot be kept. The core counts it among the pods that stay, so its end is
+    reported again.
     """
     pod = state.pods.get(decision.key)
     if pod is None or pod.order is None or pod.order.decision != decision.decision:
@@ -110,7 +112,7 @@ def withdrawn(state: State, decision: Withdrawn) -> None:
         notices.take_back(state, pod, pod.order, why)
         return
     if pod.soft:
-        pod.void, pod.order = pod.order, None  # Somebody else deletes it, for no preemptor.
+        pod.void, pod.order = pod.order, None  # Another client deletes the pod, for no preemptor.
         pod.soft = pod.marked = False
     if pod.sent is not None:
         pod.sent = replace(pod.sent, releasing=None)
@@ -118,7 +120,7 @@ def withdrawn(state: State, decision: Withdrawn) -> None:
 
 
 def _obstacle(pod: PodRecord, delivery: str) -> str:
-    """Return why a victim cannot be evicted by the requested delivery; "" when it can."""
+    """Return why a victim cannot be evicted in the requested way; "" when it can."""
     if delivery not in DELIVERIES:
         return f"this shim does not know the delivery {delivery[:40]!r}"
     groups = pod.sent.disruption_groups if pod.sent else ()
@@ -128,7 +130,7 @@ def _obstacle(pod: PodRecord, delivery: str) -> str:
 
 
 def _put(pod: PodRecord, order: Releasing, *, softly: bool) -> None:
-    """Record an order; it came from the core and is not reported back."""
+    """Record the core's order on a pod; the order is not reported back to the core."""
     pod.order, pod.void = order, None
     pod.soft, pod.marked = softly, softly and soft.stands(pod, order)
     if pod.sent is not None:
@@ -136,7 +138,7 @@ def _put(pod: PodRecord, order: Releasing, *, softly: bool) -> None:
 
 
 def _end_of(ref: ObjectRef, delivery: str) -> DeletePod | EvictPod | None:
-    """Return the action that ends the pod; None for a marked pod, which another operator deletes (J11)."""
+    """Return the action that ends the pod; None when another operator deletes the marked pod (J11)."""
     if delivery == victim_marks.SOFT:
         return None
     return EvictPod(ref) if delivery == EVICT else DeletePod(ref)
@@ -163,9 +165,9 @@ def _note(
 
 
 def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterError | None) -> None:
-    """Process the end of a release; a victim that stays is a veto, after which the core plans again.
+    """Process the result of an eviction; a victim that stays is reported as a veto, and the core plans again.
 
-    A pod that is gone, or that somebody else deletes, is no veto: its end was the purpose.
+    A pod that is gone, or that is being deleted for another reason, is no veto, because its capacity becomes free.
     """
     if error is None or isinstance(error, MissingError) or pod.facts.deleting:
         return
@@ -176,14 +178,14 @@ def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterErro
         notices.take_back(state, pod, pod.order, f"the pod stays: {error}")
 
 
-# After a restart of the shim.
+# Functions for the evictions that continue after a restart of the shim.
 
 
 def take_up(state: State) -> None:
-    """Resume the evictions that were ordered before this shim began, or give them up, before any report.
+    """Resume or give up the evictions that an earlier run of the shim was ordered to do; called before the first report.
 
-    A marked pod is evicted when its preemptor still waits, or for a quota. It is spared when the preemptor has
-    a node by now or is gone, or when the mark for another operator was removed meanwhile.
+    A marked pod is evicted when its preemptor still waits, or when a quota ordered its eviction. It stays when the
+    preemptor has a node by now or is gone, or when the mark for another operator was removed meanwhile.
     """
     for pod in list(state.pods.values()):
         mark = victim_marks.written(pod)
@@ -200,7 +202,10 @@ def take_up(state: State) -> None:
 
 
 def carry_on(state: State) -> None:
-    """Evict the pods of resumed orders once the core knows them: before, it would keep their capacity for no ask."""
+    """Evict the pods of resumed orders once the core knows these pods.
+
+    If a pod ended before that, the core would keep its capacity for no ask.
+    """
     for uid in state.taken_up:
         pod = state.pods.get(uid)
         if pod is None or pod.order is None or pod.facts.deleting:
@@ -212,7 +217,7 @@ def carry_on(state: State) -> None:
 
 
 def _is_wanted(state: State, mark: Releasing) -> bool:
-    """Return whether the preemptor still waits; a quota run has no preemptor and is always wanted."""
+    """Return whether the preemptor still waits; a quota run has no preemptor, and its evictions are always wanted."""
     if not mark.beneficiary:
         return True
     pod = state.pods.get(mark.beneficiary)

@@ -1,4 +1,4 @@
-"""Jobs whose size no label says: the size follows from their owners' answers, or from no further member coming (J1)."""
+"""Sizes of jobs without a size label: the owners of the pods say the size, or no further member arrives for a while (J1)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from shim_client.state_machine import jobs, pods
 from shim_client.state_machine.state import JobRecord, State
 
 ASK_AGAIN_S = 30
-"""Seconds after which the owners of a waiting job are asked again: the number that they want may have changed."""
+"""Seconds after which the owners of a waiting job are asked again, because the number that they want may have changed."""
 
 
 def second(state: State) -> None:
-    """Check every job whose size no label says; called once a second."""
+    """Check every job without a size label; called once a second."""
     for job in state.jobs.values():
         if not job.labelled:
             _second(state, job)
@@ -30,7 +30,7 @@ def _second(state: State, job: JobRecord) -> None:
 
 
 def _settle(state: State, job: JobRecord) -> None:
-    """Take the present members as the size of the job, once none has come for long enough and one of them waits."""
+    """Take the present members as the size of the job if one of them waits; called when no member has come for a while."""
     if job.seen != len(job.members) and not _waits(state, job):
         return
     before = jobs.size(job)
@@ -43,7 +43,7 @@ def _waits(state: State, job: JobRecord) -> bool:
 
 
 def answered(state: State, read: ReadOwner, error: ClusterError | None) -> None:
-    """Record how many pods an owner wants; an owner that cannot be read leaves the number open."""
+    """Record how many pods an owner wants; None for an owner that cannot be read."""
     job = state.jobs.get(read.about)
     owner = job.owners.get(read.owner) if job else None
     if job is None or owner is None:

@@ -1,7 +1,8 @@
-"""Jobs: their members, and how many there will be (J1).
+"""Jobs: their members, and the number of members that they will have (J1).
 
-The size is the one of a label, else the number that the pods' owners want, else the number of members once none has
-come for a while. Until it is known no member is reported to the core, which would place that member alone.
+A job's size is the size that a label says. Without a label it is the number of pods that the owners want, and
+otherwise the number of members after no member has come for a while. While the size is unknown, no member is reported
+to the core, because the core would place that member alone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _BY_PATIENCE = "it is whole when no further member has come for {seconds} s"
 
 
 def join(state: State, pod: PodRecord) -> None:
-    """Count the pod in the job that its labels and its application name now."""
+    """Count the pod as a member of the job that its labels and its application name now."""
     facts = pod.facts
     key = facts.report.job_key
     if pod.job is None and not key:
@@ -44,7 +45,7 @@ def join(state: State, pod: PodRecord) -> None:
 
 
 def leave(state: State, pod: PodRecord) -> None:
-    """Remove the pod from its job; the remaining members are counted within a second if one of them waits."""
+    """Remove the pod from its job; if a remaining member waits, the members are counted again within a second."""
     job = pod.job
     if job is None:
         return
@@ -67,7 +68,7 @@ def size(job: JobRecord) -> int | None:
 
 
 def size_by_owners(job: JobRecord) -> int | None:
-    """Return how many pods the owners of all members want together; None when one of them does not say."""
+    """Return how many pods the owners of all members want together; None when one of these owners does not say."""
     wanted = [owner.wanted for owner in job.owners.values()]
     known = [number for number in wanted if number is not None]
     if job.without_owner or not known or len(known) < len(wanted):
@@ -76,14 +77,14 @@ def size_by_owners(job: JobRecord) -> int | None:
 
 
 def size_told(pod: PodRecord) -> int:
-    """Return the job size to report with a pod; for a running pod the present members suffice."""
+    """Return the job size to report with a pod; for a running pod of a job of unknown size, the number of present members."""
     if pod.job is None:
         return pod.facts.report.job_members
     return size(pod.job) or min(len(pod.job.members), MEMBERS_MAX)
 
 
 def lacks_size(state: State, pod: PodRecord) -> bool:
-    """Return whether the size of a waiting pod's job is not known yet; record that on the pod once."""
+    """Return whether the size of a waiting pod's job is unknown; record an event about that on the pod once."""
     job = pod.job
     if pod.node or job is None or size(job) is not None:
         return False
@@ -100,12 +101,12 @@ def ask(state: State, job: JobRecord) -> None:
 
 
 def is_asking(job: JobRecord) -> bool:
-    """Return whether an owner's answer is awaited."""
+    """Return whether the answer of an owner of the job's pods is still missing."""
     return any(owner.asked for owner in job.owners.values())
 
 
 def tell_if_changed(state: State, job: JobRecord, before: int | None) -> None:
-    """Note that the members must be reported when the size of the job differs from `before`."""
+    """Mark the job's members to be reported again if the size of the job differs from `before`."""
     if size(job) != before:
         state.jobs_to_tell[job.name] = None
 
@@ -117,7 +118,7 @@ def _ask(state: State, job: JobRecord, ref: ObjectRef) -> None:
 
 
 def _begin(state: State, pod: PodRecord, name: str, key: str) -> JobRecord:
-    """Create a job; one with the same key in another application of the namespace is a mistake to report (J1)."""
+    """Create a job; record an event if another application of the namespace has a job with the same key (J1)."""
     application = pod.application
     assert application is not None
     called = f"{application.partition}/{pod.facts.ref.namespace}/{key}"
@@ -145,7 +146,7 @@ def _name_of(pod: PodRecord) -> str:
 
 
 def _count(state: State, job: JobRecord, pod: PodRecord, change: int) -> None:
-    """Add (`change` 1) or remove (-1) what the pod says about the size of its job."""
+    """Add (`change` 1) or remove (`change` -1) the owner and the labelled size of a pod in the counts of its job."""
     ref, labelled = pod.counted
     if labelled:
         job.labelled[labelled] += change

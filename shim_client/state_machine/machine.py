@@ -1,4 +1,4 @@
-"""The entry of the state machine: `handle` processes one input, `take` returns the resulting reports and actions."""
+"""The entry to the state machine: `handle` processes one input, `take` returns the resulting reports and actions."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class Link(Enum):
 
 
 class Beat(Enum):
-    """A tick: the time for periodic work."""
+    """A tick, at which periodic work is done."""
 
     SECOND = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of an action; `error` is None when it succeeded."""
+    """The result of an action; `error` is None when the action succeeded."""
 
     action: Action
     error: ClusterError | None = None
@@ -71,27 +71,27 @@ Input = Listing | WatchEvent | Decision | Link | Beat | Outcome
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of the shim's own pods, by how far they are."""
+    """Counts of the pods that name the shim's scheduler, by the state that they have reached."""
 
     live: bool
-    """A session is open: everything that exists has been reported to the core."""
+    """Whether a session is open and everything that exists has been reported to the core."""
     bound: int
     binding: int
     leaving: int
     """Pods that the core ordered to be evicted and that have not ended yet."""
     marked: int
-    """Pods that are marked for eviction by another operator, at a time of its choice."""
+    """Pods that are marked for eviction by another operator, which chooses the time."""
     waiting: int
-    """Asks for which the core has given no reason yet."""
+    """Asks that wait, and for which the core has given no reason yet."""
     explained: int
-    """Asks whose condition says why they wait, refused ones included."""
+    """Asks whose condition says why they wait; refused asks are included."""
     held: int
-    """Pods that are not asks yet: gates, missing claims, missing nodes."""
+    """Pods that are not asks yet, because of scheduling gates, missing volume claims or missing nodes."""
     orphans: int
 
 
 class Mirror:
-    """The state machine: the state of the shim and the handling of every input."""
+    """The state machine: it holds the state of the shim and handles every input."""
 
     def __init__(self, settings: Settings) -> None:
         self.state = State(settings, queues_told=settings.queues)
@@ -119,7 +119,7 @@ class Mirror:
                 self._decided(news)
 
     def take(self) -> tuple[list[Report], list[Action]]:
-        """Return the reports and actions since the last call, in order."""
+        """Return the reports and actions that have arisen since the last call, in order."""
         state = self.state
         job_sizes.tell(state)
         notices.announce(state)
@@ -132,7 +132,7 @@ class Mirror:
         return self.state.phase is Phase.OPEN
 
     def tally(self) -> Tally:
-        """Count the shim's own pods by how far they are."""
+        """Count the pods that name the shim's scheduler, by the state that they have reached."""
         return _tally(self.state)
 
     def _decided(self, decision: Decision) -> None:
@@ -169,7 +169,7 @@ class Mirror:
 
 
 def _refused(state: State, decision: PodRefused) -> None:
-    """Handle a refused pod. A barrier is refused on purpose: its refusal shows that all before it was processed."""
+    """Handle a refused pod. The refusal of a barrier shows that the core has processed all reports before it."""
     if not session.passed_barrier(state, decision.key):
         bindings.refused(state, decision)
 
@@ -196,7 +196,7 @@ def _observe(state: State, kind: str, change: Change, item: KubeObject) -> None:
 
 
 def _attempt(state: State, handler: _Handler, kind: str, item: KubeObject) -> None:
-    """Process an object; an unreadable one gets an event once, and the others are processed all the same."""
+    """Process an object; an unreadable object gets an event once, and does not stop the processing of others."""
     try:
         handler(state, item)
     except BadObjectError as bad:
@@ -204,7 +204,7 @@ def _attempt(state: State, handler: _Handler, kind: str, item: KubeObject) -> No
 
 
 def _compare(state: State, listing: Listing) -> None:
-    """Process a whole list: known objects that are not in it vanished meanwhile (specification 1.7)."""
+    """Process the list of a kind; known objects that the list lacks were deleted without a watch event."""
     references.remove_vanished(state, listing)
     observe, _ = _HANDLERS[listing.kind]
     for item in listing.items:

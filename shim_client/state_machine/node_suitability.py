@@ -1,7 +1,7 @@
-"""Nodes that suit a pod in what the core cannot judge (design 1.8): neighbours and volumes.
+"""Nodes that suit a pod by rules that the core cannot check (design 1.8): neighbouring pods and volumes.
 
-The core receives the answer as allowed or excluded nodes, as far as lists of bounded length can express it. The
-answer is computed again before a pod is bound: the core may have decided on an older one.
+The core receives the result as lists of allowed or excluded nodes, if these have at most `NODES_LISTED_MAX` entries.
+The result is computed again before a pod is bound, because the core may have decided on an older one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from shim_client.translate.neighbours import Spread, Term
 from shim_client.translate.node import NodeFacts
 
 NODES_LISTED_MAX = 1000
-"""Longest list of nodes that is sent to the core; an unsuitable node beyond it is found before binding."""
+"""Maximum number of nodes in a list that is sent to the core; unsuitable nodes that are not listed are found before
+binding."""
 NOWHERE = "evenhand.io/no-node"
-"""The one allowed node of a pod that no node suits; no node has that name."""
+"""The only allowed node of a pod that no node suits; no node has that name."""
 
 
 class Part(NamedTuple):
-    """A demand: the nodes that it leaves, or those that it excludes, and its description."""
+    """A demand of a pod: the only nodes that satisfy it, or the nodes that violate it, and a description."""
 
     why: str
     only: set[str] | None = None
@@ -39,18 +40,18 @@ class Part(NamedTuple):
 
 
 def obstacle(state: State, pod: PodRecord, node: str) -> str:
-    """Return the description of a demand that excludes the node now; "" when none does."""
+    """Return the description of a demand of the pod that excludes the node now; "" when no demand does."""
     return next((part.why for part in _parts(state, pod) if part.refuses(node)), "")
 
 
 def is_judged(state: State, pod: PodRecord) -> bool:
-    """Return whether a demand could exclude a node at all."""
+    """Return whether the pod has a demand that could exclude nodes."""
     facts = pod.facts
     return bool(facts.demands or facts.claims or state.neighbourhood.guards)
 
 
 def narrowed(state: State, pod: PodRecord, report: PodReport) -> PodReport:
-    """Return the ask with the nodes that suit it, by what is known now."""
+    """Return the ask limited to the nodes that suit it, by what is known now."""
     parts = list(_parts(state, pod)) if is_judged(state, pod) else []
     if not parts:
         return report
@@ -61,7 +62,7 @@ def narrowed(state: State, pod: PodRecord, report: PodReport) -> PodReport:
 
 
 def _lists(state: State, parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return allowed and excluded nodes; two empty lists when neither list is short enough."""
+    """Return the allowed and the excluded nodes; at most one list is filled, and none when both would be too long."""
     never = set().union(*(part.never for part in parts if part.never))
     limits = [part.only for part in parts if part.only is not None]
     if not limits:
@@ -93,7 +94,7 @@ def _parts(state: State, pod: PodRecord) -> Iterator[Part]:
 
 
 def _standing_in(state: State, pod: PodRecord) -> list[PodRecord]:
-    """Return the placeholders that hold a place for the pod, which takes the place of one of them (1.9)."""
+    """Return the placeholders of the pod's task group; the pod takes the place of one of them."""
     application, report = pod.application, pod.facts.report
     if application is None or not report.task_group or report.placeholder:
         return []
@@ -108,7 +109,7 @@ def _holds_for(other: PodRecord, pod: PodRecord) -> bool:
 
 
 def _freed(state: State, pod: PodRecord, question: Question) -> set[str]:
-    """Return the places where the pod could replace a placeholder that is counted."""
+    """Return the places where the pod could replace a placeholder that the question counts."""
     around = state.neighbourhood
     counted = [
         other
@@ -123,21 +124,21 @@ def _freed(state: State, pod: PodRecord, question: Question) -> set[str]:
 
 
 def _places_by(state: State, key: str, pods: list[PodRecord]) -> set[str]:
-    """Return the values of a node label on the nodes where these pods are."""
+    """Return the values of a node label on the nodes of these pods."""
     nodes = (state.nodes.get(pod.node) for pod in pods)
     places = (node.facts.labels.get(key) for node in nodes if node is not None)
     return {place for place in places if place is not None}
 
 
 def _kept(counts: Mapping[str, int], freed: set[str]) -> Iterable[str]:
-    """Return the places where pods stay: the pod replaces one placeholder of a place in `freed`."""
+    """Return the places where pods remain after the pod has replaced one placeholder of a place in `freed`."""
     if not freed:
         return counts
     return [place for place, count in counts.items() if count > (place in freed)]
 
 
 def _keeps(pod: PodRecord, term: Term) -> bool:
-    """Return whether the pod keeps away the pods that a term selects."""
+    """Return whether the pod has an anti-affinity against the pods that a term selects."""
     return pod.facts.demands is not None and term in pod.facts.demands.apart
 
 
@@ -151,7 +152,7 @@ def _guarded(state: State, pod: PodRecord) -> Iterator[Part]:
 
 
 def _together(state: State, pod: PodRecord, asked: list[Question]) -> Iterator[Part]:
-    """Yield the nodes near the pods that this one wants to join; the first pod of such a group may be anywhere."""
+    """Yield the nodes near the pods that this pod must join; the first pod of a group that selects itself may be anywhere."""
     first = bool(asked) and not any(state.neighbourhood.counts(one) for one in asked)
     meant = first and _means_itself(state, pod, asked[0])
     for question in asked:
@@ -167,7 +168,7 @@ def _means_itself(state: State, pod: PodRecord, question: Question) -> bool:
 
 
 def _spread(state: State, pod: PodRecord, spread: Spread, question: Question) -> Part:
-    """Return the part with the places where one more pod is at most `max_skew` above the emptiest place."""
+    """Return the demand with the places where one more pod is at most `max_skew` above the place with the fewest pods."""
     admitted = _admitting(pod) if spread.honours_affinity else _admit_all
     places = {
         place: names
@@ -192,7 +193,7 @@ def _admit_all(_: NodeFacts) -> bool:
 
 
 def _admitting(pod: PodRecord) -> Callable[[NodeFacts], bool]:
-    """Return the check of the pod's own node selector and required node affinity."""
+    """Return a function that checks a node against the pod's node selector and required node affinity."""
     wanted = pod.facts.report.constraints
     if wanted is None or not (wanted.node_selector or wanted.required_terms):
         return _admit_all
@@ -234,7 +235,7 @@ def _nodes_meeting(state: State, source: str, terms: tuple[SelectorTerm, ...]) -
 
 
 def places_of(state: State, key: str) -> Mapping[str, list[str]]:
-    """Return the nodes by the value of a label of theirs."""
+    """Return the names of nodes by the value of one of their labels."""
     places = state.places.get(key)
     if places is None:
         places = state.places[key] = {}

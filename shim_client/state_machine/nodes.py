@@ -1,4 +1,4 @@
-"""Nodes: announced as draining, enabled once their pods were reported, followed until they are deleted (1.6)."""
+"""Nodes: announced as draining, enabled after their pods were reported, and followed until they are deleted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def forget(state: State, item: KubeObject) -> None:
 
 
 def remove(state: State, name: str) -> None:
-    """Drop a node: the core releases everything on it (1.6), so its pods become orphans."""
+    """Remove a node; the core releases all pods on it, and these pods wait until a node with this name appears."""
     node = state.nodes.pop(name, None)
     if node is None:
         return
@@ -56,7 +56,7 @@ def remove(state: State, name: str) -> None:
 
 
 def _resettle(state: State, name: str) -> None:
-    """Recount what is counted by the labels of nodes."""
+    """Recompute everything that depends on the labels of nodes."""
     state.outlook += 1
     state.places.clear()
     state.reachable.clear()
@@ -65,7 +65,7 @@ def _resettle(state: State, name: str) -> None:
 
 
 def announce(state: State, node: NodeRecord) -> None:
-    """Announce a node to the core, which must not use it yet (specification 1.7)."""
+    """Announce a node to the core as draining, so that the core does not use it yet."""
     if state.phase is Phase.AWAY:
         return
     node.standing = Standing.SENT
@@ -74,7 +74,7 @@ def announce(state: State, node: NodeRecord) -> None:
 
 
 def answered(state: State, answer: NodeAnswer) -> None:
-    """Process the core's answer: for an accepted node report its pods, then enable it."""
+    """Process the core's answer to a node: report the pods of an accepted node, then enable it."""
     node = state.nodes.get(answer.node)
     if node is None:
         return
@@ -94,7 +94,7 @@ def answered(state: State, answer: NodeAnswer) -> None:
 
 
 def _adopt(state: State, node: NodeRecord) -> None:
-    """Report the pods that wait for a new node, and enable it when the core has them (1.1, 1.6)."""
+    """Report the pods on a new node, and enable the node when the core has processed them."""
     if not state.may_tell_pods():
         return
     name = node.facts.ref.name
@@ -110,7 +110,7 @@ def _adopt(state: State, node: NodeRecord) -> None:
 
 
 def enable(state: State, node: NodeRecord) -> None:
-    """Let the core use a node; a cordoned one only for pods that require this node."""
+    """Let the core use a node; a cordoned node only for pods that require it."""
     if node.standing is Standing.ACCEPTED:
         state.reports.append(node_report(node.facts, _standing_order(node.facts)))
 

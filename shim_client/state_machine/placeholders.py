@@ -1,7 +1,8 @@
-"""Placeholders: created once for an application with task groups, deleted when it has no real pod left (1.9).
+"""Placeholders: created once for an application with task groups, deleted when the application has no real pod left.
 
-The core holds the application back until its placeholders have nodes, and orders a placeholder's deletion when a real
-pod replaces it or none needed it in time. That is carried out like any other release.
+The core places no real pod of the application before its placeholders have nodes. It orders a placeholder's deletion
+when a real pod replaces the placeholder, or when the placeholder stays unused for too long. The shim carries out such
+an order like any other eviction.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ from shim_client.translate.task_groups import Gang
 def declared(
     state: State, application: ApplicationRecord, report: ApplicationReport
 ) -> ApplicationReport:
-    """Return the announcement with the facts of the application's task groups.
+    """Return the announcement of an application, completed with the facts of its task groups.
 
-    Before placeholders are created the sum is that of all of them; afterwards that of the remaining ones, so that the
-    application does not wait for one that was preempted meanwhile. An application that runs is not held back.
+    Before placeholders are created, `placeholder_ask` is the sum of all of them. Afterwards it is the sum of the
+    remaining ones, so that the application does not wait for a placeholder that was preempted meanwhile. It is empty
+    for an application that already runs.
     """
     maker = _maker(state, application)
     if maker is None:
@@ -48,7 +50,7 @@ def declared(
 
 
 def make(state: State, application: ApplicationRecord) -> None:
-    """Order the placeholders of an accepted application, unless they were ordered before, or it runs already."""
+    """Order the creation of an application's placeholders, unless that was done before or the application already runs."""
     maker = _maker(state, application)
     if maker is None or application.placeholders_made:
         return
@@ -72,9 +74,9 @@ def make(state: State, application: ApplicationRecord) -> None:
 
 
 def made(state: State, action: CreatePod, error: ClusterError | None) -> None:
-    """Record that a placeholder was created, or could not be; after the last one write down that all were.
+    """Record the result of creating a placeholder; after the last one write on the pod that all were created.
 
-    The pod for which they are created may have ended meanwhile; its application may continue.
+    The pod for which they are created may have ended meanwhile, while its application continues.
     """
     application = state.makers.get(action.origin)
     if application is None:
@@ -95,7 +97,7 @@ def made(state: State, action: CreatePod, error: ClusterError | None) -> None:
 
 
 def sweep(state: State, application: ApplicationRecord) -> None:
-    """Delete the placeholders of an application without a real pod: it has ended."""
+    """Delete the placeholders of an application that has no real pod left."""
     if application.originator in state.pods:
         return
     members = [state.pods[uid] for uid in application.members]
@@ -105,14 +107,14 @@ def sweep(state: State, application: ApplicationRecord) -> None:
 
 
 def drop(state: State, pod: PodRecord) -> None:
-    """Delete a placeholder, unless it is ending or its deletion was ordered already."""
+    """Delete a placeholder, unless it is ending or its deletion was already ordered."""
     if not pod.facts.deleting and pod.order is None and not pod.dropped:
         pod.dropped = True
         state.actions.append(DeletePod(pod.facts.ref))
 
 
 def dropped(state: State, pod: PodRecord, error: ClusterError | None) -> None:
-    """Record how the deletion of a placeholder ended; after a failure it can be ordered again."""
+    """Record the result of deleting a placeholder; after a failure the deletion can be ordered again."""
     if error is None or isinstance(error, MissingError) or pod.facts.deleting:
         return
     pod.dropped = False
@@ -120,7 +122,11 @@ def dropped(state: State, pod: PodRecord, error: ClusterError | None) -> None:
 
 
 def _maker(state: State, application: ApplicationRecord) -> tuple[PodFacts, Gang] | None:
-    """Return the pod that created the application, or once it has ended the first one that has task groups."""
+    """Return the pod that created the application and its task groups.
+
+    When that pod has ended, the first pod with task groups takes its place. The result is None when no pod has task
+    groups.
+    """
     first = state.pods.get(application.originator)
     members = [first] if first else (state.pods[uid] for uid in application.members)
     for pod in members:
@@ -130,15 +136,15 @@ def _maker(state: State, application: ApplicationRecord) -> tuple[PodFacts, Gang
 
 
 def _has_begun(state: State, application: ApplicationRecord) -> bool:
-    """Return whether a real pod of the application has a node."""
+    """Return whether a pod of the application other than a placeholder has a node."""
     members = (state.pods[uid] for uid in application.members)
     return any(pod.node and not pod.facts.report.placeholder for pod in members)
 
 
 def _left(state: State, application: ApplicationRecord) -> dict[str, int]:
-    """Return what the remaining placeholders take, at most what a message holds.
+    """Return the sum of what the remaining placeholders take, limited to what a message can hold.
 
-    A user may have written some placeholders by hand, so that their sum has no other bound.
+    The limit is needed because a user may have written placeholders by hand.
     """
     members = (state.pods[uid].facts for uid in application.members)
     left = (facts for facts in members if facts.report.placeholder and not facts.deleting)

@@ -1,8 +1,8 @@
-"""Pods: observed, reported to the core when all that they wait for is there, reported again when they change.
+"""Pods: observed, reported to the core when everything that they wait for exists, and reported again when they change.
 
-A pod is reported when it is ripe (no gates, its claims exist), its application was accepted and, if it has a
-node, that node was accepted (design 1.10). A pod whose node is not known is an orphan, and is reported when the
-node appears (specification 1.1).
+A pod is ready to be reported when it has no scheduling gates and its volume claims exist. Its application must have
+been accepted and, if it has a node, that node too (design 1.10). A pod on an unknown node is reported when the node
+appears.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_LABELS: Labels = {}
 
 
 def observe(state: State, item: KubeObject) -> None:
-    """Record a pod that is new or has changed; a terminated one counts as deleted (1.1)."""
+    """Record a pod that is new or has changed; a pod that has ended counts as deleted."""
     if is_terminated(item):
         forget(state, item)
         return
@@ -52,7 +52,7 @@ def observe(state: State, item: KubeObject) -> None:
 
 
 def forget(state: State, item: KubeObject) -> None:
-    """Record that a pod was deleted; report it if the core knew the pod."""
+    """Record that a pod was deleted; report the deletion if the core knows the pod."""
     uid = mapping(item, "metadata").get("uid")
     if isinstance(uid, str):
         state.bad.pop(uid, None)
@@ -60,7 +60,7 @@ def forget(state: State, item: KubeObject) -> None:
 
 
 def remove(state: State, uid: str) -> None:
-    """Drop a pod by uid, with the release that confirms the core's order if there was one (1.8)."""
+    """Remove a pod by uid; the release that is reported confirms the core's order to evict the pod, if there was one."""
     pod = state.pods.pop(uid, None)
     if pod is None:
         return
@@ -79,7 +79,7 @@ def remove(state: State, uid: str) -> None:
 
 
 def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str = "") -> None:
-    """Release at the core what was reported of the pod."""
+    """Tell the core to release the pod as it was last reported."""
     if pod.sent is None:
         return
     state.reports.append(
@@ -95,7 +95,7 @@ def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str =
 
 
 def offer(state: State, pod: PodRecord) -> None:
-    """Report the pod or its change to the core, if it is ripe and may be reported by now."""
+    """Report a pod or its change to the core, if the pod is ready and the session has come far enough."""
     if state.phase is Phase.AWAY or not _is_ripe(state, pod):
         return
     if pod.facts.ours:
@@ -113,7 +113,7 @@ def offer(state: State, pod: PodRecord) -> None:
 
 
 def enroll(state: State, pod: PodRecord) -> ApplicationRecord | None:
-    """Add a ripe pod to its application, without reporting it yet."""
+    """Add a pod that is ready to its application, without reporting the pod yet."""
     if not pod.facts.ours or not _is_ripe(state, pod):
         return None
     return _join(state, pod)
@@ -146,7 +146,7 @@ def unassign(state: State, pod: PodRecord) -> None:
 
 
 def settle(state: State, pod: PodRecord) -> None:
-    """Count the pod at its node for the demands of other pods."""
+    """Count the pod at its node, for the affinity and spread rules of other pods."""
     facts, node = pod.facts, state.nodes.get(pod.node)
     state.neighbourhood.settle(
         Assignment(
@@ -161,7 +161,7 @@ def settle(state: State, pod: PodRecord) -> None:
 
 
 def _demand(state: State, pod: PodRecord, demands: Demands | None) -> None:
-    """Keep counts for what the pod demands of its neighbours, while it has no node."""
+    """Start or stop counting neighbouring pods for the demands of a pod without a node."""
     before, pod.demanded = pod.demanded, demands
     if before == demands:
         return
@@ -172,7 +172,7 @@ def _demand(state: State, pod: PodRecord, demands: Demands | None) -> None:
 
 
 def report_of(state: State, pod: PodRecord) -> PodReport:
-    """Return the report of the pod for the core, as of now."""
+    """Return the report of the pod for the core, by what is known now."""
     facts, application = pod.facts, pod.application
     report = for_core(
         facts,
@@ -213,7 +213,7 @@ def _groups(state: State, facts: PodFacts) -> tuple[str, ...]:
 
 
 def _read(state: State, item: KubeObject) -> PodFacts | None:
-    """Return the pod's facts; None for an unreadable pod, which gets an event once."""
+    """Return the pod's facts; None for an unreadable pod, on which an event is recorded once."""
     try:
         facts = read_pod(item, state.settings, _known_names(state, item))
     except BadObjectError as bad:
@@ -224,7 +224,7 @@ def _read(state: State, item: KubeObject) -> PodFacts | None:
 
 
 def _known_names(state: State, item: KubeObject) -> ObjectRef:
-    """Return the pod's names, as the stored object if they are equal; errors: BadObjectError."""
+    """Return the pod's reference, as the object that is already stored if the two are equal; errors: BadObjectError."""
     ref = read_ref(item)
     pod = state.pods.get(ref.uid)
     return pod.facts.ref if pod is not None and pod.facts.ref == ref else ref
@@ -255,7 +255,7 @@ def _is_ripe(state: State, pod: PodRecord) -> bool:
 
 
 def _lacks_volume(state: State, pod: PodRecord) -> bool:
-    """Return whether a volume is missing that must exist first; record that on the pod once (1.4)."""
+    """Return whether a volume that must exist first is missing; record an event about that on the pod once."""
     for name in pod.facts.claims:
         if why := _unready(state, name, state.claims.get(f"{pod.facts.ref.namespace}/{name}")):
             state.note_once(pod, "FailedScheduling", why, warning=True)
@@ -264,7 +264,7 @@ def _lacks_volume(state: State, pod: PodRecord) -> bool:
 
 
 def _unready(state: State, name: str, claim: ClaimFacts | None) -> str:
-    """Return why a claim cannot be mounted yet; "" when it can, or will once there is a node."""
+    """Return why a claim cannot be mounted yet; "" when it can be mounted, or can be once the pod has a node."""
     if claim is None:
         return f"persistentvolumeclaim {name!r} is not there"
     if claim.phase == "Bound" and claim.volume not in state.volumes:
@@ -299,7 +299,7 @@ def _tell(state: State, pod: PodRecord) -> None:
 
 
 def _explain(state: State, pod: PodRecord, report: PodReport) -> None:
-    """Record events about what is treated differently from what the pod's author may expect."""
+    """Record events about settings that have another effect than the pod's author may expect."""
     name = pod.facts.priority_class
     if name and name not in state.classes:
         why = f"there is no PriorityClass {name!r}; the pod's priority is {report.priority}"

@@ -1,8 +1,8 @@
-"""The session with the core, from its beginning until everything is reported (specification 1.7, design 1.10).
+"""The session with the core, from its beginning until everything is reported (design 1.10).
 
-Nodes are announced as draining, applications beside them. When every one of them is answered the placed pods
-follow, then the asks in the order of their creation, then a barrier. When the core has passed it, nodes are
-enabled and the sync is complete. A session that ends takes all of this back: the next one starts from nothing.
+Nodes are announced as draining, and applications at the same time. When all of them are answered, the pods with a
+node are reported, then the asks in the order of their creation, then a barrier. When the core has processed the
+barrier, nodes are enabled and the sync is complete. When a session ends, the next one reports everything again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def connected(state: State) -> None:
 
 
 def begin(state: State) -> None:
-    """Announce all nodes and applications, if there is a core and the cluster has been listed."""
+    """Announce all nodes and applications, if the shim is registered and the cluster has been listed."""
     if state.phase is not Phase.AWAY or not state.connected or not state.listed.issuperset(KINDS):
         return
     evictions.take_up(state)
@@ -45,7 +45,7 @@ def begin(state: State) -> None:
 
 
 def tell_when_answered(state: State) -> None:
-    """Report all pods, once all nodes and applications have been answered."""
+    """Report all pods, once all nodes and applications have answers."""
     if state.phase is not Phase.GREETING or state.greeted or state.unanswered:
         return
     state.phase = Phase.TELLING
@@ -61,7 +61,7 @@ def tell_when_answered(state: State) -> None:
 
 
 def passed_barrier(state: State, key: str) -> bool:
-    """Continue what waited for a barrier; return False when the key is no barrier's."""
+    """Continue the work that waited for a barrier; return False when no barrier has this key."""
     name = barriers.passed(state, key)
     if name is None:
         return False
@@ -73,7 +73,7 @@ def passed_barrier(state: State, key: str) -> bool:
 
 
 def counts(state: State) -> SyncComplete:
-    """Return how much of everything the core should hold."""
+    """Return how many nodes, applications, allocations and asks the core should have."""
     told = [pod.sent for pod in state.pods.values() if pod.sent is not None]
     allocations = sum(bool(report.node) for report in told)
     return SyncComplete(
@@ -85,7 +85,7 @@ def counts(state: State) -> SyncComplete:
 
 
 def disconnected(state: State) -> None:
-    """Record that the session has ended; what the core had answered no longer counts."""
+    """Record that the session has ended, and forget all answers of the core."""
     state.connected = False
     state.phase = Phase.AWAY
     state.reports = [one for one in state.reports if isinstance(one, ConfigurationReport)]
@@ -105,7 +105,7 @@ def disconnected(state: State) -> None:
 
 
 def _open(state: State) -> None:
-    """Let the core begin to place: everything has been reported."""
+    """Let the core begin to place pods, because everything has been reported."""
     state.phase = Phase.OPEN
     for node in state.nodes.values():
         nodes.enable(state, node)

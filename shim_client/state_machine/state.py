@@ -22,17 +22,17 @@ class Phase(Enum):
     """The phase of the session with the core."""
 
     AWAY = auto()
-    """No session: the cluster is followed, nothing is reported."""
+    """There is no session: the cluster is watched, and nothing is reported."""
     GREETING = auto()
-    """Nodes and applications were announced; their answers are awaited."""
+    """Nodes and applications were announced, and not all of them have answers."""
     TELLING = auto()
-    """All that exists has been reported; the core's confirmation is awaited."""
+    """Everything that exists has been reported, and the core has not confirmed it yet."""
     OPEN = auto()
-    """The core knows everything and may place; changes are reported as they come."""
+    """The core knows everything and may place pods; changes are reported when they occur."""
 
 
 class Standing(Enum):
-    """The standing of a node or application with the core in this session."""
+    """The state of a node or application in this session with the core."""
 
     UNSENT = auto()
     SENT = auto()
@@ -47,25 +47,25 @@ class NodeRecord:
     facts: NodeFacts
     standing: Standing = Standing.UNSENT
     welcomed: bool = False
-    """The event that the node is known has been recorded."""
+    """Whether the event that the core knows the node has been recorded."""
 
 
 @dataclass(slots=True, eq=False)
 class ApplicationRecord:
-    """An application; queue and user are those of the pod that created it (specification 1.3)."""
+    """An application; its queue and user are those of the pod that created it."""
 
     id: str
     partition: str
     membership: Membership
     namespace: str
     originator: str
-    """Uid of the first real pod, kept while the application lives (1.4)."""
+    """Uid of the first real pod; it stays the same as long as the application exists."""
     ran: bool = False
-    """A pod of the application was placed; the core then completes it by itself when it is empty."""
+    """Whether a pod of the application was placed; the core then completes the application after its last pod."""
     placeholders_made: bool = False
-    """Placeholders were ordered, possibly by an earlier shim."""
+    """Whether placeholders were ordered, by this shim or by an earlier run of it."""
     placeholders_coming: dict[str, None] = field(default_factory=dict)
-    """Names of placeholders whose creation has not ended."""
+    """Names of placeholders whose creation has not finished."""
     placeholders_failed: bool = False
     standing: Standing = Standing.UNSENT
     members: dict[str, None] = field(default_factory=dict)
@@ -73,38 +73,38 @@ class ApplicationRecord:
 
 @dataclass(slots=True)
 class OwnerRecord:
-    """An owner of a job's pods, and how many pods it wants."""
+    """An owner of a job's pods, and the number of pods that it wants."""
 
     members: int = 0
     asked: bool = False
     wanted: int | None = None
-    """None: the owner has not answered yet, or cannot be read."""
+    """The number of pods; None when the owner has not answered yet, or cannot be read."""
 
 
 @dataclass(slots=True, eq=False)
 class JobRecord:
-    """The pods of an application with the same job key, and what is known of how many there will be (J1)."""
+    """The pods of an application with the same job key, and what is known about their final number (J1)."""
 
     name: str
     key: str
     called: str
     members: dict[str, None] = field(default_factory=dict)
     labelled: Counter[int] = field(default_factory=Counter)
-    """Sizes that labels say, with how many members say each."""
+    """Sizes that labels say, with the number of members that say each."""
     owners: dict[ObjectRef, OwnerRecord] = field(default_factory=dict)
     without_owner: int = 0
     seen: int = 0
-    """Number of members once none had come for a while; 0: not yet."""
+    """Number of members after no member had come for a while; 0: that has not happened yet."""
     quiet_s: int = 0
     stale: bool = False
-    """Members came or went since the owners were asked."""
+    """Whether members came or went since the owners were asked."""
     uncounted: bool = False
-    """Members came or went since they were counted for `seen`."""
+    """Whether members came or went since they were counted for `seen`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The capacity that is being freed for a waiting pod: so many pods are evicted from a node by a decision."""
+    """The capacity that is being freed for a waiting pod: the decision, the node and the number of evicted pods."""
 
     decision: str
     node: str
@@ -113,7 +113,7 @@ class Room:
 
 @dataclass(slots=True, eq=False)
 class PodRecord:
-    """A pod of ours or of another scheduler."""
+    """A pod of the shim's own scheduler or of another one."""
 
     facts: PodFacts
     arrival: int
@@ -122,33 +122,33 @@ class PodRecord:
     application: ApplicationRecord | None = None
     job: JobRecord | None = None
     counted: tuple[ObjectRef | None, int] = (None, 0)
-    """Owner and labelled size with which the job counts the pod."""
+    """The owner and the labelled size with which the pod is counted in its job."""
     sent: PodReport | None = None
-    """The report of the pod that the core has in this session."""
+    """The last report of the pod in this session; None when the core does not have the pod."""
     updated: bool = False
-    """The pod was reported more than once: when the core refuses the last report it keeps the one before."""
+    """Whether the pod was reported more than once; if the core refuses the last report, it keeps the one before."""
     refused: PodReport | None = None
     """The report that the core refused; the pod is reported again when it has changed."""
     order: Releasing | None = None
-    """The core's order to evict the pod, confirmed when the pod is gone."""
+    """The core's order to evict the pod; it is confirmed when the pod is gone."""
     soft: bool = False
-    """The order is to mark the pod for another operator, which deletes it (J11)."""
+    """Whether the order is to mark the pod for another operator, which deletes it (J11)."""
     marked: bool = False
-    """The mark of that order was seen on the pod."""
+    """Whether the mark of that order was seen on the pod."""
     void: Releasing | None = None
-    """A mark on the pod that no longer counts and is being removed."""
+    """A mark on the pod that is no longer valid and is being removed."""
     room: Room | None = None
-    """The capacity that others free for the pod while it waits."""
+    """The capacity that evictions free for the pod while it waits."""
     demanded: Demands | None = None
-    """The demands on neighbouring pods, as long as the pod has no node."""
+    """The demands on neighbouring pods that are counted, as long as the pod has no node."""
     said: tuple[str, str] | None = None
     """Reason and message of the condition that the shim wrote on the pod."""
     dropped: bool = False
-    """A placeholder whose deletion the shim itself ordered."""
+    """Whether the pod is a placeholder whose deletion the shim itself ordered."""
     failed: bool = False
-    """The pod failed with its application: it is not reported any more."""
+    """Whether the pod failed with its application; it is not reported any more."""
     noted: tuple[str, ...] = ()
-    """Events that were recorded on the pod, so that each is recorded once."""
+    """Events that were recorded on the pod; each is recorded only once."""
 
 
 @dataclass(slots=True)
@@ -162,27 +162,27 @@ class State:
     pods: dict[str, PodRecord] = field(default_factory=dict)
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
     assigned: dict[str, dict[str, None]] = field(default_factory=dict)
-    """Uids by node name, also for nodes that are not known: their pods are orphans (1.1)."""
+    """Uids of pods by the name of their node; the node itself may be unknown."""
     applications: dict[str, dict[str, ApplicationRecord]] = field(default_factory=dict)
     """Applications by id, then by partition; the core's answers name the id alone."""
     makers: dict[str, ApplicationRecord] = field(default_factory=dict)
-    """Applications whose placeholders are being created, by the uid of the pod for which that is done."""
+    """Applications whose placeholders are being created, by the uid of the pod that declares the task groups."""
     jobs: dict[str, JobRecord] = field(default_factory=dict)
-    """Jobs by a name made of partition, application and job key."""
+    """Jobs by partition, application and job key, joined to one text."""
     jobs_called: dict[str, dict[str, None]] = field(default_factory=dict)
-    """Names of jobs by what users call them: partition, namespace and job key."""
+    """Names of jobs by partition, namespace and job key, joined to one text: the job as users name it."""
     jobs_to_tell: dict[str, None] = field(default_factory=dict)
-    """Names of jobs whose size has changed."""
+    """Names of jobs whose size has changed, so that their members must be reported."""
     unanswered: dict[str, deque[ApplicationRecord]] = field(default_factory=dict)
-    """Announced applications without an answer; of those with the same id only the first was sent."""
+    """Announced applications without an answer, by id; of several with the same id only the first was sent."""
     greeted: dict[str, None] = field(default_factory=dict)
-    """Names of nodes whose answer is awaited."""
+    """Names of nodes that were announced and have no answer yet."""
     classes: dict[str, bool] = field(default_factory=dict)
     namespaces: dict[str, NamespaceFacts] = field(default_factory=dict)
     claims: dict[str, ClaimFacts] = field(default_factory=dict)
     """Existing volume claims, by namespace/name."""
     volumes: dict[str, tuple[SelectorTerm, ...]] = field(default_factory=dict)
-    """Volumes by name, with the terms of which a node must meet one."""
+    """The node terms of each volume by its name; a node that can mount the volume meets one of them."""
     storage_classes: dict[str, StorageClassFacts] = field(default_factory=dict)
     budgets: dict[str, dict[str, BudgetFacts]] = field(default_factory=dict)
     """PodDisruptionBudgets by namespace and name."""
@@ -190,30 +190,30 @@ class State:
     """The number of disruptions that each budget allows, as last reported to the core, by namespace/name."""
     neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
     places: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    """Nodes by label and value, for labels that were asked for; emptied when nodes change."""
+    """Names of nodes by label and value, for labels that were looked up; emptied when nodes change."""
     reachable: dict[str, set[str]] = field(default_factory=dict)
-    """Nodes that can mount a volume, or a volume of a class; emptied when nodes or volumes change."""
+    """Nodes that can mount a volume, or volumes of a storage class; emptied when nodes or volumes change."""
     outlook: int = 0
-    """A number that changes with nodes and volumes, and with it possibly the nodes that suit a pod."""
+    """A number that is increased when nodes or volumes change, since the nodes that suit a pod may then differ."""
     to_review: deque[str] = field(default_factory=deque)
-    """Asks whose suitable nodes are to be reviewed."""
+    """Uids of asks whose suitable nodes are to be reviewed."""
     reviewed: tuple[int, int] = (0, 0)
-    """The versions of neighbourhood and outlook at the last review."""
+    """The versions of `neighbourhood` and `outlook` at the last review."""
     config_maps: dict[str, KubeObject] = field(default_factory=dict)
     """The shim's own ConfigMaps by name."""
     queues_told: str = ""
     """The queue configuration that was last sent to the core."""
     configuration_said: ConfigurationAnswer | None = None
-    """The core's last answer about it, which is recorded on the ConfigMap."""
+    """The core's last answer about that queue configuration, which is recorded on the ConfigMap."""
     bad: dict[str, str] = field(default_factory=dict)
-    """Unreadable objects, by uid or name, with the message that was recorded on them."""
+    """Unreadable objects, by uid or name, with the message that was recorded on each."""
     taken_up: list[str] = field(default_factory=list)
-    """Uids of victims of an earlier shim that are evicted as soon as the core knows them."""
+    """Uids of victims of an earlier run of the shim; they are evicted as soon as the core knows them."""
     to_announce: dict[str, None] = field(default_factory=dict)
-    """Uids of waiting pods for which victims are evicted, to be announced together."""
+    """Uids of waiting pods for which pods are evicted; one event for each is recorded after the input."""
     arrivals: int = 0
     barriers: dict[str, str] = field(default_factory=dict)
-    """Barriers that were sent, with the node that waits for each; "" is the sync's own."""
+    """Keys of barriers that were sent, with the node that waits for each; "" when the sync waits."""
     barriers_made: int = 0
     reports: list[Report] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
@@ -223,7 +223,7 @@ class State:
         return self.phase in {Phase.TELLING, Phase.OPEN}
 
     def node_accepts(self, name: str) -> bool:
-        """Return whether the core knows the node, so that its pods can be reported."""
+        """Return whether the core has accepted the node, so that its pods can be reported."""
         node = self.nodes.get(name)
         return node is not None and node.standing is Standing.ACCEPTED
 
@@ -234,7 +234,7 @@ class State:
     def note_once(
         self, pod: PodRecord, reason: str, message: str, *, warning: bool = False
     ) -> None:
-        """Record an event on a pod, unless the same event was recorded before."""
+        """Record an event on a pod, unless an equal event was recorded on it before."""
         said = f"{reason}:{message}"
         if said not in pod.noted:
             pod.noted = (*pod.noted[-7:], said)

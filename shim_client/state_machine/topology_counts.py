@@ -1,7 +1,8 @@
-"""Counts of pods by place, for the demands that other pods have of their neighbours.
+"""Counts of pods by place, for the rules of other pods about their neighbours; a place is a value of a node label.
 
-The counts are kept up to date, never searched for. A tally counts the pods that a demand selects, by place (a
-value of a node label); it exists as long as a pod has that demand. A guard counts, by place, the pods that keep others away.
+The counts are updated with each change, so that no search is needed. A `Tally` has, by place, the number of pods that
+a demand selects; it exists as long as a pod has that demand. A `Guard` has, by place, the number of pods with a
+required anti-affinity.
 """
 
 from __future__ import annotations
@@ -21,29 +22,29 @@ ANYWHERE = ""
 
 
 class Assignment(NamedTuple):
-    """A pod on a node, with the facts that concern other pods."""
+    """A pod on a node, with the facts that other pods' demands depend on."""
 
     uid: str
     namespace: str
     labels: Labels
     node_labels: Labels
     going: bool
-    """The pod is being deleted: topology spread no longer counts it."""
+    """Whether the pod is being deleted; topology spread no longer counts such a pod."""
     apart: tuple[Term, ...]
 
 
 class Question(NamedTuple):
-    """A question that a tally answers: how many pods match all of `whos`, by the value of a node label."""
+    """A key of a tally: which pods to count (those that all of `whos` select), by the value of which node label."""
 
     whos: tuple[Who, ...]
     topology_key: str
     staying: bool
-    """Only pods that are not being deleted."""
+    """Whether only pods that are not being deleted are counted."""
 
 
 @dataclass(slots=True, eq=False)
 class Tally:
-    """Pods by place."""
+    """The number of pods by place that match a question; `users` is the number of pods with that demand."""
 
     question: Question
     users: int = 0
@@ -52,14 +53,14 @@ class Tally:
 
 @dataclass(slots=True, eq=False)
 class Guard:
-    """Counts by place of the pods that keep away the pods which a term selects."""
+    """The number of pods by place that have a required anti-affinity with this term."""
 
     term: Term
     counts: Counter[str] = field(default_factory=Counter)
 
 
 class Shelf(Generic[Key, Kept]):
-    """An index of tallies or guards by the namespace of the pods that they concern."""
+    """An index of tallies or guards by the namespaces of the pods that they count or concern."""
 
     def __init__(self) -> None:
         self._all: dict[Key, Kept] = {}
@@ -73,7 +74,7 @@ class Shelf(Generic[Key, Kept]):
         return self._all.get(key)
 
     def put(self, key: Key, who: Who, kept: Kept) -> None:
-        """Add an entry that concerns the pods which `who` selects."""
+        """Add an entry about the pods that `who` selects."""
         self._all[key] = kept
         for namespace in _homes(who):
             self._near.setdefault(namespace, {})[key] = kept
@@ -96,7 +97,7 @@ def _homes(who: Who) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Neighbourhood:
-    """All tallies and guards; `version` changes with every count."""
+    """All tallies and guards; `version` changes when a count changes."""
 
     version: int = 0
     namespace_labels: dict[str, Labels] = field(default_factory=dict)
@@ -104,10 +105,10 @@ class Neighbourhood:
     tallies: Shelf[Question, Tally] = field(default_factory=Shelf)
     guards: Shelf[Term, Guard] = field(default_factory=Shelf)
     _counted: dict[str, list[tuple[Counter[str], str]]] = field(default_factory=dict)
-    """Counts and place where each pod was counted, by uid, so that exactly these are reduced again."""
+    """By uid, the counters in which each pod is counted and its place in each, so that the pod can be removed from them."""
 
     def settle(self, assignment: Assignment) -> None:
-        """Count a pod at its present place instead of its former one."""
+        """Count a pod at its present place, and no longer at its former one."""
         if self.assignments.get(assignment.uid) == assignment:
             return
         self.unsettle(assignment.uid)
@@ -132,7 +133,7 @@ class Neighbourhood:
                 self.guards.drop(term, term.who)
 
     def use(self, demands: Demands) -> None:
-        """Keep counts for what these demands ask."""
+        """Start counting the pods that these demands select."""
         for question in questions(demands):
             tally = self.tallies.get(question)
             if tally is None:
@@ -152,7 +153,7 @@ class Neighbourhood:
                 self._forget(tally.counts)
 
     def counts(self, question: Question) -> Mapping[str, int]:
-        """Return the number of pods by place that answers a question in use."""
+        """Return the number of pods by place for a question whose tally exists."""
         return self._tally(question).counts
 
     def _tally(self, question: Question) -> Tally:
@@ -168,13 +169,13 @@ class Neighbourhood:
         return guard
 
     def _forget(self, counts: Counter[str]) -> None:
-        """Remove a dropped tally from the record of where each pod was counted."""
+        """Remove the counter of a dropped tally from the record of where each pod is counted."""
         for uid, counted in list(self._counted.items()):
             if any(one is counts for one, _ in counted):
                 self._counted[uid] = [one for one in counted if one[0] is not counts]
 
     def name_namespace(self, name: str, labels: Labels | None) -> None:
-        """Record a namespace's labels, None when it was deleted; recount what depends on them."""
+        """Record a namespace's labels, None when it was deleted; count its pods again."""
         if self.namespace_labels.get(name) == labels:
             return
         if labels is None:
@@ -184,7 +185,7 @@ class Neighbourhood:
         self._recount(name)
 
     def means(self, who: Who, namespace: str, labels: Labels) -> bool:
-        """Return whether a pod is among those that `who` selects."""
+        """Return whether `who` selects a pod with this namespace and these labels."""
         if who.selector is None or not selects(who.selector, labels):
             return False
         if namespace in who.namespaces:
@@ -193,7 +194,7 @@ class Neighbourhood:
         return further is not None and selects(further, self.namespace_labels.get(namespace, _NONE))
 
     def guards_against(self, namespace: str, labels: Labels) -> Iterable[Guard]:
-        """Yield the guards that keep such a pod away."""
+        """Yield the guards of pods whose anti-affinity excludes a pod with this namespace and these labels."""
         for guard in self.guards.near(namespace):
             if self.means(guard.term.who, namespace, labels):
                 yield guard
@@ -224,7 +225,7 @@ class Neighbourhood:
 
 
 def questions(demands: Demands) -> list[Question]:
-    """Return the questions that demands raise, in this order: together, apart, spreads."""
+    """Return the questions of a pod's demands, first for affinity, then for anti-affinity, then for topology spread."""
     all_of = tuple(term.who for term in demands.together)
     return [
         *(Question(all_of, term.topology_key, staying=False) for term in demands.together),

@@ -1,1 +1,1 @@
-"""The pure translation of Kubernetes objects to the shim's own values, and of these to wire messages and back."""
+"""The translation of Kubernetes objects to the shim's values, and of these to wire messages and back, without I/O."""

@@ -1,7 +1,8 @@
-"""A cache of readings: pods of one owner are written alike, so equal parts are read once and kept once.
+"""A cache of parsed parts of pods: the pods of one owner have equal parts, so each part is parsed and stored once.
 
-A part is recognised by its spelling: equal bytes are equal fields of equal types. A part that is spelled differently
-is read once more, without other harm; one that is too long to be kept is read each time.
+The key of a part is its bytes: parts with equal bytes have equal fields of equal types. A part that is equal but
+written differently is parsed once more, which does no other harm. A part that is too long to be stored is parsed each
+time.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ Other = TypeVar("Other")
 Found = TypeVar("Found")
 
 SPELLING_BYTES_MAX = 16 * 1024
-"""Longest spelling that is kept; pods that people write are seldom that long."""
+"""Maximum number of bytes of a part that is stored; pods that people write seldom have longer ones."""
 KEPT_MAX = 4096
-"""Maximum number of spellings that are kept of one reading; beyond it all of them are forgotten."""
+"""Maximum number of parts that are stored by one cache; when it is reached, all of them are forgotten."""
 KEPT_BYTES_MAX = 4 * 1024 * 1024
-"""Maximum number of bytes of spellings that are kept, likewise: pods that are not alike may be gone long since."""
+"""Maximum number of bytes of parts that are stored by one cache; when it is reached, all of them are forgotten."""
 _FORMAT = 2
-"""The last format of `marshal` whose bytes depend on the value alone: later ones refer back to equal objects."""
+"""The last format of `marshal` whose bytes depend only on the value; later formats refer back to equal objects."""
 
 
 class ReadOnce(Generic[One, Other, Found]):
-    """A cached reading of two plain values; its results are never changed. `plain` is the reading itself."""
+    """A cached function of two plain values; its results are never changed. `plain` is the function itself."""
 
     def __init__(self, plain: Callable[[One, Other], Found]) -> None:
         self.plain = plain
@@ -33,7 +34,7 @@ class ReadOnce(Generic[One, Other, Found]):
         self._bytes = 0
 
     def __call__(self, one: One, other: Other) -> Found:
-        """Return the result for the two values; errors: those of the reading."""
+        """Return the result for the two values; errors: those of the function."""
         spelling = _spelling((one, other))
         found = self._kept.get(spelling) if spelling else None
         if found is None:
@@ -58,7 +59,7 @@ class ReadOnce(Generic[One, Other, Found]):
 
 
 def _spelling(parts: tuple[Any, Any]) -> bytes:
-    """Return bytes that identify the parts; empty when the parts cannot be kept."""
+    """Return bytes that identify the two values; empty when the result cannot be stored."""
     try:
         spelling = marshal.dumps(parts, _FORMAT)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The application and queue to which a pod belongs, and the tags of its namespace (1.2, 1.3)."""
+"""The application and queue to which a pod belongs, and the tags of its namespace."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class NamespaceFacts:
 def membership(marked: Marked, problems: list[str], *, unique: bool) -> Membership:
     """Return application, queue and user of the pod; contradictions and bad user texts are added to `problems`.
 
-    `unique`: a pod that names no application gets an application of its own.
+    With `unique`, a pod that names no application gets an application of its own.
     """
     marks, notes = marked.labels, marked.annotations
     application = _written_id(marked, problems)
@@ -98,7 +98,7 @@ def _first(what: str, values: tuple[str | None, ...], problems: list[str]) -> st
 
 
 def _application_id(written: str, marked: Marked, *, unique: bool) -> str:
-    """Return the id of the pod's application; the members of a job share one application (J1)."""
+    """Return the id of the pod's application; all members of a job share one application (J1)."""
     namespace, ending = marked.namespace, _job_key(marked) or marked.uid
     if written.endswith(_UNIQUE_ENDING):
         return f"{written.removesuffix(_UNIQUE_ENDING)}-{ending}"
@@ -143,7 +143,7 @@ def _json_object(written: str) -> dict[str, Any] | None:
 
 
 def read_namespace(item: Fields) -> NamespaceFacts:
-    """Return the tags that a namespace gives its applications (1.3)."""
+    """Return the tags that a namespace gives its applications."""
     metadata = mapping(item, "metadata")
     notes = texts(metadata, "annotations", "metadata.")
     name = text(metadata, "name", "metadata.")
@@ -163,7 +163,7 @@ def read_namespace(item: Fields) -> NamespaceFacts:
 
 
 def _limits(notes: Mapping[str, str], key: str, problems: list[str]) -> str:
-    """Return the tag for an annotation that is a JSON map of quantities; "" when it is absent or bad."""
+    """Return the tag for an annotation that is a JSON map of quantities; "" when the annotation is absent or bad."""
     if key not in notes:
         return ""
     listed = _json_object(notes[key])
@@ -180,7 +180,7 @@ def _old_limits(notes: Mapping[str, str], problems: list[str]) -> str:
 
 
 def _resource_text(listed: dict[str, Any], key: str, problems: list[str]) -> str:
-    """Return quantities as the published interface's Resource in JSON."""
+    """Return quantities as JSON of a Resource message of the published interface."""
     found: dict[str, dict[str, int]] = {}
     try:
         for kind in sorted(listed):

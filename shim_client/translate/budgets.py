@@ -1,4 +1,4 @@
-"""A PodDisruptionBudget: the pods that it counts, and how many of them may be evicted now."""
+"""A PodDisruptionBudget: the pods that it counts, and how many of these may be evicted now."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ _GENERATIONS = (0, 2**63 - 1)
 
 @dataclass(frozen=True, slots=True)
 class BudgetFacts:
-    """The facts of one budget that the mirror keeps."""
+    """The facts of one budget that the state machine keeps."""
 
     selector: Selector
     allowed: int
 
 
 def read_budget(item: Fields) -> BudgetFacts | None:
-    """Return a budget's facts; None when it has no selector and so counts no pod.
+    """Return a budget's facts; None when the budget has no selector and so counts no pod.
 
-    While the status of a budget is about an older form of its spec, no pod may be evicted: the eviction API decides
-    likewise.
+    While the status describes an older version of the spec, no pod may be evicted; the eviction API does the same.
     """
     spec, status = mapping(item, "spec"), mapping(item, "status")
     if spec.get("selector") is None:

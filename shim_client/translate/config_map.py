@@ -1,4 +1,4 @@
-"""ConfigMaps as flat settings (specification 1.10): plain texts, and compressed texts whose key ends in `.gz`."""
+"""ConfigMaps as flat settings: plain texts, and compressed texts whose key ends in `.gz`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GZIP = 31
 
 
 def merged(found: Iterable[Fields]) -> tuple[dict[str, str], list[str]]:
-    """Return the merged settings of ConfigMaps, later ones taking precedence, and the entries that cannot be read."""
+    """Return the merged settings of ConfigMaps, and the entries that cannot be read; later ConfigMaps take precedence."""
     by_name = {name_of(item): item for item in found}
     flat: dict[str, str] = {}
     problems: list[str] = []
@@ -51,7 +51,7 @@ def _unpacked(item: Fields, problems: list[str]) -> dict[str, str]:
 
 
 def _gunzipped(value: str) -> str:
-    """Return the decompressed text; errors: ValueError when it is no text, incomplete or too large."""
+    """Return the decompressed text; errors: ValueError when the data is not text, is incomplete or is too large."""
     unpacker = zlib.decompressobj(_GZIP)
     content = unpacker.decompress(base64.b64decode(value, validate=True), CONFIG_BYTES_MAX)
     if not unpacker.eof:

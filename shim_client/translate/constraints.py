@@ -1,4 +1,4 @@
-"""Constraints of a pod on its node, as data (design 1.8), and whether it has any that the core cannot judge."""
+"""Constraints of a pod on its node, as data (design 1.8), and whether it has further demands that the core cannot check."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHARED_MAX = 8192
 
 
 def node_constraints(spec: Fields) -> NodeConstraints | None:
-    """Return the node selector, required affinity, tolerations and host ports; None without any."""
+    """Return the node selector, required affinity, tolerations and host ports; None when the pod has none of these."""
     host_ports = _host_ports(spec)
     if not host_ports and _DEMANDS.isdisjoint(spec):
         return None
@@ -44,7 +44,7 @@ def node_constraints(spec: Fields) -> NodeConstraints | None:
 
 
 def named_node(spec: Fields) -> str:
-    """Return the node that the affinity names by matchFields on metadata.name, else ""."""
+    """Return the node that the pod's affinity names by matchFields on metadata.name; "" when it names none."""
     for term in _required_terms(spec):
         for requirement in term.match_fields:
             if requirement.key == "metadata.name" and requirement.values:
@@ -53,7 +53,7 @@ def named_node(spec: Fields) -> str:
 
 
 def needs_check_here(spec: Fields) -> bool:
-    """Return whether the pod has demands that only the cluster can judge (rmCheck).
+    """Return whether the pod has demands that only the shim can check (`rmCheck` on the wire).
 
     Such demands are volumes with claims, device claims, required affinity between pods, and topology spread.
     """
@@ -93,7 +93,7 @@ def _required_terms(spec: Fields) -> tuple[SelectorTerm, ...]:
 
 
 def selector_terms(selector: Fields, where: str) -> tuple[SelectorTerm, ...]:
-    """Return the terms of a node selector, of which a node must meet one; errors: BadObjectError."""
+    """Return the terms of a node selector; a node must meet one of them; errors: BadObjectError."""
     return tuple(
         SelectorTerm(_requirements(term, "matchExpressions"), _requirements(term, "matchFields"))
         for term in items(selector, "nodeSelectorTerms", where)
@@ -135,7 +135,7 @@ def _host_ports(spec: Fields) -> tuple[HostPort, ...]:
 
 
 def _host_port(item: Fields, *, on_host: bool) -> HostPort | None:
-    """Return the port that is needed on the node; with hostNetwork a container port is one."""
+    """Return the port that a container needs on the node; with hostNetwork that is the container port, else None."""
     port = whole(item, "hostPort", _PORTS, "ports[].")
     if not port and on_host:
         port = whole(item, "containerPort", _PORTS, "ports[].")

@@ -1,7 +1,7 @@
 """Typed reading of untyped Kubernetes objects; each error names the field.
 
-An absent or null field is its type's empty value, as in the API server's JSON; a field with a value of another
-type is a `BadObjectError` that names the path.
+An absent or null field is read as the empty value of its type, as in the API server's JSON. A value of another type
+is a `BadObjectError` that names the path.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class BadObjectError(ValueError):
 def parsed(written: str) -> object:
     """Return the value of the JSON in an annotation; errors: ValueError when an API server would not accept it.
 
-    Python's own reader accepts what no message can hold: half a surrogate pair in an escape, NaN, endless nesting.
+    Python's own JSON reader also accepts texts that no message can hold: half a surrogate pair in an escape, NaN, or
+    nesting without a limit.
     """
     try:
         value = json.loads(written)
@@ -52,7 +53,7 @@ def parsed(written: str) -> object:
 
 
 def is_label(value: str) -> bool:
-    """Return whether a label may have this value, which must not be empty."""
+    """Return whether a text is a valid label value; an empty text is not accepted."""
     return len(value) <= LABEL_LENGTH_MAX and _LABEL.fullmatch(value) is not None
 
 
@@ -129,7 +130,7 @@ def _shown(name: object) -> str:
 
 
 def whole(fields: Fields, key: str, bounds: tuple[int, int], path: str = "") -> int:
-    """Return the whole number under `key`, 0 when absent; errors when outside the bounds."""
+    """Return the whole number under `key`, 0 when absent; errors: BadObjectError when it is outside the bounds."""
     value = fields.get(key)
     if value is None:
         return 0
@@ -149,7 +150,7 @@ def flag(fields: Fields, key: str, path: str = "") -> bool:
 
 
 def quantity(fields: Fields, key: str, units: Callable[[str], int], path: str = "") -> int:
-    """Return the quantity under `key`, which may be written as text or as a number."""
+    """Return the quantity under `key`; it may be written as text or as a number."""
     value = fields.get(key)
     if type(value) not in (str, int, float):
         raise BadObjectError(path + key, "is not a quantity")

@@ -1,4 +1,4 @@
-"""Jobs: pods that run together or not at all, as their labels say (seed 003; specification J1-J3)."""
+"""Jobs: pods that run together or not at all, as their labels say (J1 to J3)."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from shim_client.translate.fields import BadObjectError, Fields, items, mapping,
 MEMBERS_MAX = 100_000
 """Maximum number of members that a job may need; the core has the same limit."""
 SIZED = {"Job": "batch/", "ReplicaSet": "apps/", "StatefulSet": "apps/"}
-"""Kinds of owners that say how many pods they want, with the group of their API."""
+"""Kinds of owners whose spec says how many pods they want, with the group of their API."""
 _COUNTS = (0, 2**31 - 1)
 _TRUTHS = {"true": True, "false": False}
 
 
 class JobMarks(NamedTuple):
-    """The job that a pod's labels declare; no job without a key, and a size to be found out without members."""
+    """The job that a pod's labels declare; an empty `key` means no job, and 0 `members` a size that has to be found out."""
 
     key: str
     members: int
     trigger: JobTrigger
 
     def of_gang(self, maker: str, notes: Mapping[str, str]) -> JobMarks:
-        """Return the job of a placeholder; all placeholders of one maker are one job (1.9). Errors: BadObjectError."""
+        """Return the job of a placeholder: all placeholders that `maker` declares are one job; errors: BadObjectError."""
         where = f"metadata.annotations[{labels.GANG_SIZE}]"
         members = _members_of(notes[labels.GANG_SIZE], where)
         return JobMarks(f"placeholders/{maker}", members, self.trigger)
 
 
 def job_marks(marks: Mapping[str, str], problems: list[str]) -> JobMarks:
-    """Return the job that labels declare; errors: BadObjectError for a size that is no number.
+    """Return the job that labels declare; errors: BadObjectError for a size that is not a number.
 
-    The labels of the seed take precedence over our own; contradictions are added to `problems`.
+    The published labels take precedence over Evenhand's own; contradictions are added to `problems`.
     """
     key = _first(marks, labels.JOB_KEY, labels.JOB_KEY_OWN, problems)
     may = truth(marks, labels.CAN_PREEMPT, problems)
@@ -55,7 +55,7 @@ def truth(marks: Mapping[str, str], key: str, problems: list[str]) -> bool | Non
 
 
 def owner_with_size(metadata: Fields, namespace: str) -> ObjectRef | None:
-    """Return the pod's owner if it is of a kind that says how many pods it wants (J1)."""
+    """Return the pod's owner if its kind has a spec that says how many pods it wants (J1); else None."""
     for owner in items(metadata, "ownerReferences", "metadata."):
         kind, name, uid, group = (text(owner, key) for key in ("kind", "name", "uid", "apiVersion"))
         if name and kind in SIZED and group.startswith(SIZED[kind]):
@@ -66,7 +66,7 @@ def owner_with_size(metadata: Fields, namespace: str) -> ObjectRef | None:
 def pods_wanted(owner: Fields) -> int:
     """Return how many pods an owner wants to run now; errors: BadObjectError.
 
-    A Job wants `parallelism` pods, and fewer when fewer completions are left; the others want their `replicas`.
+    A Job wants `parallelism` pods, and fewer when fewer completions are left; all other kinds want `replicas` pods.
     """
     spec, status = mapping(owner, "spec"), mapping(owner, "status")
     if owner.get("kind") != "Job":
@@ -79,7 +79,7 @@ def pods_wanted(owner: Fields) -> int:
 
 
 def _count(spec: Fields, key: str, path: str) -> int:
-    """Return a count that defaults to 1, as in the API server."""
+    """Return a count of a spec, 1 when it is absent, as in the API server."""
     return 1 if spec.get(key) is None else whole(spec, key, _COUNTS, path)
 
 

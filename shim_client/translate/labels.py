@@ -1,4 +1,4 @@
-"""Labels, annotations and tags that cluster users and the core know, in their exact spelling."""
+"""Labels, annotations and tags that cluster users and the core use, in their exact spelling."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ TASK_GROUP = "yunikorn.apache.org/task-group-name"
 TASK_GROUPS = "yunikorn.apache.org/task-groups"
 POLICY_PARAMETERS = "yunikorn.apache.org/schedulingPolicyParameters"
 GANG_SIZE = "evenhand.io/gang-size"
-"""Annotation of a placeholder: the number of placeholders of its application, which are placed together."""
+"""Annotation of a placeholder: the number of its application's placeholders, which are placed together."""
 PLACEHOLDERS_MADE = "evenhand.io/placeholders-made"
-"""Annotation of the pod that created an application: its placeholders were created, and are not created again."""
+"""Annotation of the pod that created an application: its placeholders exist and are not created again."""
 ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
 RELEASED_FOR = "evenhand.io/released-for"
 DELIVERY = "evenhand.io/delivery"

@@ -1,4 +1,4 @@
-"""The check of labels against requirements: those of nodes (selector terms) and of pods (label selectors)."""
+"""The check of labels against requirements: of nodes (selector terms) and of pods (label selectors)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shim_client.translate.fields import BadObjectError, Fields, items, names, t
 
 Labels = Mapping[str, str]
 Selector = tuple[Requirement, ...]
-"""Requirements that must all hold; an empty one matches everything."""
+"""Requirements that must all be met; an empty selector matches everything."""
 
 _OF_LABELS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 

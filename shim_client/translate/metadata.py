@@ -1,4 +1,4 @@
-"""Facts from a pod's labels, annotations and owners: read once for all pods that have equal ones."""
+"""Facts from a pod's labels, annotations and owners, read once for all pods that have equal ones."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ NOTES = (
     labels.PLACEHOLDERS_MADE,
     labels.ALLOW_PREEMPTION,
 )
-"""Annotations that are read here; others belong to other software, and often differ on each pod."""
+"""Annotations that are read here; all others belong to other software, and often differ on each pod."""
 _NO_JOB = JobMarks("", 0, JobTrigger.UNSPECIFIED)
 _NO_MEMBERSHIP = Membership("", "", "", ())
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataFacts:
-    """Facts from the metadata; for another scheduler's pod only labels, tags, opinion and owner count."""
+    """Facts from the metadata; of another scheduler's pod only labels, tags, opinion and owner are used."""
 
     labels: Mapping[str, str]
     tags: Mapping[str, str]
@@ -45,7 +45,7 @@ class MetadataFacts:
     placeholders_made: bool
     membership: Membership = _NO_MEMBERSHIP
     by_uid: bool = False
-    """The application's id contains the pod's own uid, which is not among these facts."""
+    """Whether the application's id contains the pod's uid, which is not among these facts."""
     partition: str = DEFAULT_PARTITION
     task_group: str = ""
     placeholder: bool = False
@@ -53,7 +53,7 @@ class MetadataFacts:
     job: JobMarks = _NO_JOB
     preemptible: bool | None = None
     of_daemon: bool = False
-    """One of the owners is a DaemonSet."""
+    """Whether one of the owners is a DaemonSet."""
     sized_by: ObjectRef | None = None
     problems: tuple[str, ...] = ()
 
@@ -61,7 +61,7 @@ class MetadataFacts:
 def read_metadata(
     metadata: Fields, namespace: str, settings: Settings, *, ours: bool
 ) -> MetadataFacts:
-    """Return the facts; errors: BadObjectError."""
+    """Return the facts from a pod's metadata; `ours`: the pod names the shim's scheduler. Errors: BadObjectError."""
     notes = texts(metadata, "annotations", "metadata.")
     parts = (
         namespace,
@@ -80,7 +80,7 @@ Parts = tuple[str, object, Sequence[str | None], object]
 
 @ReadOnce
 def own(parts: Parts, switches: Sequence[bool]) -> MetadataFacts:
-    """Read the metadata of a pod of ours."""
+    """Read the metadata of a pod that names the shim's scheduler."""
     marked, metadata = _marked(parts), _metadata(parts)
     marks, notes = marked.labels, marked.annotations
     honours, unique, gangs = switches
@@ -92,7 +92,9 @@ def own(parts: Parts, switches: Sequence[bool]) -> MetadataFacts:
     if placeholder and labels.GANG_SIZE in notes:
         job = job.of_gang(_owner_uid(metadata), notes)
     return MetadataFacts(
-        labels=dict(marks),  # shared: not the first pod's own
+        labels=dict(
+            marks
+        ),  # Shared by equal pods, so the labels are not those of the first pod's own object.
         tags=_tags(marked),
         opinion=pod_opinion(notes, honoured=honours),
         owner_uid=_owner_uid(metadata),
@@ -129,7 +131,7 @@ def foreign(parts: Parts, switches: Sequence[bool]) -> MetadataFacts:
 
 
 def own_membership(metadata: Fields, ref: ObjectRef, settings: Settings) -> Membership:
-    """Return the membership of a pod whose uid is part of its application's id; its problems were reported before."""
+    """Return application, queue and user of a pod whose application's id contains its uid, without reporting problems."""
     marks = texts(metadata, "labels", "metadata.")
     notes = texts(metadata, "annotations", "metadata.")
     marked = Marked(ref.namespace, ref.uid, marks, notes)
@@ -144,12 +146,12 @@ def _marked(parts: Parts) -> Marked:
 
 
 def _metadata(parts: Parts) -> Fields:
-    """Return the metadata with the owners alone, for the functions that read them."""
+    """Return metadata that contains only the owners, for functions that read owners."""
     return {"ownerReferences": parts[3]}
 
 
 def _gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
-    """Return the task groups of a real pod; a pod that names a group which they lack is a problem."""
+    """Return the task groups of a pod, None for a placeholder; a pod that names an unknown group is a problem."""
     if notes.get(labels.PLACEHOLDER) == "true":
         return None
     gang = read_gang(notes, problems)
@@ -160,7 +162,7 @@ def _gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
 
 
 def _tags(marked: Marked) -> dict[str, str]:
-    # The mark is left out: the core, which ordered it, need not receive it.
+    # The mark is left out, because the core ordered it and need not receive it.
     told = ((key, value) for key, value in marked.labels.items() if key != labels.SOFT_EVICTION)
     tags = {labels.TAG_LABEL_PREFIX + key: value for key, value in told}
     tags[labels.TAG_POD_NAMESPACE] = marked.namespace

@@ -1,6 +1,6 @@
-"""Demands of a pod on the pods around it: required affinity, anti-affinity, topology spread.
+"""Demands of a pod on the pods around it: required affinity, required anti-affinity, topology spread.
 
-Preferences are not read: the core ranks nodes by its own policy.
+Preferred affinity is not read, because the core orders nodes by its own policy.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _SPREAD = "spec.topologySpreadConstraints[]."
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """A selection of pods: those of some namespaces that a selector matches."""
+    """A selection of pods: those in some namespaces whose labels match a selector."""
 
     namespaces: tuple[str, ...]
     namespace_selector: Selector | None
-    """Further namespaces, by their labels; None adds none."""
+    """Labels of further namespaces whose pods are selected; None: no further namespaces."""
     selector: Selector | None
-    """None matches no pod."""
+    """The labels of selected pods; None matches no pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Spread:
     max_skew: int
     min_domains: int
     honours_affinity: bool
-    """Whether only places count that the pod's own node selector and affinity admit."""
+    """Whether a place counts only if the pod's own node selector and affinity allow one of its nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def _spread(item: Fields, namespace: str, labels: Labels) -> Spread:
 
 
 def _selector(item: Fields, labels: Labels, where: str) -> Selector | None:
-    """Return the selector, with the requirements that the pod's own labels add (matchLabelKeys)."""
+    """Return the label selector, with the requirements that matchLabelKeys adds from the pod's own labels."""
     if item.get("labelSelector") is None:
         return None
     selector = read_selector(mapping(item, "labelSelector", where), f"{where}labelSelector.")

@@ -1,4 +1,4 @@
-"""A node in the form that the core receives (specification 1.6)."""
+"""A node in the form that the core receives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shim_client.translate.resources import Resource, amounts, interned
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """The facts of one node that the mirror keeps."""
+    """The facts of one node that the state machine keeps."""
 
     ref: ObjectRef
     partition: str
@@ -25,7 +25,7 @@ class NodeFacts:
 
 
 def read_node(node: Fields) -> NodeFacts:
-    """Return the node's facts; capacity is `status.allocatable` only."""
+    """Return the node's facts; capacity is read from `status.allocatable` only."""
     metadata, spec = mapping(node, "metadata"), mapping(node, "spec")
     name = text(metadata, "name", "metadata.")
     if not name:
@@ -42,7 +42,7 @@ def read_node(node: Fields) -> NodeFacts:
 
 
 def node_report(facts: NodeFacts, action: NodeAction) -> NodeReport:
-    """Return the report of a node, with the fields that the core needs for this action."""
+    """Return the report of a node, with only the fields that the core needs for this action."""
     if action not in {NodeAction.CREATE_DRAIN, NodeAction.UPDATE}:
         return NodeReport(facts.ref.name, action, facts.partition, attributes=_attributes(facts))
     return NodeReport(

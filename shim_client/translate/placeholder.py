@@ -1,7 +1,7 @@
-"""A placeholder as Kubernetes is asked to create it: a small pod that holds the place of a real one (1.9).
+"""A placeholder as a Kubernetes pod: a small pod that holds the capacity for a real one.
 
-Its name and content follow from the application, the pod that created the application, the task group and a number.
-A second attempt, by this shim or a later one, therefore names the same pod.
+Its name and content depend only on the application, the pod that created the application, the task group and a
+number. A second attempt, by this run of the shim or a later one, therefore names the same pod.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shim_client.translate.fields import is_label
 from shim_client.translate.task_groups import Gang, TaskGroup
 
 _CUT = 20
-"""Number of letters of application and task group in a name, by which people recognise it."""
+"""Maximum number of characters of the application's and the task group's name in a placeholder's name."""
 _HASH_LETTERS = 10
 _STRANGE = re.compile(r"[^a-z0-9]+")
 _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -43,7 +43,7 @@ class Origin:
 def placeholders(
     origin: Origin, gang: Gang, settings: Settings
 ) -> Iterator[tuple[str, KubeObject]]:
-    """Yield names and pods; the pods of a task group are one object except for their names."""
+    """Yield the names and pods of all placeholders; the pods of one task group are one object except for their names."""
     for group in gang.groups:
         item = _placeholder(origin, gang, group, settings)
         stem = _stem(origin, group)
@@ -53,14 +53,14 @@ def placeholders(
 
 
 def _stem(origin: Origin, group: TaskGroup) -> str:
-    """Return the common beginning of the names of a task group's placeholders."""
+    """Return the beginning of the names of a task group's placeholders."""
     told = "\0".join((origin.membership.application, origin.pod.uid, group.name))
     digest = sha256(told.encode()).hexdigest()[:_HASH_LETTERS]
     return f"tg-{_plain(origin.membership.application)}-{_plain(group.name)}-{digest}"
 
 
 def _plain(name: str) -> str:
-    """Return a piece of a name that is valid in the name of any pod."""
+    """Return a part of a name with only those characters that are valid in a pod's name."""
     return _STRANGE.sub("-", name.lower())[:_CUT].strip("-") or "x"
 
 
@@ -98,7 +98,7 @@ def _labels(origin: Origin) -> dict[str, str]:
 def _annotations(origin: Origin, gang: Gang, group: TaskGroup) -> dict[str, str]:
     """Return the annotations that the shim reads back.
 
-    Queue and application are among them, since a label may not be able to hold them.
+    Queue and application are annotations, because their names may not be valid as labels.
     """
     member = origin.membership
     found = {
@@ -140,7 +140,7 @@ def _spec(origin: Origin, group: TaskGroup, settings: Settings) -> dict[str, Any
 
 
 def _resources(requests: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return requests and limits; extended resources need limits, equal to their requests."""
+    """Return requests and limits; extended resources need limits that are equal to their requests."""
     limits = {kind: amount for kind, amount in requests.items() if kind not in _PLAIN}
     return (
         {"requests": dict(requests), "limits": limits} if limits else {"requests": dict(requests)}

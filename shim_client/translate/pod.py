@@ -1,6 +1,6 @@
-"""A pod as the shim needs it: its facts, and the report for the core (specification 1.1-1.5).
+"""A pod as the shim needs it: its facts, and its report for the core.
 
-The facts do not keep the pod's own object, so that a large cluster takes little memory.
+The facts do not refer to the pod's original object, so that a large cluster takes little memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """The facts of one pod that the mirror keeps."""
+    """The facts of one pod that the state machine keeps."""
 
     ref: ObjectRef
     report: PodReport
@@ -48,26 +48,26 @@ class PodFacts:
     claims: tuple[str, ...]
     priority_class: str
     opinion: bool | None
-    """The pod's own annotation about being preempted; None when the class decides."""
+    """The pod's own annotation on being preempted; None when its PriorityClass decides."""
     delivery: str
-    """The way in which the pod is to be evicted, when it carries a mark of the shim."""
+    """The way in which the pod is being evicted, if it carries a mark of the shim."""
     owner_uid: str
-    """Uid of the first owner: for a placeholder, the pod for which it was created (1.4, originator)."""
+    """Uid of the first owner; the owner of a placeholder is the pod for which it was created."""
     sized_by: ObjectRef | None
-    """The owner that knows the size of the pod's job, when no label does (J1)."""
+    """The owner that knows the size of the pod's job, when no label says it (J1)."""
     labels: Mapping[str, str]
     demands: Demands | None
-    """Demands on the pods around it; read for the pods of all schedulers, since they keep others away."""
+    """Demands on the pods around it; they are read for the pods of all schedulers, because each can exclude other pods."""
     gang: Gang | None = None
-    """The task groups of the application that the pod creates."""
+    """The task groups of the application that this pod creates."""
     placeholders_made: bool = False
-    """The placeholders of these were created and must not be created again."""
+    """Whether the placeholders of these task groups were created, so that they are not created again."""
     pull_secrets: tuple[str, ...] = ()
     problems: tuple[str, ...] = field(default=(), compare=False)
 
 
 def read_ref(pod: Fields) -> ObjectRef:
-    """Return the pod's names; errors: BadObjectError when it has none."""
+    """Return the reference of a pod (namespace, name and uid); errors: BadObjectError when one is missing."""
     metadata = mapping(pod, "metadata")
     namespace = text(metadata, "namespace", "metadata.")
     uid = text(metadata, "uid", "metadata.")
@@ -78,15 +78,15 @@ def read_ref(pod: Fields) -> ObjectRef:
 
 
 def is_terminated(pod: Fields) -> bool:
-    """Return whether the pod has ended, which is treated as its deletion (1.1)."""
+    """Return whether the pod has ended; such a pod counts as deleted."""
     status = pod.get("status")
     return isinstance(status, dict) and status.get("phase") in ENDED
 
 
 def read_pod(pod: Fields, settings: Settings, known: ObjectRef | None = None) -> PodFacts:
-    """Return the pod's facts; errors: BadObjectError names the field that cannot be read.
+    """Return the pod's facts; errors: BadObjectError, which names the field that cannot be read.
 
-    `known`: the pod's names where they were read before, so that only one copy is kept.
+    `known` is the pod's reference from an earlier reading, so that only one copy of it is kept.
     """
     metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
     ref = known or read_ref(pod)
@@ -129,7 +129,7 @@ def _pull_secrets(spec: Fields) -> tuple[str, ...]:
 
 
 def for_core(facts: PodFacts, *, class_allows: bool, originator: bool) -> PodReport:
-    """Return the report, completed with what the pod alone does not know: its class and its rank."""
+    """Return the report of a pod, with two facts that the pod lacks: its class's setting and whether it is originator."""
     if not facts.ours:
         return facts.report
     allowed = class_allows if facts.opinion is None else facts.opinion
@@ -142,7 +142,7 @@ def for_core(facts: PodFacts, *, class_allows: bool, originator: bool) -> PodRep
 def _demands(
     spec: Fields, ref: ObjectRef, marks: Mapping[str, str], *, ours: bool
 ) -> Demands | None:
-    """Return the pod's demands on its neighbours; unreadable ones of another scheduler's pod are ignored."""
+    """Return the pod's demands on its neighbours; unreadable demands of another scheduler's pod are ignored."""
     try:
         return demands(spec, ref.namespace, marks)
     except BadObjectError:
@@ -184,14 +184,14 @@ def _own_report(
 
 
 def _pinned(tags: Mapping[str, str], node: str) -> Mapping[str, str]:
-    """Return the tags of a pod that a DaemonSet created for its node (specification 1.4)."""
+    """Return the tags of a DaemonSet's pod, with the node for which it was created."""
     return {**tags, labels.TAG_REQUIRED_NODE: node}
 
 
 def _foreign(
     spec: Fields, ref: ObjectRef, created_ms: int, marks: MetadataFacts, found: SpecFacts
 ) -> PodReport:
-    """Return the report of another scheduler's pod: it occupies its node and is never a victim."""
+    """Return the report of another scheduler's pod, which occupies its node and is never a victim."""
     return PodReport(
         key=ref.uid,
         application="",
@@ -207,7 +207,7 @@ def _foreign(
 
 
 def _releasing(metadata: Fields) -> Releasing | None:
-    """Return the mark of a pod that is ending: the shim's annotation, or a deletion (1.7)."""
+    """Return the mark of a pod that is ending, from the shim's annotation or from its deletion; else None."""
     notes = mapping(metadata, "annotations")
     written = notes.get(labels.RELEASED_FOR, "").split("/")
     if written[0] and len(written) == len(("decision", "beneficiary", "node")):

@@ -1,4 +1,4 @@
-"""Priority and protection of a pod: whether it may be preempted, by class, annotation and label (specification 1.4)."""
+"""Priority and protection of a pod: whether it may be preempted, by class, annotation and label."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SYSTEM_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 
 @dataclass(frozen=True, slots=True)
 class ClassFacts:
-    """The facts of a PriorityClass that concern preemption."""
+    """The facts of a PriorityClass that preemption depends on."""
 
     name: str
     allow_preemption: bool
@@ -29,21 +29,22 @@ def read_priority_class(item: Fields) -> ClassFacts:
 
 
 def pod_opinion(annotations: Mapping[str, str], *, honoured: bool) -> bool | None:
-    """Return the value of the pod's own annotation; None when it is absent or does not count."""
+    """Return the value of the pod's own annotation; None when the annotation is absent or is not honoured."""
     written = annotations.get(labels.ALLOW_PREEMPTION) if honoured else None
     return {"true": True, "false": False}.get(written or "")
 
 
 def may_preempt_others(spec: Fields) -> bool:
-    """Return False for preemptionPolicy Never; other, absent and unknown policies allow preempting."""
+    """Return False when preemptionPolicy is Never; every other value, or none, allows preempting."""
     return spec.get("preemptionPolicy") != "Never"
 
 
 def protection(class_name: str, *, preemptible: bool | None, pinned: bool) -> Protection:
-    """Return the level of protection that does not depend on the class (7.6).
+    """Return the level of protection that does not depend on the class's annotation.
 
-    Untouchable: created for its node, or critical to the system. Firm: labelled not preemptible. A pod without that
-    label is distinguished from one that is labelled preemptible: the partition decides about it (J2).
+    A pod is untouchable when it was created for its node or is critical to the system, and firm when it is labelled
+    not preemptible. A pod without that label differs from one that is labelled preemptible, because the partition
+    decides about it (J2).
     """
     if pinned or class_name in SYSTEM_CLASSES:
         return Protection.UNTOUCHABLE
@@ -55,7 +56,7 @@ def protection(class_name: str, *, preemptible: bool | None, pinned: bool) -> Pr
 def lowered(step: Protection, *, allow_preempt_self: bool) -> Protection:
     """Return the level of protection after an opt-out: a pod that opted out is prefer-not.
 
-    A pod that is labelled preemptible stays lendable (J2); its opt-out is reported to the core besides.
+    A pod that is labelled preemptible keeps its level (J2); its opt-out is reported to the core in another field.
     """
     if step is Protection.UNSPECIFIED and not allow_preempt_self:
         return Protection.PREFER_NOT

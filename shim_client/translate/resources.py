@@ -1,4 +1,4 @@
-"""The resources that a pod takes on a node (specification 1.5) and that a node has (1.6), in whole units."""
+"""The resources that a pod takes on a node and that a node has, in whole units."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:
 
 
 def pod_resource(pod: Fields) -> Resource:
-    """Return the resources that the pod takes, including one of type pods; requests count, limits do not."""
+    """Return the resources that the pod takes, plus one of type pods; requests count, limits do not."""
     status = mapping(pod, "status")
     return taken(mapping(pod, "spec"), status, infeasible=resize_is_infeasible(status))
 
 
 def taken(spec: Fields, status: Fields, *, infeasible: bool) -> Resource:
-    """Return the resources that a pod of this spec takes; `infeasible`: its node cannot provide the present requests."""
+    """Return the resources that a pod with this spec takes; `infeasible`: its node cannot provide the present requests."""
     total = _containers_and_sidecars(spec, status, infeasible=infeasible)
     pod_level = amounts(mapping(spec, "resources", "spec."), "requests", "spec.resources.")
     total.update({kind: pod_level[kind] for kind in ("vcore", "memory") if kind in pod_level})
@@ -59,7 +59,7 @@ def interned(resource: Mapping[str, int]) -> Resource:
 
 
 def sum_of(parts: Iterable[tuple[Resource, int]]) -> dict[str, int]:
-    """Return the sum of so many of each resource, without a limit."""
+    """Return the sum of resources, each multiplied by its number; the sum has no limit."""
     total: Counter[str] = Counter()
     for resource, count in parts:
         total.update({kind: count * amount for kind, amount in resource.items()})
@@ -72,7 +72,7 @@ def _shared(amounts_sorted: tuple[tuple[str, int], ...]) -> Resource:
 
 
 def _containers_and_sidecars(spec: Fields, status: Fields, *, infeasible: bool) -> dict[str, int]:
-    """Return per type the larger of the sum of running containers and the need of any init container."""
+    """Return, by type, the larger of the sum over running containers and the need of any init container."""
     running: dict[str, int] = {}
     peak: dict[str, int] = {}
     seen = _statuses(status, "initContainerStatuses")
@@ -100,7 +100,7 @@ def _bounded(spec: Fields, key: str) -> list[Fields]:
 
 
 def _need(container: Fields, state: Fields, *, infeasible: bool) -> dict[str, int]:
-    """Return per type the maximum of what was requested, promised and actually given."""
+    """Return, by type, the maximum of what the container requested, what was allocated and what it has."""
     where = f"{text(container, 'name')!s:.80}."
     asked = amounts(mapping(container, "resources", where), "requests", where)
     if not state:

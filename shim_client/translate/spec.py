@@ -1,4 +1,4 @@
-"""Facts from a pod's spec that do not depend on the single pod: read once for all pods with equal specs."""
+"""Facts from a pod's spec that are equal for all pods with equal specs, and are read once for all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shim_client.translate.resources import Resource, resize_is_infeasible, take
 _PRIORITIES = (-(2**31), 2**31 - 1)
 _GRACES = (0, 2**31)
 GRACE_SECONDS_DEFAULT = 30
-"""The API server's own default of terminationGracePeriodSeconds."""
+"""The API server's default of terminationGracePeriodSeconds."""
 _READ = (
     "affinity",
     "containers",
@@ -45,7 +45,7 @@ _READ_OF_STATUS = ("containerStatuses", "initContainerStatuses")
 
 @dataclass(frozen=True, slots=True)
 class SpecFacts:
-    """Facts from a spec; for another scheduler's pod only resource, gates and class count."""
+    """Facts from a spec; of another scheduler's pod only resource, gates and class are used."""
 
     resource: Resource
     gates: tuple[str, ...]
@@ -54,14 +54,14 @@ class SpecFacts:
     allow_preempt_other: bool = True
     constraints: NodeConstraints | None = None
     named_node: str = ""
-    """The node that the affinity names, as for a DaemonSet's pod."""
+    """The only node that the affinity names, as for a DaemonSet's pod."""
     rm_check: bool = False
     grace_seconds: int = 0
     claims: tuple[str, ...] = ()
 
 
 def read_spec(spec: Fields, status: Fields, *, ours: bool) -> SpecFacts:
-    """Return the facts; the status holds what the kubelet has given already. Errors: BadObjectError."""
+    """Return the facts; the status holds what the kubelet has already given to the pod; errors: BadObjectError."""
     parts = [spec.get(key) for key in _READ]
     given = [resize_is_infeasible(status), *(status.get(key) for key in _READ_OF_STATUS)]
     return own(parts, given) if ours else foreign(parts, given)
@@ -69,7 +69,7 @@ def read_spec(spec: Fields, status: Fields, *, ours: bool) -> SpecFacts:
 
 @ReadOnce
 def own(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
-    """Read the spec of a pod of ours from the relevant parts of spec and status."""
+    """Read the spec of a pod that names the shim's scheduler, from the relevant parts of spec and status."""
     spec = _fields(_READ, parts)
     return SpecFacts(
         resource=_taken(spec, given),
@@ -87,13 +87,13 @@ def own(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
 
 @ReadOnce
 def foreign(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
-    """Read the spec of another scheduler's pod, whose demands only that scheduler has to meet."""
+    """Read the spec of another scheduler's pod; only that scheduler has to meet its demands."""
     spec = _fields(_READ, parts)
     return SpecFacts(_taken(spec, given), _gates(spec), _priority_class(spec))
 
 
 def _fields(names: Sequence[str], values: Sequence[object]) -> Fields:
-    """Return fields by name; an absent one is equal to null."""
+    """Return values by the names of their fields; an absent field is equal to null."""
     return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 

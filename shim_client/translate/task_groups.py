@@ -1,7 +1,7 @@
-"""Task groups: the pods for which an application wants capacity before it begins (specification 1.9).
+"""Task groups: the pods for which an application wants capacity before it begins.
 
-Task groups are written as JSON on the pod that creates the application. Each field that cannot be read is reported, and
-then there are no placeholders: the pods are scheduled one by one, as they would be without the annotation.
+Task groups are written as JSON on the pod that creates the application. Each field that cannot be read is reported.
+Then no placeholders are created: the pods are scheduled one by one, as without the annotation.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _FIELDS = frozenset({"name", "minMember", "minResource", "labels", "annotations"
 
 @dataclass(frozen=True, slots=True)
 class TaskGroup:
-    """A task group: a number of pods of one size, with the constraints of their template on nodes and neighbours."""
+    """A task group: a number of pods of one size, with their common constraints on nodes and neighbours."""
 
     name: str
     members: int
     requests: Mapping[str, str]
-    """`minResource` as written."""
+    """The text of `minResource`."""
     resource: Resource
-    """`minResource` in the core's units, with one of type pods."""
+    """The amounts of `minResource` in the core's units, plus one of type pods."""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     spec: Mapping[str, Any] = field(default_factory=dict)
@@ -59,12 +59,12 @@ class TaskGroup:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """The task groups of an application, and what happens when they are not placed in time."""
+    """The task groups of an application, and what happens when their placeholders are not placed in time."""
 
     groups: tuple[TaskGroup, ...]
     style: str = SOFT
     timeout_seconds: int = 0
-    """Seconds until that happens; 0: the core's own time."""
+    """Seconds after which that happens; 0: the core's default."""
 
     @property
     def members(self) -> int:
@@ -72,12 +72,12 @@ class Gang:
         return sum(group.members for group in self.groups)
 
     def resource(self) -> Resource:
-        """Return what all placeholders take together; errors: BadObjectError when no message holds it."""
+        """Return what all placeholders take together; errors: BadObjectError when a message cannot hold the amount."""
         return interned(sum_of((group.resource, group.members) for group in self.groups))
 
 
 def read_gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
-    """Return the task groups that a pod's annotations declare; None without readable ones."""
+    """Return the task groups that a pod's annotations declare; None when there are none that can be read."""
     written = notes.get(labels.TASK_GROUPS)
     if written is None:
         return None
@@ -88,7 +88,7 @@ def read_gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
 
 @lru_cache(maxsize=256)
 def _gang(written: str, parameters: str) -> tuple[Gang | None, tuple[str, ...]]:
-    """Return task groups and problems of the annotations; cached, since pods of one template share them."""
+    """Return task groups and problems of the annotations; cached, because pods of one template have equal annotations."""
     problems: list[str] = []
     style, timeout = _parameters(parameters, problems)
     try:
@@ -101,7 +101,7 @@ def _gang(written: str, parameters: str) -> tuple[Gang | None, tuple[str, ...]]:
 
 
 def _parameters(written: str, problems: list[str]) -> tuple[str, int]:
-    """Return style and time-out; words without a meaning are reported together and do not count."""
+    """Return style and time-out in seconds; unknown words are reported together and have no effect."""
     style, timeout = SOFT, 0
     strange: list[str] = []
     for word in written.split():
@@ -182,9 +182,10 @@ def _requests(entry: Fields, path: str) -> dict[str, str]:
 
 
 def _spec(entry: Fields, path: str) -> dict[str, Any]:
-    """Return the fields of a task group for a pod's spec. Raises BadObjectError.
+    """Return the fields of a task group for a pod's spec; errors: BadObjectError.
 
-    Each field is read once here, as that of the placeholder will be read, so that mistakes are found now.
+    Each field is read once here, as it will be read from the placeholder, so that mistakes are found before pods are
+    created.
     """
     found = {key: entry[key] for key in SPEC_FIELDS if entry.get(key) is not None}
     try:

@@ -14,7 +14,7 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 @dataclass(frozen=True, slots=True)
 class ClaimFacts:
-    """A claim; an empty phase means that no controller sets one, and then the existence of the claim suffices."""
+    """A volume claim; an empty phase means that no controller sets phases, and then the claim only has to exist."""
 
     phase: str
     volume: str
@@ -24,7 +24,7 @@ class ClaimFacts:
 
 @dataclass(frozen=True, slots=True)
 class StorageClassFacts:
-    """A storage class: whether volumes are provisioned only once a pod has its node, and on which nodes they can be."""
+    """A storage class: whether volumes are provisioned only after the pod has a node, and on which nodes that is possible."""
 
     waits_for_pod: bool
     terms: tuple[SelectorTerm, ...]
@@ -42,7 +42,7 @@ def read_claim(item: Fields) -> ClaimFacts:
 
 
 def read_volume(item: Fields) -> tuple[SelectorTerm, ...]:
-    """Return the terms of which a node must meet one to mount a PersistentVolume; without terms any node can."""
+    """Return the node terms of a PersistentVolume: a node that meets one can mount it; without terms every node can."""
     affinity = mapping(mapping(item, "spec"), "nodeAffinity", "spec.")
     where = "spec.nodeAffinity.required."
     return selector_terms(mapping(affinity, "required", "spec.nodeAffinity."), where)

@@ -1,4 +1,4 @@
-"""The conversion of the shim's values to messages of `si.v1` and back; no other module knows the wire's words."""
+"""The conversion of the shim's values to messages of `si.v1` and back; no other module knows the wire format."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ _WAITING = {
 
 
 PARTITION_OWNED = "partition-owned"
-"""The code of a node that is refused because its partition belongs to another resource manager."""
+"""The reason code of a node that is refused because its partition belongs to another resource manager."""
 ALIKE_MAX = 1024
-"""Maximum number of different kinds of pods whose common part of the message is kept."""
+"""Maximum number of common message parts that are kept, one for each kind of pod."""
 _alike: dict[tuple[int, int, int], tuple[PodReport, si_pb2.Allocation]] = {}
 
 
 def allocation(report: PodReport) -> si_pb2.Allocation:
-    """Return the message about a pod, in its newest form; without a node the pod is an ask."""
+    """Return the message about a pod; without a node the pod is an ask."""
     message = si_pb2.Allocation()
     message.CopyFrom(_alike_message(report))
     return filled(message, report)
 
 
 def _alike_message(report: PodReport) -> si_pb2.Allocation:
-    """Return the part of the message that pods of one owner have in common, found by the identity of the objects they share.
+    """Return the part of the message that is common to the pods of one owner, by the identity of their shared objects.
 
-    The report is kept beside the message, so that no other object can get the same identity.
+    The report is stored with the message, so that no other object can get the same identity.
     """
     wanted = report.constraints
     if wanted is not None and (wanted.allowed_nodes or wanted.excluded_nodes):
-        return part_alike(report)  # Long lists that seldom come again.
+        return part_alike(report)  # Long lists of nodes seldom occur twice.
     key = (id(report.resource), id(report.tags), id(wanted))
     found = _alike.get(key)
     if found is None:
@@ -82,7 +82,7 @@ def part_alike(report: PodReport) -> si_pb2.Allocation:
 
 
 def filled(message: si_pb2.Allocation, report: PodReport) -> si_pb2.Allocation:
-    """Return the message, completed with the fields that differ between pods."""
+    """Complete the message with the fields that differ between pods, and return it."""
     message.allocationKey = report.key
     message.priority = report.priority
     message.nodeID = report.node
@@ -206,10 +206,10 @@ def resource(amounts: Mapping[str, int]) -> si_pb2.Resource:
 
 
 def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
-    """Yield the decisions of an allocation response; releases first, so that their capacity counts as free.
+    """Yield the decisions of an allocation response, releases first, so that their capacity counts as free.
 
-    The core joins the decisions of one turn: a pod may be placed and evicted in one response. Its placement comes
-    first then, or its eviction would end a pod that never ran.
+    The core joins the decisions of one turn, so a pod may be placed and evicted in one response. The placement of
+    such a pod comes before its eviction, which would otherwise end a pod that never ran.
     """
     placed = {placement.allocationKey for placement in response.new}
     later: list[Released | Withdrawn] = []

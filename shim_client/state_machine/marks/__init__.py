@@ -1,1 +1,1 @@
-"""What the shim writes on pods: annotations on victims, soft evictions, and events on waiting pods."""
+"""Marks that the shim writes on pods: annotations on victims, soft evictions, and events on waiting pods."""

@@ -1,4 +1,4 @@
-"""Events on a waiting pod: on which node victims are evicted for it, and how many."""
+"""Events on a waiting pod: from which node pods are evicted for it, and how many."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shim_client.state_machine.state import PodRecord, Room, State
 
 
 def make(state: State, order: Releasing) -> None:
-    """Count one more victim for an ask; the event follows once all victims that came together are counted."""
+    """Count one more victim for an ask; the event is recorded after all victims of the same input are counted."""
     waiting = state.pods.get(order.beneficiary)
     if waiting is None or waiting.node or not order.decision:
         return
@@ -22,7 +22,7 @@ def make(state: State, order: Releasing) -> None:
 
 
 def take_back(state: State, pod: PodRecord, order: Releasing, why: str) -> None:
-    """Count one victim less, and give up its mark: the victim stays."""
+    """Remove the mark of a victim that stays, and count one victim less for the ask."""
     waiting = state.pods.get(order.beneficiary)
     if waiting is not None and waiting.room and waiting.room.decision == order.decision:
         waiting.room = replace(waiting.room, count=waiting.room.count - 1)

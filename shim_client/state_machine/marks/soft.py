@@ -1,7 +1,7 @@
-"""Soft evictions: a victim is marked, and another operator deletes it when it is ready (seed 003; J11).
+"""Soft evictions: a victim is marked, and another operator deletes it at a time of its choice (J11).
 
-The mark is a label, by which operators select, and an annotation with the same key that names the preemptor. An
-operator that removes the label again says that the pod stays: the core receives a veto and looks for another victim.
+The mark is a label, by which operators select pods, and an annotation with the same key that names the preemptor. An
+operator that removes the label decides that the pod stays: the core receives a veto and looks for another victim.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from shim_client.state_machine.state import PodRecord, State
 from shim_client.translate import labels
 
 LABELS = {labels.SOFT_EVICTION: "true"}
-"""The label beside the annotation: JSON is no legal value of a label."""
+"""The label that is written beside the annotation, because JSON is not a valid value of a label."""
 KEPT = f"the label {labels.SOFT_EVICTION} was removed: the operator that evicts marked pods keeps this one"
 
 
 def annotation(state: State, pod: PodRecord, order: Releasing) -> str:
-    """Return what the victim's owner may read about the preemptor: a decision, and a job of its own namespace.
+    """Return the annotation for a victim: the decision, and the preemptor's job if it is in the victim's namespace.
 
-    The seed always names the job; here the names of other tenants stay hidden (specification 9).
+    Jobs of other namespaces are not named, so that tenants stay hidden from each other.
     """
     written = {"preemptJob": _job(state, pod, order) or order.decision, "decision": order.decision}
     return json.dumps(written, separators=(",", ":"))
@@ -40,13 +40,13 @@ def is_marked(pod: PodRecord) -> bool:
 
 
 def stands(pod: PodRecord, order: Releasing) -> bool:
-    """Return whether the pod carries this order's mark; one that was taken back may remain for a moment."""
+    """Return whether the pod carries the mark of this order; a mark that was removed may remain visible for a moment."""
     found = pod.facts.report.releasing
     return is_marked(pod) and found is not None and found.decision == order.decision
 
 
 def observe(state: State, pod: PodRecord) -> None:
-    """Check whether a victim still carries its mark; a victim without it stays."""
+    """Check whether a victim still carries its mark; a victim whose mark was removed stays."""
     if not pod.soft or pod.order is None or pod.facts.deleting:
         return
     if stands(pod, pod.order):

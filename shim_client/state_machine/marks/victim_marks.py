@@ -1,7 +1,7 @@
-"""Marks: annotations on pods that are to be evicted, so that a restarted shim evicts no other pods (specification 1.7).
+"""Marks: annotations on victims, so that a shim that restarts evicts the same pods and no others.
 
-The annotation is read once, when a session begins. Afterwards it counts only on pods whose eviction this shim
-carries out: a mark that a person writes, or copies with a victim's manifest, is removed.
+The annotation is read once, when a session begins. Afterwards a mark counts only on pods whose eviction this shim
+carries out. A mark that a person writes, or copies with a victim's manifest, is removed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from shim_client.state_machine.state import PodRecord, State
 from shim_client.translate import labels
 
 DISRUPTED = "DisruptionTarget"
-"""The condition of a victim, written before its deletion (1.10)."""
+"""The condition of a victim, written before its deletion."""
 SOFT = "soft"
-"""The delivery by which a victim is only marked (J11)."""
+"""The way of eviction in which the shim only marks the victim (J11)."""
 _STAYS = (DISRUPTED, "False", "PreemptionWithdrawn")
 
 
 def mark_of(pod: PodRecord) -> Releasing | None:
-    """Return why a pod on a node is ending: the core's order, or a deletion by somebody else."""
+    """Return why a pod on a node is ending: the order of the core, or a deletion that the core did not order."""
     if not pod.node:
         return None
     if pod.order is None and pod.facts.deleting:
@@ -30,13 +30,13 @@ def mark_of(pod: PodRecord) -> Releasing | None:
 
 
 def written(pod: PodRecord) -> Releasing | None:
-    """Return the mark that the pod carries; None when it was given up."""
+    """Return the mark that the pod carries; None without a mark, and for a mark that is being removed."""
     found = pod.facts.report.releasing
     return found if found is not None and found.decision and found != pod.void else None
 
 
 def take_back(state: State, pod: PodRecord, mark: Releasing, why: str) -> None:
-    """Give up a mark: the pod stays, and is reported to the core as a pod that stays."""
+    """Remove a mark: the pod stays, and the core is told that it is no longer being evicted."""
     was_soft = pod.soft or pod.facts.delivery == SOFT
     pod.void, pod.order, pod.soft, pod.marked = mark, None, False, False
     if pod.sent is not None:
@@ -56,13 +56,13 @@ def take_back(state: State, pod: PodRecord, mark: Releasing, why: str) -> None:
 
 
 def veto(state: State, key: str, decision: str, why: str) -> None:
-    """Report to the core, in a session, that a victim stays."""
+    """Report to the core that a victim stays; without a session nothing is reported."""
     if state.may_tell_pods():
         state.reports.append(Veto(key, decision, why))
 
 
 def refuse_strange(state: State, pod: PodRecord, before: Releasing | None) -> None:
-    """Remove a mark that appears on a pod without an order of the core."""
+    """Remove a mark that appears on a pod for which the core gave no order."""
     if pod.order is not None or pod.facts.deleting or not state.listed.issuperset(KINDS):
         return
     mark = written(pod)

@@ -1,1 +1,1 @@
-"""The Kubernetes objects beside pods and nodes that the shim follows."""
+"""Kubernetes objects other than pods and nodes that the shim watches."""

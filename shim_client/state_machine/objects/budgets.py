@@ -1,6 +1,6 @@
-"""PodDisruptionBudgets: the groups of pods that they count, by name for the core, and how many of each may be evicted.
+"""PodDisruptionBudgets: which pods each one counts, and how many of these may be evicted.
 
-The core receives a budget before the pods that it counts, and its end after them.
+A budget is reported to the core before the pods that it counts, and its deletion after them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shim_client.translate.fields import mapping, text
 
 
 def observe(state: State, item: KubeObject) -> None:
-    """Record a budget; report the pods of its namespace again when it counts others than before."""
+    """Record a budget; report the pods of its namespace again when its selector has changed."""
     namespace, name = _key(item)
     facts = read_budget(item)
     if facts is None:

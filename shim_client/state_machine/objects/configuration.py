@@ -1,7 +1,7 @@
-"""The ConfigMaps of the shim's own namespace: merged, sent to the core, watched (1.10).
+"""The ConfigMaps of the shim's own namespace: they are merged, sent to the core and watched.
 
-The core judges the queue configuration: a bad one changes nothing, and an event on the ConfigMap says what is
-wrong. A change of any other setting needs a restart, which an event says too.
+The core checks the queue configuration: a bad one changes nothing, and an event on the ConfigMap says what is wrong.
+A change of any other setting needs a restart, and an event says that too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shim_client.translate.config_map import CONFIG_MAPS, merged, name_of
 from shim_client.translate.fields import mapping
 
 PROBLEMS_SHOWN = 5
-"""Maximum number of lines of one answer that go into an event."""
+"""Maximum number of problems of one answer that an event names."""
 
 
 def observe(state: State, item: KubeObject) -> None:
@@ -51,7 +51,7 @@ def refresh(state: State) -> None:
 
 
 def answered(state: State, answer: ConfigurationAnswer) -> None:
-    """Record the core's answer once, as an event on the ConfigMap."""
+    """Record the core's answer as an event on the ConfigMap, unless it was recorded before."""
     if answer == state.configuration_said:
         return
     state.configuration_said = answer
@@ -94,7 +94,7 @@ def _source(state: State) -> str:
 
 
 def _ref(state: State) -> ObjectRef:
-    """Return the ConfigMap whose queue configuration takes precedence."""
+    """Return the reference of the ConfigMap whose queue configuration takes precedence."""
     names = [name for name in CONFIG_MAPS if name in state.config_maps]
     having = [name for name in names if _has_queues(state, name)] or names or [*CONFIG_MAPS]
     name = having[-1]

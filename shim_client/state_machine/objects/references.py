@@ -1,4 +1,4 @@
-"""PriorityClasses and namespaces, to which pods refer; and objects that vanished unobserved."""
+"""PriorityClasses and namespaces, which pods name, and objects that were deleted without a watch event."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from shim_client.translate.priority import read_priority_class
 
 
 def observe_class(state: State, item: KubeObject) -> None:
-    """Record a PriorityClass; report its pods again when its annotation has changed."""
+    """Record a PriorityClass; report its pods again when its annotation on preemption has changed."""
     facts = read_priority_class(item)
     _set_class(state, facts.name, allows=facts.allow_preemption)
 
 
 def forget_class(state: State, item: KubeObject) -> None:
-    """Record that a PriorityClass was deleted: an unknown class allows preemption (specification 1.4)."""
+    """Record that a PriorityClass was deleted; pods of an unknown class allow preemption."""
     name = _name(item)
     _set_class(state, name, allows=True)
     state.classes.pop(name, None)
 
 
 def observe_namespace(state: State, item: KubeObject) -> None:
-    """Record a namespace; its annotations count for applications that are announced later."""
+    """Record a namespace; its annotations apply to applications that are announced later."""
     facts = read_namespace(item)
     known = state.namespaces.get(facts.name)
     if known is None or known.problems != facts.problems:
@@ -45,7 +45,7 @@ def forget_namespace(state: State, item: KubeObject) -> None:
 
 
 def remove_vanished(state: State, listing: Listing) -> None:
-    """Drop known objects that a list does not contain: their deletion was never observed."""
+    """Remove known objects that a list lacks: they were deleted without a watch event."""
     present = {_identity(listing.kind, item) for item in listing.items}
     for gone in [known for known in _known(state, listing.kind) if known not in present]:
         _remove(state, listing.kind, gone)
@@ -119,7 +119,7 @@ def _name(item: KubeObject) -> str:
 
 
 def complain(state: State, kind: str, item: KubeObject, bad: BadObjectError) -> None:
-    """Record an event once on an unreadable object, with the reason."""
+    """Record an event with the reason on an unreadable object, once."""
     metadata = item.get("metadata")
     names = metadata if isinstance(metadata, dict) else {}
     namespace, name = (str(names.get(key) or "")[:253] for key in ("namespace", "name"))

@@ -1,4 +1,4 @@
-"""Volume claims, volumes and storage classes: pods wait for them before they become asks (1.4)."""
+"""Volume claims, volumes and storage classes: a pod becomes an ask only after those that it needs exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shim_client.translate.volumes import read_claim, read_storage_class, read_v
 
 
 def observe_claim(state: State, item: KubeObject) -> None:
-    """Record a volume claim; one that is being deleted counts as deleted."""
+    """Record a volume claim; a claim that is being deleted counts as deleted."""
     facts, key = read_claim(item), claim_key(item)
     if facts.deleting:
         state.claims.pop(key, None)
@@ -20,7 +20,7 @@ def observe_claim(state: State, item: KubeObject) -> None:
 
 
 def forget_claim(state: State, item: KubeObject) -> None:
-    """Record that a volume claim was deleted; asks that were reported stay."""
+    """Record that a volume claim was deleted; asks that were already reported stay."""
     state.claims.pop(claim_key(item), None)
 
 
@@ -51,12 +51,12 @@ def forget_class(state: State, item: KubeObject) -> None:
 
 
 def claim_key(item: KubeObject) -> str:
-    """Return the volume claim's namespace and name."""
+    """Return namespace and name of the volume claim as one text."""
     return f"{mapping(item, 'metadata').get('namespace')}/{_name(item)}"
 
 
 def _look_again(state: State) -> None:
-    """Report the pods that waited for a claim, a volume or a class which now exists."""
+    """Report the pods that waited for a claim, a volume or a storage class that exists now."""
     state.outlook += 1
     state.reachable.clear()
     for pod in list(state.pods.values()):
