@@ -1,8 +1,7 @@
-"""The core: `handle` an event, `tick` to decide, `next_due` to sleep. Pure, synchronous, single-threaded.
+"""The core: `handle` applies an event, `tick` decides, `next_due` says when to call again. Pure, synchronous, single-threaded.
 
-``now`` is Unix milliseconds and never decreases. The same events at the same instants give the same
-decisions, byte for byte. A budget counts steps (placements and candidates examined), never time
-(design 1.3).
+``now`` is Unix milliseconds and never decreases. The same events at the same instants give the same decisions, byte for byte. A
+budget counts steps (placements and candidates examined), never time (design 1.3).
 """
 
 import hashlib
@@ -120,15 +119,15 @@ _ALARMS: dict[str, Alarm] = {
 
 
 class Core:
-    """The state of all partitions, changed by events and ticks alone."""
+    """The state of all partitions, changed only by events and ticks."""
 
     def __init__(
         self, configuration: Configuration | None = None, beginning: Beginning | None = None
     ) -> None:
-        """Begin with a configuration, or with the default until the first registration brings one.
+        """Start with a configuration, or with the default until the first registration brings one.
 
-        The default allows any queue name. Without a ``beginning`` the configuration is that of a
-        file, as the first revision.
+        The default allows any queue name. Without a ``beginning`` the configuration counts as the first revision, read from a
+        file.
         """
         self.state = State(configuration, beginning)
         self._seen_ms = 0
@@ -140,12 +139,12 @@ class Core:
         return self.state.managers
 
     def handle(self, event: events.Event, now: int) -> list[Decision]:
-        """Apply one event to the state and return the replies. Bad input is answered, never raised."""
+        """Apply one event to the state and return the replies. Invalid input gets a reply and never raises an exception."""
         self._take_in_fresh()
         return self._handle(event, now)
 
     def take(self, events: Sequence[events.Event], now: int) -> list[Decision]:
-        """Apply many events before a tick, which places plain asks among them in a batch; return the replies.
+        """Apply many events before a tick, which places the plain asks among them in a batch; return the replies.
 
         Until that tick such asks are in no group.
         """
@@ -164,7 +163,7 @@ class Core:
                 at += 1
 
     def _take_in_fresh(self) -> None:
-        """Enqueue unqueued asks, so that no other code has to know of asks without a group."""
+        """Enqueue unqueued asks, so that no other code has to handle asks without a group."""
         for partition in self.state.partitions.values():
             unqueued_fast.take_in(partition)
 
@@ -186,7 +185,7 @@ class Core:
         return decisions
 
     def tick(self, now: int, budget: int = BUDGET) -> Tick:
-        """Decide what can be decided now, within the budget; ``more`` asks for another tick at once."""
+        """Make all decisions that are possible now, within the budget. If ``more`` is set in the result, call again at once."""
         if self._is_for_shadows(now):
             self._seen_ms = now
             return self._tick_shadows(now, budget)
@@ -196,7 +195,7 @@ class Core:
         decisions = self._timers(now)
         more = False
         for partition in self.state.partitions.values():
-            # Decisions that time ended come before what follows.
+            # Decisions that ended because of time are reported before what follows.
             decisions += decision_events.moves(partition, now)
             if not self._may_burst(partition):
                 unqueued_fast.take_in(partition)
@@ -209,7 +208,7 @@ class Core:
         return Tick(decisions, more or self._shadows_go_on())
 
     def next_due(self) -> int | None:
-        """Return the next instant at which `tick` could decide something without an event; None for none."""
+        """Return the next instant at which `tick` could decide something without an event; None if there is none."""
         live, shadows = self._live_due(), self._shadow_due()
         return min((one for one in (live, shadows) if one is not None), default=None)
 
@@ -221,11 +220,11 @@ class Core:
         return min(dues, default=None)
 
     def _ticks(self, partition: Partition) -> bool:
-        """Return whether a tick decides anything: the partition is configured, and its manager is synced."""
+        """Return whether ticks include the partition: it is configured, and its manager has completed its sync."""
         return not partition.retired and self.state.synced(partition)
 
     def _may_burst(self, partition: Partition) -> bool:
-        """Return whether new asks may be placed in a batch, because nothing must know before that they wait."""
+        """Return whether new asks may be placed in a batch, because nothing depends on their waiting before."""
         if sharing.is_shared_out(partition):
             return False
         others = partition.decisions.marks or partition.gangs.holding or partition.gangs.gathering
@@ -242,15 +241,15 @@ class Core:
         return min((one for one in dues if one is not None), default=None)
 
     def _shadows_go_on(self) -> bool:
-        """Return whether the budget cut a shadow's turn off.
+        """Return whether the budget cut a shadow's turn off, so that it must continue.
 
-        A partition that no longer ticks gives its shadow no turn.
+        A partition that is not included in ticks gives its shadow no turn.
         """
         known = (one.shadow for one in self._ticking())
         return any(one is not None and one.round.goes_on for one in known)
 
     def _is_for_shadows(self, now: int) -> bool:
-        """Return whether only a shadow has work; then the live state stays as if there had been no tick."""
+        """Return whether only a shadow has work. If so, the live state must stay as if there had been no tick."""
         if self._stirred:
             return False
         live, shadows = self._live_due(), self._shadow_due()
@@ -274,7 +273,7 @@ class Core:
             validate(partition)
 
     def digest(self) -> str:
-        """Return a hash of the whole state, equal before and after anything that changes nothing."""
+        """Return a hash of the whole state. Calls that change nothing leave it equal."""
         self._take_in_fresh()
         state = self.state
         text = hashlib.sha256(state.configuration.digest.encode())
@@ -315,22 +314,22 @@ class Core:
         if mine is not None:
             decisions += mine.told(result)
         self.state.expect(partition, result.expiring)
-        # Decisions that ended come before the victims that stay because of it.
+        # Decisions that ended are reported before the victims that stay because of it.
         decisions += decision_events.moves(partition, now)
         stays = [] if result.more else withdrawal.withdraw(partition)
         told, unfinished = notices.tell(self.state, partition, now, most)
         decisions += [*stays, *told]
-        # A plan took a reserved node: the ask that had the reservation looks for another one.
+        # A plan took a reserved node: the ask that had the reservation looks for another node.
         displaced = partition.round.pledges_ended > ended
         stale = bool(cycle.stale_jobs(partition)) or scheduling_placeholders.waits(partition)
         return result.more or unfinished or stale or displaced or bool(stays)
 
     def _place(self, partition: Partition, now: int, budget: int, decisions: list[Decision]) -> int:
-        """Place every ask that fits, and return what is left of the budget."""
+        """Place every ask that fits, and return the budget that is left."""
         placed: list[Ask] = []
         cycle.open_tick(partition, now, placed)
         told = len(placed)
-        self._announce(partition, placed, now, decisions)  # before any of them is evicted
+        self._announce(partition, placed, now, decisions)  # before any of these is evicted
         decisions += placeholders.replace(self.state, partition, now)
         left = batch_fast.run(partition, now, budget, placed)
         left = cycle.run(partition, now, left, placed)

@@ -40,9 +40,9 @@ Timer = tuple[int, int, str, str, str]
 class State:
     """The whole state of the core.
 
-    ``configured`` says that a file configures it, not registrations; else ``configured_by`` names
-    the manager whose registrations do: the first that brought a configuration. ``given`` has by
-    manager the digest of the text that it sent last, also where that text did not come into force.
+    ``configured`` says that a file configures the core, not registrations. Otherwise ``configured_by`` names the manager whose
+    registrations configure it: the first that brought a configuration. ``given`` has by manager the digest of the text that it
+    sent last, even if that text did not come into force.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class State:
         return partition
 
     def at(self, due: int, kind: str, partition: str, subject: str) -> None:
-        """Set a timer; its handler checks whether it still means something."""
+        """Set a timer. Its handler checks whether it still has a meaning."""
         self.timer_numbers += 1
         heapq.heappush(self.timers, (due, self.timer_numbers, kind, partition, subject))
 
     def expect(self, partition: Partition, expiring: Iterable[tuple[int, str]]) -> None:
-        """Set the timers at which decisions expire unless they end before."""
+        """Set a timer for each decision, at which it expires unless it ended before."""
         for instant, decision_id in expiring:
             self.at(instant, "decision", partition.name, decision_id)
 
@@ -97,6 +97,6 @@ class State:
         return {} if manager is None else manager.disruptions_allowed
 
     def synced(self, partition: Partition) -> bool:
-        """Return whether the partition may place: not before the manager that owns it has completed its sync (1.10)."""
+        """Return whether the partition may place: the manager that owns it has completed its sync (1.10)."""
         manager = self.managers.get(partition.owner)
         return manager is None or manager.synced

@@ -1,7 +1,8 @@
-"""Bounds on the row sets of each group that could cover a need: whether one exists, and the least that it costs.
+"""Bounds on the row sets of each group that could cover a need: whether such a set exists, and the least that it costs.
 
-Rows come sorted by group; ``starts`` says where each group begins, ``group`` to which one a row belongs (`Groups`). All bounds
-are true: no set of rows of the group that covers the need has a better key, whatever else is asked of it (design 6.7).
+Rows come sorted by group; ``starts`` says where each group begins, ``group`` to which group a row belongs (`Groups`). Every
+bound is a true lower bound: no set of rows of the group that covers the need has a better key, whatever other rules the set has
+to keep (design 6.7).
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ class Bounds(NamedTuple):
     """The bounds of each group: whether its rows can cover the need, and the least that a covering set costs.
 
     ``rank`` holds opted-out, originator and highest priority in one number, ``fewest`` is a number of rows, ``excess`` is the
-    largest share of the whole that is freed in vain, scaled by the product of ``weights`` (see `measures`).
+    largest share of the whole that is freed beyond the need, scaled by the product of ``weights`` (see `measures`).
     """
 
     covered: Mask
@@ -45,7 +46,7 @@ class Bounds(NamedTuple):
 class Groups(NamedTuple):
     """The groups of rows that come sorted by place: ``places`` has each place once, ``at`` by row the number of its group.
 
-    The rows of a group begin at its number in ``starts`` and end before those of the next one.
+    The rows of a group begin at the group's entry in ``starts`` and end before those of the next group.
     """
 
     places: Array
@@ -54,12 +55,12 @@ class Groups(NamedTuple):
 
     @property
     def ends(self) -> Array:
-        """Return where each group begins, and where the last one ends."""
+        """Return the row at which each group begins, and as last entry the number of rows."""
         return np.concatenate((self.starts, [len(self.at)]))
 
 
 def grouped(sorted_places: Array) -> Groups:
-    """Return the groups of rows that come sorted by their places; there is at least one row."""
+    """Return the groups of rows that come sorted by their places. There must be at least one row."""
     first = np.ones(len(sorted_places), dtype=np.bool_)
     np.not_equal(sorted_places[1:], sorted_places[:-1], out=first[1:])
     starts = np.flatnonzero(first)
@@ -78,14 +79,14 @@ def priorities(ranked: Bounds) -> Array:
 
 
 def measures(whole: Sequence[int]) -> tuple[int, ...]:
-    """Return the factors that turn amounts into comparable shares of the whole: common multiple / whole."""
+    """Return one factor per column, common multiple / whole, by which amounts become comparable shares of the whole."""
     positive = [one for one in whole if one > 0]
     common = int(np.lcm.reduce(np.array(positive, dtype=object))) if positive else 1
     return tuple(common // one if one > 0 else 0 for one in whole)
 
 
 def bounds(rows: Rows, groups: Groups, need: Array, weights: Sequence[int]) -> Bounds:
-    """Return the bounds of each group for its line of ``need`` (nothing negative)."""
+    """Return the bounds of each group for its line of ``need``, which has no negative amounts."""
     starts, group = groups.starts, groups.at
     sums = np.add.reduceat(rows.resources, starts, axis=0)
     covered = _meets(sums, need)
@@ -123,7 +124,7 @@ def _covers(resources: Array, starts: Array, need: Array) -> Mask:
 
 
 def _meets(have: Array, need: Array) -> Mask:
-    """Return by line whether it has enough in every column. There are few columns, so each is compared whole."""
+    """Return by line whether ``have`` is at least ``need`` in every column. Columns are few, so each is compared as a whole."""
     met = np.ones(len(have), dtype=np.bool_)
     for column in range(have.shape[1]):
         met &= have[:, column] >= need[:, column]
@@ -131,7 +132,7 @@ def _meets(have: Array, need: Array) -> Mask:
 
 
 def _priority(rows: Rows, starts: Array, group: Array, need: Array) -> Array:
-    """Return by group the lowest priority up to which its rows cover the need, or its highest priority where they never do."""
+    """Return by group the lowest priority such that rows up to it cover the need; the group's highest priority if none does."""
     priorities = rows.priorities
     if int(priorities.min()) == int(priorities.max()):
         return np.full(len(starts), priorities[0], dtype=np.int64)
@@ -148,7 +149,7 @@ def _priority(rows: Rows, starts: Array, group: Array, need: Array) -> Array:
 def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     rows: Rows, starts: Array, group: Array, wanted: Array, weights: Sequence[int], alone: Mask
 ) -> tuple[Array, Excess]:
-    """Return the rank and excess of the best row of each group that covers by itself; a huge rank for none.
+    """Return the rank and excess of the best row of each group that covers the need by itself; a huge rank if there is none.
 
     ``wanted`` is by row what its group needs.
     """
@@ -163,9 +164,9 @@ def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 
 
 def in_order(resources: Array, groups: Groups, need: Array) -> Array:
-    """Return by group the least number of rows that covers its need when every row that helps is taken, in order.
+    """Return by group how many rows cover its need when every row that helps is taken in order.
 
-    Rows come in that order within their group. A group that cannot cover its need has any number.
+    Rows come in that order within their group. The number of a group that cannot cover its need has no meaning.
     """
     at, starts = groups.at, groups.starts
     most = np.zeros(len(starts), dtype=np.int64)
@@ -181,12 +182,12 @@ def in_order(resources: Array, groups: Groups, need: Array) -> Array:
 
 
 def shares(lines: Array, weights: Sequence[int]) -> Excess:
-    """Return by line its largest share of the whole."""
+    """Return by line the largest share of the whole among its columns."""
     return _vain(lines, np.zeros_like(lines), weights)
 
 
 def _vain(freed: Array, need: Array, weights: Sequence[int]) -> Excess:
-    """Return by line the largest share of what is freed beyond the need."""
+    """Return by line the largest share of the whole that is freed beyond the need."""
     most: Excess = np.zeros(len(freed), dtype=np.int64)
     for column, weight in enumerate(weights):
         if not weight:
@@ -202,7 +203,7 @@ def _vain(freed: Array, need: Array, weights: Sequence[int]) -> Excess:
 
 
 def order(ranked: Bounds, names: Array) -> list[int]:
-    """Return the covered groups, best bound first; ``names`` breaks ties."""
+    """Return the groups whose need is covered, best bound first; ``names`` breaks ties."""
     groups = np.flatnonzero(ranked.covered)
     if ranked.excess.dtype == object:
         keys = zip(

@@ -1,4 +1,7 @@
-"""The different numbers of a column, as `np.unique` has them, whose first call in a process imports a package of 10 ms."""
+"""The different numbers of a column.
+
+`np.unique` does the same, but its first call in a process imports a package, which takes 10 ms.
+"""
 
 from collections.abc import Iterable
 from typing import Final
@@ -26,7 +29,10 @@ def as_column(numbers: Iterable[int]) -> Array:
 
 
 def marked(rows: Array) -> Mask:
-    """Return by row number whether it occurs, up to the last that does. Rows are places in a column, so the largest is small."""
+    """Return a mask that says of each row number whether it occurs, up to the largest that does.
+
+    Row numbers are places in a column, so the largest is small.
+    """
     marks = np.zeros(int(rows.max()) + 1, dtype=np.bool_)
     marks[rows] = True
     return marks
@@ -40,27 +46,27 @@ def all_differ(rows: Array) -> bool:
 
 
 def starts(line: Array) -> Array:
-    """Return where each stretch of equal numbers begins in a rising line."""
+    """Return the places at which a stretch of equal numbers begins, in a line that rises."""
     fresh = np.ones(len(line), dtype=np.bool_)
     np.not_equal(line[1:], line[:-1], out=fresh[1:])
     return np.flatnonzero(fresh)
 
 
 def counted(line: Array) -> tuple[list[int], list[int], list[int]]:
-    """Return the different numbers of a rising line, where each begins, and how often it occurs."""
+    """Return the different numbers of a line that rises, the place where each begins, and how often each occurs."""
     first = starts(line)
     counts = np.diff(first, append=len(line))
     return line[first].tolist(), first.tolist(), counts.tolist()
 
 
 def tally(numbers: Array) -> list[int]:
-    """Return how often each number occurs, from 0 to the largest one. Numbers come in any order and are not negative."""
+    """Return how often each number occurs, from 0 to the largest one. Numbers come in any order; none is negative."""
     found: list[int] = np.bincount(numbers).tolist()
     return found
 
 
 def _numbered_densely(numbers: Array) -> tuple[list[int], Array]:
-    """Return what `numbered` does, for small numbers and without sorting them: a table holds the place of each."""
+    """Return the result of `numbered` for small numbers, without sorting: a table holds the place of each number."""
     known = np.flatnonzero(marked(numbers))
     table = np.zeros(int(known[-1]) + 1, dtype=np.int64)
     table[known] = np.arange(len(known))

@@ -27,7 +27,7 @@ def any_fit(
 
 
 def equal(one: Mask | None, other: Mask | None) -> bool:
-    """Return whether two masks mark the same rows. None is equal to None alone."""
+    """Return whether two masks mark the same rows. None is equal only to None."""
     if one is None or other is None:
         return one is other
     return np.array_equal(one, other)

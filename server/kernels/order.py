@@ -1,6 +1,6 @@
-"""The order of rows by columns, and the part of an order that sums and bounds allow.
+"""The order of rows by columns, and how many of them can be taken in an order within given sums and limits.
 
-Sums of a column stay under 2^62 (design 6.13), so that nothing here leaves int64.
+Sums of a column stay under 2^62 (design 6.13), so that no result leaves int64.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ FEW: Final = 96
 
 
 def ranked(columns: Sequence[Array]) -> Array:
-    """Return the row numbers in the order of the columns, the first counting most; equal rows keep their order."""
+    """Return the row numbers sorted by the columns, of which the first counts most; equal rows keep their order."""
     return np.lexsort(tuple(reversed(columns)))
 
 
 def tied(columns: Sequence[Array], order: Array) -> list[tuple[int, int]]:
-    """Return the stretches (start, stop) of two rows and more in the order that are equal in all columns."""
+    """Return the stretches (start, stop) of the order in which two or more rows are equal in all columns."""
     same = np.ones(len(order) + 1, dtype=np.int8)
     same[[0, -1]] = 0
     for column in columns:
@@ -32,9 +32,9 @@ def tied(columns: Sequence[Array], order: Array) -> list[tuple[int, int]]:
 
 
 def grouped(groups: Array, most: int) -> list[tuple[int, int, list[int]]]:
-    """Return (group, rows, the first ``most`` rows of it) for each group that has rows, groups rising.
+    """Return (group, number of its rows, its first ``most`` rows) for each group that has rows, by rising group number.
 
-    Negative groups are left out.
+    Rows with a negative group number are left out.
     """
     order = groups.argsort(kind="stable")
     order = order[int(np.searchsorted(groups[order], 0)) :]
@@ -45,10 +45,11 @@ def grouped(groups: Array, most: int) -> list[tuple[int, int, list[int]]]:
 
 
 def takeable(sizes: Array, wanted: Sequence[int], room: Sequence[int]) -> tuple[int, list[int]]:
-    """Return how many items from the first on can be taken without leaving one out, and their sum. A line a column.
+    """Return how many items from the first on can be taken without leaving one out, and their sum by column.
 
-    An item can be taken when it has something of a column of which those before it brought less than is wanted, and when the
-    sum up to it stays within ``room`` in every column that it has something of. The first columns are the wanted ones.
+    ``sizes`` has one line per column; the first columns are the wanted ones. An item can be taken when both hold: it has
+    something of a wanted column for which the items before it do not suffice, and the sum up to it stays within ``room`` in
+    every column of which the item has something.
     """
     sums = sizes.cumsum(axis=1)
     useful = np.zeros(sizes.shape[1], dtype=np.bool_)
@@ -59,9 +60,9 @@ def takeable(sizes: Array, wanted: Sequence[int], room: Sequence[int]) -> tuple[
 
 
 def within(sizes: Array, room: Sequence[int | Array]) -> Mask:
-    """Return by item whether it stays within ``room`` in every column of which it has something. A line a column.
+    """Return by item whether it stays within ``room`` in every column of which it has something.
 
-    ``room`` has for a column one number for all items, or one for each.
+    ``sizes`` has one line per column. ``room`` has for a column one number for all items, or one for each item.
     """
     return _bounded(sizes, sizes, room)
 
@@ -75,7 +76,7 @@ def _bounded(sizes: Array, sums: Array, room: Sequence[int | Array]) -> Mask:
 
 
 def _stretch(good: Mask) -> int:
-    """Return how many items from the first on are good."""
+    """Return the number of good items before the first that is not good."""
     if not len(good):
         return 0
     first = int(good.argmin())
@@ -83,7 +84,7 @@ def _stretch(good: Mask) -> int:
 
 
 def positive(sizes: Array) -> Mask:
-    """Return by item whether it has something of any column. A line a column."""
+    """Return by item whether it has something of any column. ``sizes`` has one line per column."""
     found = np.zeros(sizes.shape[1], dtype=np.bool_)
     for size in sizes:
         found |= size > 0
@@ -91,10 +92,13 @@ def positive(sizes: Array) -> Mask:
 
 
 def fitting(sizes: Array, room: Sequence[int]) -> list[int]:
-    """Return the items that fit, in order, each into what the ones before it left of ``room``. A line a column."""
+    """Return the items that fit, in order, each into what the items before it left of ``room``.
+
+    ``sizes`` has one line per column.
+    """
     left, found, free = np.arange(sizes.shape[1]), list[int](), list(room)
     while len(left) > FEW:
-        left = left[within(sizes[:, left], free)]  # what does not fit now never will
+        left = left[within(sizes[:, left], free)]  # room only shrinks
         part = sizes[:, left]
         count = _stretch(_bounded(part, part.cumsum(axis=1), free))
         found += left[:count].tolist()

@@ -1,6 +1,6 @@
-"""Scans of all rows at once: which hold a demand, which is best, which lacks least, and why the others do not.
+"""Scans of all rows at once: which rows hold a demand, which row is best, which lacks least, and why the others do not fit.
 
-Exact on whole numbers up to 2^62. Where a quotient would leave int64, the rows are computed with Python's integers.
+All results are exact for whole numbers up to 2^62. Where a quotient would leave int64, Python's integers are used.
 """
 
 from collections.abc import Iterable
@@ -80,7 +80,7 @@ def first(rows: Array, ranks: Ranks, numbers: Array) -> int:
 
 
 def first_short(room: Array, candidates: Array, demand: Sparse) -> list[tuple[int, int]]:
-    """Return how many candidate rows fail first in which column: (column, rows) pairs in the demand's order."""
+    """Return (column, rows) pairs in the demand's order: for how many candidates the column is the first that is too small."""
     counts = []
     left = candidates
     for column, quantity in demand:

@@ -1,7 +1,7 @@
-"""The division of an amount down a tree: every row has its part, and splits it among the rows below it by weight.
+"""The division of an amount down a tree: every row gets a part, and splits it among the rows below it by weight.
 
-Rows come level by level, siblings side by side as one *family*, the top row alone in the first level. Each column is shared on
-its own. Amounts are under 2^62; a sum of 2^62 and more counts as UNLIMITED.
+Rows come level by level, siblings side by side as one *family*; the top row is alone in the first level. Each column is divided
+independently. Amounts are under 2^62; a sum of 2^62 and more counts as UNLIMITED.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,10 +21,10 @@ Lines = Sequence[Sequence[int]]
 
 
 class Rows(NamedTuple):
-    """The rows of a tree, with a line of amounts each.
+    """The rows of a tree, with one line of amounts each.
 
-    ``wanted`` and ``more`` are added up, and count where nothing is below the row. A most of None is UNLIMITED. ``endless``
-    marks rows that want without end, whatever is reported; an empty one marks no row.
+    ``wanted`` and ``more`` are added up; they count only for rows that have no rows below them. A ``most`` of None is
+    UNLIMITED. ``endless`` marks rows that want an unlimited amount, whatever is reported; an empty ``endless`` marks no row.
     """
 
     weights: Sequence[int]
@@ -36,9 +36,9 @@ class Rows(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """The numbers of a division, by row and column: what is wanted, the cap and the floor, and the part.
+    """The numbers of a division, by row and column: the amount wanted, the cap, the floor, and the part.
 
-    ``tight`` says whether the family of the row wanted more than it shares.
+    ``tight`` says whether the rows of the row's family together wanted more than the family shares.
     """
 
     wanted: Array
@@ -49,7 +49,7 @@ class Divided(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The rows ``first`` to ``last``: where each family starts among them, and the row above it (-1 for none)."""
+    """The rows ``first`` to ``last`` of one level: where each family starts among them, and the row above it (-1 for none)."""
 
     rows: slice
     starts: Array
@@ -60,7 +60,7 @@ class Level(NamedTuple):
 def divide(
     levels: Sequence[Sequence[tuple[int, int]]], rows: Rows, amount: Sequence[int]
 ) -> Divided:
-    """Share the amount of each column. A level is its families: (row above, how many siblings), none of them empty."""
+    """Divide the amount of each column. A level lists its families as (row above, number of siblings); no family is empty."""
     tree, width = list(_levels(levels)), len(amount)
     wanted, caps = _wishes(tree, rows, width)
     floors = _floors(tree, _table(rows.least, width), caps)
@@ -100,7 +100,7 @@ def _levels(levels: Sequence[Sequence[tuple[int, int]]]) -> Iterator[Level]:
 
 
 def _capped(tree: Sequence[Level], wanted: Array, most: Array) -> tuple[Array, Array]:
-    """Return what each row wants, and that capped by its most; a parent wants the sum of its children's caps."""
+    """Return by row what it wants, and its cap: that, limited by ``most``. A parent wants the sum of its children's caps."""
     wanted, caps = wanted.copy(), np.empty_like(most)
     for level in reversed(tree):
         caps[level.rows] = np.minimum(wanted[level.rows], most[level.rows])
@@ -110,7 +110,7 @@ def _capped(tree: Sequence[Level], wanted: Array, most: Array) -> tuple[Array, A
 
 
 def _floors(tree: Sequence[Level], least: Array, caps: Array) -> Array:
-    """Return the larger of a row's least and the sum of the floors below it, but no more than its cap."""
+    """Return by row its floor: the larger of its least and the sum of the floors below it, limited by its cap."""
     floors = least.copy()
     for level in reversed(tree):
         floors[level.rows] = np.minimum(floors[level.rows], caps[level.rows])
@@ -121,7 +121,7 @@ def _floors(tree: Sequence[Level], least: Array, caps: Array) -> Array:
 
 
 def _split(level: Level, share: Array, items: Items) -> tuple[Array, Mask]:
-    """Return the parts of one level, and whether the caps of a family exceed its line of ``share``, which it divides."""
+    """Return the parts of one level, and by family whether its caps together exceed the line of ``share`` that it divides."""
     weights, least, most = items
     tight = _sums(most, level.starts) > share
     short = _sums(least, level.starts) > share

@@ -1,4 +1,4 @@
-"""The sums over many rows at once: what leaves and nodes lose when rows are released."""
+"""Sums over many rows at once: the amounts that leaf queues and nodes lose when rows are released."""
 
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     rows: Array,
     sign: int,
 ) -> Released:
-    """Release rows (sign 1), or let them stand again (sign -1), in ``standing`` and, by node, in ``coming``."""
+    """Release rows (sign 1) or undo their release (sign -1) in ``standing`` and, by node, in ``coming``; return the sums."""
     if len(rows) <= FEW:
         at_few = nodes.take(rows).tolist()
         for row, node in zip(rows.tolist(), at_few, strict=True):
@@ -41,7 +41,7 @@ def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 
 
 def by_leaf(leaves: Array, resources: Array, rows: Array) -> list[tuple[int, Sparse]]:
-    """Return for each leaf, by its number, what these rows hold together."""
+    """Return for each leaf, by its number, the sum of the amounts that these rows hold."""
     if len(rows) <= FEW:
         sums: dict[int, list[int]] = {}
         for leaf, line in zip(
@@ -61,7 +61,7 @@ def _by_leaf(leaves: Array, sizes: Array) -> list[tuple[int, Sparse]]:
 
 
 def _add(table: Array, at: Array, sizes: Array) -> None:
-    """Add sizes to the lines of a table, a column at a time, which is twenty times as fast as line by line."""
+    """Add sizes to the lines of a table. Adding column by column is twenty times as fast as line by line."""
     for column in range(table.shape[1]):
         np.add.at(table[:, column], at, sizes[:, column])
 

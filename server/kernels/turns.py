@@ -1,8 +1,8 @@
 """The order in which waiting asks would be taken one at a time, computed for all at once, and what they use together.
 
-The next one is always the first ask of the child with the least key, level by level down a tree. A child's share only grows
-while it takes, so its asks come in the order of rising keys, and taking the least first merges such sorted lines: a sort.
-Every level is merged at once, from the applications up to the root.
+Taken one at a time, the next ask is found level by level from the root down: at each level in the child with the smallest key.
+The share of a child only grows while its asks are taken, so the keys of its asks rise. Taking the smallest key first therefore
+merges sorted lists, and a sort does that. Levels are merged from the applications up to the root.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,11 +22,11 @@ _BITS: Final = 62
 
 
 class Children(NamedTuple):
-    """The children of one level that have asks, an item each; of siblings with equal shares the earlier one is next.
+    """The children of one level that have asks, one item each; of siblings with equal shares the earlier one is next.
 
-    ``above`` is the number of its parent among those of the next level (all 0 below the root). ``usage`` has a line of amounts
-    each. They are divided by one of ``scales``, which has a line by column: the one with the number in ``scale``. Where
-    ``ranked`` is not set the share of a child does not count.
+    ``above`` is the number of the child's parent in the next level (all 0 below the root). ``usage`` has one line of amounts
+    per child. A child's usage is divided by the line of ``scales``, one value per column, whose number is in ``scale``. The
+    share of a child does not count where ``ranked`` is false.
     """
 
     above: Sequence[int]
@@ -38,9 +38,9 @@ class Children(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """The order of the asks, and by level what each child uses after them and its share then.
+    """The order of the asks, and by level the usage and the share of each child after all of them are taken.
 
-    ``groups`` is the number of groups. A group is what an application asks for of one demand.
+    ``groups`` is the number of groups. A group has the asks of one application with one demand.
     """
 
     order: list[int]
@@ -57,8 +57,8 @@ def in_turn(
 ) -> Turns | None:
     """Return the order in which asks would be taken one at a time, with the sums after them.
 
-    Each ask has the number of its application and of its demand; the asks of one application come in its order. None where
-    numbers are too large for whole numbers of 64 bits.
+    ``asking`` and ``kinds`` have by ask the number of its application and of its demand; the asks of one application come in
+    their order. The result is None where a number would not fit 64 bits.
     """
     try:
         return _merged(asking, kinds, demands, levels)
@@ -87,13 +87,13 @@ def _merged(
 
 
 def _columns(lines: Sequence[Iterable[int]]) -> Array:
-    """Return a line of the array for each column of the lines, which are all of one length."""
+    """Return an array with one line per column of the given lines, which all have the same length."""
     cells = as_column(chain.from_iterable(lines))
     return np.ascontiguousarray(cells.reshape(len(lines), -1).T)
 
 
 def _climb(level: Children, child: Array, demand: Array) -> tuple[Array, Array, Array]:
-    """Return the asks of one level in the order of their parents, with what each child uses after them and its share then."""
+    """Return the asks of one level in the order of their parents, and by child its usage and its share after all of them."""
     count = len(level.above)
     by_child = (child.astype(np.int16) if count <= _SHORT else child).argsort(kind="stable")
     child, demand = child.take(by_child), demand.take(by_child, axis=1)
@@ -118,7 +118,7 @@ def _climb(level: Children, child: Array, demand: Array) -> tuple[Array, Array, 
 
 
 def _shares(used: Array, shifts: Array, bases: Array) -> Array:
-    """Return the dominant share of each item, as `model.fit.share` has it. Usage of a type with a measure of 0 is unbounded."""
+    """Return the dominant share of each item as `model.fit.share` defines it. A measure of 0 makes any usage unbounded."""
     nothing = bases == 0
     ratios = _ratios(used, shifts, np.where(nothing, 1, bases) if nothing.any() else bases)
     if nothing.any():

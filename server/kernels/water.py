@@ -1,7 +1,8 @@
-"""The division of amounts over groups of items, each between a least and a most: L * weight, with one level L a group.
+"""The division of amounts over groups of items: each gets L * weight, but at least its least and at most its most; one L a group.
 
-L is found by sorting the levels at which items start and stop to rise, as the level of water does; everything is exact.
-Amounts are under 2^62, weights up to WEIGHT_MAX and such that weight * sum of the group's weights stays under 2^63.
+The method is called water filling. The levels at which items start and stop to rise are sorted, and L is found between two of
+them. All results are exact. Amounts are under 2^62, weights up to WEIGHT_MAX and such that weight * sum of the group's weights
+stays under 2^63.
 """
 
 from typing import Final, NamedTuple
@@ -16,7 +17,7 @@ _FINER: Final = 40
 
 
 class Items(NamedTuple):
-    """The items to divide among, with a weight, a least and a most each."""
+    """The items to divide among, with one weight, one least and one most each."""
 
     weights: Array
     least: Array
@@ -24,10 +25,10 @@ class Items(NamedTuple):
 
 
 def pour(amounts: Array, group: Array, items: Items) -> Array:
-    """Return the part of each item, where the group has less than the most of its items and at least the least of them.
+    """Return the part of each item, for groups that have at least the least of their items together and less than the most.
 
-    ``group`` rises; ``amounts`` repeats by item what its group has. Parts are whole numbers by largest remainder; ties go to
-    the earlier.
+    ``group`` rises; ``amounts`` repeats by item the amount of its group. Parts are rounded to whole numbers by largest
+    remainder; ties go to the earlier item.
     """
     starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
     place = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(group)))
@@ -46,9 +47,9 @@ def pour(amounts: Array, group: Array, items: Items) -> Array:
 
 
 class Crossing(NamedTuple):
-    """The state when a group's amount is used up: ``left`` and ``rising`` by group, ``started`` and ``stopped`` by item.
+    """The state at which a group's amount is used up: ``left`` and ``rising`` by group, ``started`` and ``stopped`` by item.
 
-    ``left`` is what the items that still rise divide, ``rising`` is the sum of their weights.
+    ``left`` is the amount that the items that still rise divide, ``rising`` is the sum of their weights.
     """
 
     left: Array
@@ -60,8 +61,8 @@ class Crossing(NamedTuple):
 def _crossings(amounts: Array, starts: Array, place: Array, items: Items) -> Crossing:
     """Return the state at which each group's amount is used up.
 
-    The levels least / weight at which items start to rise, and most / weight at which they stop, are sorted. An item without a
-    least rises from the beginning. An item that starts and stops at one level starts first.
+    The levels are sorted: least / weight, at which an item starts to rise, and most / weight, at which it stops. An item
+    without a least rises from level 0. An item that starts and stops at one level starts first.
     """
     weights, least, most = items
     later = np.flatnonzero(least)
@@ -86,7 +87,7 @@ def _crossings(amounts: Array, starts: Array, place: Array, items: Items) -> Cro
 
 
 def _used_up(left: Array, rising: Array, whole: Array, rest: Array, heavy: Array) -> Mask:
-    """Return whether rising * (whole + rest / heavy) >= left. Values after the first such moment may have wrapped around."""
+    """Return whether rising * (whole + rest / heavy) >= left. Only the first true value counts: later ones may have overflowed."""
     even = left // np.maximum(rising, 1)
     enough = (rising * rest) // heavy >= left - rising * np.minimum(whole, even)
     return enough | ((whole > even) & (rising > 0))

@@ -1,9 +1,9 @@
-"""The placement of plain asks that arrived since the last tick, all together, with the result of one at a time (design 6.3).
+"""The placement of plain asks that arrived since the last tick, all at once, with the result of one at a time (design 6.3).
 
-The cycle looks up the next ask before each placement, and updates what it changes up to the root. Where nothing else can be
+The cycle looks up the next ask before each placement, and updates the changed numbers up to the root. Where nothing else can be
 placed, all asks have one priority and no limit is near, the order follows from the asks alone: `kernels.turns` sorts them,
-nodes are taken in that order, and usage is charged in sums. A batch that is not so simple joins the backlog, and the cycle
-places it, with the same result (tests/simulation/test_twins.py).
+nodes are taken in that order, and usage is charged in sums. A batch that does not meet these conditions joins the backlog, and
+the cycle places it, with the same result (tests/simulation/test_twins.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,8 +45,8 @@ _usage = attrgetter("usage")
 class Burst:
     """The asks by age, with their applications, queues and classes. ``rungs`` are the queues of each depth, deepest first.
 
-    Applications are in the order of their numbers and queues of their names, which decide between equal shares. A leaf that is
-    less deep is also in the levels below its own, as if it were its own child.
+    Applications are sorted by number and queues by name, which break ties between equal shares. A leaf above the deepest level
+    also appears in all deeper levels, as its own child.
     """
 
     asks: Sequence[Ask]
@@ -57,9 +57,9 @@ class Burst:
 
 
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place what arrived since the last tick, appended to ``placed`` in order; return the budget that is left.
+    """Place the asks that arrived since the last tick, appended to ``placed`` in order; return the budget that is left.
 
-    What cannot be placed this way waits in the backlog afterwards.
+    Asks that cannot be placed this way wait in the backlog afterwards.
     """
     asks = partition.unqueued
     if not asks:
@@ -72,7 +72,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
-    """Return the asks without those known to fit no node or limit, which do not change the order of the others."""
+    """Return the asks except those known to fit no node or limit, which do not affect the order of the others."""
     if partition.classes.dead:
         asks = [ask for ask in asks if not ask.ask_class.dead]
     limited = [one for one in set(map(_application, asks)) if one.limiters]
@@ -83,13 +83,13 @@ def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
 
 
 def _is_alone(partition: Partition) -> bool:
-    """Return whether nothing can be placed but what arrived since the last tick."""
+    """Return whether only asks that arrived since the last tick can be placed."""
     if partition.gangs.ready:
         return False
-    return not partition.classes.live_asks or next_group(partition, _anybody) is None
+    return not partition.classes.live_asks or next_group(partition, _any_group) is None
 
 
-def _anybody(_group: Group | Job) -> bool:
+def _any_group(_group: Group | Job) -> bool:
     """Return True: every group that may be placeable counts as placeable."""
     return True
 
@@ -106,7 +106,7 @@ def _gather(asks: Sequence[Ask]) -> Burst:
 
 
 def _rungs(leaves: list[Queue]) -> list[list[Queue]]:
-    """Return the queues of each level, from the deepest leaf's depth up to those below the root."""
+    """Return the queues of each level, from the depth of the deepest leaf up to the children of the root."""
     rungs, here = [], leaves
     for depth in range(max((len(leaf.climb) for leaf in leaves), default=0), 0, -1):
         rungs.append(sorted(here, key=_name))
@@ -115,12 +115,12 @@ def _rungs(leaves: list[Queue]) -> list[list[Queue]]:
 
 
 def _next(queue: Queue, depth: int) -> Queue:
-    """Return the queue of the next level: the parent when the queue is that deep, else the queue itself."""
+    """Return the queue of the next level: the parent if the queue has this depth, else the queue itself."""
     return queue if len(queue.climb) < depth else queue.climb[0][1]
 
 
 def _is_simple(partition: Partition, burst: Burst) -> bool:
-    """Return whether shares, ages and names alone decide the order, and every queue may place."""
+    """Return whether the order depends only on shares, ages and names, and every queue may place."""
     if not burst.rungs or len({spec.priority for spec in set(map(_spec, burst.asks))}) != 1:
         return False
     known = dict.fromkeys([partition.root, *chain.from_iterable(burst.rungs)])
@@ -131,7 +131,7 @@ def _is_simple(partition: Partition, burst: Burst) -> bool:
 
 
 def _holds_back(queue: Queue) -> bool:
-    """Return whether the queue's limit blocks asks. The cycle tries these again at each placement, a step each."""
+    """Return whether the queue's limit blocks asks, which the cycle tries again at each placement, one step each."""
     return queue.limiter is not None and bool(queue.limiter.blocked)
 
 
@@ -139,7 +139,7 @@ def _holds_back(queue: Queue) -> bool:
 
 
 def _turns(burst: Burst) -> Turns | None:
-    """Return the order of the asks; None where the numbers are too large for arrays."""
+    """Return the order of the asks; None where a number is too large for an array."""
     places = {one: at for at, one in enumerate(burst.applications)}
     kinds = {one: at for at, one in enumerate(burst.classes)}
     demands = [_line(dict(one.demand), burst.columns) for one in burst.classes]
@@ -156,7 +156,7 @@ def _line(amounts: dict[int, int], columns: Iterable[int]) -> Amounts:
 
 
 def _picked(columns: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Return a function that takes these columns of a line; there is at least one."""
+    """Return a function that picks these columns of a line. There must be at least one column."""
     if len(columns) > 1:
         return itemgetter(*columns)
     return lambda line: (line[columns[0]],)
@@ -193,7 +193,7 @@ def _queues(burst: Burst) -> Iterator[Children]:
 
 
 def _wanted(burst: Burst, turns: Turns) -> dict[Limiter, Amounts]:
-    """Return what each limiter is charged when all are placed, by column."""
+    """Return by limiter and column the amount that placing all asks would charge."""
     wanted: dict[Limiter, Amounts] = {}
     for application, after in zip(burst.applications, turns.usage[0], strict=True):
         if application.limiters:
@@ -218,7 +218,7 @@ def _is_room(burst: Burst, wanted: dict[Limiter, Amounts]) -> bool:
 
 
 def _place(partition: Partition, now: int) -> list[Ask]:
-    """Place the asks in turn, as far as there is a node for each; return those placed: none, where it is not so simple."""
+    """Place the asks in their order until one has no node, and return those placed; none if the batch is not simple."""
     burst = _gather(_free(partition, partition.unqueued))
     turns = _turns(burst) if _is_simple(partition, burst) else None
     if turns is None or not _is_room(burst, wanted := _wanted(burst, turns)):
@@ -242,7 +242,7 @@ def _place(partition: Partition, now: int) -> list[Ask]:
 
 
 def _leave_rest(partition: Partition) -> None:
-    """Keep the asks that were not placed, in groups in the order of each group's first ask."""
+    """Keep the asks that were not placed as groups, sorted by each group's first ask."""
     asks = partition.unqueued
     partition.unqueued = rest = [ask for ask in asks if ask.node is None]
     firsts = {group: at for at, group in reversed(list(enumerate(map(_group, asks))))}

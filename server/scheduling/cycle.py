@@ -1,4 +1,4 @@
-"""The cycle: place the next ask as long as something fits, and park what does not (O1, design 6.3-6.6)."""
+"""The cycle: place the next ask as long as one fits, and park the asks that do not fit (O1, design 6.3-6.6)."""
 
 from collections.abc import Set
 from functools import partial
@@ -23,7 +23,7 @@ SMALL_REVIVAL = 256
 
 
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
-    """Place before the first step of a tick what events since the last one made possible (design 6.5, 6.6)."""
+    """Place, before the first step of a tick, the asks that events since the last tick made placeable (design 6.5, 6.6)."""
     if partition.decisions.reservations:
         outranking.note(partition)
     freed = refresh(partition)
@@ -34,7 +34,7 @@ def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
 
 
 def refresh(partition: Partition) -> list[Node]:
-    """Test parked groups again where capacity became free; return the nodes on which it did."""
+    """Test parked groups again where capacity became free; return the nodes that have more free capacity."""
     if partition.limits.relieved or partition.index.freed:
         partition.round.reservations_moved = partition.round.reservations_untold = True
     for limiter in partition.limits.relieved:
@@ -49,7 +49,7 @@ def refresh(partition: Partition) -> list[Node]:
 
 
 def wake_jobs(partition: Partition) -> None:
-    """Try parked gangs again if something has changed since they were found not to fit."""
+    """Try parked gangs again if the partition has changed since they were found not to fit."""
     for job in stale_jobs(partition):
         pending.job_changed(partition, job)
 
@@ -79,7 +79,7 @@ def _revive(partition: Partition, nodes: list[Node]) -> None:
 
 
 def _waits_for_placeholder(ask_class: AskClass) -> bool:
-    """Return whether the ask has its node and waits for the placeholder on it; other capacity is of no use to it (1.9)."""
+    """Return whether the ask has a node and waits for the placeholder there, so that no other capacity is of use (1.9)."""
     return ask_class.pledge is not None and ask_class.pledge.replaces
 
 
@@ -110,13 +110,13 @@ def _serve_reservations(
 
 
 def _may_be_ready(held: Pledge, changed: Set[int]) -> bool:
-    """Return whether the pledge's node changed, or a gang may lack nothing but headroom, which comes from anywhere (J8)."""
+    """Return whether the pledge's node changed, or the ask is in a gang, which may lack only headroom of a queue (J8)."""
     commitment = held.commitment
     return held.node.slot in changed or (commitment.together and not commitment.victims)
 
 
 def fulfil(partition: Partition, held: Pledge, node: Node, now: int, placed: list[Ask]) -> int:
-    """Place a pledged ask, and with a member of a gang all others (J10); return how many were placed."""
+    """Place a pledged ask, and with a gang member all other members (J10); return how many were placed."""
     commitment = held.commitment
     others = list(commitment.pledges.values()) if commitment.together else [held]
     for one in others:
@@ -130,7 +130,7 @@ def fulfil(partition: Partition, held: Pledge, node: Node, now: int, placed: lis
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     """Place up to ``budget`` asks, appended to ``placed`` in order; return the budget that is left.
 
-    A budget left over means that nothing more is placeable now.
+    If budget is left, nothing more can be placed now.
     """
     probe = partial(_is_placeable, partition)
     while budget > 0 and partition.classes.live_asks:
@@ -151,7 +151,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def settle(partition: Partition) -> None:
-    """Park what the cycle left in the order because nothing more is placeable: see `run`."""
+    """Park the groups that the cycle left in the order because nothing more can be placed: see `run`."""
     probe = partial(_is_placeable, partition)
     while (group := next_group(partition, probe)) is not None and not probe(group):
         pass
@@ -160,7 +160,7 @@ def settle(partition: Partition) -> None:
 def run_woken(partition: Partition, now: int, placed: list[Ask]) -> int:
     """Place groups that were woken while a reservation is lifted, and return the steps spent.
 
-    Ends where a placement may have made something else possible, which ordinary placement has to see first.
+    Placement stops when it may have made other asks placeable, because ordinary placement must consider these first.
     """
     probe, spent = partial(_is_placeable, partition), 0
     while partition.classes.live_asks:
@@ -180,7 +180,7 @@ def _is_placeable(partition: Partition, group: Group | Job) -> bool:
 
 
 def _put_jobs_aside(partition: Partition) -> None:
-    """Park gangs that were not tried because others of their class found no capacity: they would find none either (J8)."""
+    """Park the gangs that were not tried because a gang of their class found no capacity: they would find none either (J8)."""
     for job in [one for one in partition.gangs.ready if _is_held_back(one)]:
         pending.park_job(partition, job)
 
@@ -205,7 +205,7 @@ def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> in
 
 
 def _node_for(partition: Partition, group: Group) -> Node | None:
-    """Return the node for the group's first ask; without one the group is parked where it is held back."""
+    """Return the node for the group's first ask. If there is none, park the group at the limit or class that blocks it."""
     application, ask_class = group.application, group.ask_class
     limited = application.limiters or ask_class.firm
     blocker = _blocker(application, ask_class) if limited else None
@@ -221,7 +221,7 @@ def _node_for(partition: Partition, group: Group) -> Node | None:
 
 
 def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: Code) -> None:
-    """Park a group; when its reason differs from the one that was sent for its asks, the new one is to be sent."""
+    """Park a group. If its reason differs from the one last sent for its asks, mark the new reason to be sent."""
     pending.park(group, waiting)
     partition.round.reservations_moved = True
     if group.told != code:
@@ -246,7 +246,7 @@ def _step_job(partition: Partition, job: Job, now: int, placed: list[Ask]) -> in
 
 
 def _nodes_for(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:
-    """Return a node for each waiting member; where there is none for all, the gang is parked until something changes."""
+    """Return a node for each waiting member. If not all have one, park the gang and return an empty list."""
     assignments = try_job(partition, job)
     if not assignments:
         pending.park_job(partition, job)

@@ -7,10 +7,10 @@ from server.state.partition import Partition
 
 
 def try_job(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:
-    """Return a node for every waiting member, in ask order; nothing unless all of them have one.
+    """Return a node for every waiting member, in ask order; an empty list unless all of them have one.
 
-    The live state is unchanged afterwards: members are charged one after another to find the next one's node, and all of it is
-    taken back.
+    The live state is unchanged afterwards: each member is charged so that the next one's node can be found, and then all
+    charges are taken back.
     """
     application = job.application
     assignments: list[tuple[Ask, Node]] = []

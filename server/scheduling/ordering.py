@@ -1,4 +1,4 @@
-"""The order of asks: down the tree by the best entry of each heap, priorities verified on the way (O1, design 6.3, 6.4)."""
+"""The order of asks: from the root down, follow the best entry of each heap and verify its priority (O1, design 6.3, 6.4)."""
 
 import heapq
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Probe = Callable[[Group | Job], bool]
 
 
 def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
-    """Return the group whose first ask is next in the order, among those that nothing is known against."""
+    """Return the group whose first ask is next in the order, among the groups that are not known to be blocked."""
     root = partition.root
     while True:
         group = _straight(root)
@@ -28,9 +28,9 @@ def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
 
 
 def _straight(root: Queue) -> Group | Job | None:
-    """Return the group on top of all heaps where no entry on the way is outdated: the usual case, in one look.
+    """Return the group on top of all heaps if no entry on the way is outdated, which is the usual case and takes one pass.
 
-    None: `_descend` has to look, which finds the same where this finds anything.
+    If the result is None, `_descend` has to search; a group returned here is the one that `_descend` would return.
     """
     queue, heap = root, root.heap
     while heap:
@@ -52,7 +52,7 @@ def _straight(root: Queue) -> Group | Job | None:
 
 
 def _on_top(application: Application) -> Group | Job | None:
-    """Return the group on top of an application's heap, when its entry is current and has the priority that is claimed."""
+    """Return the group on top of an application's heap, if its entry is current and has the priority that was announced."""
     heap = application.heap
     if heap:
         first = heap[0]
@@ -63,13 +63,13 @@ def _on_top(application: Application) -> Group | Job | None:
 
 
 def _descend(root: Queue, child: Child, probe: Probe) -> Group | Job | None:
-    """Return the group that the best entries lead to; None when an entry on the way was outdated and was updated first."""
+    """Return the group that the best entries lead to. If an entry on the way is outdated, update it and return None."""
     queue = root
     while isinstance(child, Queue):
         below = _verified(queue, child)
         if below is None:
             return None
-        # Where priority does not sort, the claim may rest on a child that is not on top.
+        # If the heap is not sorted by priority, the announced priority may be that of a child that is not on top.
         if child.best != below.priority and not _holds(child, probe):
             return None
         queue, child = child, below
@@ -77,7 +77,7 @@ def _descend(root: Queue, child: Child, probe: Probe) -> Group | Job | None:
 
 
 def _verified(parent: Queue, queue: Queue) -> Child | None:
-    """Return the first child of a queue whose entry is current; None when the entry had to be updated."""
+    """Return the first child of a queue if its entry is current; else update the entry and return None."""
     below = ranking.first_child(queue)
     if below is None or queue.blocked_asks == queue.pending_asks:
         ranking.leave(parent, queue)
@@ -91,7 +91,7 @@ def _verified(parent: Queue, queue: Queue) -> Child | None:
 
 
 def _holds(queue: Queue, probe: Probe) -> bool:
-    """Return whether a placeable ask has the priority that the queue claims. Where there is none, one entry is updated."""
+    """Return whether a placeable ask has the priority that the queue announces. If there is none, update one entry."""
     child = min(entry for entry in queue.heap if _claims(entry[-1], entry, queue.best))[-1]
     if isinstance(child, Queue):
         return _verified(queue, child) is not None and _holds(child, probe)

@@ -1,11 +1,11 @@
-"""Reservations and the asks that outrank them: a higher priority is one that is higher where the paths of both queues meet.
+"""Reservations and the asks that outrank them: an ask outranks a reservation by its priority at the lowest common queue.
 
-This is the only meaning of a higher priority wherever reservations are concerned: for the order in which asks may reserve, for
-the asks that a reservation binds, and for those that take one over.
+The same comparison decides everywhere: in which order asks may reserve, which asks a reservation binds, and which asks may take
+one over.
 
-A reservation never binds an ask of strictly higher priority. What all reservations below it keep on their nodes and on the
-limits of their queues is *lifted* together while such an ask is tried, and laid back afterwards, so that asks of the same or a
-lower priority never see it. Nothing here is done while no node is reserved.
+A reservation never binds an ask of strictly higher priority. While such an ask is tried, all reservations of lower priority are
+*lifted* together: what they keep on their nodes and in the limits of their queues is free. Afterwards they are put back, so
+that asks of the same or a lower priority never see that capacity. While no node is reserved, this module does nothing.
 """
 
 from collections import Counter
@@ -53,7 +53,7 @@ def _rank_of(held: Pledge) -> tuple[Queue, int]:
 
 
 class Ranks:
-    """The reservations that asks of a leaf and a priority outrank, each looked up once."""
+    """The reservations that asks of a leaf and a priority outrank. Each pair is computed once."""
 
     def __init__(self, partition: Partition) -> None:
         self._reservations = [
@@ -63,7 +63,7 @@ class Ranks:
         self._known: dict[tuple[Queue, int], Below] = {}
 
     def below(self, leaf: Queue, priority: int) -> Below:
-        """Return the reservations that such asks outrank; none where a queue of theirs is stopped."""
+        """Return the reservations that asks of this leaf and priority outrank; none if a queue on their path is stopped."""
         at = (leaf, priority)
         found = self._known.get(at)
         if found is None:
@@ -87,8 +87,8 @@ class Ranks:
 def in_order(asks: Iterable[Ask]) -> list[Ask]:
     """Return the asks of a partition in order: higher priority, longer pending, earlier arrived.
 
-    An ask comes before each that it outranks. Where the common queue sees two alike, their queues one level below decide, and
-    so on down to their own priorities. So the order of two asks depends on no third one.
+    An ask comes before each ask that it outranks. Two asks with the same priority at their common queue are compared one level
+    below it, and so on down to their own priorities. So the order of two asks does not depend on other asks.
     """
     every = list(asks)
     leaves = dict.fromkeys(ask.application.leaf for ask in every)
@@ -108,7 +108,7 @@ def in_order(asks: Iterable[Ask]) -> list[Ask]:
 
 
 def _seen_from(path: list[Queue], priority: int, levels: int) -> list[int]:
-    """Return a priority, negated, as the queues of its path see it, the root first; its own fills up missing levels."""
+    """Return the negated priority as each queue of the path sees it, root first; the ask's own fills up missing levels."""
     seen = [-priority] * (levels - len(path) + 1)
     for queue in path[:-1]:
         priority = queue.seen(priority)
@@ -121,7 +121,7 @@ def _seen_from(path: list[Queue], priority: int, levels: int) -> list[int]:
 
 @contextmanager
 def lifted(partition: Partition, reservations: Iterable[Pledge]) -> Iterator[None]:
-    """Leave out of the live state what these reservations keep, for the time of a `with` block."""
+    """Free in the live state the capacity that these reservations keep, for the duration of a `with` block."""
     every = list(reservations)
     for held in every:
         node = held.node
@@ -149,9 +149,9 @@ def limits_of(held: Pledge) -> Iterator[Limiter]:
 
 
 def most_rooms(partition: Partition) -> dict[Limiter, Amounts]:
-    """Return the headroom of each limit in which reservations count, as it is without all of them.
+    """Return for each limit in which reservations count its headroom without any of them.
 
-    No ask outranks more than all, so a class that is larger has no headroom for any ask. The result serves all classes.
+    This is the most that any ask can have: a class that does not fit into it has no headroom. The result serves all classes.
     """
     kept: dict[Limiter, Counter[int]] = {}
     for held in partition.decisions.reservations.values():
@@ -175,8 +175,8 @@ def _promise(held: Pledge, sign: int) -> None:
 def note(partition: Partition) -> None:
     """Mark each reservation whose owner fits now, but has to wait for asks that outrank it.
 
-    The owner waits for those that fit on its node, and for gangs that wait; it takes no other node meanwhile. Owners that
-    waited before and need not any more are tried like others: no other event makes them placeable.
+    The owner waits for asks that fit on its node, and for waiting gangs; meanwhile it takes no other node. An owner that no
+    longer has to wait is tried like other asks, because no other event would make it placeable.
     """
     waited = [held for held in partition.decisions.reservations.values() if held.yields]
     for held in waited:
@@ -197,7 +197,7 @@ def note(partition: Partition) -> None:
 
 
 def try_again(partition: Partition, held: Pledge) -> None:
-    """Have an owner that waited for others tried in the next pass of placement."""
+    """Let the next pass of placement try an owner that waited for others."""
     if held.ask.ask_class.dead:
         pending.revive_class(partition, held.ask.ask_class)
     partition.index.mark_freed(held.node)
@@ -211,8 +211,8 @@ def _is_within_limits(held: Pledge) -> bool:
 def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
     """Return whether the owner has to wait for an ask that fits on the node without the reservation, or for a gang.
 
-    Only asks and gangs that outrank the owner count. Limits are left to the offer: the owner has its turn in the same tick,
-    after all that outrank it.
+    Only asks and gangs that outrank the owner count. Limits are not checked here, but when the capacity is offered: the owner
+    has its turn in the same tick, after all that outrank it.
     """
     for job in chain(partition.gangs.ready, partition.gangs.parked):
         if held in ranks.below_job(job):

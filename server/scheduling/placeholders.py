@@ -1,8 +1,8 @@
 """The replacement of placeholders by real asks: done before ordinary placement, after pledged asks (1.9).
 
-An ask that fits into a placeholder of its task group gets its node when it may run there, else any node with free capacity; it
-is placed when the placeholder is gone. One that is larger than all of them waits no more, and a placeholder is released
-without a successor. An ask without a placeholder left to wait for is an ordinary ask from then on (YUNIKORN-1395).
+An ask that fits into a placeholder of its task group gets the placeholder's node if it may run there, else any node with free
+capacity; it is placed when the placeholder is gone. An ask that is larger than all placeholders stops waiting, and one
+placeholder is released without a successor. An ask for which no placeholder is left becomes an ordinary ask (YUNIKORN-1395).
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ REPLACED_MAX: Final = 1_000
 
 
 class Swap(NamedTuple):
-    """An ask with the placeholder whose place it takes, and the node; without one the placeholder is too small."""
+    """An ask with the placeholder that it replaces, and its node; without a node the placeholder is too small."""
 
     ask: Ask
     placeholder: Ask
@@ -32,15 +32,15 @@ class Swap(NamedTuple):
 
 
 def waits(partition: Partition) -> bool:
-    """Return whether anything may have changed for asks that wait for placeholders since they were looked at."""
+    """Return whether anything may have changed for asks that wait for placeholders since the last look at them."""
     mark = _mark(partition)
     return any(tried != mark for tried in partition.gangs.holding.values())
 
 
 def swaps(partition: Partition) -> Iterator[Swap]:
-    """Yield the replacements that may be done now; the caller writes each to the live state before it asks for the next.
+    """Yield the replacements that are possible now. The caller must write each to the live state before requesting the next.
 
-    Asks that need not wait for placeholders any more are let go on the way.
+    Asks that need not wait for placeholders any more become ordinary asks on the way.
     """
     count = 0
     for application, tried in list(partition.gangs.holding.items()):
@@ -94,7 +94,7 @@ def _of_hold(partition: Partition, hold: Hold, ready: list[Ask], *, more: bool) 
 
 
 def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
-    """Return the first placeholder on whose node the ask may run; else the first at all, with another node."""
+    """Return the ask with the first placeholder on whose node it may run; else with the first placeholder and another node."""
     first: Ask | None = None
     for one in ready:
         if fits_into(ask, one):
@@ -110,7 +110,7 @@ def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
 def fits_into(ask: Ask, placeholder: Ask) -> bool:
     """Return whether the ask is in no type larger than the placeholder, so that its queues are charged no more.
 
-    A firm ask is larger than a placeholder that is not firm: what firm ones use would rise (J4).
+    A firm ask does not fit into a placeholder that is not firm, because the firm usage would rise (J4).
     """
     if ask.ask_class.firm and not placeholder.ask_class.firm:
         return False
@@ -119,7 +119,7 @@ def fits_into(ask: Ask, placeholder: Ask) -> bool:
 
 
 def takes_over(ask: Ask, placeholder: Ask, node: Node) -> bool:
-    """Return whether an ask that fits into the placeholder may run on its node afterwards. Only ports can be missing there."""
+    """Return whether an ask that fits into the placeholder may run on its node afterwards. Only ports may be missing there."""
     ask_class = ask.ask_class
     return (
         node.is_open_to(ask_class.constraints)

@@ -1,6 +1,7 @@
 """The choice of a node for an ask: the best-ranked schedulable node that its class fits on (O5, design 6.3).
 
-The interface is narrow: `pick_node` for one ask and `take_nodes` for many, so that another search could replace this one.
+The interface is two functions, `pick_node` for one ask and `take_nodes` for many, so that another search could replace this
+one.
 """
 
 import heapq
@@ -43,7 +44,7 @@ class Keeper(Protocol):
 def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
     """Return the node for one ask of the class, or None when no node can take it now.
 
-    The node on top of the shared heap, if it takes the class, is the best for it: the usual case, in one look.
+    If the node on top of the shared heap takes the class, it is the best one: the usual case, found in one look.
     """
     if ask_class.pledge is not None:
         return _pick_reserved(index, ask_class)
@@ -62,10 +63,10 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def take_nodes(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]:
-    """Return a node for each class in turn, as long as there are any, and charge it at once. No class has a pledge.
+    """Return a node for each class in turn, until one has none, and charge each node at once. No class has a pledge.
 
-    This is the usual case of `pick_node`, and what `NodeIndex.fill` does, without a call: for asks that come by the ten
-    thousand.
+    The function does what `pick_node` and `NodeIndex.fill` do in the usual case, but without calls, for tens of thousands of
+    asks.
     """
     nodes: list[Node] = []
     numbered, dirty, packing = index.numbered, index.dirty, index.packing
@@ -100,7 +101,7 @@ def take_nodes(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]:
 
 
 def _put_back(free: Amounts, demand: Demand, until: int) -> None:
-    """Give back what was taken of the types before ``until``."""
+    """Return the demand of the types before ``until`` to the free amounts."""
     for at, quantity in demand:
         if at == until:
             return
@@ -108,11 +109,11 @@ def _put_back(free: Amounts, demand: Demand, until: int) -> None:
 
 
 def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the node for one ask of the class, from the heaps that classes share or from its own; None: there is none.
+    """Return the node for one ask of the class, from the heaps that classes share or from its own; None if there is none.
 
-    In fair order classes share heaps for as long as they find a node there within a few looks. Where constraints keep a class
-    from the first nodes of the shared heap, it looks at the heap of all that its mask allows; where it is its size, it gets a
-    heap of its own.
+    In fair order, classes share heaps for as long as they find a node there within a few looks. A class whose constraints bar
+    the first nodes of the shared heap uses the heap of all nodes that its mask allows. A class that is too large for the first
+    nodes gets a heap of its own.
     """
     if ask_class.mask.names is not None:
         return _pick_named(index, ask_class)
@@ -131,7 +132,7 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_together(index: NodeIndex, ask_class: AskClass) -> tuple[Node | None, bool]:
-    """Return the node from the heaps that classes share; False beside it when the class should have its own."""
+    """Return the node from the heaps that classes share, and False when the class should have a heap of its own."""
     mask = ask_class.mask
     if mask.heap is None:
         node, missed = _pick_shared(index, index.heap, ask_class)
@@ -151,9 +152,9 @@ def _note_failed(index: NodeIndex, ask_class: AskClass) -> None:
 
 
 def _exceeds_failed(index: NodeIndex, ask_class: AskClass) -> bool:
-    """Return whether a demand that is no larger found no node under the same mask, and no node has become better since.
+    """Return whether a demand that is no larger found no node under the same mask, and no node has gained capacity since.
 
-    So many asks of many sizes that fit nowhere cost one look at the nodes, not one for each size.
+    So many asks of different sizes that fit nowhere cost one look at the nodes, not one for each size.
     """
     mask = ask_class.mask
     if mask.failed is None or mask.failed_at != (index.epoch, len(index.log)):
@@ -163,7 +164,7 @@ def _exceeds_failed(index: NodeIndex, ask_class: AskClass) -> bool:
 
 
 def _is_kept_off(index: NodeIndex, mask: NodeMask, missed: Iterable[NodeEntry]) -> bool:
-    """Return whether the mask bars a node among those that a class missed on the shared heap."""
+    """Return whether the mask bars one of the nodes that did not take the class on the shared heap."""
     return not all(mask.allowed[index.numbered[entry & NUMBER_MASK].slot] for entry in missed)
 
 
@@ -177,7 +178,7 @@ def may_take(ask_class: AskClass, node: Node) -> bool:
 
 
 def could_take(ask_class: AskClass, node: Node) -> bool:
-    """Return whether the node can take one ask, with a reserved ask's pledge on its own node given back (design 6.6)."""
+    """Return whether the node can take one ask; on its own node, a reserved ask's pledge counts as free (design 6.6)."""
     held = ask_class.pledge
     if held is not None and held.replaces:
         return False
@@ -189,9 +190,9 @@ def could_take(ask_class: AskClass, node: Node) -> bool:
 
 
 def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
-    """Return whether the ask fits now on the node on which it holds a pledge. A member of a gang does when all members do.
+    """Return whether the ask fits now on the node of its pledge. For a gang member, all members have to fit.
 
-    A replacing ask waits for the confirmation, a yielding one for asks of higher priority.
+    An ask that replaces a placeholder waits for its confirmation; one that yields waits for asks of higher priority.
     """
     if held.commitment.together:
         return all_fit(held.commitment)
@@ -199,7 +200,7 @@ def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
 
 
 def has_room_pledged(ask_class: AskClass, held: Pledge) -> bool:
-    """Return whether the node has the capacity that it pledges, and is still open to the ask."""
+    """Return whether the node has the capacity that it pledges, and still takes the ask."""
     room = unpledged(held.node, held)
     return _is_open(ask_class, held) and fits(ask_class.node_demand, room)
 
@@ -232,7 +233,7 @@ def all_fit(commitment: Commitment) -> bool:
 
 
 def _is_short_still(commitment: Commitment) -> bool:
-    """Return whether the node that lacked capacity at the last test still does. Each member asks, and there are many."""
+    """Return whether the node that lacked capacity at the last test still does. This avoids a full test for each member."""
     short = commitment.short
     if short is None or short.ask.key not in commitment.pledges:
         return False
@@ -244,10 +245,10 @@ def _is_short_still(commitment: Commitment) -> bool:
 
 
 def unpledged(node: Node, held: Pledge) -> Amounts:
-    """Return a node's free capacity as the holder of a pledge sees it: its own pledge is given back.
+    """Return a node's free capacity for the holder of a pledge, whose own pledge counts as free.
 
-    The pledges of others are given back too where a decision freed the capacity: it counted them when it was made, and what
-    one of them takes early its own victims give back.
+    Where a decision freed the capacity, other pledges of the node count as free too: the decision considered them when it was
+    made, and if another ask takes its share early, the victims of that ask's decision give it back.
     """
     free = list(node.free)
     for one in (held,) if held.reserves else node.pledges.values():
@@ -259,9 +260,9 @@ def unpledged(node: Node, held: Pledge) -> Amounts:
 def _pick_shared(
     index: NodeIndex, heap: list[NodeEntry], ask_class: AskClass
 ) -> tuple[Node | None, Sequence[NodeEntry]]:
-    """Return the best of the first few nodes of a shared heap that takes the class, and the nodes that did not.
+    """Return the best of the first few nodes of a shared heap that takes the class, and the nodes that did not take it.
 
-    The second is empty unless the class should have another heap.
+    The second part is empty unless the class should have another heap.
     """
     demand, allowed = ask_class.node_demand, ask_class.mask.allowed
     misses: list[NodeEntry] = []
@@ -286,7 +287,7 @@ def _pick_shared(
 
 
 def _mend(heap: list[NodeEntry], node: Node | None) -> None:
-    """Replace the outdated entry on top of a heap by its node's present one, if the node has any."""
+    """Replace the outdated entry on top of a heap by the present entry of its node, if the node has any."""
     if node is None or node.entry is None:
         heapq.heappop(heap)
     else:
@@ -294,7 +295,7 @@ def _mend(heap: list[NodeEntry], node: Node | None) -> None:
 
 
 def _build_own(index: NodeIndex, ask_class: AskClass) -> None:
-    """Build a class's own heap of the nodes that it fits on, mostly few or none, found in one look at all free capacity."""
+    """Build a class's own heap of the nodes that it fits on, usually few or none, in one scan of all free capacity."""
     fitting = index.with_room(ask_class.node_demand)
     _build_heap(index, ask_class, (node for node in fitting if ask_class.mask.allows(node)))
 
@@ -312,7 +313,7 @@ def _build_heap(index: NodeIndex, keeper: Keeper, nodes: Iterable[Node]) -> None
 
 
 def _refresh(index: NodeIndex, keeper: Keeper, takes: Takes, build: Callable[[], None]) -> None:
-    """Take from the log into the keeper's heap what became better since its last look, or build the heap where that is more."""
+    """Add to the keeper's heap the nodes that the log lists as better since its last look, or build it if that is cheaper."""
     log, heap = index.log, keeper.heap
     if heap is None or keeper.log_epoch != index.epoch:
         build()
@@ -341,7 +342,7 @@ def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
                 return node
             heapq.heappop(heap)
         elif index.packing:
-            # Each change there is in the log, so that the node's entry of now stands here, too.
+            # The log has an entry for each change, so the node's present entry is in the heap, too.
             heapq.heappop(heap)
         else:
             _mend(heap, node)
@@ -349,7 +350,7 @@ def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the best of the nodes that the class names; only these are looked at."""
+    """Return the best of the nodes that the class names; no other node is tested."""
     best: Node | None = None
     for name in ask_class.mask.names or ():
         node = index.nodes.get(name)
@@ -361,9 +362,9 @@ def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the node for a reserved ask: any node, or its own with its pledge given back (design 6.6); None: it has to wait.
+    """Return the node for a reserved ask: any node, or its own with its pledge as free (design 6.6); None if it has to wait.
 
-    Where a decision freed the capacity, the ask takes it (G10). One that yields has its turn after all that outrank it.
+    If a decision freed the capacity, the ask takes it (G10). An ask that yields has its turn after all that outrank it.
     """
     held = ask_class.pledge
     assert held is not None

@@ -1,10 +1,10 @@
 """The offer of reserved capacity to asks of higher priority, once nothing else can be placed.
 
-All reservations that an ask outranks are lifted together, so that none of them keeps it off a node or fills a limit of its
-queues. Asks that outrank the same reservations are offered these at once: they are put into the order again and placed as
-usual, while all others stay parked. Those that outrank more come first; of two asks the one that outranks the other always
-does. Then gangs are tried as a whole, in the same way. At last the reservations are as they were on what is left, and an owner
-that waited for all of them takes its node if it fits.
+All reservations that an ask outranks are lifted together, so that none of them blocks a node or fills a limit for it. Asks that
+outrank the same set of reservations form one offer: they are put into the order again and placed as usual, while all others
+stay parked. Larger sets come first; if one ask outranks another, its set is never smaller. Then gangs are tried as a whole, in
+the same way. At the end the reservations are put back on what is left, and an owner that waited for all of these takes its node
+if it fits.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ from server.state.partition import Partition
 
 @dataclass(slots=True)
 class _Woken:
-    """The groups and classes that are made placeable while a reservation is lifted, and what limits blocked before."""
+    """The groups and classes that are made placeable while a reservation is lifted, and the former parked groups of limits."""
 
     groups: dict[Group, None] = field(default_factory=dict)
     classes: dict[AskClass, None] = field(default_factory=dict)
@@ -47,8 +47,8 @@ class _Woken:
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     """Offer reserved capacity until no ask takes any; return the budget that is left. Called when the cycle has ended.
 
-    Where a placement made something else possible, ordinary placement comes first again. When the budget ends between two
-    reservations the next tick continues behind those that were offered already.
+    If a placement made other asks placeable, ordinary placement comes first again. If the budget ends between two reservations,
+    the next tick continues with those that were not offered yet.
     """
     turn = partition.round
     while budget > 0 and partition.decisions.reservations and _is_due(partition):
@@ -60,7 +60,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
             turn.reservations_offered.clear()
         before = len(placed)
         budget = _round(partition, now, budget, placed)
-        turn.reservations_moved = False  # groups that the offers themselves parked are no change
+        turn.reservations_moved = False  # groups parked by the offers are no change
         if len(placed) > before:
             budget = _place_others(partition, now, budget, placed)
             turn.reservations_moved = True
@@ -72,19 +72,19 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def _has_moved(partition: Partition) -> bool:
-    """Return whether capacity became free that ordinary placement has not seen yet."""
+    """Return whether capacity became free that ordinary placement has not considered yet."""
     return bool(partition.index.freed or partition.limits.relieved)
 
 
 def _place_others(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place without reserved capacity what may have become possible; return the budget that is left."""
+    """Place, without reserved capacity, the asks that have become placeable; return the budget that is left."""
     cycle.refresh(partition)
     cycle.wake_jobs(partition)
     return cycle.run(partition, now, budget, placed)
 
 
 def _is_due(partition: Partition) -> bool:
-    """Return whether something changed, the last round of offers was cut off, or an owner waits for others with its node."""
+    """Return whether to offer: something changed, the last round was cut off, or an owner that has its node waits for others."""
     turn = partition.round
     return (
         turn.reservations_moved
@@ -94,10 +94,7 @@ def _is_due(partition: Partition) -> bool:
 
 
 def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Offer each set of reservations once, up to the first offer after which ordinary placement comes first.
-
-    Returns the budget that is left.
-    """
+    """Offer each set of reservations once, stopping when ordinary placement has to come first; return the budget that is left."""
     offered = partition.round.reservations_offered
     held = len(partition.decisions.reservations)
     for below, groups in _offers(partition):
@@ -120,9 +117,9 @@ def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> in
 
 
 def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> int:
-    """Place the owner on its node if those of higher priority left enough; return the steps spent.
+    """Place the owner on its node if the asks of higher priority left enough; return the steps spent.
 
-    Where its node or a limit has no capacity for it any more, it is tried like others.
+    If its node or a limit has no capacity for it any more, the owner is tried like other asks.
     """
     if not held.yields:
         return 0
@@ -136,7 +133,7 @@ def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> i
 
 
 def _offers(partition: Partition) -> list[tuple[Below, list[Group]]]:
-    """Return what to lift, and the groups that may be placed then; those that outrank most come first."""
+    """Return the offers: the reservations to lift and the groups that may be placed then, those that outrank most first."""
     ranks = Ranks(partition)
     found: dict[Below, dict[Group, None]] = {}
     for group, below in chain(_without_node(partition, ranks), _over_limits(partition, ranks)):
@@ -153,7 +150,7 @@ _Found = Iterator[tuple[Group, Below]]
 
 
 def _without_node(partition: Partition, ranks: Ranks) -> _Found:
-    """Yield the groups that no node takes, but one of these whose reservations they outrank."""
+    """Yield the groups that wait for a node and fit the node of a reservation that they outrank."""
     most = _most_free(partition)
     for ask_class in partition.classes.dead:
         if not (fits(ask_class.node_demand, most) and may_use(ask_class)):
@@ -174,7 +171,7 @@ def _most_free(partition: Partition) -> Amounts:
 
 
 def _over_limits(partition: Partition, ranks: Ranks) -> _Found:
-    """Yield the groups that a limit keeps waiting and that may have headroom without the reservations that they outrank."""
+    """Yield the groups that a limit blocks and that may have headroom without the reservations that they outrank."""
     for limiter, most in most_rooms(partition).items():
         kept: dict[Below, Counter[int]] = {}
         for ask_class, waiting in limiter.blocked.items():
@@ -195,7 +192,7 @@ def _below(group: Group, ranks: Ranks) -> Below:
 
 
 def _kept(limiter: Limiter, below: Below) -> Counter[int]:
-    """Return what these reservations take of a limit, by type."""
+    """Return by type the amount of a limit that these reservations use."""
     found: Counter[int] = Counter()
     for held in below:
         if limiter in limits_of(held):
@@ -204,7 +201,7 @@ def _kept(limiter: Limiter, below: Below) -> Counter[int]:
 
 
 def _may_have_room(limiter: Limiter, ask_class: AskClass, kept: Counter[int]) -> bool:
-    """Return whether the limit may have headroom without what is kept. Only sums are compared: the limit itself decides."""
+    """Return whether the limit may have headroom without ``kept``. Only sums are compared: the limit itself decides later."""
     own = dict(ask_class.demand) if ask_class.pledge is not None else {}
     return bool(kept) and all(
         limiter.room[at] + kept[at] + own.get(at, 0) >= wanted for at, wanted in ask_class.demand
@@ -214,9 +211,9 @@ def _may_have_room(limiter: Limiter, ask_class: AskClass, kept: Counter[int]) ->
 def _offer(
     partition: Partition, below: Below, groups: list[Group], now: int, placed: list[Ask]
 ) -> int:
-    """Place asks of these groups, with the reservations lifted that they outrank, and return the steps spent.
+    """Lift the reservations in ``below``, place asks of these groups, and return the steps spent.
 
-    An offer is made as a whole, whatever budget is left: a step for each ask that takes capacity, and one for each
+    An offer is always completed, whatever budget is left. Its steps are one for each ask that takes capacity, and one for each
     class of asks that finds none.
     """
     woken, spent = _Woken(), 0
@@ -238,7 +235,7 @@ def _finds_room(group: Group, below: Below) -> bool:
 
 
 def _wake(partition: Partition, group: Group, woken: _Woken) -> None:
-    """Take the group out of the list in which it is parked, and put it into the order again."""
+    """Remove the group from the list in which it is parked, and put it into the order again."""
     ask_class = group.ask_class
     if ask_class.dead:
         ask_class.dead = False
@@ -260,7 +257,7 @@ def _wake(partition: Partition, group: Group, woken: _Woken) -> None:
 
 
 def _put_back(partition: Partition, woken: _Woken) -> None:
-    """Put everything that is still waiting back where it was before."""
+    """Put every group that still waits back where it was before."""
     for limiter, ask_class, waiting in woken.blocked:
         rest = [one for one in waiting if one.live]
         if rest:
@@ -277,7 +274,7 @@ def _put_back(partition: Partition, woken: _Woken) -> None:
 
 
 def _offer_to_jobs(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place the first parked gang that fits without the reservations that all its members outrank."""
+    """Place the first parked gang that fits when the reservations that all its members outrank are lifted."""
     mark, ranks = (partition.relief, partition.placements), Ranks(partition)
     for job in sorted(partition.gangs.parked, key=lambda one: one.members[0].sort_key):
         below = () if job.tried_reserved == mark else ranks.below_job(job)

@@ -1,4 +1,4 @@
-"""The nodes on which a member of a gang could get its place, each with a bound on what that costs (J9, design 6.7)."""
+"""The nodes on which a member of a gang could be placed, each with a bound on the cost of its victims (J9, design 6.7)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -21,11 +21,10 @@ BLOCK: Final = 256
 class Field:
     """The nodes for one class of members, with a bound for each. ``order`` has their rows, best bound first.
 
-    Nodes without need of victims come before all others; there are ``roomy`` of them. For the others ``priorities``, ``jobs``
-    and ``numbers`` say by place how important the most important victim is at the least, and how many gangs and allocations
-    are evicted at the least. ``allowed`` are all nodes that could hold a member when empty. ``rows`` are those that may be
-    evicted, by the ``groups`` of their nodes; ``found`` is the group of each place that is not roomy, ``need`` by group what
-    has to be freed.
+    The first ``roomy`` nodes need no victims. For the others, by place, ``priorities`` is a lower bound on the priority of the
+    most important victim, ``jobs`` on the number of evicted gangs, ``numbers`` on the number of victims. ``allowed`` marks all
+    nodes that could hold a member when empty. ``rows`` are the allocations that may be evicted, sorted by the ``groups`` of
+    their nodes. ``found`` is the group of each place that needs victims, ``need`` by group the amount that has to be freed.
     """
 
     order: list[int]
@@ -40,12 +39,12 @@ class Field:
     need: Array
 
     def bound(self, place: int) -> tuple[int, int, int] | None:
-        """Return (highest victim priority, gangs, victims) of the node at this place; None: it needs no victim."""
+        """Return (highest victim priority, gangs, victims) of the node at this place; None if it needs no victim."""
         at = place - self.roomy
         return None if at < 0 else (self.priorities[at], self.jobs[at], self.numbers[at])
 
     def block(self, at: int) -> list[int]:
-        """Return the rows that may be evicted on the next BLOCK nodes behind the first ``at`` that need victims."""
+        """Return the rows that may be evicted on one block of nodes: BLOCK nodes that need victims, the first ``at`` skipped."""
         chosen = self.found[at : at + BLOCK]
         ends = self.groups.ends
         return [
@@ -55,9 +54,9 @@ class Field:
     def in_order(
         self, columns: AllocationColumns, at: int, tail: list[int], rank: Array, odd: Mask
     ) -> list[int]:
-        """Return by node of a block the least number of victims when they are evicted by rank and then as in ``tail``.
+        """Return by node of a block the smallest number of victims when rows are evicted by ``rank`` and then by ``tail``.
 
-        For a node with a row that is ``odd``, so that it may be passed over, it is the node's own bound.
+        A node with an ``odd`` row, which a plan may skip, gets its bound from ``numbers`` instead.
         """
         chosen = self.found[at : at + BLOCK]
         by_node = np.argsort(chosen)
@@ -79,7 +78,7 @@ class Field:
 
 
 def field(columns: AllocationColumns, may: Mask, nodes: Mask, need: Array, names: Array) -> Field:
-    """Return the field of one class: ``nodes`` could hold it when empty, ``need`` is by node what has to be freed there.
+    """Return the field of one class: ``nodes`` could hold a member when empty, ``need`` is by node the amount to free there.
 
     ``may`` marks the rows that may be evicted.
     """
@@ -110,7 +109,7 @@ def field(columns: AllocationColumns, may: Mask, nodes: Mask, need: Array, names
 
 
 def roomy(nodes: Mask, need: Array, names: Array) -> list[int]:
-    """Return the nodes on which nothing has to be freed, by name."""
+    """Return the nodes on which nothing has to be freed, sorted by name."""
     free = np.flatnonzero(nodes & ~need.any(axis=1))
     found: list[int] = free[np.argsort(names[free])].tolist()
     return found
@@ -119,9 +118,9 @@ def roomy(nodes: Mask, need: Array, names: Array) -> list[int]:
 def _bounds(
     columns: AllocationColumns, rows: Array, groups: cover.Groups, need: Array
 ) -> tuple[cover.Bounds, Array]:
-    """Return by node the bounds of its rows, and how many gangs are evicted at the least.
+    """Return by node the bounds of its rows, and the smallest number of gangs whose eviction could suffice.
 
-    Originators do not count, for J9 does not ask for them. Where no member of a gang runs every victim is a gang of its own.
+    Originators do not count, because J9 does not consider them. Where no gang member runs, each victim is a gang of its own.
     """
     plain = np.zeros(len(rows), dtype=np.bool_)
     given = Rows(columns.resources.take(rows, axis=0), plain, plain, columns.priorities[rows])
@@ -140,18 +139,18 @@ def ranks(columns: AllocationColumns, reluctant: Mask) -> Array:
 
 
 def leaves(columns: AllocationColumns, rows: Mask) -> list[int]:
-    """Return the numbers of the leaves in which these rows are."""
+    """Return the numbers of the leaf queues to which these rows belong."""
     return distinct(columns.leaves[rows])
 
 
 def of_leaves(columns: AllocationColumns, numbers: list[int]) -> Mask:
-    """Return the rows of these leaves."""
+    """Return a mask of the rows of these leaf queues."""
     found: Mask = np.isin(columns.leaves, numbers)
     return found
 
 
 def most_on_a_node(columns: AllocationColumns, screened: Screen) -> list[int]:
-    """Return by type the most that the rows that passed hold together on any one node."""
+    """Return by type the largest amount that the rows that passed hold together on any one node."""
     order = columns.by_node()
     rows = order[screened.codes[order] == PASSED]
     if not len(rows):
@@ -164,7 +163,7 @@ def most_on_a_node(columns: AllocationColumns, screened: Screen) -> list[int]:
 
 
 def passed(columns: AllocationColumns, screened: Screen, leaf: int | None = None) -> list[int]:
-    """Return the rows that passed, all or those of one leaf."""
+    """Return the rows that passed the screening, of all leaves or of one."""
     found = screened.codes == PASSED
     if leaf is not None:
         found = found & (columns.leaves == leaf)
@@ -179,6 +178,6 @@ def marked(mask: Mask | None) -> list[int]:
 
 
 def held(columns: AllocationColumns, rows: list[int]) -> list[int]:
-    """Return what some allocations hold together, by type."""
+    """Return by type the sum of what these allocations hold."""
     total: list[int] = columns.resources.take(rows, axis=0).sum(axis=0).tolist()
     return total

@@ -1,7 +1,7 @@
-"""The frozen columns of a snapshot: nodes and running allocations as int64 arrays, a row each, never written to.
+"""The frozen columns of a snapshot: nodes and running allocations as int64 arrays, one row each, never written to.
 
-A row keeps its place as long as its node or allocation exists; rows in between may be empty. Row numbers mean nothing: every
-order ends with a number or key of the thing itself.
+A row keeps its place as long as its node or allocation exists; rows in between may be empty. No order depends on row numbers:
+each ends with the number or key of the node or allocation itself.
 """
 
 from dataclasses import dataclass, field
@@ -58,11 +58,12 @@ def flags_of(spec: AskSpec) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeColumns:
-    """The nodes, a row each. ``free`` = capacity - usage - foreign - pledges, and may be negative.
+    """The nodes, one row each. ``free`` = capacity - usage - foreign - pledges, and may be negative.
 
-    ``releasing`` is what ordered releases will give back, ``reserved`` the part of the pledges that gives way to claims;
-    ``open`` says whether the node takes placements, ``opened`` whether its pods are known, so that it takes those that require
-    it; ``held`` whether a commitment stands on it; ``numbers`` is the order of arrival, ``names`` that of the ids.
+    ``releasing`` is the amount that ordered releases will give back, ``reserved`` the part of the pledges that gives way to
+    claims. ``open`` says whether the node takes placements, ``opened`` whether its pods are known, so that asks that require
+    this node can be placed. ``held`` says whether the node has a commitment. ``numbers`` is the order of arrival, ``names``
+    that of ids.
     """
 
     ids: tuple[str, ...]
@@ -79,33 +80,33 @@ class NodeColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """The amounts that some allocations hold of some types: a line an allocation, a column a type."""
+    """The amounts that some allocations hold of some types: one line per allocation, one column per type."""
 
     amounts: Array
 
     @property
     def total(self) -> list[int]:
-        """Return the sum of all of them, by type."""
+        """Return the sum over all allocations, by type."""
         found: list[int] = self.amounts.sum(axis=0).tolist()
         return found
 
     @property
     def all_useful(self) -> bool:
-        """Return whether each of them holds something of one of the types."""
+        """Return whether each allocation holds something of at least one type."""
         return bool((self.amounts > 0).any(axis=1).all())
 
     def any_spare(self, beyond: list[int]) -> bool:
-        """Return whether one of them holds, of each type, no more than there is beyond what is wanted."""
+        """Return whether some allocation could stay: it holds of each type no more than the total has beyond the need."""
         return bool(((self.amounts <= beyond) | (self.amounts == 0)).all(axis=1).any())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocationColumns:
-    """The running allocations, a row each, without foreign pods.
+    """The running allocations, one row each, without foreign pods.
 
-    ``leaves`` and ``applications`` are the numbers of its queue and application, ``nodes`` the row of its node; ``jobs`` is
-    the number of its gang, 0 for none. ``demands`` is what queues are charged, ``resources`` by type index what the node
-    gives: ports are in it. ``standing`` marks rows that run and whose release is not ordered.
+    ``leaves``, ``applications`` and ``jobs`` are the numbers of the row's queue, application and gang (0 for no gang),
+    ``nodes`` is the row of its node. ``demands`` is what queues are charged; ``resources`` is by type index what the node
+    gives, ports included. ``standing`` marks rows that run and whose release is not ordered.
     """
 
     keys: tuple[str, ...]
@@ -139,7 +140,7 @@ class AllocationColumns:
         return found
 
     def by_node(self) -> Array:
-        """Return the rows that are taken, sorted by node."""
+        """Return the rows that are in use, sorted by node."""
         if "by_node" not in self.sorted:
             rows = np.flatnonzero(self.alive)
             self.sorted["by_node"] = rows[np.argsort(self.nodes[rows], kind="stable")]
@@ -147,12 +148,12 @@ class AllocationColumns:
         return found
 
     def rows_on(self, node: int) -> list[int]:
-        """Return the rows that are taken on one node, in row order."""
+        """Return the rows that are in use on one node, in row order."""
         found: list[int] = self.on_node(node).tolist()
         return found
 
     def on_node(self, node: int) -> Array:
-        """Return the rows that are taken on one node, as an array."""
+        """Return the rows that are in use on one node, as an array."""
         order = self.by_node()
         sorted_nodes = self.sorted.get("sorted_nodes")
         if sorted_nodes is None:
@@ -167,7 +168,7 @@ class AllocationColumns:
         return found
 
     def rows_holding(self, standing: Mask, types: list[int], barred: int) -> list[int]:
-        """Return the standing rows that have something of one of the types and none of the barred flags."""
+        """Return the standing rows that hold something of at least one of the types and have none of the barred flags."""
         holding = (self.resources[:, types] > 0).any(axis=1)
         found: list[int] = np.flatnonzero(standing & holding & (self.flags & barred == 0)).tolist()
         return found
@@ -184,7 +185,7 @@ class AllocationColumns:
         return Held(self.resources.take(rows, axis=0)[:, types])
 
     def jobs_without(self, standing: Mask) -> frozenset[tuple[int, str]]:
-        """Return the gangs with members that do not stand any more, as numbers of applications and keys of gangs."""
+        """Return the gangs with members that are not standing, as (application number, gang key) pairs."""
         rows = np.flatnonzero(self.alive & ~standing & (self.flags & GANG > 0)).tolist()
         pairs = ((int(self.applications[row]), self.specs[row]) for row in rows)
         return frozenset((number, spec.job_key) for number, spec in pairs if spec is not None)

@@ -1,7 +1,7 @@
-"""The screening of running allocations for a claim, row by row: the first rule that protects each, or that it passed.
+"""The screening of running allocations for a claim: by row the first rule that protects it, or that the row passed.
 
-What a queue's numbers say is computed once a leaf (`LeafTerms`), the rest in all rows at once. A row that passes may be taken
-alone; what several may take together is judged with the plan.
+Terms that depend on a queue's numbers are computed once per leaf (`LeafTerms`), the rest for all rows at once. A row that
+passes may be evicted alone; whether several may be evicted together is decided with the plan.
 """
 
 import heapq
@@ -34,9 +34,10 @@ PASSED: Final = 0
 class LeafTerms:
     """The terms of all allocations of one leaf towards one class of asks.
 
-    ``spared`` is the number of a rule that protects them all, 0 for none. ``most`` is by type what one victim may hold of it,
-    ``useful`` the types in which taking it helps (G4); ``priority`` the highest that may be evicted (G5), ``since_ms`` the
-    latest start (7.6). ``inside`` has the types inside whose deciding queue the leaf lies (G2), empty for none.
+    ``spared`` is the number of a rule that protects all of them, 0 for none. ``most`` is by type the largest amount that one
+    victim may hold, ``useful`` marks the types in which an eviction helps (G4). ``priority`` is the highest that may be evicted
+    (G5), ``since_ms`` the latest start (7.6). ``inside`` marks the types whose deciding queue contains the leaf (G2); empty for
+    none.
     """
 
     spared: int = 0
@@ -48,7 +49,7 @@ class LeafTerms:
 
 
 class Codes(NamedTuple):
-    """The numbers that rules have here; the caller decides what they mean. The first that applies counts."""
+    """The numbers of the rules in a screening; the caller chooses them. The first rule that applies to a row counts."""
 
     gone: int
     required_node: int
@@ -67,7 +68,7 @@ class Codes(NamedTuple):
 
 
 class Screen(NamedTuple):
-    """The result of a screening: by row the number of the rule that protects it, PASSED for none.
+    """The result of a screening: by row the number of the rule that protects it, or PASSED.
 
     ``leaf`` is the place of the row's leaf among ``leaves``.
     """
@@ -77,15 +78,15 @@ class Screen(NamedTuple):
     leaves: tuple[int, ...]
 
     def without(self, rows: Mask, code: int) -> "Screen":
-        """Return the screen with some more rows protected by a rule."""
+        """Return the screen in which a rule protects some more rows."""
         return self._replace(codes=np.where(rows, code, self.codes))
 
 
 class Rules(NamedTuple):
-    """The rules that protect rows whatever their leaves say: their numbers, and the rows that each bars.
+    """The rules that protect rows of any leaf: their numbers, and the rows that each rule protects.
 
-    ``firm`` are the flags of rows that are protected as firm (J4); ``barred`` has further rows that are protected, each with
-    the number of the rule, of several the last one. ``needed`` are the types that the ask asks for.
+    ``firm`` are the flags of rows that are protected as firm (J4). ``barred`` has masks of further protected rows, each with
+    the number of its rule; where masks overlap, the last one counts. ``needed`` are the types that the ask requests.
     """
 
     codes: Codes
@@ -97,7 +98,7 @@ class Rules(NamedTuple):
 def screen(
     columns: AllocationColumns, standing: Mask, terms: Mapping[int, LeafTerms], rules: Rules
 ) -> Screen:
-    """Return the screen of all rows. ``terms`` has the number of a leaf; rows of a leaf without terms count as gone."""
+    """Return the screen of all rows. The keys of ``terms`` are leaf numbers; rows of a leaf without terms count as gone."""
     leaves, at = columns.leaf_places()
     found = _judged(columns, standing, terms, rules, slice(None))
     return Screen(found, at, leaves)
@@ -110,7 +111,7 @@ def again(
     terms: Mapping[int, LeafTerms],
     rules: Rules,
 ) -> Screen:
-    """Return the screen with other terms for some leaves: their rows alone are judged again."""
+    """Return the screen with other terms for some leaves. Only the rows of these leaves are judged again."""
     places = [place for place, number in enumerate(known.leaves) if number in terms]
     rows = np.flatnonzero(np.isin(known.leaf, places))
     found = known.codes.copy()
@@ -162,7 +163,7 @@ def _judged(
 def _bar_inside(
     found: Array, lines: Sequence[LeafTerms | None], at: Array, resources: Array, rules: Rules
 ) -> None:
-    """Bar the rows whose only needed types are those of a deciding queue that the row runs inside (G2)."""
+    """Bar the rows whose needed types all have a deciding queue inside which the row runs (G2)."""
     if not any(one is not None and one.inside for one in lines):
         return
     outside = np.zeros(len(at), dtype=np.bool_)
@@ -173,7 +174,7 @@ def _bar_inside(
 
 
 def _bar(found: Array, flags: Array, rules: Rules, rows: Array | slice) -> None:
-    """Bar the rows that rules protect by mask or flag, whatever their leaves say."""
+    """Bar the rows that rules protect by mask or flag, independently of their leaves."""
     codes = rules.codes
     for mask, code in rules.barred:
         if mask is not None:
@@ -192,14 +193,14 @@ def _at(most: tuple[int, ...], column: int) -> int:
 
 
 def _table(values: Sequence[int], at: Array) -> Array:
-    """Return by row the value of its leaf; where all leaves have the same, that one for all rows."""
+    """Return by row the value of its leaf; one value for all rows where all leaves have the same value."""
     if len(set(values)) <= 1:
         return np.array([*values[:1], 0][:1], dtype=np.int64)
     return np.array(values, dtype=np.int64).take(at)
 
 
 class Tallied(NamedTuple):
-    """Rows of one leaf that one rule protected."""
+    """The rows of one leaf that one rule protected."""
 
     code: int
     leaf: int
@@ -208,7 +209,7 @@ class Tallied(NamedTuple):
 
 
 def tallied(columns: AllocationColumns, screened: Screen, most_keys: int) -> list[Tallied]:
-    """Return how many rows each rule protected in each leaf, with the keys of the oldest; those that are gone are left out."""
+    """Return by rule and leaf how many rows the rule protected, with the keys of the oldest; rows that are gone do not count."""
     rows = np.flatnonzero(columns.alive & (screened.codes != PASSED))
     if not len(rows):
         return []
@@ -223,7 +224,7 @@ def tallied(columns: AllocationColumns, screened: Screen, most_keys: int) -> lis
 
 
 def _oldest(columns: AllocationColumns, rows: Array, most: int) -> tuple[str, ...]:
-    """Return the keys by age, then by name. The order of rows depends on when snapshots were taken, and must not show."""
+    """Return the first ``most`` keys by age, then by name. Row order is not used: it depends on when snapshots were taken."""
     since = columns.created_ms[rows]
     if len(rows) > most:
         rows = rows[since <= np.partition(since, most - 1)[most - 1]]
@@ -239,7 +240,7 @@ def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it i
     weights: Sequence[int],
     names: Array,
 ) -> tuple[int, list[int]]:
-    """Return the node that lacks least once all rows on it that passed are evicted, -1 for none; and what it lacks."""
+    """Return the node that lacks least once all its rows that passed are evicted (-1 for none), and by type what it lacks."""
     places = np.flatnonzero(nodes)
     if not len(places):
         return -1, []
@@ -262,10 +263,10 @@ def _sorted(most: cover.Excess, names: Array) -> list[int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """The nodes on which victims could free enough: ``order``, best bound first, and the rows that passed on each.
+    """The nodes on which victims could free enough: ``order``, best bound first, and the rows that passed on each node.
 
-    ``places`` has those nodes and others in ascending order, ``starts`` where the rows of each begin; the facts of a node are
-    looked up there, for a claim needs those of few.
+    ``places`` has these and other nodes in ascending order, ``starts`` the index at which the rows of each begin. The rows and
+    bounds of a node are looked up only when asked for, because a claim needs those of few nodes.
     """
 
     order: list[int]
@@ -275,7 +276,7 @@ class Field:
     ranked: cover.Bounds | None = None
 
     def bound(self, node: int) -> tuple[int, int, int]:
-        """Return (rank, fewest, excess) of a node as `kernels.cover` measures them."""
+        """Return (rank, fewest, excess) of a node as defined in `kernels.cover`."""
         assert self.ranked is not None
         at = int(self.places.searchsorted(node))
         _, rank, fewest, excess = self.ranked
@@ -290,7 +291,7 @@ class Field:
         return found
 
     def among(self, nodes: Sequence[int], standing: Mask) -> Array:
-        """Return the rows that passed on some nodes and still stand, in the order of the nodes."""
+        """Return the rows that passed on some nodes and are still standing, in the order of the nodes."""
         rows = np.array([row for node in nodes for row in self.rows(node)], dtype=np.int64)
         return rows[standing[rows]]
 
@@ -302,7 +303,7 @@ def passed(columns: AllocationColumns, screened: Screen, nodes: Mask) -> Array:
 
 
 def on(columns: AllocationColumns, rows: Array, nodes: Mask) -> Array:
-    """Return those of some rows that run on these nodes."""
+    """Return the given rows that run on these nodes."""
     return rows[nodes.take(columns.nodes.take(rows))]
 
 
@@ -314,7 +315,7 @@ def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is 
     names: Array,
     opted: Mask | None = None,
 ) -> Field:
-    """Return the nodes with their bounds against their lines of need, when ``rows`` are the candidates.
+    """Return the nodes with their bounds for the node's line of ``need``, when ``rows`` are the candidates.
 
     ``opted`` adds rows that count as opted out.
     """

@@ -1,4 +1,4 @@
-"""The running gangs: how many members of each stand, and which (J12)."""
+"""The running gangs: the number of their standing members, and which rows these are (J12)."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from server.snapshot.columns import AllocationColumns
 
 
 def sizes(columns: AllocationColumns, standing: Mask) -> dict[int, int]:
-    """Return by number of a gang how many of its members stand."""
+    """Return the number of standing members by gang number."""
     numbers, _, counts = counted(np.sort(columns.jobs[standing & (columns.jobs > 0)]))
     return dict(zip(numbers, counts, strict=True))
 
@@ -20,7 +20,7 @@ def members(columns: AllocationColumns, standing: Mask, number: int) -> list[int
 
 
 def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
-    """Return by row whether its gang would have fewer members than it needs without it; None: no allocation is in a gang."""
+    """Return by row whether its gang has no member to spare; None when no allocation is in a gang."""
     found = sizes(columns, standing)
     if not found:
         return None
@@ -30,7 +30,7 @@ def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
 
 
 def spare(columns: AllocationColumns, standing: Mask, rows: list[int]) -> dict[int, int]:
-    """Return how many may be evicted of each gang that these allocations are in; of one that is broken already all (J12)."""
+    """Return by gang of these allocations how many members may be evicted; all members if the gang is below its minimum (J12)."""
     found = sizes(columns, standing)
     numbers = distinct(columns.jobs[rows]) if rows else []
     return {one: _spare(columns, one, found.get(one, 0)) for one in numbers if one}
@@ -42,9 +42,9 @@ def _spare(columns: AllocationColumns, number: int, size: int) -> int:
 
 
 def _least(columns: AllocationColumns) -> dict[int, int]:
-    """Return by number of a gang how many members it needs, as the first of its rows says; found once.
+    """Return the minimum members by gang number, read from the gang's first row. The result is kept.
 
-    Standing rows come first: one that is ending may say how many were needed when its eviction was ordered (J12).
+    Standing rows come first: the minimum of a row that is terminating may be that of the time of its eviction (J12).
     """
     known = columns.sorted.get("gangs")
     if known is None:
@@ -60,7 +60,7 @@ def _least(columns: AllocationColumns) -> dict[int, int]:
 
 
 def of(columns: AllocationColumns, number: int) -> Mask | None:
-    """Return the allocations that belong to a gang; None: it has no number."""
+    """Return a mask of the allocations of a gang; None if the gang has no number."""
     if not number:
         return None
     found: Mask = columns.jobs == number
@@ -68,7 +68,7 @@ def of(columns: AllocationColumns, number: int) -> Mask | None:
 
 
 def of_application(columns: AllocationColumns, leaf: int, application_id: str) -> Mask:
-    """Return the allocations of one application of a leaf."""
+    """Return a mask of the allocations of one application in a leaf."""
     found: Mask = columns.leaves == leaf
     rows = np.flatnonzero(found)
     ids = columns.application_ids

@@ -1,6 +1,6 @@
-"""The search for a node by looking at all of them: the oracle of the heaps, and the placement of every what-if.
+"""The search for a node by comparing all of them: used for every what-if, and to check the heaps of the live state.
 
-``free`` is passed beside the columns because a Trial has its own.
+``free`` is passed beside the columns because a Trial has free amounts of its own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ Weights = tuple[tuple[int, int], ...]
 
 
 class NodeSort(NamedTuple):
-    """The ranking of nodes: weights by type index, and whether the fullest comes first."""
+    """The ranking of nodes: weights by type index, and whether the fullest node comes first."""
 
     weights: Weights
     packing: bool
@@ -38,7 +38,7 @@ def best(nodes: NodeColumns, free: Array, kind: ClassFacts, sort: NodeSort) -> i
 
 
 def roomy(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
-    """Return the nodes that could take the ask if nothing ran on them; its ports have to be free now."""
+    """Return the nodes that could take the ask if no pod ran on them, except that the ask's ports have to be free now."""
     large = scan.holding(nodes.capacity, kind.demand)
     return nodes.open & kind.allowed & large & scan.holding(free, kind.ports)
 
@@ -50,9 +50,9 @@ def lacking(
     least: Iterable[tuple[int, int]] = (),
     closed: Iterable[int] = (),
 ) -> tuple[Mask, Array]:
-    """Return the nodes that could take the ask if nothing ran on them, and by row what each lacks of it.
+    """Return the nodes that could take the ask if no pod ran on them, and by row what each lacks of the request.
 
-    Each lacks ``least`` in any case. Nodes that lack a ``closed`` type are left out.
+    A node lacks at least the amounts in ``least``. Nodes that lack a ``closed`` type are left out.
     """
     need = np.zeros_like(free)
     for index, quantity in kind.node_demand:
@@ -66,7 +66,7 @@ def lacking(
 
 
 def overfull(room: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[int, int]]]]:
-    """Return the nodes on which more is used than they have, each with (type index, quantity) pairs of these types."""
+    """Return the nodes whose usage exceeds their capacity, each with (type index, excess) pairs of these types."""
     short = room[:, types] < 0
     return [
         (row, [(index, -int(room[row, index])) for index in types if room[row, index] < 0])
@@ -75,7 +75,7 @@ def overfull(room: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[in
 
 
 def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: Mask) -> int:
-    """Return the candidate that lacks least for the ask, then the one that arrived first; -1 for none (design 6.6)."""
+    """Return the candidate that lacks least for the ask, of equal ones the first that arrived; -1 for none (design 6.6)."""
     rows = np.flatnonzero(candidates)
     if not len(rows):
         return -1
@@ -84,15 +84,15 @@ def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: M
 
 
 def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
-    """Return whether the node's pods are known, it suits the ask, and it is large enough."""
+    """Return whether an ask may require this node: its pods are known, its constraints hold, and it is large enough."""
     large = all(nodes.capacity[row, index] >= quantity for index, quantity in kind.node_demand)
     return bool(nodes.opened[row]) and bool(kind.allowed[row]) and large
 
 
 class Tally(NamedTuple):
-    """The number of nodes that do not take an ask, each counted under the first reason that holds.
+    """The number of nodes that do not take an ask, each counted under the first reason that applies.
 
-    ``too_small`` and ``too_full`` are (type index, nodes) pairs: capacity, and free capacity.
+    ``too_small`` and ``too_full`` are (type index, nodes) pairs: nodes without the capacity, and without the free capacity.
     """
 
     fitting: int

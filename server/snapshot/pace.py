@@ -12,7 +12,7 @@ LOSS: Final = "loss"
 Taken = Mapping[tuple[str, str, int], int]
 """The sum of victims' resources by what is counted (PARTITION, QUEUE, APPLICATION or LOSS), its name, and type index.
 
-A LOSS is what a queue gives to others: the victim runs in it or below it, and it does not hold the preemptor.
+A LOSS of a queue is what it gives to other queues: the victim runs in or below it, and the preemptor does not.
 """
 
 OverUse = Mapping[tuple[str, int], int]
@@ -21,10 +21,10 @@ OverUse = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The record of rounds. ``began_ms`` is when the last round of claims began, None where there was none since the start.
+    """The record of rounds. ``began_ms`` is when the last round of claims began; None if there was none since the start.
 
-    ``decided``: that round has taken a decision with victims. ``taken`` is what it released, with the rounds before it that
-    began within `pace.window`; a LOSS is that of the last round alone (P9).
+    ``decided`` says whether that round has made a decision with victims. ``taken`` is the amount that this round and the
+    earlier rounds within `pace.window` released; a LOSS counts the last round alone (P9).
     """
 
     began_ms: int | None = None

@@ -1,4 +1,4 @@
-"""The facts of one queue in a View. Amounts are tuples by type index."""
+"""The facts of one queue in a snapshot. Amounts are tuples by type index."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ class QueueFacts:
     """The limits, usage and open promises of a queue; ``number`` is its number in the columns.
 
     ``releasing`` is the part of ``usage`` that ordered releases will give back, ``promised`` what open commitments will add
-    (specification section 0), ``reserved`` the part of it that reservations hold and that gives way to claims. A missing
-    guarantee is 0, a missing maximum None. ``deserved`` is what a leaf may have where shares go by plain weights (W2), None
-    elsewhere. ``spec`` has the weight and the properties.
+    (specification section 0), ``reserved`` the part of ``promised`` that reservations hold and that gives way to claims. A
+    missing guarantee is 0, a missing maximum None. ``deserved`` is the share of a leaf where shares follow plain weights (W2),
+    None elsewhere. ``spec`` has the weight and the properties.
     """
 
     path: str
@@ -44,12 +44,12 @@ class QueueFacts:
 
     @property
     def is_limited(self) -> bool:
-        """Return whether any type is limited. Most queues limit none: rules on maxima skip them."""
+        """Return whether any type is limited. Most queues have no limits, and rules on maxima skip these queues."""
         return self.deserved is not None or self.max.count(None) < len(self.max)
 
     @property
     def bound(self) -> Bounds:
-        """Return the limits of placement: the maximum, or what is deserved where that is less (W2)."""
+        """Return the limits of placement: the maximum, or the deserved share where that is smaller (W2)."""
         if self.deserved is None:
             return self.max
         return tuple(_least(*pair) for pair in zip_longest(self.max, self.deserved))
@@ -62,7 +62,7 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 
 def has_room(queue: QueueFacts, promised: Sequence[int], demand: Demand) -> bool:
-    """Return whether the queue itself takes one more of this demand: usage + promised + demand within its bound."""
+    """Return whether the queue itself has headroom for this demand: usage + promised + demand within its bound."""
     bound = queue.bound
     for index, quantity in demand:
         most = bound[index]

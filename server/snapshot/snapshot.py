@@ -1,6 +1,6 @@
-"""The snapshot: one partition at one instant, immutable. Policies ask it questions and never see an array.
+"""The snapshot: one partition at one instant, immutable. Policies call its methods and never see an array.
 
-Any thread may read it. What did not change since the snapshot before is shared with that one (design 6.1).
+Any thread may read it. Data that did not change since the previous snapshot is shared with it (design 6.1).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,17 +28,17 @@ from server.snapshot.waiting import ClassFacts, FirmUse, OpenCommitment, Waiting
 class Snapshot:
     """A snapshot of one partition. ``types`` names the resource types by index, ``ports`` marks those that only nodes know.
 
-    ``waiting`` has the asks that the taker of the snapshot asked for. ``claims`` and ``daemons`` are those for which others may be
-    evicted: by a claim, or on the node that they require. ``jobs`` wait for capacity as a whole, ``replacing`` are asks that
-    may replace others of their own queue. ``firm`` has by path what firm asks hold and want, where the partition knows classes
-    (J4). ``leaf_paths`` gives the queue that allocations call by a number. ``disruptions`` says by disruption group how many
-    of its pods may be evicted now, open decisions counted. ``pace`` says when the last round of claims began and what rounds
-    released (P5). ``runs`` has the queues that a quota run shrinks, with the instant at which it began; ``frozen`` the pairs
-    that the thrashing monitor stopped (7.7).
+    ``waiting`` has the asks that the taker of the snapshot requested. For the asks in ``claims`` others may be evicted by a
+    claim, for those in ``daemons`` on the node that they require. ``jobs`` are gangs that wait for capacity as a whole,
+    ``replacing`` are asks that may replace others of their own queue. ``firm`` has by path what firm asks hold and want, where
+    the partition has classes (J4). ``leaf_paths`` gives the path of a leaf by its number in the columns. ``disruptions`` says
+    by disruption group how many of its pods may be evicted now, open decisions counted. ``pace`` says when the last round of
+    claims began and what rounds released (P5). ``runs`` has the queues that a quota run shrinks, with the instant at which it
+    began; ``frozen`` the pairs of preemptor and leaf that the thrashing monitor stopped (7.7).
 
-    ``node_count`` counts all registered nodes, schedulable or not; ``capacity`` is their sum. ``pending`` and ``total`` are
-    the measures of a partition that is shared in proportion to weights: by leaf what its waiting asks want on top of what is
-    held, and what there is to share (W1, W2); ``whole`` counts drained nodes, too (W3).
+    ``node_count`` counts all registered nodes, schedulable or not; ``capacity`` is their sum. ``pending`` and ``total`` are the
+    measures of a partition that is shared in proportion to weights: by leaf what its waiting asks want beyond its usage, and
+    the amount to share (W1, W2); ``whole`` includes drained nodes (W3).
     """
 
     partition: str
@@ -72,30 +72,30 @@ class Snapshot:
 
     @property
     def is_shared_out(self) -> bool:
-        """Return whether queues are entitled to shares in proportion to weights, instead of to their guarantees alone (7.1)."""
+        """Return whether queues are entitled to shares in proportion to weights, not only to their guarantees (7.1)."""
         return self.settings.entitlement == "proportional"
 
     @property
     def knows_firm(self) -> bool:
-        """Return whether firm pods count as firm: where gangs are planned for (J4). Elsewhere only administrators opt out."""
+        """Return whether firm pods count as firm: only where gangs are planned for (J4). Elsewhere only administrators opt out."""
         return self.settings.lists(JOB)
 
     @property
     def firm_flags(self) -> int:
-        """Return the flags that make an allocation firm, 0 where none is: the partition decides for undeclared ones (J2)."""
+        """Return the flags that make an allocation firm; 0 if no allocation is. The partition decides for undeclared pods (J2)."""
         unsaid = 0 if self.settings.job_default_preemptible else UNSAID
         return FIRM | unsaid if self.knows_firm else 0
 
     @property
     def weights(self) -> tuple[int, ...]:
-        """Return the factors that make amounts of types comparable as shares of the partition; ports weigh nothing."""
+        """Return the factors that make amounts of types comparable as shares of the partition; ports have factor 0."""
         pairs = zip(self.ports, self.capacity, strict=True)
         return cover.measures([0 if port else whole for port, whole in pairs])
 
     # Waiting asks ---------------------------------------------------------------------------------
 
     def waiting_without_node(self) -> Iterator[WaitingAsk]:
-        """Yield the asks whose limits have headroom and that no node can take, in the order of the View."""
+        """Yield the asks whose limits have headroom and that no node can take, in the order of the snapshot."""
         return (ask for ask in self.waiting if ask.code is Code.NO_NODE)
 
     # Queues ---------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class Snapshot:
         return not any(queue.stopped for queue in self.path_up(path))
 
     def head_room(self, path: str) -> Bounds:
-        """Return by type the least that is left on the path up: bound - usage - promised; None where nothing limits."""
+        """Return by type the least that is left on the path up: bound - usage - promised; None where no queue has a limit."""
         bounds: list[int | None] = [None] * len(self.types)
         for queue in self.path_up(path):
             for index, most in enumerate(queue.bound):
@@ -125,11 +125,11 @@ class Snapshot:
         return tuple(bounds)
 
     def has_head_room(self, path: str, demand: Demand) -> bool:
-        """Return whether one more ask of this demand passes every queue from here up."""
+        """Return whether this queue and all its ancestors have headroom for one more ask of this demand."""
         return all(has_room(queue, queue.promised, demand) for queue in self.path_up(path))
 
     def is_frozen(self, ask: WaitingAsk, leaf: str) -> bool:
-        """Return whether the thrashing monitor stopped claims of such asks from this leaf."""
+        """Return whether the thrashing monitor stopped claims for asks such as this one on victims of this leaf."""
         if not self.frozen:
             return False
         side = Side(ask.leaf, ask.spec.resource, ask.spec.priority)
@@ -138,7 +138,7 @@ class Snapshot:
     # Nodes ----------------------------------------------------------------------------------------
 
     def row_of(self, node_id: str) -> int:
-        """Return the row of a node, -1 for one that is not there."""
+        """Return the row of a node, -1 for an unknown node."""
         try:
             return self.nodes.ids.index(node_id)
         except ValueError:
@@ -150,11 +150,11 @@ class Snapshot:
         return self.nodes.ids[row] if row >= 0 else ""
 
     def tally(self, kind: ClassFacts) -> Tally:
-        """Return why the nodes do not take the ask."""
+        """Return for each reason how many nodes do not take the ask."""
         return node_search.tally(self.nodes, self.nodes.free, kind)
 
     def exhausted(self, left: Callable[[str], int]) -> Mask | None:
-        """Return by row whether it counts in a disruption group that allows no more evictions; None: no row counts in any."""
+        """Return by row whether it is in a disruption group that allows no more evictions; None if no row is in any group."""
         columns = self.allocations
         rows = columns.grouped()
         if not rows:

@@ -1,4 +1,4 @@
-"""A tentative assignment of asks to nodes: what fits now, and what the nearest nodes lack for the others."""
+"""A tentative assignment of asks to nodes: which asks fit now, and what the best nodes lack for the others."""
 
 from collections.abc import Iterable
 
@@ -15,9 +15,9 @@ from server.snapshot.waiting import ClassFacts
 class Tentative:
     """The free capacity by node under a tentative assignment. The snapshot and the Trial that it came from never change.
 
-    Placed asks take what is free. Asks that fit nowhere are charged (`owe`) to the node that lacks least for them once the evictions of the
-    Trial's plans (``evicted``) have ended, so that free capacity may be negative there: what is below zero is what has to
-    become free, beside those evictions, for all of them together.
+    Placed asks use free capacity. An ask that fits nowhere is charged (`owe`) to the node that lacks least for it once the
+    evictions of the Trial's plans (``evicted``) have ended. The free capacity of that node can become negative: the amount
+    below zero is what has to become free, beside those evictions, for all asks charged to the node together.
     """
 
     def __init__(
@@ -37,9 +37,10 @@ class Tentative:
         return row
 
     def owe(self, kind: ClassFacts) -> int:
-        """Charge an ask to the node that lacks least for it; return its row.
+        """Charge an ask to the node that lacks least for it and return the node's row, -1 for none.
 
-        -1: no node that the ask may run on could hold it beside the asks assigned so far, even if nothing else ran.
+        A node is considered when the ask may run there and its capacity holds the ask beside those assigned so far, as if
+        nothing else ran.
         """
         left = self._nodes.capacity - self._taken
         suits = self._nodes.open & kind.allowed & scan.holding(left, kind.demand)

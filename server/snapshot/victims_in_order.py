@@ -1,7 +1,7 @@
 """The running allocations of some queues, least important first: the candidates of a quota run (Q11).
 
 A *place* is a position in that order: non-originators before originators, low priority before high, preemptible before opted
-out, young before old (or by the keys that a partition puts there, 7.5), then by key. Callers never see an array.
+out, younger before older (or by the keys that a partition configures instead, 7.5), then by key. Callers never see an array.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ Importance = tuple[int, tuple[int, ...], str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lot:
-    """Some places in order. ``homes`` are numbers of leaves, ``sizes`` has a line a column of amounts."""
+    """Some places in order. ``homes`` are leaf numbers; ``sizes`` has one line of amounts per column."""
 
     places: Array
     homes: Array
@@ -49,7 +49,7 @@ class Lot:
     def takeable(
         self, start: int, most: int, wanted: Sequence[int], room: Sequence[int]
     ) -> tuple[int, list[int]]:
-        """Return how many from ``start`` on, of the next ``most``, can be taken without leaving one out, and their sum."""
+        """Return how many of the next ``most`` places from ``start`` on can be taken without leaving one out, and their sum."""
         return order.takeable(self.sizes[:, start : start + most], wanted, room)
 
     def part(self, start: int, stop: int) -> list[int]:
@@ -74,11 +74,11 @@ class Lot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Running:
-    """The allocations of ``leaves`` by place. ``barred`` says which of several grounds bars one, CANDIDATE for none.
+    """The allocations of ``leaves`` by place. ``barred`` is the number of the first ground that bars one, CANDIDATE for none.
 
-    ``rows`` are their rows in the snapshot, ``homes`` the numbers of their leaves, ``sizes`` a line of amounts a column;
-    ``useful`` marks those that hold something of what is wanted; ``tails`` are the further keys of the order, age unless
-    others were asked for.
+    ``rows`` are their rows in the snapshot, ``homes`` the numbers of their leaves. ``sizes`` has one line of amounts per
+    column. ``useful`` marks those that hold something of a wanted type. ``tails`` are the further keys of the order: age,
+    unless the partition configures others.
     """
 
     leaves: tuple[str, ...]
@@ -96,11 +96,11 @@ class Running:
 
     @property
     def candidates(self) -> Lot:
-        """Return the allocations that nothing bars."""
+        """Return the allocations that no ground bars."""
         return self._lot(np.flatnonzero(self.barred == CANDIDATE))
 
     def lots(self) -> dict[str, Lot]:
-        """Return the candidates of each leaf that has some."""
+        """Return by leaf its candidates, for leaves that have some."""
         whole = np.flatnonzero(self.barred == CANDIDATE)
         places = whole[self.homes[whole].argsort(kind="stable")]
         homes, firsts, counts = counted(self.homes[places])
@@ -118,9 +118,9 @@ class Running:
         lacking: Sequence[int],
         room: Mapping[str, Sequence[int]],
     ) -> tuple[Lot, list[int]]:
-        """Return the candidates outside ``without`` with something of a lacking column, those beyond ``room`` apart.
+        """Return the candidates outside ``without`` that hold something of a ``lacking`` column, in two parts.
 
-        ``room`` is by leaf how much of each column may be freed at the most.
+        The first part fits into ``room``, which is by leaf how much of each column may be freed at most; the second does not.
         """
         left = self.barred == CANDIDATE
         left[list(without)] = False
@@ -137,9 +137,9 @@ class Running:
     def needless(
         self, places: Collection[int], room: Sequence[int], late: Collection[int]
     ) -> list[int]:
-        """Return the places that fit, from the most protected down, each into what those before left of ``room``.
+        """Return the places that can be spared: from the most important down, each that fits into what is left of ``room``.
 
-        Only the first columns count, as many as ``room`` has; ``late`` are the places that count as opted out.
+        Only as many columns count as ``room`` has; ``late`` are the places that count as opted out.
         """
         some = as_column(places)
         some = some[order.within(self.sizes[: len(room), some], room)]
@@ -148,11 +148,11 @@ class Running:
         return found
 
     def reordered(self, lot: Lot, late: Collection[int]) -> Lot:
-        """Return the lot in the order that it has when some places count as opted out."""
+        """Return the lot sorted again, with the places in ``late`` counted as opted out."""
         return self._lot(self._in_order(lot.places, late))
 
     def _in_order(self, places: Array, late: Collection[int]) -> Array:
-        """Return rising places in the order that they have when some count as opted out."""
+        """Return places, given in rising order, sorted again with those in ``late`` counted as opted out."""
         if not late or not len(places):
             return places
         marked = np.zeros(len(self.keys), dtype=np.int64)
@@ -165,7 +165,7 @@ class Running:
         return places[found]
 
     def excerpt(self, last: int) -> tuple[int, int, list[int]]:
-        """Return how many candidates there are, where the excerpt around a place begins, and the places in it."""
+        """Return how many candidates there are, where the excerpt around place ``last`` begins, and the places of the excerpt."""
         places = np.flatnonzero(self.barred == CANDIDATE)
         start = around(len(places), int(places.searchsorted(last)))
         found: list[int] = places[start : start + RANKED_MAX].tolist()
@@ -174,7 +174,7 @@ class Running:
     def standing(self, key: str) -> tuple[int, int, int, int]:
         """Return the place of an allocation, its number among the candidates, their count, and the ground that bars it.
 
-        Its number is 0 when something bars it.
+        The number is 0 when a ground bars the allocation.
         """
         place = self.keys.index(key)
         ground = int(self.barred[place])
@@ -183,7 +183,7 @@ class Running:
         return place, number, len(candidates), ground
 
     def last_barred(self, grounds: int) -> int | None:
-        """Return which of the first ``grounds`` bars the most important one that holds something wanted; None for none."""
+        """Return which ground below ``grounds`` bars the most important allocation that holds a wanted type; None for none."""
         places = np.flatnonzero((self.barred != CANDIDATE) & (self.barred < grounds) & self.useful)
         return int(self.barred[places[-1]]) if len(places) else None
 
@@ -204,17 +204,17 @@ class Running:
         return found
 
     def rank(self, places: Sequence[int]) -> list[int]:
-        """Return by place its originator flag and priority in one number, whose lowest bit is the opted-out flag."""
+        """Return by place originator flag, priority and opted-out flag in one number; opted-out is the lowest bit."""
         found: list[int] = self.ranks[list(places)].tolist()
         return found
 
     def importance(self, place: int, *, as_opted_out: bool) -> Importance:
-        """Return where an allocation is in the order, or would be if it had opted out."""
+        """Return the sort key of an allocation, as it is or as if the pod had opted out."""
         tail = tuple(int(line[place]) for line in self.tails)
         return int(self.ranks[place]) | as_opted_out, tail, self.keys[place]
 
     def disruption_groups(self) -> dict[int, tuple[str, ...]]:
-        """Return the groups of those candidates that have any."""
+        """Return by place the disruption groups of the candidates that have any."""
         specs = self.columns.specs
         places = np.flatnonzero(
             (self.barred == CANDIDATE) & (self.columns.flags[self.rows] & GROUPED > 0)
@@ -227,7 +227,7 @@ class Running:
         }
 
     def victims(self, places: Sequence[int]) -> tuple[list[int], Iterator[str], Iterator[str]]:
-        """Return the rows, the keys and the leaves of some, in this order."""
+        """Return the rows, the keys and the leaves of some places, in the order of the places."""
         some = np.array(places, dtype=np.int64)
         keys = map(self.keys.__getitem__, places)
         leaves = map(self.leaves.__getitem__, self.homes[some].tolist())
@@ -238,9 +238,10 @@ class Running:
     def spared(
         self, gone: Collection[int], grounds: Mapping[int, int], otherwise: int, most: int
     ) -> Iterator[tuple[int, str, int, tuple[str, ...]]]:
-        """Yield (ground, leaf, how many, the first keys) of those that stay, grouped; at most ``most`` keys of each group.
+        """Yield (ground, leaf, count, first keys) of the allocations that stay, grouped; at most ``most`` keys per group.
 
-        ``grounds`` has the ground of some candidates, ``otherwise`` is that of the others; barred ones have their own.
+        ``grounds`` gives the ground of some candidates and ``otherwise`` that of the other candidates. A barred allocation has
+        the ground that bars it.
         """
         found = np.where(self.barred == CANDIDATE, otherwise, self.barred)
         found[list(grounds)] = list(grounds.values())
@@ -256,8 +257,9 @@ class Question(NamedTuple):
     """A question about the running allocations.
 
     ``further`` reads the values of the keys that follow protection, row by row; None: the younger comes first. ``types`` gives
-    the columns of sizes by type index; the first ``wanted`` of them are those that a run has to free. ``bars`` are flags: an
-    allocation is barred by the first of them that it has, or, as by one more, when it holds nothing that is wanted.
+    the columns of sizes by type index; the first ``wanted`` of them are those that a run has to free. ``bars`` are flags; the
+    first of them that an allocation has bars it. An allocation that has none, but holds nothing of a wanted type, is barred by
+    the ground that follows the last flag.
     """
 
     leaves: Sequence[str]
@@ -299,7 +301,7 @@ def running(snapshot: Snapshot, standing: Mask, asked: Question) -> Running:
 
 
 def _tails(columns: AllocationColumns, rows: Array, asked: Question) -> list[Array]:
-    """Return the keys after protection, as numbers that have the order of their values."""
+    """Return the sort keys that follow protection, as numbers that sort as their values do."""
     if asked.further is None:
         return [-columns.created_ms[rows]]
     lines = zip(*map(asked.further, rows.tolist()), strict=True)
@@ -307,13 +309,13 @@ def _tails(columns: AllocationColumns, rows: Array, asked: Question) -> list[Arr
 
 
 def _numbered(values: Sequence[int | str]) -> Array:
-    """Return by item the place of its value among all values: they may be texts, or numbers beyond int64."""
+    """Return by item the rank of its value among all values, which may be texts or numbers beyond int64."""
     places = {value: place for place, value in enumerate(sorted(set(values)))}
     return as_column(map(places.__getitem__, values))
 
 
 def _homes(snapshot: Snapshot, columns: AllocationColumns, leaves: Iterable[str]) -> Array:
-    """Return by row the number of its leaf among these, -1 for another."""
+    """Return by row the number of its leaf among these leaves, -1 for any other leaf."""
     numbers = [snapshot.queues[path].number for path in leaves]
     known = int(columns.leaves.max(initial=0))
     table = np.full(max([known, *numbers], default=0) + 1, -1, dtype=np.int64)
@@ -322,7 +324,7 @@ def _homes(snapshot: Snapshot, columns: AllocationColumns, leaves: Iterable[str]
 
 
 def _ranks(priorities: Array, flags: Array) -> Array:
-    """Return by row originator, priority and opted-out in one number; opted-out is its lowest bit (Q11)."""
+    """Return by row originator flag, priority and opted-out flag in one number; opted-out is the lowest bit (Q11)."""
     shifted = priorities + (1 << (_PRIORITY_BITS - 2))
     originator = ((flags & ORIGINATOR) > 0).astype(np.int64) << _PRIORITY_BITS
     return originator + (shifted << 1) + ((flags & OPTED_OUT) > 0)

@@ -11,9 +11,9 @@ from server.model.reasons import Code
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassFacts:
-    """Asks of one demand and one constraint. ``allowed`` says on which rows of nodes the constraint holds.
+    """The asks of one demand and one constraint. ``allowed`` marks the node rows on which the constraint holds.
 
-    ``demand`` is what queues are charged, ``node_demand`` adds the ports that only nodes know.
+    ``demand`` is what queues are charged; ``node_demand`` adds the ports, which only nodes count.
     """
 
     number: int
@@ -25,21 +25,21 @@ class ClassFacts:
 
     @property
     def firm(self) -> bool:
-        """Return whether the class counts against what its queues are guaranteed (J4)."""
+        """Return whether the class counts against the guarantees of its queues (J4)."""
         return self.job_class is JobClass.FIRM
 
     @property
     def ports(self) -> Demand:
-        """Return the part of the demand that only nodes know. A port cannot be waited for: it is free or it is not."""
+        """Return the ports of the demand, which only nodes count. No ask waits for a port: a port is free or not."""
         return self.node_demand[len(self.demand) :]
 
 
 class WaitingAsk(NamedTuple):
     """A waiting ask. ``code`` is why it waits: NO_NODE when its limits have headroom and no node has capacity.
 
-    ``within_limits`` says whether its user's and its group's limits have headroom; those of queues change with each plan and
-    are asked of the snapshot or Trial. ``missed`` counts the passes of placement that tried everything and left it waiting (P2).
-    ``gang`` marks a member of a gang of several members.
+    ``within_limits`` says whether its user's and its group's limits have headroom; headroom of queues changes with each plan
+    and is a method of the snapshot or Trial. ``missed`` counts the passes of placement that tried everything and left it
+    waiting (P2). ``gang`` marks a member of a gang of several members.
     """
 
     key: str
@@ -57,17 +57,17 @@ class WaitingAsk(NamedTuple):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Return the ask's place among waiting asks: higher priority, longer pending, earlier arrived (design 6.3)."""
+        """Return the sort key of the ask among waiting asks: higher priority, longer pending, earlier arrived (design 6.3)."""
         return (-self.spec.priority, self.pending_since, self.arrival)
 
     @property
     def turn(self) -> tuple[int, int, int, int]:
-        """Return the ask's place among claimants: priority, missed opportunities, age, arrival (P4)."""
+        """Return the sort key of the ask among claimants: priority, missed opportunities, age, arrival (P4)."""
         return (-self.spec.priority, -self.missed, self.pending_since, self.arrival)
 
     @property
     def gang(self) -> bool:
-        """Return whether the ask is a member of a gang of several, which is planned for as a whole."""
+        """Return whether the ask is a member of a gang of several. Such a gang is planned for as a whole."""
         return bool(self.spec.job_key) and self.spec.min_members > 1
 
     def pending_ms(self, now: int) -> int:
@@ -79,9 +79,9 @@ class WaitingAsk(NamedTuple):
 class WaitingJob:
     """A gang whose members wait together: they get capacity all at once or not at all (J1).
 
-    ``members`` wait, in the order in which they are planned for (J8): priority, age, key; ``placed`` run already. ``number``
-    is the gang's number in the columns, 0 for an ask that is a gang of one. ``within_limits`` says whether the limits of its
-    user and group have headroom for all members together.
+    ``members`` wait, in the order in which they are planned for (J8): priority, age, key. ``placed`` members already run.
+    ``number`` is the gang's number in the columns, 0 for an ask that is a gang of one. ``within_limits`` says whether the
+    limits of its user and group have headroom for all members together.
     """
 
     key: str
@@ -103,27 +103,27 @@ class WaitingJob:
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Return the gang's place among waiting asks: that of its first member."""
+        """Return the sort key of the gang among waiting asks, which is that of its first member."""
         return self.members[0].order
 
     @property
     def turn(self) -> tuple[int, int, int, int]:
-        """Return the gang's place among claimants: that of its first member (P4)."""
+        """Return the sort key of the gang among claimants, which is that of its first member (P4)."""
         return self.members[0].turn
 
     @property
     def priority(self) -> int:
-        """Return the priority that victims are compared with: that of the least important member (J7)."""
+        """Return the priority that is compared with victims: that of the least important member (J7)."""
         return min(one.spec.priority for one in self.members)
 
     @property
     def gathered(self) -> bool:
-        """Return whether there are as many members as the gang's size."""
+        """Return whether the gang has as many members as its size says."""
         return len(self.members) + self.placed >= self.size
 
 
 class FirmUse(NamedTuple):
-    """The firm use of a queue, by type index: held, held and requested together (J4), and reserved."""
+    """The firm use of a queue, by type index: the amounts held, held and requested together (J4), and reserved."""
 
     held: tuple[int, ...]
     requested: tuple[int, ...]
@@ -131,7 +131,7 @@ class FirmUse(NamedTuple):
 
 
 class OpenCommitment(NamedTuple):
-    """An open pledge: which ask gets capacity on which node, by which decision; a ``weak`` one gives way to claims."""
+    """An open pledge: which decision gives which ask capacity on which node. A ``weak`` pledge gives way to claims."""
 
     commitment_id: str
     policy: str

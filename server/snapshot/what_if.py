@@ -1,4 +1,4 @@
-"""The hypothetical snapshots: the same partition with one thing changed, so that the planner says what it would do then."""
+"""Hypothetical snapshots: a partition with one thing changed, for asking the planner what it would do then."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +23,7 @@ def with_queue(snapshot: Snapshot, path: str, **fields: Any) -> Snapshot:  # noq
 
 
 def with_max(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> Snapshot:
-    """Return a snapshot in which a queue's maximum is larger by so much, by type index."""
+    """Return a snapshot in which the maximum of a queue is larger by ``more``, by type index."""
     before = snapshot.queues[path].max
     most = tuple(
         None if one is None else one + more.get(index, 0) for index, one in enumerate(before)
@@ -32,7 +32,7 @@ def with_max(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> Snapshot
 
 
 def with_guaranteed(snapshot: Snapshot, path: str, guaranteed: FrozenAmounts) -> Snapshot:
-    """Return a snapshot in which a queue has another guarantee, in its specification too."""
+    """Return a snapshot in which a queue has another guarantee, in its facts and in its specification."""
     named = tuple(
         (name, amount) for name, amount in zip(snapshot.types, guaranteed, strict=True) if amount
     )
@@ -41,7 +41,7 @@ def with_guaranteed(snapshot: Snapshot, path: str, guaranteed: FrozenAmounts) ->
 
 
 def with_properties(snapshot: Snapshot, path: str, **properties: Any) -> Snapshot:  # noqa: ANN401 - of QueueProperties
-    """Return a snapshot in which a queue has other properties; those below it keep theirs."""
+    """Return a snapshot in which a queue has other properties; the queues below it keep theirs."""
     spec: QueueSpec = snapshot.queues[path].spec
     return with_queue(
         snapshot, path, spec=replace(spec, properties=replace(spec.properties, **properties))
@@ -54,12 +54,12 @@ def with_settings(snapshot: Snapshot, **settings: Any) -> Snapshot:  # noqa: ANN
 
 
 def at(snapshot: Snapshot, instant: int) -> Snapshot:
-    """Return a snapshot at a later instant, where nothing else has happened."""
+    """Return the snapshot as of a later instant, with nothing else changed."""
     return replace(snapshot, now=instant)
 
 
 def saying(ask: WaitingAsk, **fields: Any) -> WaitingAsk:  # noqa: ANN401 - fields of AskSpec
-    """Return an ask with other fields in its pod template."""
+    """Return an ask with other values in its pod template."""
     return ask._replace(spec=replace(ask.spec, **fields))
 
 
@@ -71,7 +71,7 @@ def with_open_node(snapshot: Snapshot, row: int) -> Snapshot:
 
 
 def closed_nodes(snapshot: Snapshot, kind: ClassFacts) -> list[int]:
-    """Return the nodes that take no placements and could hold the ask otherwise, in the order of arrival."""
+    """Return the nodes that take no placements but could otherwise hold the ask, in the order of arrival."""
     nodes = snapshot.nodes
     rows = np.flatnonzero((nodes.numbers > 0) & ~nodes.open & nodes.opened & kind.allowed)
     found: list[int] = rows[nodes.numbers[rows].argsort(kind="stable")].tolist()
@@ -79,7 +79,7 @@ def closed_nodes(snapshot: Snapshot, kind: ClassFacts) -> list[int]:
 
 
 def with_node(snapshot: Snapshot, shape: Mapping[int, int], name: str) -> Snapshot:
-    """Return a snapshot with one more node, with so much by type index."""
+    """Return a snapshot with one more node of this name. ``shape`` is its capacity by type index."""
     nodes = snapshot.nodes
     line = np.zeros((1, len(snapshot.types)), dtype=np.int64)
     for index, quantity in shape.items():
@@ -104,7 +104,7 @@ def with_node(snapshot: Snapshot, shape: Mapping[int, int], name: str) -> Snapsh
 
 
 def suited(kind: ClassFacts) -> ClassFacts:
-    """Return the class in a snapshot with one more node, which suits it."""
+    """Return the class as it is in a snapshot with one more node, on which its constraint holds."""
     return replace(kind, number=-kind.number, allowed=_with(kind.allowed, value=True))
 
 
@@ -117,7 +117,7 @@ def _with(column: Mask, *, value: bool) -> Mask:
 
 
 def room_in_sum(snapshot: Snapshot, kind: ClassFacts) -> tuple[int, ...]:
-    """Return what all nodes that could take the ask have free together, by type; what is being released counts as free."""
+    """Return by type the free capacity of all nodes that could take the ask. Capacity that is being released counts as free."""
     nodes = snapshot.nodes
     rows = nodes.open & kind.allowed
     room = np.maximum(nodes.free[rows] + nodes.releasing[rows] + nodes.reserved[rows], 0)

@@ -23,16 +23,18 @@ AskKey = tuple[int, int, int]
 
 
 class Ask:
-    """An ask; once it has a node it is the allocation that came of it.
+    """An ask; once it has a node it is an allocation.
 
-    ``cycle`` is the pass of placement before which it began to wait: every pass since was a missed opportunity (P2).
-    ``code`` is the reason that the shim was last sent for it, "" for none. ``pledge`` is the capacity that is kept for it
-    while it waits, ``released_by`` the open decision that evicts it while it runs,
-    ``leaves_by`` the id of the decision that ordered its eviction, ``going`` what else is known of that order; ``vetoed``:
-    it could not be released a moment ago. ``tried_ms`` is when preemption for it last failed, ``wait_ms`` its back-off
-    since then (7.7); ``tried_node`` the change of its required node at which it was last refused (G11).
-    ``was_brought``: it ran already when the core first learned of it.
-    ``ordinary``: it has waited for placeholders of its application, and no longer does (specification 1.9).
+    - ``cycle`` is the pass of placement before which the ask began to wait. Every pass since was a missed opportunity (P2).
+    - ``code`` is the reason for waiting that was last sent to the shim, "" for none.
+    - ``pledge`` is the capacity that is kept for the ask while it waits.
+    - ``released_by`` is the open decision that evicts the allocation, ``leaves_by`` the id of the decision that ordered its
+      eviction, ``going`` the other facts of that order.
+    - ``vetoed`` says that the allocation could not be released a moment ago.
+    - ``tried_ms`` is when preemption for the ask last failed, ``wait_ms`` its back-off since then (7.7).
+    - ``tried_node`` is the ``changes`` counter of its required node when preemption for it was last refused (G11).
+    - ``was_brought`` says that the pod ran already when the core first learned of it.
+    - ``ordinary`` says that the ask waited for placeholders of its application, and no longer does (specification 1.9).
     """
 
     __slots__ = (
@@ -116,29 +118,29 @@ class Ask:
 
     @property
     def sort_key(self) -> AskKey:
-        """The ask's place among the asks of its application."""
+        """Return the ask's place among the asks of its application."""
         return (-self.spec.priority, self.pending_since, self.arrival)
 
     @property
     def runs_since(self) -> tuple[int, bool]:
-        """Return since when the allocation runs, and whether that is only the latest time that it can be.
+        """Return when the allocation began to run, and whether that is only the latest possible time.
 
-        An allocation that ran before this core learned of it runs since its pod started, if the shim sent that.
+        An allocation that ran before this core learned of it began when its pod started, if the shim reported that time.
         """
         if self.was_brought and self.started_ms is not None:
             return min(self.placed_ms, self.started_ms), False
         return self.placed_ms, self.was_brought
 
     def ran_until(self, instant: int) -> int:
-        """Return how long the allocation had run: since its pod started, or since it was placed where that was not reported."""
+        """Return how long the allocation had run at an instant, since its pod's start or, if unreported, since placement."""
         since = self.placed_ms if self.started_ms is None else self.started_ms
         return max(0, instant - since)
 
 
 class Tried:
-    """The memory of a shadow about one group: ``refused_ms``, ``verdict`` and ``rests`` as in the group.
+    """A shadow's memory about one group: ``refused_ms``, ``verdict`` and ``rests`` as in `Group`.
 
-    ``side`` is the shadow's tries that it belongs to.
+    ``side`` is the object of the shadow's tries to which this memory belongs.
     """
 
     __slots__ = ("refused_ms", "rests", "side", "verdict")
@@ -150,7 +152,7 @@ class Tried:
         self.rests: dict[str, tuple[object, int]] = {}
 
     def joined(self, known: "Tried | None") -> "Tried":
-        """Return this memory joined with what is known of another group; the rests are not taken along."""
+        """Return this memory joined with that about another group. The rests are left out."""
         other = known if known is not None and known.side is self.side else Tried(self.side)
         other.refused_ms = max(self.refused_ms, other.refused_ms)
         other.verdict = other.verdict or self.verdict
@@ -160,11 +162,12 @@ class Tried:
 class Group:
     """Waiting asks of one application with the same class and priority, in ask order.
 
-    ``entry`` is its current entry in the application's heap, None while it is parked or empty.
-    ``in_turn``: no ask has missed more opportunities than those before it (P4).
-    ``untold`` holds asks whose reason for waiting was not sent to the shim yet. ``refused_ms`` is when preemption was last
-    refused to those of its asks that were due then, with ``verdict``; ``rests`` says by policy until when, under a
-    configuration, no ask of it is due, as long as none joins. ``beside`` is a shadow's memory of the group.
+    - ``entry`` is the group's current entry in the application's heap, None while the group is parked or empty.
+    - ``in_turn`` says that no ask has missed more opportunities than the asks before it (P4).
+    - ``untold`` holds asks whose reason for waiting was not sent to the shim yet.
+    - ``refused_ms`` is when preemption was last refused to the asks of the group that were due then; ``verdict`` says why.
+    - ``rests`` says by policy, for one configuration, until when no ask of the group is due, as long as no ask joins.
+    - ``beside`` is a shadow's memory about the group.
     """
 
     __slots__ = (
@@ -205,7 +208,7 @@ class Group:
         self.beside: Tried | None = None
 
     def wake(self) -> None:
-        """End the group's rests, because an ask joined or may be tried at once."""
+        """End the group's rests, because an ask joined or can be tried at once."""
         self.rests.clear()
         if self.beside is not None:
             self.beside.rests.clear()
@@ -214,12 +217,15 @@ class Group:
 class Job:
     """A gang: its waiting members are placed together or not at all (design 6.11, J1).
 
-    In the application's heap a job takes a group's place, at the rank of its first member. ``tried`` is the partition's
-    relief and placements when the job was last found not to fit, ``tried_reserved`` when it did not fit even with capacity
-    that is reserved for lower priorities; ``placed`` counts members that have their places and keep them; ``refused_ms``
-    is when preemption was last refused to it, with ``verdict``, and ``beside`` a shadow's memory of it. ``example`` is the
-    spec of the member that was reported last.
-    ``counted``: its size was not stated, but counted (see `state.gang_sizes`).
+    In the application's heap a job has the entry of a group, at the rank of the job's first member.
+
+    - ``tried`` is the partition's relief and placements when the job was last found not to fit, ``tried_reserved`` the same for
+      a test with the capacity that is reserved for lower priorities.
+    - ``placed`` counts the members that have a node and keep it.
+    - ``refused_ms`` is when preemption was last refused to the job; ``verdict`` says why. ``beside`` is a shadow's memory about
+      it.
+    - ``example`` is the spec of the member that was reported last.
+    - ``counted`` says that the size was counted, because no client stated it (see `state.gang_sizes`).
     """
 
     __slots__ = (
@@ -274,10 +280,10 @@ GroupEntry = tuple[int, int, int, int, Group | Job]
 class Application:
     """One application in its leaf queue.
 
-    ``limiters`` are all limits that its asks have to pass: queues from the leaf to the root, then user, then group.
-    ``entry`` is its current entry in the leaf's heap; ``priority`` the highest that its asks may be placeable with.
-    ``reserves_from_ms`` is the instant before which no node is reserved for it, because a reservation of it timed out.
-    ``reserve`` is what it declared of placeholders, ``holds`` has by task group the asks that wait for them.
+    - ``limiters`` are all limits that its asks have to pass: queues from the leaf to the root, then user, then group.
+    - ``entry`` is its current entry in the leaf's heap, ``priority`` the highest that any of its placeable asks may have.
+    - ``reserves_from_ms`` is the instant before which no node is reserved for it, because one of its reservations timed out.
+    - ``reserve`` has the placeholders that it declared, ``holds`` by task group the asks that wait for placeholders.
     """
 
     __slots__ = (
@@ -353,11 +359,11 @@ class Application:
 class WaitingGangs:
     """The gangs of one partition that wait for members, for placeholders or for free capacity.
 
-    ``gathering`` has the gangs without a stated size that wait for the remaining members, with the instant since which no
-    member joined; ``came`` those for which that has to be checked again, and whether a member joined.
-    ``holding`` has the applications with asks that wait for placeholders, each with the state of the partition in which
-    placeholders were last looked for in vain.
-    ``parked`` are the gangs that were found not to fit, ``ready`` those that may fit.
+    - ``gathering`` has the gangs without a stated size that wait for the remaining members, each with the instant since which
+      no member joined. ``came`` has those of them that have to be checked again, and whether a member joined.
+    - ``holding`` has the applications with asks that wait for placeholders, each with the state of the partition in which no
+      placeholder was found for them.
+    - ``parked`` are the gangs that were found not to fit, ``ready`` those that may fit.
     """
 
     __slots__ = ("came", "gathering", "holding", "parked", "ready")

@@ -1,7 +1,7 @@
 """The memory of planners about asks that they refused, so that these are not tried again at once (G1).
 
-Two sides plan for the same asks: the live side, and a shadow that carries nothing out. Each keeps its own tries, so
-that neither delays the other.
+Two sides plan for the same asks: the live side, and a shadow, whose decisions are not carried out. Each side has its own
+memory, so that neither delays the other.
 """
 
 from typing import Final, Protocol
@@ -32,16 +32,16 @@ class Tries(Protocol):
         """Record the verdict of a refusal."""
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return until when no ask of the group is due for a policy, as long as none joins."""
+        """Return until when no ask of the group is due for a policy, as long as no ask joins."""
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
         """Record until when no ask of the group is due for a policy."""
 
     def node_seen(self, ask: Ask) -> int:
-        """Return the change of the required node at which the ask was last refused (G11), -1 for none."""
+        """Return the ``changes`` counter of the required node at which the ask was last refused (G11), -1 for none."""
 
     def see_node(self, ask: Ask, changes: int) -> None:
-        """Record the change of the required node at which the ask is refused."""
+        """Record the ``changes`` counter of the required node at which the ask is refused."""
 
 
 class LiveTries:
@@ -66,7 +66,7 @@ class LiveTries:
         group.verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return until when no ask of the group is due for a policy, as long as none joins."""
+        """Return until when no ask of the group is due for a policy, as long as no ask joins."""
         return group.rests.get(policy)
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
@@ -74,16 +74,16 @@ class LiveTries:
         group.rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:
-        """Return the change of the required node at which the ask was last refused (G11), -1 for none."""
+        """Return the ``changes`` counter of the required node at which the ask was last refused (G11), -1 for none."""
         return ask.tried_node
 
     def see_node(self, ask: Ask, changes: int) -> None:
-        """Record the change of the required node at which the ask is refused."""
+        """Record the ``changes`` counter of the required node at which the ask is refused."""
         ask.tried_node = changes
 
 
 class ShadowTries:
-    """The tries of a shadow, kept beside those of the live side; those of an earlier shadow do not count."""
+    """The memory of a shadow, kept beside that of the live side. The memory of an earlier shadow does not count."""
 
     __slots__ = ("_nodes",)
 
@@ -119,7 +119,7 @@ class ShadowTries:
         self._own(group).verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return until when no ask of the group is due for a policy, as long as none joins."""
+        """Return until when no ask of the group is due for a policy, as long as no ask joins."""
         known = self._known(group)
         return None if known is None else known.rests.get(policy)
 
@@ -128,11 +128,11 @@ class ShadowTries:
         self._own(group).rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:
-        """Return the change of the required node at which the ask was last refused (G11), -1 for none."""
+        """Return the ``changes`` counter of the required node at which the ask was last refused (G11), -1 for none."""
         return self._nodes.get(ask.key, -1)
 
     def see_node(self, ask: Ask, changes: int) -> None:
-        """Record the change of the required node at which the ask is refused; beyond NODES_MAX the oldest is forgotten."""
+        """Record the ``changes`` counter of the required node at which the ask is refused. Beyond NODES_MAX forget the oldest."""
         self._nodes.pop(ask.key, None)
         self._nodes[ask.key] = changes
         if len(self._nodes) > NODES_MAX:

@@ -1,8 +1,8 @@
 """The arrays behind a snapshot: rows of nodes and running allocations, filled only when a snapshot is taken (design 6.1).
 
-A placement writes Python objects and leaves its ask among the changed ones; nodes leave their slots in a set of
-dirty ones. This module carries both over, and copies what changed for the next snapshot; what did not change is shared
-with the snapshot before.
+A placement changes Python objects and adds its ask to a set of changed asks; a changed node adds its slot to a set of dirty
+slots. This module writes both sets into the rows, and copies the changed arrays for the next snapshot. Arrays that did not
+change are shared with the previous snapshot.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -65,13 +65,13 @@ class NodeRows:
         self._frozen: NodeColumns | None = None
 
     def widen(self, width: int) -> None:
-        """Make room for more resource types; every node has to be filled again, because it may have some of them."""
+        """Add columns for more resource types. Every node has to be filled again afterwards, because it may have some of them."""
         self._capacity = _widened(self._capacity, width)
         self._free = _widened(self._free, width)
         self._reserved = _widened(self._reserved, width)
 
     def fill(self, slots: Sequence[int], nodes: Sequence["Node | None"]) -> None:
-        """Carry over the nodes in these slots, None where a slot is empty."""
+        """Write the rows of the nodes in these slots; a node of None means that the slot is empty."""
         if not slots:
             return
         self._grow(max(slots) + 1)
@@ -102,7 +102,7 @@ class NodeRows:
         self._held = _grown(self._held, rows)
 
     def freeze(self, releasing: Array) -> NodeColumns:
-        """Return the rows as a snapshot holds them; those of the snapshot before while neither they nor ``releasing`` changed."""
+        """Return the rows as a snapshot holds them, as the previous object if neither the rows nor ``releasing`` changed."""
         if self._frozen is None or self._frozen.releasing is not releasing:
             rows = self.count
             self._frozen = NodeColumns(
@@ -120,7 +120,7 @@ class NodeRows:
         return self._frozen
 
     def _places(self) -> Array:
-        """Return by row the place of its id among all ids in order; recomputed only when an id changed."""
+        """Return by row the rank of its node id among all node ids. Ranks are recomputed only when an id changed."""
         if self._names is None:
             places = np.zeros(len(self._ids), dtype=np.int64)
             places[sorted(range(len(self._ids)), key=self._ids.__getitem__)] = np.arange(
@@ -132,7 +132,7 @@ class NodeRows:
 
 
 def _reserved(node: "Node | None", nothing: list[int]) -> list[int]:
-    """Return what reservations pledge of the node."""
+    """Return by type the amount of the node that reservations pledge."""
     if node is None or not node.pledges:
         return nothing
     sums = list(nothing)
@@ -143,9 +143,9 @@ def _reserved(node: "Node | None", nothing: list[int]) -> list[int]:
 
 
 class AllocationRows:
-    """A row for each allocation, `Ask.row`; rows of ended allocations are reused.
+    """One row for each allocation, at the index `Ask.row`; rows of ended allocations are reused.
 
-    ``_facts`` has a line for each whole number that an allocation has beside its resources.
+    ``_facts`` has one line for each whole number that an allocation has besides its resources.
     """
 
     __slots__ = (
@@ -174,12 +174,12 @@ class AllocationRows:
         self._frozen: AllocationColumns | None = None
 
     def widen(self, width: int) -> None:
-        """Make room for more resource types, of which no running allocation has any."""
+        """Add columns for more resource types, of which no running allocation has any yet."""
         self._resources = _widened(self._resources, width)
         self._frozen = None
 
     def fill(self, changed: Collection["Ask"]) -> None:
-        """Carry over asks, each once, whose placement changed: those with a node have a row afterwards, the others none."""
+        """Write the asks whose placement changed, each once. Afterwards an ask has a row exactly if it has a node."""
         placed = [ask for ask in changed if ask.node is not None]
         gone = [ask for ask in changed if ask.node is None and ask.row >= 0]
         if gone or placed:
@@ -200,7 +200,7 @@ class AllocationRows:
             ask.row = -1
 
     def _place(self, placed: Sequence["Ask"]) -> None:
-        """Give rows to asks that have none, and write the names of all, which an update may have changed."""
+        """Give rows to asks that have none, and write the names of all these asks, which an update may have changed."""
         fresh = [ask for ask in placed if ask.row < 0]
         missing = len(fresh) - len(self._empty)
         if missing > 0:
@@ -228,7 +228,7 @@ class AllocationRows:
         self._resources = _grown(self._resources, rows)
 
     def _write(self, placed: Sequence["Ask"]) -> None:
-        """Write the numbers of asks; what asks of one spec, or of one application, have in common is looked up once."""
+        """Write the numbers of asks. Numbers that asks of one spec or one application share are computed once."""
         if not placed:
             return
         rows = _ints([ask.row for ask in placed])
@@ -253,7 +253,7 @@ class AllocationRows:
         self._resources[rows] = _resources(samples.values(), self._resources.shape[1])[kind]
 
     def freeze(self) -> AllocationColumns:
-        """Return the rows as a snapshot holds them; those of the snapshot before while nothing changed."""
+        """Return the rows as a snapshot holds them, as the previous object if nothing changed."""
         if self._frozen is None:
             rows = len(self._keys)
             facts = _frozen(self._facts[:, :rows])
@@ -282,7 +282,7 @@ class AllocationRows:
         return [self._keys[row] for row in np.flatnonzero(self._facts[4] & RELEASING).tolist()]
 
     def releasing(self, nodes: int) -> Array:
-        """Return what ordered releases will give back, a row for each of so many nodes; shared as long as it is nothing."""
+        """Return the amounts that ordered releases will give back, one row per node. A zero array is shared."""
         rows = np.flatnonzero(self._facts[4] & RELEASING)
         shape = (nodes, self._resources.shape[1])
         if len(rows):
@@ -295,9 +295,10 @@ class AllocationRows:
 
 
 class Columns:
-    """The rows of one partition, as wide as it knows resource types, and the queues of the snapshot before.
+    """The rows of one partition, one column per known resource type, and the queues of the previous snapshot.
 
-    ``changed`` has the allocations that the rows have to carry over, without those that came and went in between.
+    ``changed`` has the allocations that have to be written to the rows; an allocation that came and went in between is not in
+    it.
     """
 
     __slots__ = ("allocations", "changed", "nodes", "queues", "width")
@@ -310,7 +311,7 @@ class Columns:
         self.queues: MappingProxyType[str, QueueFacts] = MappingProxyType({})
 
     def widen(self, width: int) -> bool:
-        """Make room for so many resource types; return whether there are more than before, and nodes must be filled again."""
+        """Add columns up to this number of resource types; return whether any were added, so that nodes must be filled again."""
         if width == self.width:
             return False
         self.width = width
@@ -320,7 +321,7 @@ class Columns:
 
 
 def _resources(samples: Iterable["Ask"], width: int) -> Array:
-    """Return what each sample takes on its node, ports included: a line for each, the same for all asks of its spec."""
+    """Return one line per sample: the amounts that it takes on its node, ports included. Asks of one spec have equal lines."""
     lines = [ask.ask_class.node_demand for ask in samples]
     table = np.zeros((len(lines), width), dtype=np.int64)
     for line, demand in enumerate(lines):
@@ -330,7 +331,7 @@ def _resources(samples: Iterable["Ask"], width: int) -> Array:
 
 
 def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
-    """Return the flags of the specs together with those that the allocations got since."""
+    """Return the flags of the specs, combined with the flags that the allocations got later."""
     moved = [
         (at, ask)
         for at, ask in enumerate(placed)
@@ -343,7 +344,7 @@ def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
 
 
 def _gangs(placed: Sequence["Ask"], members: Mask) -> Array:
-    """Return the numbers of the jobs of several members that asks belong to, 0 for none; ``members`` marks these asks."""
+    """Return by ask the number of its job of several members, 0 for none; ``members`` marks the asks that have one."""
     found = np.zeros(len(placed), dtype=np.int64)
     for at in np.flatnonzero(members).tolist():
         ask = placed[at]
@@ -353,7 +354,7 @@ def _gangs(placed: Sequence["Ask"], members: Mask) -> Array:
 
 
 def _numbers(items: Iterable[_Item], known: Iterable[_Item]) -> Array:
-    """Return by item its place among those that are known."""
+    """Return by item its position among the known ones."""
     places = {one: place for place, one in enumerate(known)}
     return _ints(list(map(places.__getitem__, items)))
 
@@ -363,7 +364,7 @@ def _ints(values: Sequence[int]) -> Array:
 
 
 def _grown(array: Table, rows: int) -> Table:
-    """Return the array with at least so many rows; with twice as many as before when it has to grow at all."""
+    """Return the array with at least this many rows; if it has to grow, it gets twice as many as before."""
     if rows <= len(array):
         return array
     longer = np.zeros((max(rows, 2 * len(array)), *array.shape[1:]), dtype=array.dtype)

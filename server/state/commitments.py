@@ -1,7 +1,7 @@
 """Open decisions, and the capacity that they pledge to asks before it is free (C1, C2, C3; design 6.6).
 
-A pledge lowers a node's free capacity at once and counts as promised on its ask's queues, so that no other ask can
-take either. A reservation is a commitment of one pledge without victims; a quota run one of victims without a pledge.
+A pledge lowers a node's free capacity at once and counts as promised on its ask's queues, so that no other ask can take that
+capacity or headroom. A reservation is a commitment with one pledge and no victims; a quota run has victims and no pledge.
 """
 
 from typing import TYPE_CHECKING
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Pledge:
-    """The capacity kept for one ask on one node. ``exclusive``: no other ask gets anything of the node meanwhile (G11).
+    """The capacity kept for one ask on one node. ``exclusive``: no other ask gets any capacity of the node meanwhile (G11).
 
-    Where an ask is to replace a placeholder (1.9), the placeholder counts for it in all usage until it is gone: nothing
-    is promised in the queues, and on the node only what the ask needs beyond the placeholder.
+    If the ask is to replace a placeholder (1.9), the placeholder counts for the ask in all usage until it is gone: nothing is
+    promised in the queues, and on the node only the amount that the ask needs beyond the placeholder.
     """
 
     __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand", "yields")
@@ -51,21 +51,20 @@ class Pledge:
 
     @property
     def reserves(self) -> bool:
-        """Return whether the pledge gives way when a claim needs the node: that of a reservation or a suspended decision."""
+        """Return whether the pledge gives way when a claim needs the node, as in a reservation or a suspended decision."""
         return self.commitment.facts.reserves or self.commitment.suspended
 
     @property
     def replaces(self) -> bool:
-        """Return whether the pledge's ask is to replace a placeholder: it is placed when that is gone, and at no other time."""
+        """Return whether the pledge's ask is to replace a placeholder. Such an ask is placed when that is gone, never before."""
         return self.commitment.replaces
 
 
 class Commitment:
-    """One open decision. ``victims`` are those not gone yet, ``gone`` the keys of those that are.
+    """One open decision. ``victims`` are those that are still there, ``gone`` the keys of the others.
 
-    ``suspended``: it is being replanned, because a victim could not be evicted.
-    ``queue`` is the one that a quota run shrinks. ``expires_ms`` 0 means never. ``record`` is what people are shown of it,
-    None for a reservation.
+    ``suspended`` says that the decision is being replanned, because a victim could not be evicted. ``queue`` is the queue that
+    a quota run shrinks. An ``expires_ms`` of 0 means never. ``record`` is the report for people, None for a reservation.
     """
 
     __slots__ = (
@@ -105,23 +104,23 @@ class Commitment:
 
     @property
     def together(self) -> bool:
-        """Return whether the decision's asks get their places all at once (J10)."""
+        """Return whether the decision's asks are placed all at once (J10)."""
         return self.facts.gang and len(self.pledges) > 1
 
     @property
     def claimant(self) -> str:
-        """The queue that a quota run shrinks, or that gets the capacity; "" for a decision without asks left."""
+        """Return the queue that a quota run shrinks, or that gets the capacity; "" for a decision that has no asks left."""
         leaves = (held.ask.application.leaf.path for held in self.pledges.values())
         return self.queue or next(leaves, "")
 
     @property
     def replaces(self) -> bool:
-        """Return whether the victim is a placeholder that a real ask replaces; it does not count as releasing then (1.9)."""
+        """Return whether the victim is a placeholder that a real ask replaces; if so, it does not count as releasing (1.9)."""
         return self.facts.replaces_placeholder
 
 
 def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:
-    """Return what an ask takes of a node beyond what its placeholder has there."""
+    """Return the amounts that an ask takes of a node beyond those that its placeholder has there."""
     wanted = ask.ask_class.node_demand
     if placeholder.node is not node:
         return wanted
@@ -133,13 +132,14 @@ def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:
 class Decisions:
     """The decisions of one partition: the open ones, the capacity that they hold, their victims and their records.
 
-    ``open`` has the open decisions by id, ``pledges`` what they hold by the ask that it is held for. ``reservations`` are the
-    pledges that reserve a node for an ask without evicting anything. ``suspended`` has, by ask, decisions that are replanned
-    because a victim was vetoed.
-    ``records`` has the records of the open decisions and of the last that ended, ``rankings`` the orders in which they took
-    their victims, ``moves`` the ends and confirmations that were not reported yet.
-    ``leaving`` are the victims of decisions, ended ones too, that are not gone yet, ``marked`` those of them that are only
-    marked (J11). ``marks`` has, by decision that was open before a restart, what its victims reported of it.
+    - ``open`` has the open decisions by id, ``pledges`` the capacity that they hold, by the key of the ask that gets it.
+    - ``reservations`` are the pledges that reserve a node for an ask without evicting anything.
+    - ``suspended`` has, by ask, decisions that are replanned because a victim was vetoed.
+    - ``records`` has the records of the open decisions and of the last that ended, ``rankings`` the orders in which quota runs
+      took their victims, ``moves`` the ends and confirmations that were not reported yet.
+    - ``leaving`` are the victims of open and ended decisions that are not gone yet, ``marked`` those of them that are only
+      marked (J11).
+    - ``marks`` has, by decision that was open before a restart, the reports of its victims about it.
     """
 
     __slots__ = (

@@ -1,11 +1,11 @@
 """The nodes that a constraint allows: evaluated once per kind of node, kept as a mask (design 6.10).
 
-A node's *kind* is its values of the labels that the constraint mentions, and its taints. A constraint that names its
-nodes outright keeps the names instead, so that ten thousand DaemonSet pods cost no masks.
+A node's *kind* is its values of the labels that the constraint mentions, and its taints. A constraint that lists node names
+keeps these names instead, so that ten thousand DaemonSet pods cost no masks.
 
-A constraint that demands a value of a label is *anchored* there: only the nodes with that value are ever evaluated, which
-the label index finds. Where they are few, their names are kept, so that ten thousand pods which each select another
-host cost no masks either, and a node that changes is evaluated for the constraints of its own labels alone.
+A constraint that requires a label to have one of some values is *anchored* there: only the nodes with such a value, which the
+label index finds, are ever evaluated. If there are few of them, their names are kept, so that ten thousand pods that each
+select another host cost no masks either. A node that changes is evaluated only for the constraints anchored at its labels.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def repels(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:
-    """Return whether there is a taint that keeps the pod away and that no toleration covers."""
+    """Return whether a taint keeps the pod away that no toleration covers."""
     return any(
         taint.effect in _REPELLING and not any(tolerates(one, taint) for one in tolerations)
         for taint in taints
@@ -53,7 +53,7 @@ def repels(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:
 
 
 def _compares(requirement: Requirement, value: str | None) -> bool:
-    """Return whether Gt or Lt holds between two whole numbers; False where either is anything else."""
+    """Return whether Gt or Lt holds between two whole numbers; False if either is not a whole number."""
     try:
         have, want = int(value or ""), int(requirement.values[0])
     except (ValueError, IndexError):
@@ -76,7 +76,7 @@ def holds(requirement: Requirement, value: str | None) -> bool:
 
 
 def _term_holds(term: Term, labels: Mapping[str, str | None], node_id: str) -> bool:
-    """Return whether a term holds; an empty one matches nothing, as in Kubernetes."""
+    """Return whether a term holds; an empty term matches nothing, as in Kubernetes."""
     if not term.match_expressions and not term.match_fields:
         return False
     return all(holds(one, labels.get(one.key)) for one in term.match_expressions) and all(
@@ -113,7 +113,7 @@ def names_allow(constraints: Constraints, node_id: str) -> bool:
 
 
 def named_nodes(constraints: Constraints) -> tuple[str, ...] | None:
-    """Return the only nodes that a constraint can mean, when it names them outright; else None."""
+    """Return the only nodes that a constraint can allow, if it lists their names; else None."""
     if constraints.required_node:
         return (constraints.required_node,)
     if constraints.node_name:
@@ -133,14 +133,14 @@ def _fields_name(constraints: Constraints) -> tuple[str, ...] | None:
 
 
 def _per_name(constraints: Constraints) -> bool:
-    """Return whether the verdict depends on more than a node's kind."""
+    """Return whether the verdict depends on more than a node's kind, such as its name."""
     return bool(constraints.excluded_nodes) or any(
         term.match_fields for term in constraints.required_terms
     )
 
 
 def _anchors(constraints: Constraints) -> list[Anchor]:
-    """Return the anchors that a constraint offers: each pair of its selector, and one of its terms together."""
+    """Return the anchors that a constraint offers: each pair of its selector, and one anchor for all of its terms."""
     found: list[Anchor] = [(pair,) for pair in constraints.node_selector[:ANCHORS_MAX]]
     terms = [_term_anchor(term) for term in constraints.required_terms]
     known = [one for one in terms if one is not None]
@@ -150,7 +150,7 @@ def _anchors(constraints: Constraints) -> list[Anchor]:
 
 
 def _term_anchor(term: Term) -> Anchor | None:
-    """Return the label and values of a term's first `In` requirement; None where it has none."""
+    """Return the label and values of a term's first `In` requirement, None if it has none."""
     for one in term.match_expressions:
         if one.operator is Operator.IN:
             return tuple((one.key, value) for value in one.values)
@@ -158,14 +158,14 @@ def _term_anchor(term: Term) -> Anchor | None:
 
 
 def mentioned(constraints: Constraints) -> list[str]:
-    """Return the label keys that a constraint looks at."""
+    """Return the label keys that a constraint reads."""
     keys = [key for key, _ in constraints.node_selector]
     keys += [one.key for term in constraints.required_terms for one in term.match_expressions]
     return keys
 
 
 def port_demand(ports: Iterable[HostPort], types: ResourceTypes) -> Demand:
-    """Return host ports as synthetic resources: a wildcard takes a port's whole room, an address one unit (design 6.10)."""
+    """Return host ports as synthetic resources: a wildcard takes a port's whole capacity, an address one unit (design 6.10)."""
     wanted: dict[int, int] = {}
     for port in sorted(set(ports), key=lambda one: (one.protocol, one.port, one.host_ip)):
         for name, units, room in port_units(port):
@@ -175,9 +175,9 @@ def port_demand(ports: Iterable[HostPort], types: ResourceTypes) -> Demand:
 
 
 def port_units(port: HostPort) -> tuple[tuple[str, int, int], ...]:
-    """Return the synthetic resources that one host port takes: (name, how much, what a node has of it).
+    """Return the synthetic resources that one host port takes, as (name, amount taken, capacity of a node).
 
-    One is for the port itself, a second for its address when it names one.
+    The first is for the port itself; if the port names an address, a second is for that address.
     """
     name = f"{PORT_PREFIX}{port.protocol or 'TCP'}/{port.port}"
     if port.host_ip in _ANY_ADDRESS:
@@ -186,13 +186,14 @@ def port_units(port: HostPort) -> tuple[tuple[str, int, int], ...]:
 
 
 class NodeMask:
-    """The verdict of one constraint on every node: a byte per node slot, or the few nodes that it can mean by name.
+    """The verdict of one constraint on every node: one byte per node slot, or the names of the few nodes that it can allow.
 
-    ``names`` are those of the constraint itself, or of the nodes at its ``anchor`` while they are few; None: ``allowed`` counts.
-    ``heap`` holds the nodes that it allows, once its classes missed too often on the shared one; `AskClass` explains
-    ``cursor`` and ``log_epoch``.
-    ``verdicts`` has them by kind, as far as a kind decides. ``failed`` is a demand for which no allowed node had room at
-    ``failed_at``, the epoch and length of the log of nodes.
+    - ``names`` are those that the constraint lists, or those of the nodes at its ``anchor`` while these are few; None means
+      that ``allowed`` counts.
+    - ``heap`` holds the nodes that the constraint allows, once its classes missed too often on the shared heap; `AskClass`
+      explains ``cursor`` and ``log_epoch``.
+    - ``verdicts`` are by kind, where the kind decides.
+    - ``failed`` is a demand for which no allowed node had capacity at ``failed_at``, the epoch and length of the log of nodes.
     """
 
     __slots__ = (
@@ -227,7 +228,7 @@ class NodeMask:
         self.failed_at = (-1, 0)
 
     def allows(self, node: Node) -> bool:
-        """Return whether a schedulable node may take an ask with this constraint, free capacity aside."""
+        """Return whether the constraint lets its asks run on a node; free capacity is not checked."""
         if self.names is None:
             return bool(self.allowed[node.slot])
         return node.node_id in self.names and matches(
@@ -235,7 +236,7 @@ class NodeMask:
         )
 
     def judge(self, node: Node) -> None:
-        """Evaluate one node for a mask that keeps a byte per slot."""
+        """Evaluate one node for a mask that has one byte per slot."""
         self.allowed[node.slot] = self._verdict(node)
 
     def _verdict(self, node: Node) -> bool:
@@ -252,8 +253,8 @@ class NodeMask:
 class ConstraintIndex:
     """All live constraints with their masks.
 
-    Each is evaluated for a node that is new or changes (`node_changed`): those without an anchor always, the others
-    where the node has, or had, a label of theirs.
+    A constraint is evaluated for each new or changed node (`node_changed`): without an anchor always, with an anchor only if
+    the node has, or had, a label of the anchor.
     """
 
     __slots__ = ("_anchored", "_labels", "_slots", "_unanchored", "masks")
@@ -266,7 +267,7 @@ class ConstraintIndex:
         self.masks: dict[Constraints, NodeMask] = {}
 
     def acquire(self, constraints: Constraints) -> NodeMask:
-        """Return the mask of a constraint, evaluated for the nodes that it can mean when it is new."""
+        """Return the mask of a constraint. A new mask is evaluated for the nodes that the constraint can allow."""
         mask = self.masks.get(constraints)
         if mask is None:
             mask = self.masks[constraints] = NodeMask(constraints)
@@ -276,7 +277,7 @@ class ConstraintIndex:
         return mask
 
     def release(self, mask: NodeMask) -> None:
-        """Count one user less of the mask, and remove the mask with its last one."""
+        """Count one user less of the mask, and remove the mask when it has no users left."""
         mask.users -= 1
         if mask.users:
             return
@@ -289,7 +290,7 @@ class ConstraintIndex:
             self._labels.drop(pair[0])
 
     def node_changed(self, node: Node) -> None:
-        """Evaluate a node that is new, or whose labels or taints changed, for every constraint that can mean it."""
+        """Evaluate a new node, or one whose labels or taints changed, for every constraint that can allow it."""
         before = self._labels.labels_of(node)
         self._labels.put(node)
         self._reach(node.slot)
@@ -306,13 +307,13 @@ class ConstraintIndex:
                 self._spread(mask, self._near(mask))
 
     def node_removed(self, node: Node) -> None:
-        """Forget a node that has gone: its slot may be given to another."""
+        """Forget a node that is gone, because its slot may be given to another node."""
         for mask in self._at(self._labels.labels_of(node)):
             _forget(mask, node)
         self._labels.remove(node)
 
     def _anchor(self, mask: NodeMask) -> None:
-        """Find the anchor with the fewest nodes, and evaluate these."""
+        """Find the anchor with the fewest nodes, and evaluate the constraint on these nodes."""
         best: tuple[int, Anchor] | None = None
         offered = _anchors(mask.constraints)
         used = [key for anchor in offered for key, _ in anchor]
@@ -353,14 +354,14 @@ class ConstraintIndex:
         return found
 
     def _spread(self, mask: NodeMask, nodes: Iterable[Node]) -> None:
-        """Keep a byte per slot from now on, and evaluate these nodes; no other is allowed."""
+        """Switch the mask to one byte per slot and evaluate these nodes; all other nodes count as not allowed."""
         mask.names = None
         mask.allowed = bytearray(self._slots)
         for node in nodes:
             mask.judge(node)
 
     def _reach(self, slot: int) -> None:
-        """Lengthen all masks for a new slot, twice as far each time."""
+        """Extend all masks to cover a new slot. A mask doubles its length each time."""
         if slot < self._slots:
             return
         self._slots = 2 * slot + 64
@@ -370,7 +371,7 @@ class ConstraintIndex:
 
 
 def _forget(mask: NodeMask, node: Node) -> None:
-    """Remove a node that is not at the mask's anchor any more."""
+    """Remove from the mask a node that is no longer at its anchor."""
     if mask.names is None:
         mask.allowed[node.slot] = 0
     else:

@@ -1,13 +1,13 @@
 """An independent copy of an object graph, for what-if runs of the whole core beside the live one.
 
-A copy is made in two steps. `Captured` reads the graph while nothing changes it: the contents of each mutable object,
-class by class, mostly in C, about 2 ms for each thousand allocations. `Captured.rebuild` makes new objects of them, in
-any thread and however long it takes, because the contents that were read belong to the capture alone.
+A copy is made in two steps. `Captured` reads the graph while nothing changes it: the contents of each mutable object, class by
+class, mostly in C, about 2 ms for each thousand allocations. `Captured.rebuild` makes new objects from these contents. It may
+run in any thread and take any time, because the contents belong to the capture alone.
 
-Values that nothing changes are shared by both graphs: strings, numbers, enumerations, frozen dataclasses, functions, and
-tuples and frozen sets of those. All else is copied once, so that two references to one object are two references
-to one copy, and what is compared by identity stays comparable. Objects of any class with slots or a dictionary are
-copied without naming the class here, so that a field that is added later is copied, too.
+Both graphs share values that nothing changes: strings, numbers, enumerations, frozen dataclasses, functions, and tuples and
+frozen sets of those. Every other object is copied once, so that two references to one object become two references to one copy,
+and comparisons by identity still hold. Objects of any class with slots or a dictionary are copied without naming the class
+here, so that a field that is added later is copied, too.
 """
 
 import enum
@@ -41,7 +41,7 @@ _UNSET: Final = object()
 
 
 class _Batch(NamedTuple):
-    """Objects of one class with their contents as they were: a column for each slot, or a container for each object."""
+    """Objects of one class with their contents when they were read: one column per slot, or one container per object."""
 
     cls: type
     objects: Sequence[Any]
@@ -52,7 +52,7 @@ class Captured(Generic[_Root]):
     """The contents of a graph at one instant. The objects that were read are kept alive, and are not read again."""
 
     def __init__(self, root: _Root) -> None:
-        """Read everything that is reachable from ``root``; nothing may change meanwhile."""
+        """Read everything that is reachable from ``root``, which must not change meanwhile."""
         self._root = root
         self._batches: list[_Batch] = []
         known: set[int] = set()
@@ -71,7 +71,7 @@ class Captured(Generic[_Root]):
 
     @property
     def count(self) -> int:
-        """The number of objects that were read; tuples of values alone do not count."""
+        """Return the number of objects that were read. Tuples that contain only values do not count."""
         return sum(len(batch.objects) for batch in self._batches)
 
     def rebuild(self) -> _Root:
@@ -88,7 +88,7 @@ class Captured(Generic[_Root]):
 
 
 def dismantle(root: object) -> None:
-    """Take a graph apart that is not used any more, so that its objects are freed at once, without a garbage collection."""
+    """Take apart a graph that is no longer used, so that its objects are freed at once, without a garbage collection."""
     for batch in Captured(root)._batches:
         slots = _slots(batch.cls)
         for one in batch.objects:
@@ -140,7 +140,7 @@ _DEEPEST: Final = 4
 
 
 def _are_values(line: Sequence[Any]) -> bool:
-    """Return whether all tuples of the line are made of shared values alone, so that both graphs may share them."""
+    """Return whether all tuples of the line contain only shared values, so that both graphs may share them."""
     for _ in range(_DEEPEST):
         line = list(chain.from_iterable(one for one in line if isinstance(one, tuple)))
         mine = [cls for cls in set(map(type, line)) if not _is_shared(cls)]
@@ -165,7 +165,7 @@ def _slots(cls: type) -> tuple[str, ...]:
 
 
 def _contents(cls: type, objects: Sequence[Any]) -> Sequence[Any]:
-    """Return the contents of the objects: a column for each slot, or a container for each object."""
+    """Return the contents of the objects: one column per slot, or one container per object."""
     slots = _slots(cls)
     if slots:
         return [_column(name, objects) for name in slots]
@@ -191,7 +191,7 @@ def _column(name: str, objects: Sequence[Any]) -> Sequence[Any]:
 
 
 def _referred(batch: _Batch) -> Iterable[Sequence[Any]]:
-    """Return what the objects of a batch refer to, in sequences of things that are alike."""
+    """Yield the objects to which those of a batch refer, in sequences of one kind each."""
     cls, contents = batch.cls, batch.contents
     if issubclass(cls, (np.ndarray, bytearray)):
         return ()
@@ -207,7 +207,7 @@ def _referred(batch: _Batch) -> Iterable[Sequence[Any]]:
 
 
 def _blank(batch: _Batch) -> list[Any]:
-    """Return new objects for the batch: empty ones, but arrays and bytes with their contents."""
+    """Return new objects for the batch. They are empty, except arrays and bytes, which have their contents."""
     cls, contents = batch.cls, batch.contents
     if issubclass(cls, np.ndarray):
         return [one.copy() if one.flags.writeable else one for one in contents]
@@ -225,14 +225,14 @@ class _Renewal:
         self._made = made
 
     def __call__(self, value: object) -> object:
-        """Return the copy of the value, or the value where it is shared."""
+        """Return the copy of the value, or the value itself if both graphs share it."""
         found = self._made.get(id(value))
         if found is not None:
             return found
         return self._tuple(value) if isinstance(value, tuple) else value
 
     def _tuple(self, value: tuple[object, ...]) -> object:
-        """Return a tuple with its parts copied; the tuple itself where no part changes."""
+        """Return a tuple with its parts copied, or the tuple itself if no part has a copy."""
         parts = list(map(self, value))
         if all(new is old for new, old in zip(parts, value, strict=True)):
             return value
@@ -240,14 +240,14 @@ class _Renewal:
         return made
 
     def all(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Return the copies of many values; the values themselves where all are of shared classes."""
+        """Return the copies of many values, or the same sequence if both graphs share all of them."""
         if all(map(_is_shared, set(map(type, values)))):
             return values
         return list(map(self, values))
 
 
 def _fill(batch: _Batch, copies: Sequence[Any], renew: _Renewal) -> None:
-    """Put the contents into the copies; arrays and bytes have theirs already."""
+    """Put the contents into the copies, except arrays and bytes, which have them already."""
     cls = batch.cls
     slots = _slots(cls)
     if slots:

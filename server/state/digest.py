@@ -1,7 +1,7 @@
-"""One hash of everything that can be seen of a partition: equal state, equal digest.
+"""One hash of all visible state of a partition: equal state gives an equal digest.
 
-The digest leaves out what only makes the search quick (heaps, logs, parked groups) and what follows from the rest.
-Order is kept where it decides something: of nodes, applications, waiting asks and commitments.
+The digest leaves out state that only makes the search fast (heaps, logs, parked groups) and state that follows from the rest.
+Where an order influences decisions, it is included: that of nodes, applications, waiting asks and commitments.
 """
 
 import enum
@@ -22,7 +22,7 @@ Record = tuple[object, ...]
 
 
 def digest(partition: Partition) -> str:
-    """Return the SHA-256 of the canonical text in hexadecimal; nothing is changed."""
+    """Return the SHA-256 of the canonical text in hexadecimal. The partition is not changed."""
     text = hashlib.sha256()
     for record in _records(partition):
         text.update(repr(record).encode("utf-8", "surrogatepass"))
@@ -31,7 +31,7 @@ def digest(partition: Partition) -> str:
 
 
 def plain(value: object, omit: str = "") -> object:
-    """Return a model value as nested tuples, sorted where its own order means nothing; one field may be left out."""
+    """Return a model value as nested tuples, sorted where its own order has no meaning; one field may be left out."""
     if isinstance(value, enum.Enum):
         return value.value
     if is_dataclass(value):
@@ -65,7 +65,7 @@ def _records(partition: Partition) -> Iterator[Record]:
 
 
 def _preemption(partition: Partition) -> Iterator[Record]:
-    """Yield open decisions in their order, and the state from which later decisions follow."""
+    """Yield open decisions in their order, and the state that later decisions depend on."""
     for commitment in partition.decisions.open.values():
         yield _commitment(partition, commitment)
     for path in sorted(partition.quota_due):
@@ -83,7 +83,7 @@ def _preemption(partition: Partition) -> Iterator[Record]:
 
 
 def _shadow(partition: Partition) -> Iterator[Record]:
-    """Yield the memory of a shadow, from which its next records follow."""
+    """Yield the memory of a shadow, on which its next records depend."""
     known = partition.shadow
     if known is None:
         return
@@ -104,7 +104,7 @@ def _shadow(partition: Partition) -> Iterator[Record]:
 
 
 def _storms(partition: Partition) -> Iterator[Record]:
-    """Yield the memory of the storm monitor, oldest first, because it is forgotten in that order."""
+    """Yield the memory of the thrashing monitor, oldest entries first, because these are forgotten first."""
     storms = partition.storms
     yield "storms", storms.total
     for name in ("deficits", "taken", "strikes", "frozen"):
@@ -148,7 +148,7 @@ def _application(partition: Partition, application: Application) -> Record:
 
 
 def _reserve(application: Application) -> object:
-    """Return what the application declared of its placeholders, "" for nothing."""
+    """Return the placeholders that the application declared, "" for none."""
     known = application.reserve
     if known is None:
         return ""

@@ -1,4 +1,4 @@
-"""Allocations that ended together: the state ends up as `journal.unsettle` leaves them, called for one after the other."""
+"""The end of many allocations at once, with the same resulting state as one call of `journal.unsettle` for each."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ from server.state.partition import Partition
 
 
 def take_off(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node]) -> None:
-    """Give back what the allocations used on nodes and in queues; none is firm, and no decision waits for one."""
+    """Subtract the amounts of the allocations from nodes and queues. None may be firm, and no decision may wait for one."""
     for ask, node in zip(asks, nodes, strict=True):
         partition.index.empty(node, ask.ask_class.node_demand)
         partition.note_end(ask)

@@ -1,4 +1,4 @@
-"""The tags of pods that ended, kept for a while because their names are read after their end."""
+"""The tags of pods that ended, kept for a while because the pods' names, which are tags, are read after the end."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ class EndedTags:
         self.earlier: dict[str, Tags] = {}
 
     def keep(self, key: str, tags: Tags) -> None:
-        """Keep the tags of a pod that ended or was refused: its name is read later. Very long ones are not kept."""
+        """Keep the tags of a pod that ended or was refused, because its name is read later. Very long tags are not kept."""
         if tags and len(tags[0]) > TAGS_KEPT_BYTES_MAX:
             return
         self.recent[key] = tags
@@ -28,5 +28,5 @@ class EndedTags:
             self.recent, self.earlier = {}, self.recent
 
     def get(self, key: str) -> Tags:
-        """Return the tags of a pod that ended lately; none for one that is not known."""
+        """Return the tags of a pod that ended recently; empty for an unknown pod."""
         return self.recent.get(key) or self.earlier.get(key) or NO_TAGS

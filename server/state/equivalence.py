@@ -1,8 +1,7 @@
 """Ask classes: asks of the same demand, constraints and job class are one class (design 6.10).
 
-Placement works per class: what fits no node for one ask of a class fits none for the others, and a limit
-that blocks one blocks all. A reserved ask has a class of its own, because its own pledge and promise
-do not count against it (design 6.6).
+Placement works per class: if no node fits one ask of a class, none fits the others, and a limit that blocks one ask blocks all
+of them. A reserved ask has a class of its own, because its own pledge and promise do not count against it (design 6.6).
 """
 
 from typing import TYPE_CHECKING, Final
@@ -22,18 +21,18 @@ SMALL: Final = 1 << 40
 
 
 def is_small(resource: Resource) -> bool:
-    """Return whether a partition full of such asks stays below the largest total of each type, whatever others use."""
+    """Return whether a partition full of such asks keeps each type's sum below the allowed total, whatever other asks use."""
     return all(quantity < SMALL for _, quantity in resource)
 
 
 class AskClass:
     """One class with its state in the node search.
 
-    ``demand`` is what queues are charged, ``node_demand`` adds the ports that only nodes know.
-    ``job_class`` is firm or lendable, None where the partition knows no classes (J4).
-    ``heap`` is its own heap of nodes once the shared ones miss too often; ``cursor`` is how far it has read the log of
-    nodes, ``log_epoch`` which log that is.
-    ``waiting`` holds the groups that are parked because no node fits (``dead``).
+    - ``demand`` is what queues are charged; ``node_demand`` adds the ports, which only nodes count.
+    - ``job_class`` is firm or lendable, None where the partition has no classes (J4).
+    - ``heap`` is the class's own heap of nodes, made when the shared heaps miss too often. ``cursor`` is how far the class has
+      read the log of nodes, ``log_epoch`` which log that is.
+    - ``waiting`` holds the groups that are parked because no node fits (``dead``).
     """
 
     __slots__ = (
@@ -95,9 +94,10 @@ SHAPES_MAX: Final = 8192
 class EquivalenceClasses:
     """The ask classes of one partition, and the specs whose class is known.
 
-    ``plain`` has the class of each spec whose asks may be added on the fast path. ``crowded`` names the resource types of
-    which so much is used and waited for that small asks count, too (6.13). ``dead`` are the classes that fit no node.
-    ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
+    - ``plain`` has the class of each spec whose asks may be added on the fast path.
+    - ``crowded`` names the resource types whose usage and requests are so large that small asks count, too (6.13).
+    - ``dead`` are the classes that fit no node.
+    - ``live_asks`` counts waiting asks of classes that are not dead. At 0 nothing can be placed.
     """
 
     __slots__ = ("by_key", "by_spec", "crowded", "dead", "live_asks", "plain")
@@ -111,7 +111,7 @@ class EquivalenceClasses:
         self.live_asks = 0
 
     def remember(self, spec: AskSpec, ask_class: AskClass) -> None:
-        """Remember the class of a spec, also for the fast path where its asks are plain and small."""
+        """Remember the class of a spec, for the fast path too if its asks are plain and small."""
         if len(self.by_spec) >= SHAPES_MAX:
             self.forget_specs()
         self.by_spec[spec] = ask_class
@@ -120,7 +120,7 @@ class EquivalenceClasses:
             self.plain[spec] = ask_class
 
     def forget_specs(self) -> None:
-        """Forget the classes of all specs, so that each is looked up when its spec comes next."""
+        """Forget the classes of all specs, so that each is looked up again when the spec is next used."""
         self.by_spec.clear()
         self.plain.clear()
 

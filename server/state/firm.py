@@ -10,7 +10,7 @@ from server.state.partition import Partition
 
 
 def facts(partition: Partition) -> Mapping[str, FirmUse]:
-    """Return by queue what firm asks hold once all ordered releases are done, and want; {} where no ask is firm (J4)."""
+    """Return by queue the firm amounts held once all ordered releases are done, and wanted; {} if no ask is firm (J4)."""
     if job_class(PLAIN, partition.spec.preemption) is None:
         return {}
     going = [partition.asks[key] for key in partition.columns.allocations.dying()]
@@ -28,7 +28,7 @@ def facts(partition: Partition) -> Mapping[str, FirmUse]:
 
 
 def _sums(partition: Partition, asks: Iterable[Ask]) -> dict[str, Amounts]:
-    """Return what asks demand of each queue on their paths."""
+    """Return by queue the sum of the demands of asks in it and below it."""
     sums: dict[str, Amounts] = {}
     for ask in asks:
         for queue in ask.application.leaf.path_up():

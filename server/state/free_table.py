@@ -1,4 +1,4 @@
-"""Free capacity of all nodes as an array, in which one comparison finds the nodes that have room for a demand."""
+"""Free capacity of all nodes as an array, so that one comparison finds the nodes with enough capacity for a demand."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class FreeTable:
-    """A row for each slot that ever had a node; `catch_up` writes the rows of nodes that changed."""
+    """One row for each slot that ever had a node; `catch_up` writes the rows of nodes that changed."""
 
     __slots__ = ("_free", "_nodes", "_open")
 
@@ -36,7 +36,7 @@ class FreeTable:
             self._write(changed)
 
     def with_room(self, demand: Demand) -> "list[Node]":
-        """Return the nodes that take placements and have room for the demand, by slot."""
+        """Return the nodes that take placements and have free capacity for the demand, sorted by slot."""
         width = max((index for index, _ in demand), default=-1) + 1
         if width > self._free.shape[1]:
             self._make(width)
@@ -47,7 +47,7 @@ class FreeTable:
         return [node for node in found if node is not None]
 
     def _make(self, width: int) -> None:
-        """Rebuild all rows, for more slots or more resource types."""
+        """Rebuild all rows, to cover more slots or more resource types."""
         known = {slot: node for slot, node in enumerate(self._nodes) if node is not None}
         width = max([width, *(len(node.free) for node in known.values())])
         self._open = np.zeros(len(self._nodes), dtype=np.bool_)
@@ -55,7 +55,7 @@ class FreeTable:
         self._write(known)
 
     def _write(self, nodes: Mapping[int, "Node"]) -> None:
-        """Write the rows of nodes; those without an entry are closed and zero, because a removed node knows fewer types."""
+        """Write the rows of nodes. Missing amounts are zero, because a removed node may have fewer types; it counts as closed."""
         if not nodes:
             return
         slots = list(nodes)

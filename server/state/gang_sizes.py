@@ -1,8 +1,8 @@
 """Jobs without a stated size: each gathers members for a while, then its size is their number (J1).
 
-A member of such a job is written with the size `UNSIZED`, which no job reaches, so that the job never counts as
-complete. Once it has gathered, all its members are written with their number, and it is a job like others. A member
-that was a job of one when it had its turn stays one, whatever members come after it.
+A member of such a job is written with the size `UNSIZED`, which no job reaches, so that the job never counts as complete. When
+the time is over, all its members are written with their number, and the job is like any other. A member that had its turn as
+a job of one stays a job of one, whatever members come after it.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ from server.state.placeholders import PLACEHOLDERS, is_reserving
 
 
 def gathers(partition: Partition, job: Job) -> bool:
-    """Return whether a job's size is to be counted.
+    """Return whether a job's size still has to be counted.
 
-    That is so when it never was, or when some of the counted members are gone and others wait for them.
+    It has to if it was never counted, or if some counted members are gone and others wait for replacements.
     """
     if not job.counted or job.application.jobs.get(job.key) is not job or job.key == PLACEHOLDERS:
         return False
@@ -27,7 +27,7 @@ def gathers(partition: Partition, job: Job) -> bool:
 
 
 def present(partition: Partition, job: Job) -> int:
-    """Return how many members there are: waiting, pledged and placed."""
+    """Return the number of members: waiting, pledged and placed."""
     return len(job.members) + job.placed + sum(1 for _ in _pledged(partition, job))
 
 
@@ -39,15 +39,15 @@ def _pledged(partition: Partition, job: Job) -> Iterator[Ask]:
 
 
 def _is_one_of(job: Job, ask: Ask) -> bool:
-    """Return whether an ask is a member of the job; a job of one with this key is not counted."""
+    """Return whether an ask is a member of the job. A job of one with the same key is not a member."""
     return ask.spec.job_key == job.key and ask.spec.min_members > 1
 
 
 def agree(partition: Partition, job: Job, ask: Ask) -> None:
-    """Write an ask that has its place with the size that its job has.
+    """Write to a placed ask the size that its job has.
 
-    An ask that was releasing meanwhile, or that waited elsewhere, may have an old one. A size that a client stated for
-    an ask stays as it is.
+    An ask that was releasing or waited by itself when the size was set may have an old size. A size that a client stated for an
+    ask does not change.
     """
     alone = not job.members and not job.placed
     waiting = next(_pledged(partition, job), None) if alone else None
@@ -59,7 +59,7 @@ def agree(partition: Partition, job: Job, ask: Ask) -> None:
 
 
 def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
-    """Set how many members a job needs from now on, counted or stated, in the job and in the specs of its members."""
+    """Set how many members a job needs, counted or stated, in the job and in the specs of its members."""
     sizes: dict[AskSpec, AskSpec] = {}
     for ask in [*job.members, *_pledged(partition, job), *_beside(job)]:
         spec = sizes.get(ask.spec)
@@ -75,9 +75,9 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
 
 
 def size_placeholders(partition: Partition, application: Application) -> None:
-    """Make placeholders that name no job one job, once they sum up to what their application declared (1.9).
+    """Combine placeholders that name no job into one job, once they sum up to what their application declared (1.9).
 
-    Placed ones count. When the application goes on, with its placeholders or without, they are ordinary asks.
+    Placed ones count. When the application goes on, with or without its placeholders, they are ordinary asks.
     """
     job, reserve = application.jobs.get(PLACEHOLDERS), application.reserve
     if job is None or reserve is None:
@@ -93,7 +93,7 @@ def size_placeholders(partition: Partition, application: Application) -> None:
 
 
 def _beside(job: Job) -> list[Ask]:
-    """Return the placed members of a job, and those that wait by themselves because the placed ones are enough."""
+    """Return the placed members of a job, and those that wait outside of it because the placed members are enough."""
     if not job.placed:
         return []
     application = job.application
@@ -104,7 +104,7 @@ def _beside(job: Job) -> list[Ask]:
 
 
 def _regroup_members(partition: Partition, job: Job) -> None:
-    """Move a job's waiting members to where their size puts them: into the job, or by themselves."""
+    """Enqueue a job's waiting members again: into the job, or outside of it, depending on its size."""
     if job.min_members <= 1:
         job.placed = 0  # the members of a job of one are not counted
         pending.drop_empty_job(partition, job)

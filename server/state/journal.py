@@ -1,9 +1,9 @@
-"""The single writer of placements, releases and pledges: every change of them goes through this module.
+"""The single writer of placements, releases and pledges: every change of these goes through this module.
 
-Only the placements of a batch are written in `fresh`, many at once.
+Exceptions are `unqueued_fast` and `ended_fast`, which write many placements or ends at once.
 
-Each function keeps the amounts, the heaps, the counts and the log of changed rows in step, so that `validate` holds
-after every call. Nothing is decided in this module.
+Each function keeps the amounts, the heaps, the counts and the log of changed rows consistent, so that `validate` holds after
+every call. This module decides nothing.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ _KEY: Final = attrgetter("key")
 
 
 def place(partition: Partition, ask: Ask, node: Node, now: int) -> None:
-    """Place a waiting ask on a node: it becomes an allocation."""
+    """Place a waiting ask on a node, which makes it an allocation."""
     pending.dequeue(partition, ask)
     settle(partition, ask, node, now)
 
 
 def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask:
-    """Place the first ask of the group on top of its application's heap, and return it: the usual case, and fast."""
+    """Place the first ask of the group on top of its application's heap, and return it. This is the usual case, and fast."""
     ask = pending.pop_first(partition, group)
     _assign(partition, ask, node, now)
     usage.charge(group.application, group.ask_class.demand)
@@ -40,7 +40,7 @@ def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask
 
 
 def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
-    """Write an ask that waits nowhere as an allocation; capacity is not checked (recovery, design 1.10)."""
+    """Write an ask that does not wait as an allocation; capacity is not checked (recovery, design 1.10)."""
     _assign(partition, ask, node, now)
     usage.charge(ask.application, ask.ask_class.demand)
     if ask.ask_class.firm:
@@ -63,7 +63,7 @@ def _assign(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 
 
 def _count_member(partition: Partition, application: Application, ask: Ask, count: int) -> None:
-    """Count a job's member that has its place, or has it no more; a releasing one does not count for the others (J8)."""
+    """Add ``count`` to the placed members of an ask's job. A member that is releasing does not count (J8)."""
     spec = ask.spec
     if spec.min_members > 1 and spec.job_key:
         job = pending.job_of(partition, application, spec)
@@ -81,9 +81,9 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
 
 
 def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
-    """Take an allocation off its node and out of all usage; the ask waits nowhere afterwards.
+    """Remove an allocation from its node and from all usage. Afterwards the ask waits nowhere.
 
-    ``for_good`` False: only for a moment, so that the decision that evicts it is left as it is.
+    ``for_good`` False means for a moment only, so that the decision that evicts it stays unchanged.
     """
     node, application, ask_class = ask.node, ask.application, ask.ask_class
     assert node is not None
@@ -113,14 +113,14 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
 
 
 def lose(leaf: Queue, demand: Demand) -> None:
-    """Count a demand that queues held as lost by an event outside, for the storm monitor (7.7)."""
+    """Count a demand that queues held as lost by an external event, for the thrashing monitor (7.7)."""
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.lost[index] += quantity
 
 
 def _count_work(partition: Partition, ask: Ask) -> None:
-    """Count the lost work of a victim that is gone: what it had done until its eviction was ordered."""
+    """Count the lost work of a victim that is gone: its run until its eviction was ordered."""
     going = ask.going
     if going is None:
         return
@@ -138,14 +138,14 @@ def _count_work(partition: Partition, ask: Ask) -> None:
 
 
 def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
-    """Set since when an allocation runs, as the shim reports it; None: not yet."""
+    """Set when an allocation started, as the shim reports it; None if it has not."""
     if ask.started_ms != started_ms:
         ask.started_ms = started_ms
         partition.columns.changed[ask] = None
 
 
 def set_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
-    """Mark an allocation as releasing, or take the mark away; `order` does so for what a decision orders."""
+    """Set or clear the releasing mark of an allocation. For the victims of a decision, `order` does this."""
     if ask.releasing == releasing:
         return
     _mark_releasing(partition, ask, releasing=releasing)
@@ -184,14 +184,14 @@ def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
 
 
 def pledge(partition: Partition, held: Pledge) -> None:
-    """Promise capacity on a node and headroom on the path to a waiting ask before they are free (design 6.6)."""
+    """Promise to a waiting ask capacity on a node and headroom on the path before they are free (design 6.6)."""
     ask, commitment, group = held.ask, held.commitment, held.ask.group
     pending.dequeue(partition, ask)
     shared = ask.ask_class
     ask.ask_class = partition.private_class(shared)
     ask.ask_class.pledge = held
     if shared.dead:
-        # An ask's own pledge counts as free for it: it finds the nodes as they were, and fits none either.
+        # An ask's own pledge counts as free for it, so the ask sees the nodes as they were, and fits none either.
         pending.kill_class(partition, ask.ask_class)
     partition.leave_class(shared)
     ask.pledge = held
@@ -217,7 +217,7 @@ def pledge(partition: Partition, held: Pledge) -> None:
 
 
 def unpledge(partition: Partition, held: Pledge) -> None:
-    """Give the capacity of a pledge back; its ask, if it waits, is an ordinary one again."""
+    """Give the capacity of a pledge back. If its ask still waits, it becomes an ordinary ask again."""
     ask, group = held.ask, held.ask.group
     waiting = group is not None
     if waiting:
@@ -251,7 +251,7 @@ def unpledge(partition: Partition, held: Pledge) -> None:
 
 
 def _remember(before: Group | Job | None, ask: Ask) -> None:
-    """Carry over what preemption refused to an ask to its new group (G1)."""
+    """Copy to an ask's new group when preemption was last refused to its previous group (G1)."""
     after = ask.group
     if not isinstance(before, Group) or not isinstance(after, Group):
         return
@@ -265,14 +265,14 @@ def _remember(before: Group | Job | None, ask: Ask) -> None:
 def order(
     partition: Partition, commitment: Commitment, victims: Sequence[Ask], now: int, *, delivery: str
 ) -> None:
-    """Order the eviction of a decision's victims; each counts as releasing from now on, those only marked (SOFT), too."""
+    """Order the eviction of a decision's victims. Each counts as releasing from now on, even one that is only marked (SOFT)."""
     partition.decisions.open[commitment.commitment_id] = commitment
     commitment.state = DecisionState.ORDERED
     awaited = tuple(commitment.pledges) if delivery == SOFT else ()
     going = Going(commitment.policy, commitment.claimant, now, delivery, awaited)
     fresh: list[Ask] = []
     members: list[Ask] = []
-    # One pass over the victims, because tens of thousands do not stay in a cache.
+    # One loop over the victims, because tens of thousands of them do not fit into a processor cache.
     for ask in victims:
         ask.going = going
         ask.released_by = commitment
@@ -294,7 +294,7 @@ def order(
 
 
 def harden(partition: Partition, ask: Ask, delivery: str) -> None:
-    """Record that a victim's manager ends it, even if it was only marked before: that cannot be taken back."""
+    """Record that a victim's manager ends it, even if it was only marked before. This cannot be taken back."""
     assert ask.going is not None
     assert delivery != SOFT
     partition.decisions.marked.pop(ask.key, None)
@@ -304,9 +304,9 @@ def harden(partition: Partition, ask: Ask, delivery: str) -> None:
 def replace(
     partition: Partition, commitment: Commitment, ask: Ask, placeholder: Ask, node: Node
 ) -> None:
-    """Let a waiting ask replace a placeholder as soon as that is gone, on its node or another (1.9).
+    """Let a waiting ask replace a placeholder as soon as the placeholder is gone, on its node or another (1.9).
 
-    Until then the placeholder counts for it in all usage, so that nothing counts twice and no other ask gets the place.
+    Until then the placeholder counts for the ask in all usage, so that nothing counts twice and no other ask gets the capacity.
     """
     pledge(partition, Pledge(commitment, ask, node, (), beyond(ask, placeholder, node)))
     placeholder.released_by = commitment
@@ -315,7 +315,7 @@ def replace(
 
 
 def spare(partition: Partition, ask: Ask) -> None:
-    """Withdraw the eviction of a victim: its release could not be carried out, or was taken back."""
+    """Withdraw the eviction of a victim, because its release was not carried out or was taken back."""
     if ask.released_by is not None:
         del ask.released_by.victims[ask.key]
         ask.released_by = None
@@ -328,7 +328,7 @@ def spare(partition: Partition, ask: Ask) -> None:
 
 
 def _gone(partition: Partition, ask: Ask, commitment: Commitment) -> None:
-    """Record that a victim is gone; the last one confirms its decision, or fulfils one without pledges."""
+    """Record that a victim is gone. The last victim confirms its decision, or fulfils a decision without pledges."""
     del commitment.victims[ask.key]
     commitment.gone.append(ask.key)
     ask.released_by = None
@@ -344,17 +344,17 @@ def _gone(partition: Partition, ask: Ask, commitment: Commitment) -> None:
 
 
 def fulfil(partition: Partition, held: Pledge) -> None:
-    """Free a pledge whose ask gets its place now; with its last ask a decision is fulfilled."""
+    """Free a pledge whose ask is being placed. The last ask fulfils the decision."""
     unpledge(partition, held)
     if not held.commitment.pledges:
         close(partition, held.commitment, DecisionState.FULFILLED, "the ask has its place")
 
 
 def suspend(partition: Partition, commitment: Commitment) -> None:
-    """Suspend a decision that has to be replanned, because a victim of it could not be evicted (section 9).
+    """Suspend a decision that has to be replanned, because one of its victims could not be evicted (section 9).
 
-    Until then the decision keeps its pledges, so that no other ask takes the capacity, but they give way to claims as
-    reservations do. It is listed under the keys of its asks, or under the queue that it shrinks.
+    Until it is replanned, the decision keeps its pledges, so that no other ask takes the capacity, but they give way to claims
+    as reservations do. The decision is listed under the keys of its asks, or under the queue that it shrinks.
     """
     _lose_promises(commitment)
     commitment.suspended = True
@@ -365,14 +365,14 @@ def suspend(partition: Partition, commitment: Commitment) -> None:
 
 
 def _lose_promises(commitment: Commitment) -> None:
-    """Count what a decision promised and does not keep as lost: vetoes, expiry and ends count as from outside (7.7)."""
+    """Count the promises that a decision does not keep as lost by an external event: a veto, an expiry or an end (7.7)."""
     for held in commitment.pledges.values():
         if not held.reserves:
             lose(held.ask.application.leaf, held.demand)
 
 
 def resume(partition: Partition, commitment: Commitment) -> None:
-    """Resume a suspended decision that was replanned, or goes on as it is."""
+    """Resume a suspended decision that was replanned, or that continues without a change."""
     commitment.suspended = False
     for key in [key for key, one in partition.decisions.suspended.items() if one is commitment]:
         del partition.decisions.suspended[key]
@@ -382,10 +382,10 @@ def resume(partition: Partition, commitment: Commitment) -> None:
 
 
 def close(partition: Partition, commitment: Commitment, state: DecisionState, reason: str) -> None:
-    """End a decision: give back what it still pledges; victims whose eviction was ordered are still evicted.
+    """End a decision: give back its remaining pledges. Victims whose eviction was ordered are still evicted.
 
-    For victims that are only marked `withdrawing` checks whether an ask still needs them gone; after an expiry their
-    asks stay awaited, because the decision is replanned.
+    For victims that are only marked, `withdrawing` checks whether an ask still needs their capacity. After an expiry the
+    decision's asks still count as waiting for it, because the decision is replanned.
     """
     _lose_promises(commitment)
     for held in list(commitment.pledges.values()):

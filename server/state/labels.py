@@ -1,4 +1,4 @@
-"""An index of nodes by the values of their labels, for the keys that live constraints choose nodes by."""
+"""An index of nodes by label value, for the label keys that live constraints use."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,8 +15,8 @@ CARRIED_MAX: Final = 65_536
 class LabelIndex:
     """The nodes of a partition by label key and value.
 
-    A key is indexed, by one pass over the nodes, when its first user comes, and forgotten with its last one: nodes may
-    carry a million keys, and constraints look at few of them. A key that no node ever carried needs no pass.
+    A key is indexed, by one pass over the nodes, when its first user comes, and forgotten when it has no users left: nodes may
+    carry a million keys, and constraints use few of them. A key that no node ever carried needs no pass.
     """
 
     __slots__ = ("_carried", "_keys", "_labels", "_users")
@@ -29,15 +29,15 @@ class LabelIndex:
 
     @property
     def nodes(self) -> Mapping[Node, Mapping[str, str]]:
-        """All nodes, with the labels under which they are indexed."""
+        """Return all nodes, with the labels under which they are indexed."""
         return self._labels
 
     def labels_of(self, node: Node) -> Mapping[str, str]:
-        """Return the labels under which a node is indexed, none for one that is not."""
+        """Return the labels under which a node is indexed, none if it is not indexed."""
         return self._labels.get(node, {})
 
     def use(self, key: str) -> None:
-        """Count one user more of a key."""
+        """Count one more user of a key."""
         if key not in self._users:
             self._users[key] = 0
             self._keys[key] = self._found(key)
@@ -61,7 +61,7 @@ class LabelIndex:
             del self._users[key], self._keys[key]
 
     def carrying(self, key: str, value: str) -> NodeSet:
-        """Return the nodes with this value of a key that is in use."""
+        """Return the nodes with this value of a key; the key must be in use."""
         return self._keys[key].get(value, {})
 
     def put(self, node: Node) -> None:

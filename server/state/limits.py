@@ -1,7 +1,7 @@
-"""Limits that an ask has to pass on its way: the max of each queue, then what its user and group may use.
+"""Limits that an ask has to pass: the max of each queue on its path, then the limits of its user and group.
 
-A limiter keeps the *room* that is left, and which classes it blocks, so that a class that does not fit is tested
-once and not per ask (design 6.5).
+A limiter keeps the *room*, which is the headroom that it leaves, and the classes that it blocks, so that a class that does not
+fit is tested once and not per ask (design 6.5).
 """
 
 from collections.abc import Mapping
@@ -33,9 +33,9 @@ OWN: Final = ("queue", "firm")
 
 
 def kept(left: int, waiting: int) -> int:
-    """Return what a queue keeps for firm asks in one type: what they wait for, within what is left of its guarantee (J4).
+    """Return the amount of one type that a queue keeps for waiting firm asks, within what is left of its guarantee (J4).
 
-    Usage thus reaches at most max(firm held, min(guaranteed, firm held and waiting)) and what lendable asks hold.
+    Usage thus reaches at most max(firm held, min(guaranteed, firm held and waiting)) plus the amount that lendable asks hold.
     """
     return 0 if left > NO_LIMIT >> 1 else max(0, min(left, waiting))
 
@@ -43,8 +43,8 @@ def kept(left: int, waiting: int) -> int:
 class Limiter:
     """One limit. ``room`` = limit - usage - promised by type; NO_LIMIT where nothing is limited.
 
-    ``kind`` is queue, firm, user or group; promises to others count in the first two only. A firm limiter bounds what the
-    firm asks of a queue may use by the queue's guarantee (J4). ``blocked`` maps a class without room to the groups that
+    ``kind`` is queue, firm, user or group; promises to other asks count only for queue and firm. A firm limiter bounds the
+    usage of a queue's firm asks by the queue's guarantee (J4). ``blocked`` maps each class that does not fit to the groups that
     are parked because of it.
     """
 
@@ -71,14 +71,14 @@ class Limiter:
 
     @property
     def code(self) -> Code:
-        """The reason code of an ask that waits because this limit has no room for it."""
+        """Return the reason code of an ask that waits because this limit has no headroom for it."""
         return CODES[self.kind]
 
     def has_room(self, ask_class: "AskClass") -> bool:
         """Return whether one more ask of the class fits; a reserved ask's own promise does not count against it.
 
-        Nor do the promises of others where a decision made the room: the decision counted them, and what another ask
-        takes early is given back by that ask's own victims.
+        If a decision freed the capacity, promises to other asks do not count either: the decision considered them, and if
+        another ask takes its share early, the victims of that ask's decision give it back.
         """
         held = ask_class.pledge
         if held is None:
@@ -88,7 +88,7 @@ class Limiter:
                 )
             return fits(ask_class.demand, self.room)
         if held.replaces:
-            return True  # its placeholder holds the room already
+            return True  # its placeholder holds the headroom already
         if self.kind not in OWN:
             return fits(ask_class.demand, self.room)
         room = self.room
@@ -100,7 +100,7 @@ class Limiter:
         return all(room[index] + promised[index] >= wanted for index, wanted in ask_class.demand)
 
     def holds_all(self, wanted: Mapping[int, int]) -> bool:
-        """Return whether there is room for all asks of a decision together, with the queue's promises given back."""
+        """Return whether there is headroom for all asks of a decision together, with the queue's promises given back."""
         promised = self.queue.promised if self.kind == "queue" else None
         return all(
             self.room[at] + (promised[at] if promised is not None else 0) >= much
@@ -108,7 +108,7 @@ class Limiter:
         )
 
     def room_for(self, ask_class: "AskClass", index: int) -> int:
-        """Return the room in one type; for lendable asks, less what the queue keeps for waiting firm asks (J4)."""
+        """Return the headroom in one type; for lendable asks, less the amount that the queue keeps for waiting firm asks (J4)."""
         firm = self.queue.firm
         lends = self.kind == "queue" and ask_class.job_class is _LENDABLE
         if not lends or firm is None:
@@ -116,20 +116,20 @@ class Limiter:
         return self.room[index] - kept(firm.room[index], self.queue.firm_waiting[index])
 
     def take(self, demand: Demand) -> None:
-        """Subtract a demand from the room, because usage or promises rise."""
+        """Subtract a demand from the headroom, because usage or promises rise."""
         room = self.room
         for index, quantity in demand:
             room[index] -= quantity
 
     def give(self, demand: Demand) -> None:
-        """Add a demand to the room, because usage or promises fall."""
+        """Add a demand to the headroom, because usage or promises fall."""
         room = self.room
         for index, quantity in demand:
             room[index] += quantity
 
 
 def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
-    """Return the entry for a user at a queue: the one that names the user, else the wildcard."""
+    """Return the entry for a user at a queue: the entry that names the user, else the wildcard."""
     wildcard = None
     for entry in spec.limits:
         if user in entry.users:
@@ -140,14 +140,14 @@ def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
 
 
 def group_limit(spec: QueueSpec, group: str) -> UserLimit | None:
-    """Return the entry that names a group (the wildcard is a name like any other) at a queue."""
+    """Return the entry that names a group at a queue. The wildcard counts as a group name."""
     return next((entry for entry in spec.limits if group in entry.groups), None)
 
 
 def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
     """Return the one group that an application counts for: the first with a limit from the leaf to the root.
 
-    A user in no limited group counts for the wildcard group where there is one, else for none ("").
+    A user without a limited group counts for the wildcard group if it has a limit, else for no group ("").
     """
     queue: Queue | None = leaf
     wildcard = ""
@@ -163,7 +163,7 @@ def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
 
 
 class Limits:
-    """The user and group limits of one partition by queue, kind and name, and the limiters that got headroom since the last pass."""
+    """The user and group limits of one partition by (queue, kind, name), and the limiters with headroom regained since the last pass."""
 
     __slots__ = ("by_key", "relieved")
 

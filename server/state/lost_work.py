@@ -1,12 +1,12 @@
 """Work that preemption destroyed: how long victims had run when their eviction was ordered, and on how many cores.
 
-The sums run since the core started, by policy, claimant queue and victim queue, and in a second table also by the
-victim's user and application. A victim counts once it is gone, however it ended; a victim that could not be released
-counts nothing. Its run began when its pod started, or where that was not reported, when it was placed; what it did
-after the order is not counted, because it may have used that time to save its work.
+The sums run since the core started, by policy, claimant queue and victim queue, and in a second table also by the victim's user
+and application. A victim counts once it is gone, however it ended; a victim that could not be released does not count. Its run
+begins when its pod started, or at placement if no start was reported. It ends at the order: the time after that does not count,
+because the victim may have used it to save its work.
 
-Whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: queues that are removed, and
-those for which no line is left, are counted together; so are applications once half of the table is used.
+Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: removed queues, and queues
+for which no line is left, are counted together. Applications are counted together once half of the table is used.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,9 +28,9 @@ OTHERS: Final = "(others)"
 
 
 class Line(NamedTuple):
-    """The key of a sum: ``claimant`` is the preemptor's queue, or the one that a quota run shrinks.
+    """The key of a sum: ``claimant`` is the preemptor's queue, or the queue that a quota run shrinks.
 
-    ``user`` and ``application`` are the victim's, empty in the table that is by queue alone.
+    ``user`` and ``application`` are those of the victim. They are empty in the table that is by queue alone.
     """
 
     policy: str
@@ -41,10 +41,10 @@ class Line(NamedTuple):
 
 
 class Going(NamedTuple):
-    """The order to evict an allocation: its policy, the queue it is for, when, and how (delivery "" is as "delete").
+    """The order to evict an allocation: policy, queue that gets the capacity, instant, and delivery ("" means "delete").
 
-    ``softly``: the allocation is only marked, and another operator deletes it (J11). Then ``awaited`` are the asks that it
-    is evicted for, as long as they may be planned again. All victims of one order share the same object.
+    ``softly``: the allocation is only marked, and another operator deletes it (J11). Then ``awaited`` are the asks for which it
+    is evicted, as long as these may be planned again. All victims of one order share the same object.
     """
 
     policy: str
@@ -60,7 +60,7 @@ class Going(NamedTuple):
 
 
 class LostWork:
-    """The table of a partition: sums since the core started, and the same by minute as far back as they are kept.
+    """The table of a partition: sums since the core started, and sums by minute as far back as they are kept.
 
     Amounts are by resource type, in the type's unit times milliseconds.
     """
@@ -77,7 +77,7 @@ class LostWork:
     def add(
         self, line: Line, lost: Lost, ordered_ms: int = 0, amounts: Amounts | None = None
     ) -> None:
-        """Count a victim that is gone and was ordered to be evicted at this instant."""
+        """Count a victim that is gone and whose eviction was ordered at this instant."""
         held = amounts or {}
         self._add_minute(ordered_ms // MINUTE_MS, line, lost, held)
         line = self._with_room(line)
@@ -85,7 +85,7 @@ class LostWork:
         self.amounts[line] = summed(self.amounts.get(line, {}), held)
 
     def _with_room(self, line: Line) -> Line:
-        """Return the line to count under; applications get half of the table at most, because they come and go."""
+        """Return the line to count under. Applications get at most half of the table, because they come and go."""
         if line.application and line not in self.lines and len(self.lines) >= LINES_MAX // 2:
             line = line._replace(application=OTHERS)
         if line in self.lines or len(self.lines) < LINES_MAX:
@@ -105,7 +105,7 @@ class LostWork:
             self.minutes = {key: one for key, one in self.minutes.items() if key[0] > oldest}
 
     def since(self, instant: int) -> tuple[dict[Line, tuple[Lost, Amounts]], int]:
-        """Return the work lost to orders since the minute of an instant, and since when that is complete."""
+        """Return the work lost to orders since the minute of an instant, and the instant from which the sums are complete."""
         begin = max(instant // MINUTE_MS * MINUTE_MS, self.complete_ms)
         found: dict[Line, tuple[Lost, Amounts]] = {}
         for (minute, line), (lost, amounts) in self.minutes.items():
@@ -115,7 +115,7 @@ class LostWork:
         return found, begin
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Count the lines of queues that are gone under OTHERS."""
+        """Move the lines of removed queues to OTHERS."""
         gone = frozenset(paths)
         found = [one for one in self.lines if gone & {one.claimant, one.victim}]
         minutes = self.minutes
@@ -145,7 +145,7 @@ def summed(one: Amounts, other: Amounts) -> Amounts:
 
 
 class LostWorkTotals:
-    """The work that victims of one partition lost, by queue, and the same by their users and applications."""
+    """The work that victims of one partition lost: by queue, and by queue, user and application."""
 
     __slots__ = ("by_owner", "by_queue")
 

@@ -1,8 +1,8 @@
 """Nodes, and the indexes that find the best node of a class without looking at all of them (design 6.3, 6.4).
 
-*Fair* keeps one heap for all classes, least used first; a class that misses too often gets a heap of its own.
-*Binpacking* gives each class its own heap, most used first. A heap entry counts only while it is the node's
-current entry; a node that became better for some class is written to a log, which class heaps catch up with.
+*Fair* order keeps one heap for all classes, least used first; a class that misses too often gets a heap of its own.
+*Binpacking* order gives each class its own heap, most used first. A heap entry counts only while it is the node's current
+entry. A node that became better for some class is written to a log, from which each class updates its heap.
 """
 
 import heapq
@@ -34,10 +34,11 @@ HEAP_SLACK: Final = 16
 class Node:
     """One node. ``free`` = capacity - usage - foreign - pledges by type index, and may be negative.
 
-    ``parts`` has the terms of its score. ``opened``: its manager has enabled or drained it since it came, so that all its
-    pods are known. ``holds`` counts the exclusive pledges on it: while there are any it takes only asks that require it by
-    name (G11). ``changes`` rises whenever capacity becomes free on it or it changes otherwise, so that a refusal is not
-    repeated while nothing changed.
+    - ``parts`` has the terms of its score.
+    - ``opened`` says that its manager has enabled or drained it since it came, so that all its pods are known.
+    - ``holds`` counts the exclusive pledges on it. While there are any, it takes only asks that require it by name (G11).
+    - ``changes`` rises whenever capacity becomes free on it or it changes otherwise, so that a refusal is not repeated while
+      nothing changed.
     """
 
     __slots__ = (
@@ -88,7 +89,7 @@ class Node:
         return (ask for ask in self.allocations.values() if ask.releasing)
 
     def room_without(self, going: "Iterable[Ask]") -> Amounts:
-        """Return what is free on the node by type once these allocations of it are gone."""
+        """Return by type the free capacity of the node once these of its allocations are gone."""
         room = list(self.free)
         for ask in going:
             for index, quantity in ask.ask_class.node_demand:
@@ -98,8 +99,8 @@ class Node:
     def is_open_to(self, constraints: Constraints) -> bool:
         """Return whether the node takes placements of asks with these constraints.
 
-        A drained node still takes asks that require it by name: a cordon does not keep daemons off. A node that is held
-        for one such ask alone takes no other (G11).
+        A drained node still takes asks that require it by name: a cordon does not block DaemonSet pods. A node that is held for
+        one such ask takes no other (G11).
         """
         return self.entry is not None or (not self.holds and self.takes_required(constraints))
 
@@ -109,7 +110,7 @@ class Node:
 
 
 class Foreign:
-    """A pod of another scheduler: occupies its node, belongs to no queue, is never a victim."""
+    """A pod of another scheduler: it occupies its node, belongs to no queue, and is never a victim."""
 
     __slots__ = ("demand", "key", "node", "rm_id", "static", "tags")
 
@@ -136,13 +137,15 @@ def entry_of(rank: int, node: Node) -> NodeEntry:
 
 
 class NodeIndex:
-    """The order of schedulable nodes, kept while they change.
+    """The order of schedulable nodes, updated as they change.
 
-    ``log`` lists nodes that may have become better for a class; ``epoch`` changes when the log was cut, and a class whose
-    heap is of another epoch rebuilds it. ``freed`` lists the nodes on which capacity became free since the last tick:
-    those can revive dead classes (design 6.5). ``numbered`` has by number the nodes with an entry.
-    ``dirty`` has the nodes, by slot, that changed since one of its readers looked: the columns of snapshots and the table of
-    free capacity. ``entered`` counts the times that a node opened or changed its shape.
+    - ``log`` lists nodes that may have become better for a class. ``epoch`` changes when the log is cut; a class whose heap is
+      of another epoch rebuilds its heap.
+    - ``freed`` lists the nodes on which capacity became free since the last tick. They can revive dead classes (design 6.5).
+    - ``numbered`` has by number the nodes with an entry.
+    - ``dirty`` has the nodes, by slot, that changed since one of its readers looked: the columns of snapshots and the table of
+      free capacity.
+    - ``entered`` counts how often a node opened or changed its shape.
     """
 
     __slots__ = (
@@ -179,7 +182,7 @@ class NodeIndex:
         self.entered = 0
 
     def rank(self, node: Node) -> int:
-        """Return the number that the node sorts by: its score, negated for binpacking.
+        """Return the number by which the node is sorted: its score, negated for binpacking.
 
         `_renew` and `placement.take_nodes` compute the same sum inline.
         """
@@ -191,7 +194,7 @@ class NodeIndex:
         node.parts = parts(tuple(node.capacity), self.weights)
 
     def enter(self, node: Node) -> None:
-        """Let the node take placements from now on, unless it is held for one ask alone."""
+        """Let the node take placements from now on, unless an exclusive pledge holds it."""
         self.measure(node)
         if node.holds:
             self.touch(node)
@@ -206,20 +209,20 @@ class NodeIndex:
         self.entered += 1
 
     def leave(self, node: Node) -> None:
-        """Let the node take no placements any more; its heap entries are stale from now on."""
+        """Let the node take no more placements; its heap entries are outdated from now on."""
         self.touch(node)
         if node.entry is not None:
             del self.numbered[node.number]
             node.entry = None
 
     def hold(self, node: Node) -> None:
-        """Hold the node for one more ask alone (G11)."""
+        """Add an exclusive hold, so that the node takes no ask but the one that it is held for (G11)."""
         node.holds += 1
         self.leave(node)
         self.mark_freed(node)
 
     def let_go(self, node: Node) -> None:
-        """End one such hold; after the last one the node takes placements if its manager wants it to."""
+        """Remove one exclusive hold. After the last one the node takes placements if its manager enabled it."""
         node.holds -= 1
         if not node.holds and node.schedulable:
             self.enter(node)
@@ -230,9 +233,9 @@ class NodeIndex:
         self.dirty[node.slot] = node
 
     def fill(self, node: Node, demand: Demand) -> None:
-        """Take a demand from the node's free capacity.
+        """Subtract a demand from the node's free capacity.
 
-        The node becomes worse in fair order, and better in binpacking order where it still fits.
+        The node becomes worse in fair order, and in binpacking order better for classes that it still fits.
         """
         free = node.free
         for index, quantity in demand:
@@ -264,11 +267,11 @@ class NodeIndex:
 
     @property
     def unread(self) -> set[int]:
-        """The slots of nodes that changed since the columns of snapshots were filled."""
+        """Return the slots of nodes that changed since the columns of snapshots were filled."""
         return {*self._for_columns, *self.dirty}
 
     def with_room(self, demand: Demand) -> list[Node]:
-        """Return the nodes that take placements and have room for the demand now, by one comparison of all."""
+        """Return the nodes that take placements and have free capacity for the demand, in one comparison of all nodes."""
         self._hand_out()
         self._table.catch_up(self._for_table)
         self._for_table.clear()
@@ -280,18 +283,18 @@ class NodeIndex:
         self.dirty.clear()
 
     def mark_freed(self, node: Node) -> None:
-        """Remember until the next tick that asks may fit here now."""
+        """Remember until the next tick that asks may fit on this node now."""
         if not node.freed:
             node.freed = True
             self.freed.append(node)
 
     def unmark_freed(self, node: Node) -> None:
-        """Forget the mark of a node whose capacity was free only in a trial."""
+        """Remove the mark of a node whose capacity was free only in a trial."""
         node.freed = False
         self.freed.remove(node)
 
     def take_freed(self) -> list[Node]:
-        """Return the nodes on which capacity became free since the last call, in that order, and forget their marks."""
+        """Return the nodes on which capacity became free since the last call, in order of the events, and clear their marks."""
         freed = self.freed
         self.freed = []
         for node in freed:
@@ -299,7 +302,7 @@ class NodeIndex:
         return freed
 
     def reorder(self, sort: NodeSort, weights: tuple[tuple[int, int], ...]) -> None:
-        """Apply another node sort policy: recompute every rank and heap."""
+        """Apply another node sort policy: recompute all ranks and heaps."""
         self.packing = sort is NodeSort.BINPACKING
         self.weights = weights
         self._cut_log()
@@ -310,12 +313,12 @@ class NodeIndex:
         self.rebuild()
 
     def rebuild(self) -> None:
-        """Rebuild the shared heap from the live entries alone."""
+        """Rebuild the shared heap from the current entries alone."""
         self.heap = [node.entry for node in self.nodes.values() if node.entry is not None]
         heapq.heapify(self.heap)
 
     def _renew(self, node: Node) -> None:
-        """Renew the node's entry by its present rank, summed up inline because this is on the placement path."""
+        """Replace the node's entry by one of its present rank, which is computed inline because this is on the placement path."""
         free, points = node.free, 0
         for index, weight, whole, shift, base in node.parts:
             points += weight * (((whole - free[index]) << shift) // base)
@@ -333,7 +336,7 @@ class NodeIndex:
             self.rebuild()
 
     def _note(self, node: Node) -> None:
-        """Write the node to the log, unless it is the last one there and no class has read that yet."""
+        """Write the node to the log, unless it is the last one there and no class has read that entry yet."""
         log = self.log
         if log and log[-1] is node and self.log_read < len(log):
             return
@@ -348,7 +351,7 @@ class NodeIndex:
 
 
 class ForeignPods:
-    """The pods of other schedulers in one partition by key, and what they use in sum."""
+    """The pods of other schedulers in one partition, by key, and the sum of their usage."""
 
     __slots__ = ("pods", "usage")
 
@@ -358,7 +361,7 @@ class ForeignPods:
 
 
 class NodeSlots:
-    """The nodes of one partition by their row in the columns, None in a ``free`` row that the next new node takes."""
+    """The nodes of one partition by their row in the columns; None in a ``free`` row, which the next new node gets."""
 
     __slots__ = ("free", "nodes")
 

@@ -1,4 +1,4 @@
-"""The state of one partition, and look-ups in it. The changes to it are in `journal` and `tree`."""
+"""The state of one partition, and look-ups in it. Changes to the state are in `journal` and `tree`."""
 
 from server.model.asks import (
     AskSpec,
@@ -28,20 +28,22 @@ from server.state.types import NO_LIMIT, ResourceTypes
 class Partition:
     """The state of one partition. Amounts are lists by type index.
 
-    What belongs together is a part with a class of its own: ``classes``, ``gangs``, ``decisions``, ``limits``, ``lost``,
+    State that belongs together is an object of its own: ``classes``, ``gangs``, ``decisions``, ``limits``, ``lost``,
     ``foreign``, ``node_slots``, ``ended``, ``columns`` and ``round``.
-    ``unqueued`` are the plain asks that arrived since the last tick and are in no group yet.
-    ``relief`` counts events that may have freed capacity, ``placements`` what was placed: a parked gang is tried again
-    when either has moved, because a placement can change which nodes the others take (design 6.11).
-    ``owner`` is the resource manager whose cluster this is, "" while it has neither nodes nor applications.
-    ``disruptions`` says by disruption group how many of its pods may be evicted.
-    ``quota_due`` has by path the instants at which quota runs are due (see `quota_timers`).
-    ``deserved`` bounds leaves where they share by plain weights (W2); ``shared_for`` is the state for which the shares in
-    force were computed.
-    ``shadow`` is the memory of the shadow of its settings, None without one.
-    ``storms`` is the memory of the storm monitor.
-    A shadow looks at a shallow copy of its partition with its own ``spec``, ``round``, ``storms`` and ``deserved``: what is
-    different there has to stay an attribute of the partition itself.
+
+    - ``unqueued`` are the plain asks that arrived since the last tick and are in no group yet.
+    - ``relief`` counts events that may have freed capacity, ``placements`` the asks placed. A parked gang is tried again when
+      either has changed, because a placement can change which nodes the other members take (design 6.11).
+    - ``owner`` is the resource manager whose cluster this is, "" while it has neither nodes nor applications.
+    - ``disruptions`` says by disruption group how many of its pods may be evicted.
+    - ``quota_due`` has by path the instants at which quota runs are due (see `quota_timers`).
+    - ``deserved`` bounds leaves that share by plain weights (W2); ``shared_for`` is the state for which the shares in force
+      were computed.
+    - ``shadow`` is the memory of the shadow of its settings, None without one.
+    - ``storms`` is the memory of the thrashing monitor.
+
+    A shadow reads a shallow copy of its partition with its own ``spec``, ``round``, ``storms`` and ``deserved``. These four
+    therefore have to stay attributes of the partition itself.
     """
 
     __slots__ = (
@@ -133,8 +135,8 @@ class Partition:
     def decision_id(self, letter: str, now: int) -> str:
         """Return an id for a new decision, made of instant, number and partition so that it is unique across restarts.
 
-        Only partitions other than `default` are named in it. With a clock that was set back, a number may give an id that
-        is in use since before a restart; such a number is skipped.
+        The id names the partition unless that is `default`. If the clock was set back, a number may give an id that was in use
+        before a restart; such a number is skipped.
         """
         where = "" if self.name == DEFAULT_PARTITION else f"-{self.name}"
         name = f"{letter}-{now:x}-{self.next_number()}{where}"
@@ -143,7 +145,7 @@ class Partition:
         return name
 
     def grow(self) -> None:
-        """Lengthen every amount after new types were interned."""
+        """Lengthen every amount after new resource types were registered."""
         width = len(self.types)
         if len(self.capacity) == width:
             return
@@ -170,7 +172,7 @@ class Partition:
             node.free.extend(made_up)
 
     def note_end(self, ask: Ask) -> None:
-        """Note for the columns that an allocation ended, if they have a row of it, and keep its tags."""
+        """Record for the columns that an allocation ended, if it has a row there, and keep its tags."""
         self.ended.keep(ask.key, ask.tags)
         if ask.row < 0:
             self.columns.changed.pop(ask, None)
@@ -178,7 +180,7 @@ class Partition:
             self.columns.changed[ask] = None
 
     def tags_of(self, key: str) -> Tags:
-        """Return the tags of a pod that is here or ended lately; none for one that is not known."""
+        """Return the tags of a pod that is present or ended recently; empty for an unknown pod."""
         known: Ask | Foreign | None = self.asks.get(key) or self.foreign.pods.get(key)
         if known is not None:
             return known.tags
@@ -201,7 +203,7 @@ class Partition:
         return found
 
     def learn(self, spec: AskSpec) -> None:
-        """Remember the class of a spec; a plain spec of small quantities is in `plain` from now on."""
+        """Remember the class of a spec; if the spec is plain and its quantities small, it is in ``plain`` from now on."""
         self.class_of(spec, spec.constraints).asks -= 1  # its ask comes next, and counts
 
     def _make_class(self, key: ClassKey) -> AskClass:
@@ -229,7 +231,7 @@ class Partition:
         return made
 
     def leave_class(self, ask_class: AskClass) -> None:
-        """Count one ask less in the class, and remove the class with its last ask."""
+        """Count one ask less in the class, and remove the class when it has no asks left."""
         ask_class.asks -= 1
         if ask_class.asks:
             return
@@ -237,7 +239,7 @@ class Partition:
         self.classes.remove(ask_class)
 
     def constraints_of(self, spec: AskSpec, key: str) -> Constraints:
-        """Return the spec's constraints, less the nodes that this ask avoids for now (design 1.8)."""
+        """Return the spec's constraints without the nodes that this ask avoids for now (design 1.8)."""
         avoided = self.avoided.get(key)
         if not avoided:
             return spec.constraints

@@ -1,4 +1,4 @@
-"""Waiting asks: groups, jobs, counts, and what is parked until something changes (design 6.5)."""
+"""Waiting asks: groups, jobs, counts, and groups that are parked until something changes (design 6.5)."""
 
 import bisect
 import heapq
@@ -14,7 +14,7 @@ from server.state.queues import Queue
 
 
 def enqueue(partition: Partition, ask: Ask) -> None:
-    """Add a waiting ask to its application: to a hold or to a job that is not placed yet, else to its group."""
+    """Add a waiting ask to its application: to a hold, to a job that is not placed yet, or else to its group."""
     application, ask_class, spec = ask.application, ask.ask_class, ask.spec
     application.asks[ask.key] = ask
     _count_new(partition, application.leaf, ask_class)
@@ -34,7 +34,7 @@ def enqueue(partition: Partition, ask: Ask) -> None:
 
 
 def job_of(partition: Partition, application: Application, spec: AskSpec) -> Job:
-    """Return the job that a member's spec names; the first member creates it."""
+    """Return the job that a member's spec names, created if this is its first member."""
     job = application.jobs.get(spec.job_key)
     if job is None:
         number = partition.next_number()
@@ -46,7 +46,7 @@ def job_of(partition: Partition, application: Application, spec: AskSpec) -> Job
 
 
 def _count_new(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """Count one waiting ask more, in its class, its queues and the partition."""
+    """Count one more waiting ask in its class, its queues and the partition."""
     ask_class.pending += 1
     if not ask_class.dead:
         partition.classes.live_asks += 1
@@ -63,7 +63,7 @@ def _count_new(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
 
 
 def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """Count one waiting ask less; a dead class without waiting asks is revived."""
+    """Count one waiting ask less; if a dead class has no waiting asks left, revive it."""
     blocking: Queue | None = leaf
     while blocking is not None:
         if blocking.limiter is not None and ask_class in blocking.limiter.blocked:
@@ -77,7 +77,7 @@ def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
 
 
 def _count_firm(partition: Partition, leaf: Queue, ask_class: AskClass, count: int) -> None:
-    """Add ``count`` asks, negative for fewer, to the waiting firm ones, for which queues on the path keep room (J4)."""
+    """Add ``count``, which may be negative, to the waiting firm asks, for which queues on the path keep headroom (J4)."""
     usage.await_firm(leaf, ask_class.demand, count)
     if count < 0:
         usage.relieve_firm(partition, leaf)
@@ -116,7 +116,7 @@ def _by_age(ask: Ask) -> tuple[int, int]:
 
 
 def _insert(group: Group, ask: Ask) -> bool:
-    """Insert an ask among those that wait, in ask order; return whether it is the first now."""
+    """Insert an ask among the waiting ones, in ask order; return whether it is the first now."""
     asks = group.asks
     last = asks[-1]
     since = last.pending_since
@@ -139,7 +139,7 @@ def by_turn(ask: Ask) -> tuple[int, int, int]:
 
 
 def _join_hold(partition: Partition, ask: Ask) -> None:
-    """Let an ask wait for a placeholder of its application; the next tick looks for one (1.9)."""
+    """Add an ask to those that wait for a placeholder of its application; the next tick looks for one (1.9)."""
     application, name = ask.application, ask.spec.task_group
     hold = application.holds.get(name)
     if hold is None:
@@ -151,7 +151,7 @@ def _join_hold(partition: Partition, ask: Ask) -> None:
 
 
 def let_go(partition: Partition, ask: Ask) -> None:
-    """Turn a held ask into an ordinary one, which need not wait for placeholders any more."""
+    """Turn a held ask into an ordinary one, which does not wait for placeholders any more."""
     dequeue(partition, ask)
     ask.ordinary = True
     enqueue(partition, ask)
@@ -167,7 +167,7 @@ def _join_job(partition: Partition, job: Job, ask: Ask) -> None:
 
 
 def job_changed(partition: Partition, job: Job) -> None:
-    """Unpark a job whose members changed: once complete, it is tried (again) at the rank of its first member."""
+    """Unpark a job whose members changed; if it is complete, it is tried at the rank of its first member."""
     job.entry = None
     job.tried_reserved = (-1, -1)
     if job.parked:
@@ -183,7 +183,7 @@ def job_changed(partition: Partition, job: Job) -> None:
 
 
 def park_job(partition: Partition, job: Job) -> None:
-    """Park a job that does not fit as things are now, until something changes."""
+    """Park a job that does not fit now, until something changes."""
     partition.gangs.ready.pop(job, None)
     job.parked = True
     job.tried = (partition.relief, partition.placements)
@@ -195,7 +195,7 @@ def park_job(partition: Partition, job: Job) -> None:
 def regroup(partition: Partition, job: Job) -> None:
     """Enqueue a job's waiting members again, because enough members are placed now, or no longer are.
 
-    In the first case they become ordinary asks, in the second they gather again.
+    If enough are placed, the members become ordinary asks; if not, they gather again.
     """
     waiting = [
         ask
@@ -210,8 +210,8 @@ def regroup(partition: Partition, job: Job) -> None:
 def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
     """Take a waiting ask (placed, released or changed) out of its group or job.
 
-    An ask that is gone for good may leave a hole in its group, closed when the hole comes to the front; an ask that
-    may come back with another place in the order must not.
+    An ask that is gone for good may leave a hole in its group, which is removed when it comes to the front. An ask that may
+    come back with another place in the order must not leave one.
     """
     group = ask.group
     ask.group = None
@@ -227,7 +227,7 @@ def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
 
 
 def pop_first(partition: Partition, group: Group) -> Ask:
-    """Take the first ask of the group that stands on top of its application's heap, to be placed."""
+    """Take the first ask of the group on top of its application's heap, to be placed."""
     application, asks = group.application, group.asks
     ask = asks.popleft()
     ask.group = None
@@ -285,7 +285,7 @@ def _job_lost(partition: Partition, job: Job) -> None:
 
 
 def drop_empty_job(partition: Partition, job: Job) -> None:
-    """Forget a job without members, waiting or placed."""
+    """Remove a job without members, waiting or placed."""
     if not job.members and not job.placed:
         known = job.application.holds if isinstance(job, Hold) else job.application.jobs
         known.pop(job.key, None)
@@ -310,7 +310,7 @@ def _group_lost(partition: Partition, group: Group) -> None:
 
 
 def _drop_group(partition: Partition, group: Group) -> None:
-    """Forget a group without asks; its entry in the heap, if it has one, is stale from now on."""
+    """Remove a group without asks. Its entry in the heap, if it has one, is outdated from now on."""
     group.entry = None
     group.asks.clear()
     group.untold.clear()
@@ -322,7 +322,7 @@ def _drop_group(partition: Partition, group: Group) -> None:
 
 
 def park(group: Group, waiting: list[Group]) -> None:
-    """Park a group until the class or limiter that holds it back can take it again."""
+    """Park a group until the class or limiter that blocks it can take it again."""
     group.parked = True
     group.entry = None
     waiting.append(group)
@@ -337,7 +337,7 @@ def wake(groups: list[Group]) -> None:
 
 
 def kill_class(partition: Partition, ask_class: AskClass) -> None:
-    """Mark a class that no node takes now as dead, until capacity becomes free somewhere (design 6.5)."""
+    """Mark a class that no node can take now as dead, until capacity becomes free somewhere (design 6.5)."""
     ask_class.dead = True
     partition.classes.dead[ask_class] = None
     partition.classes.live_asks -= ask_class.pending
@@ -354,7 +354,7 @@ def revive_class(partition: Partition, ask_class: AskClass) -> None:
 
 
 def block_class(limiter: Limiter, ask_class: AskClass) -> list[Group]:
-    """Block a class that the limiter has no room for; return the list in which its groups are parked."""
+    """Block a class that does not fit into the limiter; return the list in which its groups are parked."""
     waiting = limiter.blocked.get(ask_class)
     if waiting is None:
         waiting = limiter.blocked[ask_class] = []
@@ -364,7 +364,7 @@ def block_class(limiter: Limiter, ask_class: AskClass) -> list[Group]:
 
 
 def unblock_class(limiter: Limiter, ask_class: AskClass) -> None:
-    """Unblock a class that the limiter may have room for again, and unpark its groups."""
+    """Unblock a class that may fit into the limiter again, and unpark its groups."""
     waiting = limiter.blocked.pop(ask_class)
     queue = limiter.queue
     if limiter.kind == "queue":

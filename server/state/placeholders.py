@@ -1,8 +1,8 @@
 """The placeholders of applications: gangs as the published interface declares them (specification 1.9).
 
-A placeholder is a small pod that holds a place until the real pod of its task group comes. The state remembers what
-was declared; which placeholders there are is seen from the application's asks and allocations, so that no ask waits
-for one that was preempted, deleted or timed out.
+A placeholder is a small pod that holds capacity until the real pod of its task group comes. The state remembers what was
+declared. The placeholders that exist are read from the application's asks and allocations, so that no ask waits for a
+placeholder that was preempted, deleted or timed out.
 """
 
 import enum
@@ -26,7 +26,7 @@ PLACEHOLDERS: Final = "(placeholders)"
 
 
 class GangStyle(enum.Enum):
-    """The outcome for an application whose placeholders did not all get their places in time."""
+    """The outcome for an application whose placeholders were not all placed in time."""
 
     SOFT = "Soft"
     """The application goes on without them."""
@@ -35,17 +35,17 @@ class GangStyle(enum.Enum):
 
     @classmethod
     def of(cls, word: str) -> "GangStyle":
-        """Return the style that a word of the wire means; all words but Hard mean Soft, as published."""
+        """Return the style for a word of the wire: Hard for "Hard", Soft for any other word, as published."""
         return cls.HARD if word == cls.HARD.value else cls.SOFT
 
 
 class Reserve:
     """The placeholders that an application declared.
 
-    ``wanted`` is by type what they still have to sum up to before anything else of the application is placed; a
-    placeholder that ends lowers it, so that no real pod waits for it for ever (YUNIKORN-1395). ``came`` is by type the sum
-    of the placeholders that there are, waiting and placed. ``count`` is their number, ``since_ms`` when the first of them
-    was made, 0 when there are none.
+    ``wanted`` is by type the sum that they have to reach before any other ask of the application is placed. A placeholder that
+    ends lowers it, so that no real pod waits for that placeholder forever (YUNIKORN-1395). ``came`` is by type the sum of the
+    existing placeholders, waiting and placed. ``count`` is their number, ``since_ms`` when the first of them was made, 0 if
+    there are none.
     """
 
     __slots__ = ("came", "count", "since_ms", "style", "timeout_ms", "wanted")
@@ -60,11 +60,11 @@ class Reserve:
 
     @property
     def has_come(self) -> bool:
-        """Return whether the placeholders that there are sum up to what was declared, in every type."""
+        """Return whether the existing placeholders sum up to what was declared, in every type."""
         return all(self.came[name] >= quantity for name, quantity in self.wanted.items())
 
     def lower(self, resource: Resource) -> None:
-        """Count one placeholder less, and lower what is wanted by its amounts."""
+        """Count one placeholder less, and lower ``wanted`` by its amounts."""
         self.count -= 1
         self.came.subtract(dict(resource))
         if not self.count:
@@ -78,10 +78,10 @@ class Reserve:
 
 
 class Hold(Job):
-    """Real asks of one task group ("": of none) that wait for placeholders of their application.
+    """Real asks of one task group ("" for none) that wait for placeholders of their application.
 
-    A hold is never complete: its members are placed when they replace a placeholder, or when they become ordinary asks
-    because no placeholder is left to wait for.
+    A hold is never complete: its members are placed when they replace a placeholder, or when they become ordinary asks because
+    no placeholder is left for them.
     """
 
     __slots__ = ()
@@ -103,7 +103,7 @@ def is_reserving(application: "Application") -> bool:
 
 
 def is_complete(partition: "Partition", application: "Application") -> bool:
-    """Return whether all placeholders of an application have their places; before that nothing else of it is placed."""
+    """Return whether all placeholders of an application are placed. Before that no other ask of it is placed."""
     reserve, index = application.reserve, partition.types.index
     usage = application.usage
     return reserve is None or all(
@@ -115,7 +115,7 @@ def is_complete(partition: "Partition", application: "Application") -> bool:
 def is_held(ask: "Ask") -> bool:
     """Return whether a waiting ask has to wait for placeholders.
 
-    The tick that serves held asks makes those ordinary that need not wait any more.
+    The tick that serves held asks makes those ordinary that no longer have to wait.
     """
     application, spec = ask.application, ask.spec
     if application.reserve is None or spec.placeholder or ask.ordinary or ask.pledge is not None:
@@ -124,9 +124,9 @@ def is_held(ask: "Ask") -> bool:
 
 
 def is_ready(ask: "Ask") -> bool:
-    """Return whether this is a placeholder that a real ask may replace: placed, and neither releasing nor taken (G2, G3).
+    """Return whether an ask is a placeholder that a real ask may replace: placed, neither releasing nor replaced (G2, G3).
 
-    A placeholder that could not be released a moment ago is left alone for a while.
+    A placeholder that could not be released a moment ago may not be replaced for a while.
     """
     going = ask.releasing or ask.vetoed or ask.released_by is not None
     return ask.spec.placeholder and ask.node is not None and not going

@@ -1,8 +1,8 @@
-"""The choice of an application's queue: the partition's placement rules, in order, over a small look-up.
+"""The choice of an application's queue: the partition's placement rules, in order, with a small interface to the queues.
 
-A rule that yields no queue, a parent queue, one that takes no applications or one that the user may not submit to
-is passed over, and what it lacked is remembered. After the last rule comes `root.default`, then, for applications
-that are recovered by force, the recovery queue; else the application is refused with all that was remembered.
+A rule is skipped if it yields no queue, a parent queue, a queue that takes no applications or a queue that the user may not
+submit to; the reason is remembered. After the last rule comes `root.default`, then, for applications that are recovered by
+force, the recovery queue. Otherwise the application is refused with all remembered reasons.
 """
 
 import re
@@ -32,7 +32,7 @@ NO_RULES: Final = (PlacementRule(kind="provided"),)
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """The facts of a queue that the rules need. ``accepting`` is false while it drains or is stopped."""
+    """The facts of a queue that the rules need. ``accepting`` is false while the queue drains or is stopped."""
 
     leaf: bool
     accepting: bool
@@ -40,7 +40,7 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The leaf that an application gets, at ``path``; it is created first when ``create`` is true."""
+    """The leaf that an application gets, at ``path``; if ``create`` is true, it has to be created first."""
 
     path: str
     create: bool
@@ -48,7 +48,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The ``reason`` why an application, or one rule, finds no queue."""
+    """The ``reason`` why an application finds no queue, or why one rule gives none."""
 
     reason: str
 
@@ -60,7 +60,7 @@ class Lookup(Protocol):
         """Return the queue at a path, if there is one."""
 
     def may_submit(self, path: str, user: str, groups: tuple[str, ...]) -> bool:
-        """Return whether the user may submit to an existing queue, by an access list there or anywhere above it."""
+        """Return whether the user may submit to an existing queue, by an access list of that queue or of any ancestor."""
 
 
 def place_application(
@@ -102,7 +102,7 @@ def _attempts(
 
 
 def _queue_of(rule: PlacementRule, application: ApplicationAdded, lookup: Lookup) -> str | Refused:
-    """Return the path that a rule gives, whether or not there is a queue."""
+    """Return the path that a rule gives. The queue at the path need not exist."""
     name = _name(rule, application)
     if isinstance(name, Refused):
         return name
@@ -115,7 +115,7 @@ def _queue_of(rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
 
 
 def _name(rule: PlacementRule, application: ApplicationAdded) -> str | Refused:
-    """Return the name that the rule gives its queue; only a fixed value and a qualified one keep their dots."""
+    """Return the name that the rule gives its queue. Dots stay only in a fixed value and in a qualified name."""
     if rule.kind == "fixed":
         return rule.value
     if rule.kind == "user":
@@ -126,7 +126,7 @@ def _name(rule: PlacementRule, application: ApplicationAdded) -> str | Refused:
 
 
 def _tag(name: str, application: ApplicationAdded) -> str:
-    """Return the value of a tag, whose name is compared without regard to case."""
+    """Return the value of a tag. Tag names are compared without regard to case."""
     tags = application.tags
     return tags.get(name) or next((tags[key] for key in tags if key.lower() == name.lower()), "")
 
@@ -140,7 +140,7 @@ def _undotted(written: str) -> str:
 
 
 def _parent_of(rule: PlacementRule, application: ApplicationAdded, lookup: Lookup) -> str | Refused:
-    """Return the queue that the parent rule gives; it is no leaf, and exists unless that rule may create it."""
+    """Return the queue that the parent rule gives. It must not be a leaf, and must exist unless that rule may create it."""
     if rule.parent is None:
         return ROOT
     path = _queue_of(rule.parent, application, lookup)
@@ -155,7 +155,7 @@ def _parent_of(rule: PlacementRule, application: ApplicationAdded, lookup: Looku
 
 
 def _passes(one: RuleFilter, application: ApplicationAdded) -> bool:
-    """Return whether the filter lets the application's user in; a filter without names concerns everybody."""
+    """Return whether the filter allows the application's user; a filter without names applies to all users."""
     if not (one.users or one.groups or one.user_pattern or one.group_pattern):
         return one.allow
     named = _matches(application.user, one.users, one.user_pattern) or any(
@@ -176,7 +176,7 @@ def _matches(name: str, names: frozenset[str], pattern: str) -> bool:
 def _admit(
     path: str, rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
 ) -> Found | Refused:
-    """Return the queue at a path, if it takes this application, or may be made for it."""
+    """Return the queue at a path, if it takes this application or may be created for it."""
     if is_below(path, RECOVERY_QUEUE):
         return Refused(f"{path} is only for applications recovered by force")
     facts = lookup.find(path)
@@ -194,7 +194,7 @@ def _admit(
 def _create(
     path: str, rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
 ) -> Found | Refused:
-    """Return a queue to create, if its names are valid and the nearest queue above it takes new ones."""
+    """Return a queue to create, if its names are valid and the nearest existing ancestor takes new queues."""
     if not rule.create:
         return Refused(f"queue {path} does not exist, and the rule may not create it")
     if path.count(".") >= DEPTH_MAX:

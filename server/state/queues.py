@@ -29,19 +29,18 @@ class QueueState(enum.StrEnum):
 class Queue:
     """One queue. Amounts are lists by type index; ``usage`` includes victims that still terminate.
 
-    ``firm_held`` is the part of usage and promises that firm asks have, ``firm_waiting`` what waiting firm asks without a
-    pledge ask for; ``firm`` limits the first to what is guaranteed (J4).
-
-    ``entry`` is its current entry in the parent's heap (None: nothing placeable known below it), made with
-    ``priority``, its priority as the parent sees it; ``best`` is the priority inside on which that stands.
-    Both may be too high for a while and are repaired when the queue comes to the top; never too low (design 6.4).
-    ``measure`` is what its applications' usage is compared with, ``basis`` what its own usage is compared with; they differ
-    only where shares are in proportion to weights (W5). Shares are computed with their ``scales``.
-    ``climb`` has it and each ancestor but the root, with the parent of each: the way up for what is done on every level.
-    ``above`` is its parent, None where that is the root: waiting asks are counted by class in ``pending`` and together in
-    ``pending_asks`` for queues that have a limit or siblings. A root has neither: it counts the asks that wait in it, not
-    those below it (`waiting` sums them up).
-    ``lost`` only grows: what it held and lost by events outside, as the storm monitor sees it (7.7).
+    - ``firm_held`` is the part of usage and promises that belongs to firm asks, ``firm_waiting`` the sum that waiting firm asks
+      without a pledge request. ``firm`` limits ``firm_held`` to the guarantee (J4).
+    - ``entry`` is the queue's current entry in the parent's heap, None if nothing below it is known to be placeable.
+      ``priority`` is the entry's priority as the parent sees it, ``best`` the priority inside the queue that it comes from.
+      Both may be too high for a while and are repaired when the queue comes to the top; they are never too low (design 6.4).
+    - ``measure`` is compared with the usage of its applications, ``basis`` with its own usage. The two differ only where shares
+      are in proportion to weights (W5). The ``scales`` of each are for computing shares.
+    - ``climb`` has (queue, parent) pairs for the queue and each ancestor but the root, for updates on every level.
+    - ``above`` is the queue's parent, None if that is the root. Waiting asks are counted in queues that have a limit or
+      siblings: by class in ``pending`` and together in ``pending_asks``. A root has neither, so it counts only the asks that
+      wait in it, and `waiting` sums up those below it.
+    - ``lost`` is the sum of what the queue lost by external events, for the thrashing monitor (7.7). It never falls.
     """
 
     __slots__ = (
@@ -124,7 +123,7 @@ class Queue:
         self.configure(spec)
 
     def configure(self, spec: QueueSpec) -> None:
-        """Take over a specification; the caller rebuilds limits and order afterwards."""
+        """Apply a specification. The caller rebuilds limits and order afterwards."""
         self.spec = spec
         self.leaf = not spec.parent
         properties = spec.properties
@@ -134,7 +133,7 @@ class Queue:
         self.offset = properties.priority_offset
 
     def compare(self, measure: Amounts, basis: Amounts | None = None) -> None:
-        """Set what shares are measured by from now on, in this queue and of this queue."""
+        """Set the amounts by which shares are measured: ``measure`` for its applications, ``basis`` for the queue itself."""
         self.measure: Amounts = measure
         self.basis: Amounts = measure if basis is None else basis
         self.measure_scales = scales(measure)
@@ -145,7 +144,7 @@ class Queue:
         return adjusted(priority, self.offset, fence=self.fence)
 
     def waiting(self) -> "Counter[AskClass]":
-        """Return how many asks of each class wait in the queue and below it."""
+        """Return how the queue's parent sees a priority inside this queue (G5)."""
         if self.parent is not None:
             return Counter(self.pending)
         found = Counter(self.pending)

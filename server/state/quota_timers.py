@@ -1,8 +1,8 @@
 """The timers of quota runs: when a run is due for a queue that uses more than its max (Q2-Q7, Q17).
 
-A timer belongs to a configured queue with a delay and a max. It is armed by a configuration that lowers the max or
-sets another delay, by the end of a sync, and by usage that was forced over the max; nothing else touches it. This
-module decides when; which pods are evicted is planned elsewhere, and whether a run is open is in the commitments.
+A timer belongs to a configured queue with a delay and a max. It is armed by a configuration that lowers the max or sets another
+delay, by the end of a sync, and by usage that was forced over the max; nothing else changes it. This module decides when a run
+is due. Another module plans which pods are evicted, and commitments say whether a run is open.
 """
 
 import enum
@@ -19,7 +19,7 @@ KEEP_EARLIEST = "keep-earliest"
 
 
 class Move(enum.StrEnum):
-    """The events of a timer, and what a due one found."""
+    """The events of a timer, and the outcome when it is due."""
 
     ARMED = "armed"
     RESTARTED = "restarted"
@@ -55,9 +55,9 @@ def rearm(
     due_ms: int | None,
     now: int,
 ) -> tuple[int | None, Move | None]:
-    """Return a queue's timer after a configuration: the new instant, and what to report.
+    """Return a queue's timer after a configuration: the new instant, and the event to report.
 
-    ``over`` names the types in which the queue uses more than the new maximum; ``before`` None: it was not configured.
+    ``over`` names the types in which the queue uses more than the new maximum; ``before`` is None if it was not configured.
     """
     delay = after.properties.quota_delay_ms
     new_delay = before is None or before.properties.quota_delay_ms != delay
@@ -86,13 +86,13 @@ def _armed(spec: QueueSpec, due_ms: int | None, fresh_ms: int) -> tuple[int, Mov
 
 
 def _is_lowered(before: Limit | None, after: Limit) -> bool:
-    """Return whether a type is limited to less than before; one that was not named had no limit (Q3)."""
+    """Return whether a type has a lower limit than before. A type that was not named had no limit (Q3)."""
     had = dict(before or ())
     return any(name not in had or most < had[name] for name, most in after)
 
 
 def over(partition: Partition, queue: Queue, spec: QueueSpec | None = None) -> tuple[str, ...]:
-    """Return the types of which the queue uses more than its max, without what is releasing already (Q3, Q9)."""
+    """Return the types of which the queue uses more than its max, victims that are releasing left out (Q3, Q9)."""
     index = partition.types.index
     return tuple(
         name
@@ -135,7 +135,7 @@ def _change(
 
 
 def on_sync(partition: Partition, now: int) -> list[QuotaNote]:
-    """Arm the timer of each queue over its max with the full delay, because everything is known now (Q7)."""
+    """Arm the timer of each queue over its max with the full delay, because all pods are known now (Q7)."""
     return _arm_all(partition, now)
 
 
@@ -145,7 +145,7 @@ def on_restart(partition: Partition) -> None:
 
 
 def on_forced(partition: Partition, leaf: Queue, grown: Iterable[int], now: int) -> list[QuotaNote]:
-    """Arm timers after a restored or resized allocation uses more of these types, whether it fits or not (Q7).
+    """Arm timers after a restored or resized allocation uses more of these types, even if it fits (Q7).
 
     Call this only after the sync.
     """
@@ -167,7 +167,7 @@ def _arm_all(partition: Partition, now: int) -> list[QuotaNote]:
 
 
 def _arm(partition: Partition, queue: Queue, now: int) -> Iterator[QuotaNote]:
-    """Arm the timer of a configured queue that is over its max with its full delay; dynamic queues have none (Q17)."""
+    """Arm the timer of a configured queue that is over its max with its full delay. Dynamic queues have no timer (Q17)."""
     delay, beyond = queue.spec.properties.quota_delay_ms, over(partition, queue)
     if queue.managed and queue.state is not QueueState.DRAINING and delay and beyond:
         partition.quota_due[queue.path] = now + delay
@@ -198,14 +198,14 @@ def next_due(partition: Partition) -> int | None:
 
 
 def due(partition: Partition, now: int) -> list[str]:
-    """Return the queues whose instant has come, earlier instants first, the deepest first of one instant (Q6)."""
+    """Return the queues whose timer is due, earlier instants first; at the same instant the deepest queue first (Q6)."""
     instants = partition.quota_due
     found = [path for path, instant in instants.items() if instant <= now]
     return sorted(found, key=lambda path: (instants[path], -path.count("."), path))
 
 
 def strike(partition: Partition, path: str) -> tuple[bool, list[QuotaNote]]:
-    """Remove the timer of a queue whose instant has come; return whether a run shall start, and what to report (Q5)."""
+    """Remove the timer of a queue that is due; return whether to start a run, and the events to report (Q5)."""
     instant = partition.quota_due.pop(path)
     beyond = over(partition, partition.queues[path])
     if not beyond:
@@ -221,10 +221,10 @@ def is_running(partition: Partition, path: str) -> bool:
 
 
 def is_left_to_victims(partition: Partition, queue: Queue, shrinking: Iterable[str] = ()) -> bool:
-    """Return whether ordered evictions alone bring a queue to its max: a run is open, or no timer looks again (Q5).
+    """Return whether ordered evictions alone bring a queue to its max: a run is open, or no timer is set (Q5).
 
-    Evictions that a run ordered stand whatever the queue's timer does: changes neither stop nor restart a run.
-    ``shrinking`` are the queues of their runs; after a restart that may be a queue below the one that the run was of.
+    Evictions that a run ordered continue whatever the queue's timer does: configuration changes neither stop nor restart a run.
+    ``shrinking`` are the queues that the runs shrink; after a restart this may be a queue below the one that had the run.
     """
     if is_running(partition, queue.path):
         return True
@@ -246,7 +246,7 @@ class WhyNot(enum.StrEnum):
 
 
 def why_not(partition: Partition, queue: Queue) -> WhyNot | None:
-    """Return why a queue over its max stays there; None: it is not over, its timer runs, or a run is open."""
+    """Return why nothing enforces the max of a queue over it; None if it is within, its timer is set, or a run is open."""
     waits = queue.path in partition.quota_due or is_running(partition, queue.path)
     if waits or not over(partition, queue):
         return None

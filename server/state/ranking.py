@@ -1,9 +1,9 @@
 """The heaps of queues, applications and groups: which ask is next (O2, O3, O4; design 6.3 and 6.4).
 
-The order is exact, the heaps are lazy. A *share* in an entry is always current, because every change of usage renews
-the entries on the path. A *priority* in an entry may be too high, because asks leave and classes are parked below it;
-the search verifies it on the way down and lowers it there. A priority is never too low: when something is added that
-may be placeable, the path is raised at once.
+The order is exact although the heaps are updated lazily. A *share* in an entry is always current, because every change of usage
+renews the entries on the path. A *priority* in an entry may be too high, because asks leave and classes are parked below it;
+the search verifies it on the way down and lowers it there. A priority is never too low: when something that may be placeable is
+added, the priorities on its path are raised at once.
 """
 
 import heapq
@@ -41,7 +41,7 @@ def _application_entry(leaf: Queue, application: Application) -> ChildEntry:
 
 
 def renew_queue(parent: Queue, queue: Queue) -> None:
-    """Renew the entry of a queue whose share changed, in its parent's heap; the old entry is stale from now on."""
+    """Renew the entry of a queue whose share changed, in its parent's heap; the old entry is outdated from now on."""
     old, heap = queue.entry, parent.heap
     queue.entry = entry = _queue_entry(parent, queue)
     if heap[0] is old:
@@ -51,7 +51,7 @@ def renew_queue(parent: Queue, queue: Queue) -> None:
 
 
 def renew_application(leaf: Queue, application: Application) -> None:
-    """Renew the entry of an application whose share changed, in its leaf's heap; the old entry is stale from now on."""
+    """Renew the entry of an application whose share changed, in its leaf's heap; the old entry is outdated from now on."""
     old, heap = application.entry, leaf.heap
     application.entry = entry = _application_entry(leaf, application)
     if heap[0] is old:
@@ -84,7 +84,7 @@ def enter(queue: Queue, child: Child, priority: int) -> None:
 
 
 def leave(queue: Queue, child: Child) -> None:
-    """Drop the entry of a child that has nothing placeable for now."""
+    """Remove the entry of a child in which nothing is placeable for now."""
     if child.entry is None:
         return
     if not queue.priority_first:
@@ -94,9 +94,9 @@ def leave(queue: Queue, child: Child) -> None:
 
 
 def leave_empty(application: Application) -> None:
-    """Drop the entry of an application in which nothing waits any more, and those of queues in which nothing else waits.
+    """Remove the entry of an application that has no waiting asks left, and the entries of queues that have none left.
 
-    The next search would find that out, too; but without its entry a child is not ranked again meanwhile.
+    The next search would find that, too; but without an entry the child is not ranked again meanwhile.
     """
     leave(application.leaf, application)
     for queue, parent in application.leaf.climb:
@@ -106,7 +106,7 @@ def leave_empty(application: Application) -> None:
 
 
 def _count(queue: Queue, child: Child, priority: int | None) -> None:
-    """Count the priorities of children where priority does not come first: the heap's top need not have the highest."""
+    """Update the count of children by priority, for queues whose heap does not sort by priority first."""
     counts = queue.child_priorities
     if child.entry is not None:
         counts[child.priority] -= 1
@@ -117,7 +117,7 @@ def _count(queue: Queue, child: Child, priority: int | None) -> None:
 
 
 def raise_path(application: Application, priority: int) -> None:
-    """Raise all entries on an application's path to this priority, because something placeable of it may be there."""
+    """Raise all entries on an application's path to this priority, because an ask of that priority may be placeable."""
     if (
         application.entry is not None
         and application.priority >= priority
@@ -148,7 +148,7 @@ def _best_inside(queue: Queue) -> int:
 
 
 def _present(queue: Queue) -> bool:
-    """Return whether the queue and all above it have entries; then none of these is worse than what is below it."""
+    """Return whether the queue and all its ancestors have entries. If so, each has at least the priority of those below."""
     for one, _ in queue.climb:  # noqa: SIM110 - each new ask asks, and all() costs a generator
         if one.entry is None:
             return False
@@ -169,7 +169,7 @@ def push_group(group: Group | Job) -> None:
 
 
 def reenter(queue: Queue) -> None:
-    """Enter a queue again that left its parent's heap with all below it intact."""
+    """Add the entry of a queue that left its parent's heap while the entries below it stayed."""
     child = first_child(queue)
     if child is None:
         return
@@ -184,7 +184,7 @@ def reenter(queue: Queue) -> None:
 
 
 def first_child(queue: Queue) -> Child | None:
-    """Return the child on top of the queue's heap, dead entries dropped."""
+    """Return the child on top of the queue's heap after removing outdated entries."""
     heap = queue.heap
     while heap:
         entry = heap[0]
@@ -196,7 +196,7 @@ def first_child(queue: Queue) -> Child | None:
 
 
 def first_group(application: Application) -> Group | Job | None:
-    """Return the group on top of the application's heap, dead entries dropped."""
+    """Return the group on top of the application's heap after removing outdated entries."""
     heap = application.heap
     while heap:
         entry = heap[0]
@@ -208,7 +208,7 @@ def first_group(application: Application) -> Group | Job | None:
 
 
 def best_priority(queue: Queue, first: Child) -> int:
-    """Return the highest priority that a child of the queue has an entry with."""
+    """Return the highest priority among the entries of the queue's children."""
     if queue.priority_first:
         return first.priority
     return max(queue.child_priorities)

@@ -1,4 +1,4 @@
-"""Asks that get another class: their avoided nodes changed, or the settings that say which asks are firm (J2, design 1.8)."""
+"""The change of an ask's class when its avoided nodes change, or the settings that say which asks are firm (J2, design 1.8)."""
 
 from server.state import pending, usage
 from server.state.applications import Ask
@@ -6,7 +6,7 @@ from server.state.partition import Partition
 
 
 def reclass(partition: Partition, ask: Ask) -> None:
-    """Give a waiting ask the class that fits after a change of its avoided nodes or settings; its pledge stays."""
+    """Give a waiting ask its new class after a change of its avoided nodes or settings; it keeps its pledge."""
     pending.dequeue(partition, ask)
     before = ask.ask_class
     made = partition.class_of(ask.spec, partition.constraints_of(ask.spec, ask.key))
@@ -23,7 +23,7 @@ def reclass(partition: Partition, ask: Ask) -> None:
 
 
 def reclass_placed(partition: Partition, ask: Ask) -> None:
-    """Give an allocation the class that fits after a change of settings, by which it may be firm or not (J2)."""
+    """Give an allocation its new class after a change of settings that may make it firm or lendable (J2)."""
     before, leaf = ask.ask_class, ask.application.leaf
     ask.ask_class = partition.class_of(ask.spec, before.constraints)
     partition.leave_class(before)

@@ -1,7 +1,7 @@
-"""The state of the round loop between ticks: where it stopped, and what it need not look at again (design 6.2).
+"""The state of the round loop between ticks: where it stopped, and which asks it need not look at again (design 6.2).
 
-Most of it only saves work: forgetting that changes no decision. The start of the last round of claims and the releases
-of earlier rounds are different, because they hold the next rounds back (P1, P5); a restart of the core forgets them.
+Most of it only saves work, and losing it changes no decision. The start of the last round of claims and the releases of earlier
+rounds are different, because they delay the next rounds (P1, P5); a restart of the core forgets these two.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Released:
     """The releases that the claims of one round ordered: see `server.snapshot.pace.Taken`.
 
-    ``over`` is what queues had over their entitlements when the round began, None until it is needed (P9).
+    ``over`` is the amount by which queues were over their entitlements when the round began, None until it is needed (P9).
     """
 
     began_ms: int
@@ -28,25 +28,28 @@ class Released:
 
 
 class Round:
-    """The rounds of one partition.
+    """The state of the rounds of one partition.
 
-    ``due_ms`` is the next instant at which time alone may let an ask reserve, ``claims_ms`` the instant from which an ask
-    may claim in a round. ``began_ms`` is when the last round of claims began, ``arrivals`` the last ask that had come then,
-    ``goes_on`` whether its step budget cut it off; ``released`` has what it and earlier rounds within the pace's window
-    released.
-    ``reservations_moved``: reserved nodes, or the asks that wait for them, changed since asks of higher priority were tried
-    there; ``reservations_offered`` has the asks of reservations that were offered together since then, while the step
-    budget cuts the offers off. ``reservations_untold``: reservations changed since the reasons of the asks that they keep
-    waiting were sent; ``reserved_told`` has the groups whose reason names a reservation, with its id and the instant.
-    ``observed`` has by beneficiary the plan that a partition which only observes showed last (P8). ``cycles`` counts the
-    passes in which placement tried everything (P2). ``seen`` are the counters of the state (relief, nodes) at which the
-    last round began; ``open`` says that its budget cut it off, ``masked`` which asks it has refused so far, by policy and
-    key. ``hopeless`` has the numbers of classes that no node could hold, true as long as ``hopeless_seen`` (nodes that
-    opened, pledges that ended) does not change; ``barren`` the numbers of groups in which no ask may reserve, true as long
-    as no ask joins them; ``unsuited`` the numbers of groups for which no reserved node that they could take over is large
-    enough, true as long as ``unsuited_seen`` (changes of nodes' shapes, reservations) does not change.
-    ``looked`` is the relief at which it was last checked whether open decisions still need the victims that are only marked
-    (J11). ``tries`` is the planners' memory of asks that they refused.
+    - ``due_ms`` is the next instant at which the passing of time alone may let an ask reserve.
+    - ``claims_ms`` is the instant from which an ask may claim in a round. ``began_ms`` is when the last round of claims began,
+      ``arrivals`` the number of the last ask that had arrived then, ``goes_on`` whether the step budget cut that round off.
+    - ``released`` has the releases of that round and of earlier rounds within the pace's window.
+    - ``reservations_moved`` says that reserved nodes, or the asks that wait for them, changed since asks of higher priority
+      were tried there. ``reservations_offered`` has the sets of reservations that were offered since then, while the step
+      budget cuts the offers off.
+    - ``reservations_untold`` says that reservations changed since the reasons of the asks that they block were sent.
+      ``reserved_told`` has the groups whose reason names a reservation, with the reservation's id and the instant.
+    - ``observed`` has by beneficiary the plan last shown by a partition that only observes (P8).
+    - ``cycles`` counts the passes in which placement tried everything (P2).
+    - ``seen`` are the counters of the state (relief, nodes) at which the last round began, ``open`` says that its budget cut it
+      off, ``masked`` which asks it has refused so far, by policy and key.
+    - ``hopeless`` has the numbers of classes that no node could hold, valid while ``hopeless_seen`` (nodes that opened, pledges
+      that ended) does not change.
+    - ``barren`` has the numbers of groups in which no ask may reserve, valid while no ask joins them.
+    - ``unsuited`` has the numbers of groups for which no reserved node that they could take over is large enough, valid while
+      ``unsuited_seen`` (changes of nodes' shapes, reservations) does not change.
+    - ``looked`` is the value of ``relief`` at the last check whether open decisions still need their marked victims (J11).
+    - ``tries`` is the planners' memory of asks that they refused.
     """
 
     __slots__ = (

@@ -19,7 +19,7 @@ RECORDS_MAX: Final = 2_000
 
 
 class Place(NamedTuple):
-    """The place that an ask would get, by its key and the node."""
+    """A placement in a shadow's decision: the key of the ask, and the node that it would get."""
 
     key: str
     node_id: str
@@ -27,10 +27,10 @@ class Place(NamedTuple):
 
 
 class Held(NamedTuple):
-    """An open decision of the shadow: in its rounds alone, its places count as pledged and its victims as gone.
+    """An open decision of the shadow. Only in the shadow's own rounds its places count as pledged and its victims as gone.
 
-    ``victims`` are keys, each with the rules that picked it; ``shrink`` has the numbers of a trim (surplus reclaim),
-    which has no preemptor.
+    ``victims`` are keys, each with the rules that chose it; ``shrink`` has the numbers of a trim (surplus reclaim), which has
+    no preemptor.
     """
 
     policy: str
@@ -40,7 +40,7 @@ class Held(NamedTuple):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The asks that the decision is for, or the queue that it trims."""
+        """Return the asks that the decision is for, or the queue that it trims."""
         if self.shrink is not None:
             return (self.shrink.queue,)
         return tuple(one.key for one in self.places)
@@ -49,10 +49,12 @@ class Held(NamedTuple):
 class Shadow:
     """The memory of one shadow. ``live`` is the specification in force, ``spec`` the one with the shadow's settings.
 
-    ``round`` paces the shadow's own rounds, ``held`` is by first subject, ``records`` by subject, oldest first;
-    ``sums`` is by policy and side, ``told`` counts records by difference, ``forgotten`` those that are not kept any more.
-    ``checked`` is the last of ``held`` for which the rules were checked again, at ``checked_ms``.
-    ``seen`` is the state of the state at which ended decisions were last looked for.
+    - ``round`` has the pace of the shadow's own rounds.
+    - ``held`` has its open decisions by first subject. ``checked`` is the last of these whose rules were checked again, at
+      ``checked_ms``.
+    - ``records`` is by subject, oldest first; ``forgotten`` counts the records that are not kept any more.
+    - ``sums`` is by policy and side, ``told`` counts records by difference.
+    - ``seen`` has the counters of the state at which ended decisions were last looked for.
     """
 
     __slots__ = (
@@ -73,7 +75,7 @@ class Shadow:
     def __init__(
         self, live: PartitionSpec, spec: PartitionSpec, paced: Round, since_ms: int
     ) -> None:
-        """Begin with the pace of ``paced``, the live side's round: what rounds released before counts for the shadow, too."""
+        """Start with the pace of ``paced``, the live side's round, so that earlier releases of rounds count for the shadow, too."""
         self.live = live
         self.spec = spec
         self.since_ms = since_ms

@@ -1,4 +1,4 @@
-"""The amounts that a partition shares out, and what its leaves ask for beyond what they hold (seed 004, W1 and W2)."""
+"""The amounts that a partition shares out, and those that its leaves request beyond their usage (seed 004, W1 and W2)."""
 
 from server.model.fit import Amounts
 from server.snapshot.queues import FrozenAmounts
@@ -25,7 +25,7 @@ def total(partition: Partition) -> FrozenAmounts:
 
 
 def whole(partition: Partition) -> FrozenAmounts:
-    """Return the total with drained nodes: what runs there needs no other capacity as long as it runs (W3)."""
+    """Return the total, drained nodes included: pods that run there need no other capacity while they run (W3)."""
     return _without_ports(partition, _whole(partition))
 
 
@@ -40,14 +40,14 @@ def _without_ports(partition: Partition, sums: Amounts) -> FrozenAmounts:
 
 
 def is_too_much_used(partition: Partition) -> bool:
-    """Return whether more is used than there is, after a race or because nodes shrank (W3)."""
+    """Return whether usage exceeds capacity, after a race or because nodes shrank (W3)."""
     root = partition.root
     lines = zip(root.usage, root.releasing, whole(partition), strict=True)
     return any(used - going > there for used, going, there in lines)
 
 
 def pending(partition: Partition) -> dict[str, FrozenAmounts]:
-    """Return by leaf what its waiting asks want, without what decisions hold for them: that counts as held (W1)."""
+    """Return by leaf the sum its waiting asks want, less the capacity pledged to them, which counts as held (W1)."""
     leaves = [queue for queue in partition.queues.values() if queue.leaf and queue.pending_asks]
     sums = {leaf.path: _pending(partition, leaf) for leaf in leaves}
     for held in partition.decisions.pledges.values():

@@ -1,4 +1,4 @@
-"""Snapshots of partitions: the one bridge from the mutable state to everything that plans (design 6.1)."""
+"""Snapshots of partitions, through which all planners read the mutable state (design 6.1)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from server.state.queues import Queue, QueueState
 
 
 class JobDue(NamedTuple):
-    """A job to be in a snapshot: members that wait or hold a pledge that gives way, and how many run."""
+    """A job to be in a snapshot: members that wait or hold a pledge that gives way, and the number of running members."""
 
     key: str
     number: int
@@ -39,7 +39,7 @@ class JobDue(NamedTuple):
 class Due(NamedTuple):
     """The waiting asks to be in a snapshot: for reservations, for claims, and for the nodes that they require.
 
-    ``jobs`` are planned for as a whole, ``replacing`` may replace others of their queue.
+    ``jobs`` are planned for as a whole; ``replacing`` may replace others of their own queue.
     """
 
     reserving: Sequence[Ask] = ()
@@ -52,9 +52,9 @@ class Due(NamedTuple):
 def take(
     partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | None = None
 ) -> Snapshot:
-    """Return a snapshot of the partition as it is now, with these of the waiting asks.
+    """Return a snapshot of the partition as it is now, with the given waiting asks.
 
-    The cost is that of what changed since the last snapshot, and a copy of the columns that did.
+    The cost is proportional to the changes since the last snapshot, plus a copy of the columns that changed.
     """
     due = due or Due()
     catch_up(partition)
@@ -93,7 +93,7 @@ def take(
 
 
 def catch_up(partition: Partition) -> None:
-    """Carry what changed in the state over to the columns."""
+    """Write the changes of the state to the columns."""
     columns, index = partition.columns, partition.index
     wider = columns.widen(len(partition.types))
     changed = index.changed_slots()
@@ -105,9 +105,9 @@ def catch_up(partition: Partition) -> None:
 
 
 def _pace(partition: Partition, now: int) -> Pace:
-    """Return what the rounds released that began within the pace's window, the last round in any case (P5).
+    """Return the releases of rounds that began within the pace's window, the last round always included (P5).
 
-    Of what queues lost only the last round counts: over-use is measured again in each round (P9).
+    For losses of queues only the last round counts, because over-use is measured again in each round (P9).
     """
     state, window = partition.round, partition.spec.preemption.pace_window_ms
     if not state.released:
@@ -124,7 +124,7 @@ def _pace(partition: Partition, now: int) -> Pace:
 
 
 def queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
-    """Return the facts of all queues; those of a queue that did not change are the same object as before."""
+    """Return the facts of all queues. A queue that did not change has the same object as before."""
     before = partition.columns.queues
     weak = reserved(partition)
     nothing = (0,) * len(partition.types)
@@ -138,7 +138,7 @@ def queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
 
 
 def reserved(partition: Partition) -> dict[str, Amounts]:
-    """Return by queue what is promised and gives way to claims; it counts for no queue's entitlement."""
+    """Return by queue the promised amounts that give way to claims. They count for no queue's entitlement."""
     sums: dict[str, Amounts] = {}
     for held in partition.decisions.pledges.values():
         for queue in held.ask.application.leaf.path_up() if held.reserves else ():
@@ -188,13 +188,13 @@ def _amounts(partition: Partition, limit: Limit) -> FrozenAmounts:
 
 
 def _most(partition: Partition, queue: Queue) -> Bounds:
-    """Return the max by type; the root has none, whatever its specification says (see `tree`)."""
+    """Return the max by type. The root has none, whatever its specification says (see `tree`)."""
     quantities = dict(queue.spec.max or ()) if queue.parent is not None else {}
     return tuple(quantities.get(name) for name in partition.types.names)
 
 
 def _disruptions(partition: Partition) -> Mapping[str, int]:
-    """Return what disruption budgets allow, less the victims of decisions that are not gone yet (specification 7.6)."""
+    """Return by disruption group the evictions that are allowed, less victims of decisions that are not gone yet (spec. 7.6)."""
     left = dict(partition.disruptions)
     for ask in partition.decisions.leaving.values():
         for group in ask.spec.disruption_groups:
@@ -206,7 +206,7 @@ def _disruptions(partition: Partition) -> Mapping[str, int]:
 
 
 def waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...]:
-    """Return asks as a snapshot has them."""
+    """Return waiting asks as facts for a snapshot."""
     classes: dict[AskClass, ClassFacts] = {}
     groups: dict[tuple[Group | Job | None, AskClass], _Shared] = {}
     found = []
@@ -256,7 +256,7 @@ def _ask(ask: Ask, shared: _Shared, missed: int) -> WaitingAsk:
 
 
 def jobs(partition: Partition, due: Iterable[JobDue]) -> tuple[WaitingJob, ...]:
-    """Return jobs as a snapshot has them."""
+    """Return jobs as facts for a snapshot."""
     return tuple(_job(partition, one) for one in due)
 
 
@@ -274,7 +274,7 @@ def job_order(ask: Ask | WaitingAsk) -> tuple[int, int, str]:
 
 
 def _within_limits(members: Sequence[Ask]) -> bool:
-    """Return whether the limits of their user and group have room for all members together."""
+    """Return whether the limits of the members' user and group have headroom for all of them together."""
     wanted: Counter[int] = Counter()
     for ask in members:
         for index, quantity in ask.ask_class.demand:
@@ -284,13 +284,13 @@ def _within_limits(members: Sequence[Ask]) -> bool:
 
 
 def first_blocker(ask: Ask) -> Limiter | None:
-    """Return the first of an ask's limits without room: queues from the leaf up, then the user's, then the group's."""
+    """Return the first of an ask's limits without headroom: queues from the leaf up, then the user's, then the group's."""
     limiters = ask.application.limits_of(ask.ask_class)
     return next((one for one in limiters if not one.has_room(ask.ask_class)), None)
 
 
 def _code(ask: Ask, blocker: Limiter | None) -> Code:
-    """Return why the ask waits, as far as the state knows without looking at nodes."""
+    """Return why the ask waits, as far as that is known without testing nodes."""
     if any(queue.state is QueueState.STOPPED for queue in ask.application.leaf.path_up()):
         return Code.QUEUE_STOPPED
     if isinstance(ask.group, Job):
@@ -301,7 +301,7 @@ def _code(ask: Ask, blocker: Limiter | None) -> Code:
 
 
 def class_facts(partition: Partition, ask_class: AskClass) -> ClassFacts:
-    """Return a class with the nodes that its constraint allows."""
+    """Return the facts of a class, with the nodes that its constraint allows."""
     knows_firm = job_class(PLAIN, partition.spec.preemption) is not None  # J4; a shadow may not
     return ClassFacts(
         ask_class.number,
@@ -313,7 +313,7 @@ def class_facts(partition: Partition, ask_class: AskClass) -> ClassFacts:
 
 
 def allowed(partition: Partition, mask: NodeMask) -> Mask:
-    """Return on which rows of nodes a constraint holds."""
+    """Return a mask of the node rows on which a constraint holds."""
     rows = len(partition.node_slots.nodes)
     verdicts = np.zeros(rows, dtype=np.bool_)
     if mask.names is None:

@@ -1,4 +1,4 @@
-"""The memory of a partition's storm monitor: deficits as claims left them, strikes, frozen pairs (7.7).
+"""The memory of a partition's thrashing monitor: deficits after claims, strikes, frozen pairs (7.7).
 
 Each table is bounded: its oldest entries are forgotten first. `preemption.thrash_guard` decides what is written here.
 """
@@ -18,7 +18,7 @@ _Value = TypeVar("_Value")
 class Deficit(NamedTuple):
     """The amount by which a queue is below its entitlement in one type once its last claim is fulfilled.
 
-    ``entitled`` was its entitlement then; ``lost`` what it had lost to the outside by then (`Queue.lost`).
+    ``entitled`` is its entitlement at that time, ``lost`` the total it had lost by external events by then (`Queue.lost`).
     """
 
     left: int
@@ -27,14 +27,14 @@ class Deficit(NamedTuple):
 
 
 class Strikes(NamedTuple):
-    """The unexplained claims of a pair: how many, and when the last one was."""
+    """The unexplained claims of a pair: their number, and the instant of the last one."""
 
     number: int
     last_ms: int
 
 
 class Storms:
-    """The tables of the storm monitor.
+    """The tables of the thrashing monitor.
 
     ``deficits`` is by queue and type; ``taken`` says when a pair of one queue last took; ``total`` counts freezes.
     """
@@ -53,7 +53,7 @@ class Storms:
         return frozenset(pair for pair, one in self.frozen.items() if one.until_ms > now)
 
     def forget_old(self, now: int) -> None:
-        """Forget freezes that are over, and strikes and takings that were long ago."""
+        """Forget freezes that are over, and old strikes and takings."""
         for pair in [pair for pair, one in self.frozen.items() if one.until_ms <= now]:
             del self.frozen[pair]
         for pair in [
@@ -64,13 +64,13 @@ class Storms:
             del self.taken[pair]
 
     def forget_queues(self, paths: Iterable[str]) -> None:
-        """Forget the deficits of queues that are gone: new queues of the same names have lost nothing yet."""
+        """Forget the deficits of queues that are gone, because new queues of the same names have lost nothing yet."""
         gone = frozenset(paths)
         for key in [key for key in self.deficits if key[0] in gone]:
             del self.deficits[key]
 
     def thaw(self) -> None:
-        """Forget all freezes, strikes and takings, after an event outside that may change what queues are entitled to."""
+        """Forget all freezes, strikes and takings, after an external event that may change the entitlements of queues."""
         self.frozen.clear()
         self.strikes.clear()
         self.taken.clear()

@@ -27,10 +27,10 @@ SAMPLES: Final = tuple(AskSpec(NOTHING, lendable=one) for one in (None, False, T
 
 
 def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:
-    """Apply a partition's configuration: queues that are gone drain, everything else changes in place.
+    """Apply a partition's configuration: removed queues drain, everything else changes in place.
 
-    Return the paths of queues that were removed because they were empty. A specification that equals the one in force
-    does not replace it, so that the shadow, which belongs to its specification, goes on.
+    Return the paths of queues that were deleted because they were empty. A specification that equals the one in force does not
+    replace it, so that a shadow, which belongs to its specification, continues.
     """
     if spec == partition.spec:
         spec = partition.spec
@@ -76,7 +76,7 @@ def drain(queue: Queue) -> None:
 
 
 def stop(partition: Partition) -> None:
-    """Stop a partition that is no longer configured: it places nothing any more."""
+    """Stop a partition that is no longer configured, so that it places nothing any more."""
     partition.retired = True
     for queue in partition.queues.values():
         queue.state = QueueState.STOPPED
@@ -112,7 +112,7 @@ def create_path(partition: Partition, path: str) -> Queue:
 
 
 def _dynamic_spec(parent: Queue, name: str, *, leaf: bool) -> QueueSpec:
-    """Return the specification of a new dynamic queue: from the nearest template for a leaf, its shape alone for a parent."""
+    """Return the specification of a new dynamic queue: for a leaf from the nearest template, for a parent a bare one."""
     template = nearest_template(parent)
     properties = inherited(parent.spec.properties)
     if not leaf:
@@ -176,7 +176,7 @@ def relimit(partition: Partition) -> None:
 
 
 def limit_queue(partition: Partition, queue: Queue) -> None:
-    """Rebuild the limiter of a queue whose limits are new or changed; classes that were blocked there are tried again."""
+    """Rebuild the limiter of a queue whose limits are new or changed; classes that it blocked are tried again."""
     before = queue.limiter
     queue.blocked_asks = 0
     _make_limiter(partition, queue)
@@ -200,16 +200,15 @@ def _make_limiter(partition: Partition, queue: Queue) -> None:
 
 
 def bound(partition: Partition, queue: Queue) -> Amounts | None:
-    """Return what a queue may use by type: its max, and at a leaf that shares by plain weights what it deserves (W2).
+    """Return what a queue may use by type: its max, and at most its deserved share if it is a leaf that shares by weights (W2).
 
-    NO_LIMIT stands for a type without a limit, None for a queue without any. The root has no max, whatever its
-    specification says.
+    NO_LIMIT means that a type has no limit, None that the queue has none. The root has no max, whatever its specification says.
     """
     deserved = partition.deserved.get(queue.path)
     if queue.parent is None or (queue.spec.max is None and deserved is None):
         return None
     room = _room(partition, queue.spec.max or ())
-    for index, amount in enumerate(deserved or ()):  # a new type has none until the next tick
+    for index, amount in enumerate(deserved or ()):  # a new type has no value until the next tick
         if amount is not None:
             room[index] = min(room[index], amount)
     return room
@@ -229,7 +228,7 @@ def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
 
 
 def _reclass(partition: Partition, before: PreemptionSettings) -> None:
-    """Give all asks the class that fits, because the settings that say which are firm may have changed (J2)."""
+    """Give all asks their new class, because the settings that say which are firm may have changed (J2)."""
     now = partition.spec.preemption
     if all(job_class(one, before) is job_class(one, now) for one in SAMPLES):
         return
@@ -284,7 +283,7 @@ def _person(partition: Partition, queue: Queue, kind: str, name: str, entry: Use
 
 
 def _count_in(application: Application) -> None:
-    """Charge the user and group limiters of an application with what it uses already."""
+    """Charge the user and group limiters of an application with its present usage."""
     people = [limiter for limiter in application.limiters if limiter.kind != "queue"]
     if not people:
         return
@@ -298,7 +297,7 @@ def _count_in(application: Application) -> None:
 
 
 def measure(partition: Partition, queue: Queue) -> Amounts:
-    """Return what a queue's usage is measured against: guaranteed, else the nearest max, else the partition (6.3)."""
+    """Return the amounts that a queue's usage is compared with: guaranteed, else the nearest max, else the partition (6.3)."""
     index = partition.types.index
     amounts = list(partition.capacity)
     for one in reversed(list(queue.path_up())):
@@ -310,7 +309,7 @@ def measure(partition: Partition, queue: Queue) -> Amounts:
 
 
 def rebuild_ranking(partition: Partition) -> None:
-    """Rebuild shares, heaps and the parked groups (after a configuration or a change of the total)."""
+    """Rebuild shares, heaps and the parked groups after a configuration or a change of the total."""
     partition.ranking_stale = False
     partition.shared_for = None
     partition.relief += 1
@@ -339,7 +338,7 @@ def _forget_blocks(partition: Partition) -> None:
 
 
 def _rank_application(application: Application) -> None:
-    """Rebuild an application's heap from its groups and jobs that are not parked, and its path from the best of them."""
+    """Rebuild an application's heap from its groups and jobs that are not parked, and raise its path to the best of them."""
     application.entry = None
     application.share = share(application.usage, application.leaf.measure)
     entries: list[GroupEntry] = []
@@ -378,7 +377,7 @@ def sweep(partition: Partition) -> list[str]:
 
 
 def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
-    """Remove a leaf and the queues above it as far as they are empty and dynamic or draining; return their paths."""
+    """Remove a leaf and its ancestors as long as they are empty and dynamic or draining; return their paths."""
     removed: list[str] = []
     queue = leaf
     while queue.parent is not None and _unneeded(queue):

@@ -1,4 +1,4 @@
-"""Interned resource types of a partition: every amount in the state is a list by type index (design 6.10)."""
+"""Resource types of a partition, each with an index: every amount in the state is a list by type index (design 6.10)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -30,7 +30,7 @@ class ResourceTypes:
         return len(self.names)
 
     def intern(self, name: str, synthetic: int = 0) -> int:
-        """Return the index of a type; ``synthetic`` is the room that each node has of a made-up type."""
+        """Return the index of a type, registered if new; ``synthetic`` is the capacity that each node has of a synthetic type."""
         found = self.index.get(name)
         if found is None:
             found = self.index[name] = len(self.names)
@@ -39,11 +39,11 @@ class ResourceTypes:
         return found
 
     def demand(self, resource: Resource) -> Demand:
-        """Return the resource with indices in place of names, new types interned."""
+        """Return the resource with indices in place of names; new types are registered."""
         return tuple((self.intern(name), quantity) for name, quantity in resource)
 
     def zeros(self) -> Amounts:
-        """Return an amount of nothing."""
+        """Return an amount list of zeros."""
         return [0] * len(self.names)
 
     def named(self, amounts: Iterable[int]) -> dict[str, int]:
@@ -56,7 +56,7 @@ class ResourceTypes:
         return dict(sorted(pairs))
 
     def amounts(self, quantities: Mapping[str, int], missing: int = 0) -> Amounts:
-        """Return a mapping as an amount list, new types interned, absent types ``missing``."""
+        """Return a mapping as an amount list; new types are registered, absent types get ``missing``."""
         for name in quantities:
             self.intern(name)
         return [quantities.get(name, missing) for name in self.names]

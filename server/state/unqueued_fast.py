@@ -1,7 +1,7 @@
 """Unqueued asks: plain asks that arrived since the last tick and are in no group yet (placed by `scheduling.batch_fast`).
 
-Until then only the partition and their applications know them, and nothing else counts them. The functions that write
-their placements leave the state as `journal.place_first` would, called for one ask after the other.
+Until then only the partition and their applications list them, and no other count includes them. The functions that write their
+placements leave the same state as one call of `journal.place_first` for each ask.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ def take_in(partition: Partition) -> None:
 
 
 def assign(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now: int) -> None:
-    """Record the node of each ask; the nodes are filled already, applications and queues are charged next."""
+    """Record the node of each ask. Nodes are charged before, applications and queues afterwards."""
     changed = partition.columns.changed
     for ask, node in zip(asks, nodes, strict=True):
         key, application = ask.key, ask.application
@@ -39,7 +39,7 @@ def assign(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now
 
 
 def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> None:
-    """Charge each limiter once with all that was placed under it: amounts by column."""
+    """Charge each limiter once with the sum placed under it; ``wanted`` has amounts by column."""
     for limiter, sums in wanted.items():
         limiter.take(tuple(zip(columns, sums, strict=True)))
 
@@ -61,7 +61,7 @@ def charge_applications(
 def charge_queues(
     columns: Sequence[int], after: Iterable[tuple[Queue, Sequence[int], int]]
 ) -> None:
-    """Set usage and share of queues other than the root, which is charged with the growth of those right below it."""
+    """Set usage and share of queues other than the root, and charge the root with the growth of its children."""
     for one, amounts, share in after:
         own, parent = one.usage, one.climb[0][1]
         if one.above is None:

@@ -1,6 +1,6 @@
-"""Usage of applications and queues: amounts, shares, room and rank kept in step.
+"""Usage of applications and queues: amounts, shares, headroom and rank are updated together.
 
-Only `journal` writes it, and `ended` for many allocations at once.
+Only `journal` writes it, and the `..._fast` modules for many asks at once.
 """
 
 from collections import Counter
@@ -55,7 +55,7 @@ def charge(application: Application, demand: Demand) -> None:
 
 
 def discharge(partition: Partition, application: Application, demand: Demand) -> None:
-    """Subtract a demand from the usage on the whole path; asks that wait for that room are tested at the next tick."""
+    """Subtract a demand from the usage on the whole path; asks that wait for that headroom are tested at the next tick."""
     leaf = application.leaf
     _lessen(application.usage, demand)
     _rank_application(application)
@@ -68,7 +68,7 @@ def discharge(partition: Partition, application: Application, demand: Demand) ->
 
 
 def discharge_all(partition: Partition, asks: Iterable[Ask]) -> None:
-    """Discharge many allocations at once, and count them as lost by an event outside (7.7)."""
+    """Discharge many allocations at once, and count them as lost by an external event (7.7)."""
     charged = _alike(asks)
     for (application, ask_class), many in charged.items():
         demand = ask_class.demand
@@ -115,28 +115,28 @@ def _lessen(amounts: Amounts, demand: Demand) -> None:
 
 
 def relieve(partition: Partition, limiter: Limiter) -> None:
-    """List a limiter that may have room again for classes that it blocks, for the next tick to test."""
+    """List a limiter that may have headroom again for classes that it blocks, so that the next tick tests it."""
     if limiter.blocked and not limiter.relieved:
         limiter.relieved = True
         partition.limits.relieved.append(limiter)
 
 
 def count_releasing(partition: Partition, asks: Iterable[Ask]) -> None:
-    """Count allocations that were just marked as releasing in their queues, summed up by queue first."""
+    """Count allocations that were just marked as releasing in their queues; amounts are summed by queue first."""
     for queue, amounts in _of_queues(partition, _alike(asks)).items():
         for index, quantity in enumerate(amounts):
             queue.releasing[index] += quantity
 
 
 def _alike(asks: Iterable[Ask]) -> Counter[tuple[Application, AskClass]]:
-    """Return the number of allocations of each application and class, which are charged alike."""
+    """Return the number of allocations by application and class, because equal ones are charged together."""
     return Counter(map(_ALIKE, asks))
 
 
 def _of_queues(
     partition: Partition, charged: Mapping[tuple[Application, AskClass], int]
 ) -> dict[Queue, Amounts]:
-    """Return what these allocations are charged together, by queue: their leaves and all queues above."""
+    """Return by queue the sum that these allocations are charged in it and below it."""
     leaves: dict[Queue, Amounts] = {}
     for (application, ask_class), many in charged.items():
         amounts = leaves.get(application.leaf)
@@ -153,7 +153,7 @@ def _of_queues(
 
 
 def promise(leaf: Queue, demand: Demand, sign: int, *, firm: bool) -> None:
-    """Add a demand to the promises on the path and take it from the limits there (``sign`` -1: the reverse)."""
+    """Add a demand to the promises on the path and subtract it from the headroom there (``sign`` -1: the reverse)."""
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.promised[index] += sign * quantity
@@ -167,7 +167,7 @@ def promise(leaf: Queue, demand: Demand, sign: int, *, firm: bool) -> None:
 
 
 def hold_firm(leaf: Queue, demand: Demand, sign: int) -> None:
-    """Add a demand to what firm asks use or are promised on the path (``sign`` -1: subtract it)."""
+    """Add a demand to the firm usage and promises on the path (``sign`` -1: subtract it)."""
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.firm_held[index] += sign * quantity
@@ -176,14 +176,14 @@ def hold_firm(leaf: Queue, demand: Demand, sign: int) -> None:
 
 
 def await_firm(leaf: Queue, demand: Demand, sign: int) -> None:
-    """Add a demand to what firm asks without a pledge wait for on the path (``sign`` -1: subtract it)."""
+    """Add a demand to the sum that firm asks without a pledge wait for on the path (``sign`` -1: subtract it)."""
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.firm_waiting[index] += sign * quantity
 
 
 def relieve_firm(partition: Partition, leaf: Queue) -> None:
-    """Relieve the limits on the path, because firm asks hold or wait for less: other firm or lendable asks may fit."""
+    """List the limits on the path for a test, because firm asks hold or wait for less: other asks may fit."""
     for queue in leaf.path_up():
         for limiter in (queue.firm, queue.limiter):
             if limiter is not None:

@@ -372,7 +372,7 @@ DEFECTS: Final = (
     Defect(
         "a burst goes before those who wait",
         "server.scheduling.batch_fast",
-        "    return not partition.classes.live_asks or next_group(partition, _anybody) is None",
+        "    return not partition.classes.live_asks or next_group(partition, _any_group) is None",
         "    return True",
         judge=Judge.FLOODS,
         policy=Policy.PLACEMENT,

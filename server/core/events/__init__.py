@@ -1,1 +1,1 @@
-"""The events: what each does to the state, by subject."""
+"""The events: the change that each makes to the state, by subject."""

@@ -41,9 +41,9 @@ class QueueLookup:
         return QueueFacts(leaf=queue.leaf, accepting=queue.state is QueueState.ACTIVE)
 
     def may_submit(self, path: str, user: str, groups: tuple[str, ...]) -> bool:
-        """Return whether the user may submit to this queue, existing or to be created.
+        """Return whether the user may submit to this queue, which may exist or have to be created.
 
-        The access list of any level suffices.
+        An access list of any queue on the path suffices.
         """
         queue = self._nearest(path)
         return any(
@@ -58,7 +58,7 @@ class QueueLookup:
 
 
 def add(state: State, event: ApplicationAdded, now: int) -> list[Decision]:
-    """Add an application: placement rules find its queue, whose limits decide whether it is accepted."""
+    """Add an application: placement rules choose its queue, and the limits of that queue decide whether it is accepted."""
     partition = state.partitions.get(event.partition)
     refusal = _may_add(state, partition, event)
     if refusal or partition is None:
@@ -166,7 +166,7 @@ def _make(partition: Partition, leaf: Queue, event: ApplicationAdded, now: int) 
 
 
 def _take_tags(partition: Partition, leaf: Queue, wanted: quota_tags.TagQuota) -> None:
-    """Apply the quota of the namespace's annotations: to dynamic leaves only, for new pods only (Q17)."""
+    """Apply the quota in a namespace's annotations. Only dynamic leaves take it, and only from new pods (Q17)."""
     if leaf.managed or wanted == quota_tags.NO_QUOTA:
         return
     before = leaf.spec
@@ -176,9 +176,9 @@ def _take_tags(partition: Partition, leaf: Queue, wanted: quota_tags.TagQuota) -
 
 
 def _too_many(partition: Partition, leaf: Queue, event: ApplicationAdded) -> str:
-    """Return which limit on applications is reached, "" for none.
+    """Return which limit on the number of applications is reached, "" for none.
 
-    First `maxapplications` of every queue on the path, then the limits of user and group.
+    `maxapplications` of every queue on the path is checked first, then the limits of user and group.
     """
     for queue in leaf.path_up():
         most = queue.spec.max_applications

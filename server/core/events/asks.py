@@ -40,7 +40,7 @@ _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
 
 
 def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
-    """Add a new ask, or update one that waits or runs in place."""
+    """Add a new ask, or update in place one that waits or runs."""
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
     if partition is None or application is None or application.rm_id != event.rm_id:
@@ -69,7 +69,7 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
 
 
 def _may_join(partition: Partition, application: Application, spec: AskSpec) -> str:
-    """Return why an application accepts no such ask, "" when it does."""
+    """Return why an application does not accept such an ask, "" if it does."""
     if application.state is ApplicationState.FAILING:
         return f"application {application.application_id!r} is failing"
     return gang_consistency.disagreement(partition, application, spec) if spec.job_key else ""
@@ -90,7 +90,7 @@ def _unknown(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> 
 
 
 def owned_by_other(partition: Partition) -> str:
-    """Return the answer to a manager that names another's partition: each partition serves one cluster (design 1.10)."""
+    """Return the reply to a manager that names another manager's partition: each partition serves one cluster (design 1.10)."""
     if not partition.owner:
         return f"partition {partition.name!r} has no nodes yet: register them first"
     return (
@@ -107,7 +107,7 @@ def _reject(state: State, event: AskAdded | AllocationAdded, reason: str) -> Ask
 
 
 def _keep_tags(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> None:
-    """Keep the name of a pod that is refused, unless another one has its key."""
+    """Keep the tags of a pod that is refused, unless another pod has its key."""
     partition = state.partitions.get(event.partition)
     if partition is not None and not partition.tags_of(event.key):
         partition.ended.keep(event.key, event.tags)
@@ -116,7 +116,7 @@ def _keep_tags(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -
 def _may_be(
     partition: Partition, key: str, spec: AskSpec, known: Ask | None, application: Application
 ) -> str:
-    """Return why an ask or allocation is invalid, "" when it is valid."""
+    """Return why an ask or allocation is invalid, "" if it is valid."""
     if not key:
         return "allocationKey is empty"
     if known is not None and known.application is not application:
@@ -168,12 +168,11 @@ def _add_waiting(state: State, partition: Partition, ask: Ask, now: int) -> None
 def _update(
     state: State, partition: Partition, ask: Ask, spec: AskSpec, now: int
 ) -> list[Decision]:
-    """Update a known ask in place; its place in the order stays (design 6.3)."""
+    """Update a known ask in place; it keeps its place in the order (design 6.3)."""
     if ask.spec is spec:
         return []
     if spec.constraints != ask.spec.constraints:
-        # Where it failed to bind before says nothing about what it asks for now; a change may come
-        # when it is placed again already.
+        # The nodes on which it failed to bind may suit the changed ask, so they are allowed again at once.
         partition.avoided.pop(ask.key, None)
     if ask.node is not None:
         before = ask.ask_class.demand
@@ -202,7 +201,7 @@ def _respec(partition: Partition, ask: Ask, spec: AskSpec) -> None:
 
 
 def _update_allocation(partition: Partition, ask: Ask, spec: AskSpec) -> None:
-    """Apply the resize of a running pod: a fact, charged even past a limit (Q7)."""
+    """Apply the resize of a running pod. The new size is charged even if it exceeds a limit (Q7)."""
     if ask.spec is spec:
         return
     node, placed_ms, releasing = ask.node, ask.placed_ms, ask.releasing
@@ -252,7 +251,7 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
 
 
 def _check_pledges(partition: Partition, ask: Ask, now: int) -> None:
-    """Abort pledges whose capacity a new or larger allocation has taken (G10)."""
+    """Abort pledges whose capacity a new or larger allocation has used (G10)."""
     if ask.node is not None and ask.node.pledges:
         open_decisions.abort_unfit(partition, now, ask.node)
 
@@ -266,7 +265,7 @@ def _adopt(partition: Partition, ask: Ask, node: Node, spec: AskSpec, now: int) 
 
 
 def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
-    """Add or resize a pod of another scheduler, and abort pledges whose capacity it has taken (G10)."""
+    """Add or resize a pod of another scheduler, and abort pledges whose capacity it has used (G10)."""
     partition = state.partitions.get(event.partition)
     if partition is None or partition.owner != event.rm_id:
         return [_reject_foreign(state, event, _unknown(state, event))]
@@ -300,7 +299,7 @@ def _reject_foreign(state: State, event: ForeignAdded, reason: str) -> AskReject
 
 
 def release(state: State, event: ReleaseRequested, now: int) -> list[Decision]:
-    """Release what the shim names, or accept its confirmation of a release that the core ordered."""
+    """Release the pod that the shim names, or accept the confirmation of a release that the core ordered."""
     partition = state.partitions.get(event.partition)
     if partition is None or partition.owner != event.rm_id:
         return [_nothing_to_release(event)]
@@ -326,7 +325,7 @@ def _nothing_to_release(event: ReleaseRequested) -> Noted:
 def _release_all(
     state: State, partition: Partition, event: ReleaseRequested, now: int
 ) -> list[Decision]:
-    """Release everything of an application: the meaning of an empty key."""
+    """Release all pods of an application, as an empty key requests."""
     application = partition.applications.get(event.application_id)
     if application is None:
         return [_nothing_to_release(event)]
@@ -355,7 +354,7 @@ def _release_one(
 
 
 def _wait_again(state: State, partition: Partition, ask: Ask, now: int) -> list[Decision]:
-    """Turn an allocation whose binding failed back into an ask that avoids that node for a while (design 1.8)."""
+    """Turn an allocation whose binding failed back into an ask that avoids the node for a while (design 1.8)."""
     node = ask.node
     assert node is not None
     journal.unsettle(partition, ask)
@@ -367,7 +366,7 @@ def _wait_again(state: State, partition: Partition, ask: Ask, now: int) -> list[
     state.at(now + AVOID_MS, "avoid", partition.name, ask.key)
     partition.arrivals += 1
     ask.arrival = partition.arrivals
-    ask.cycle = partition.round.cycles  # an ask that was placed missed no opportunity (P2)
+    ask.cycle = partition.round.cycles  # while an ask is placed it misses no opportunity (P2)
     _respec(partition, ask, ask.spec)
     _add_waiting(state, partition, ask, now)
     message = f"binding on {node.node_id} failed; the node is avoided for {AVOID_MS // 1000} s"

@@ -1,7 +1,6 @@
-"""The fast path of adding asks: new ones of a known template, of which only their queue has to know.
+"""The fast path of adding asks: new asks of a known template that affect only their queue.
 
-`asks.add_ask` is the whole rule, with the same result; this path is for asks that come by the ten
-thousand.
+`asks.add_ask` is the general path with the same result; this path is for tens of thousands of asks.
 """
 
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ _ACCEPTED: Final = ApplicationState.ACCEPTED
 
 
 def add(state: State, event: AskAdded, now: int) -> list[Decision]:
-    """Add a new ask by the fast path, where that has the result of the general one."""
+    """Add a new ask by the fast path if it gives the same result, else by the general path."""
     partition = state.partitions.get(event.partition)
     if partition is None or not _is_quiet(partition, event):
         return asks.add_ask(state, event, now)
@@ -37,10 +36,10 @@ def add(state: State, event: AskAdded, now: int) -> list[Decision]:
 
 
 def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
-    """Enqueue events from the first on, as long as they are asks that matter to nothing before the next tick.
+    """Enqueue events from ``first`` on, as long as they are asks that affect nothing before the next tick.
 
-    Until then they wait in no group, for the tick places most of them. Return the number of the
-    event behind the last one taken.
+    Until that tick these asks are in no group, because the tick places most of them. Return the number of the event after the
+    last one taken.
     """
     at = first
     while at < len(events):
@@ -57,12 +56,12 @@ def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
 
 
 def _has_classes(partition: Partition) -> bool:
-    """Return whether its asks are firm or lendable; then a waiting one takes capacity from others at once (J4)."""
+    """Return whether the partition's asks are firm or lendable; a waiting firm ask reduces headroom of others at once (J4)."""
     return partition.spec.preemption.lists(JOB)
 
 
 def _is_quiet(partition: Partition, event: AskAdded) -> bool:
-    """Return whether the event is a new ask of an application whose state stays, and its template is a plain one."""
+    """Return whether the event is a new ask with a plain template, of an application whose state does not change."""
     application = partition.applications.get(event.application_id)
     return (
         application is not None
@@ -78,7 +77,7 @@ def _is_quiet(partition: Partition, event: AskAdded) -> bool:
 
 
 def _learned(partition: Partition, spec: AskSpec) -> bool:
-    """Return whether a new template is plain, and remember it if so."""
+    """Return whether a new template is plain; if so, remember it."""
     new = spec not in partition.classes.by_spec and spec.is_plain
     if not new or partition.classes.crowded or not is_small(spec.resource):
         return False  # a check of totals has to count the asks that came just now
@@ -89,7 +88,7 @@ def _learned(partition: Partition, spec: AskSpec) -> bool:
 
 
 def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -> int:
-    """Take the first event, which qualifies, and more as long as they do; return how many."""
+    """Take the first event, which qualifies, and those that follow as long as they qualify; return the number taken."""
     name, known, foreign = partition.name, partition.asks, partition.foreign.pods
     applications, classes = partition.applications, partition.classes.plain
     cycles, arrival, taken = partition.round.cycles, partition.arrivals, []

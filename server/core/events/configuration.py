@@ -1,6 +1,6 @@
-"""The application of a checked configuration: the last one applied wins (design 1.11), unless it was made from an older one.
+"""The application of a valid configuration: the last one sent wins (design 1.11), unless it is based on an outdated revision.
 
-A text that a manager sends in each of its sessions replaces what was applied meanwhile only when it
+A manager sends its text again in each of its sessions. This text replaces a configuration that was applied meanwhile only if it
 differs from the text that the manager sent before.
 """
 
@@ -27,7 +27,7 @@ GIVEN_MAX: Final = 256
 
 
 def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision]:
-    """Apply a configuration, or answer why the one in force stays."""
+    """Apply a configuration, or return the reply that says why the present one stays in force."""
     refused = would_refuse(state, event)
     if event.rm_id and not is_stale(state, event):
         _note_given(state, event.rm_id, event.configuration.digest)
@@ -45,7 +45,7 @@ def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision
 
 
 def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
-    """Return the answer to a configuration that does not come into force; none for one that does."""
+    """Return the reply to a configuration that would not come into force; empty for one that would."""
     if is_stale(state, event):
         message = (
             f"it was made from {event.base}, and {state.revision.without_source()} is in force"
@@ -58,7 +58,7 @@ def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
 
 
 def is_stale(state: State, event: ConfigurationApplied) -> bool:
-    """Return whether a configuration was made from one that is no longer in force; False for the one in force itself."""
+    """Return whether a configuration is based on one that is no longer in force; False for the one in force itself."""
     is_there = event.configuration.digest == state.revision.digest
     return event.base.is_stale(state.revision) and not is_there
 
@@ -66,7 +66,7 @@ def is_stale(state: State, event: ConfigurationApplied) -> bool:
 def register(
     state: State, rm_id: str, configuration: Configuration, by: str, now: int
 ) -> list[Decision]:
-    """Apply the configuration of a registration, or answer why the one in force stays."""
+    """Apply the configuration of a registration, or return the reply that says why the present one stays in force."""
     is_used = counts(state, rm_id, configuration.digest)
     _note_given(state, rm_id, configuration.digest)
     if not is_used:
@@ -79,8 +79,8 @@ def register(
 def counts(state: State, rm_id: str, digest: str) -> bool:
     """Return whether a text that a manager sends in each of its sessions comes into force.
 
-    The text that the manager sent last does not undo what was applied since. When the manager sent
-    nothing before, it is not known whether its text was changed, so what an operator applied stays.
+    If the manager sent the same text last time, it does not replace what was applied since. If the manager sent no text before,
+    a change cannot be detected, so a configuration that an operator applied stays.
     """
     if not digest or digest == state.revision.digest:
         return True
@@ -97,7 +97,7 @@ def _overtaken(state: State, kind: str, subject: str, rm_id: str) -> Noted:
 
 
 def past(state: State, base: Base) -> Configuration | None:
-    """Return the configuration of a revision; None when it is kept no longer."""
+    """Return the configuration of a revision; None if it is no longer kept."""
     for number, configuration in [
         *state.past.items(),
         (state.revision.number, state.configuration),
@@ -110,7 +110,7 @@ def past(state: State, base: Base) -> Configuration | None:
 def _replace(
     state: State, configuration: Configuration, revision: Revision, now: int
 ) -> list[Decision]:
-    """Apply a configuration as a revision; the same one again leaves the revision as it is."""
+    """Apply a configuration as a revision. If it equals the present one, the revision does not change."""
     if not _is_same(state.configuration, configuration):
         _keep_past(state)
         state.revision = revision
@@ -137,7 +137,7 @@ def _note_given(state: State, rm_id: str, digest: str) -> None:
 
 
 def _apply(state: State, configuration: Configuration, source: str, now: int) -> list[Decision]:
-    """Change every partition to what the configuration says; partitions that are gone stop and drain."""
+    """Change every partition as the configuration says. Partitions that it no longer has stop and drain."""
     state.configuration = configuration
     named = {spec.name: spec for spec in configuration.partitions}
     notes: list[Decision] = []
@@ -181,7 +181,7 @@ def drop_retired(state: State) -> None:
 
 
 def _retire(partition: Partition) -> list[Decision]:
-    """Stop a partition that is no longer configured; it is removed when nothing is left in it."""
+    """Stop a partition that is no longer configured. It is removed when it is empty."""
     tree.stop(partition)
     message = "not configured any more: nothing is placed until it is empty or configured again"
     return [Noted("queue", "root", Code.QUEUE_DRAINING, message, partition.name)]

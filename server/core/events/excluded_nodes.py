@@ -1,11 +1,11 @@
-"""The nodes on which an ask could not be bound: avoided for a while, or until the node changes (design 1.8)."""
+"""The nodes on which an ask could not be bound: the ask avoids them for a while, or until the node changes (design 1.8)."""
 
 from server.state import reclassification
 from server.state.partition import Partition
 
 
 def over(partition: Partition, key: str, now: int) -> None:
-    """Allow an ask the nodes again that it has avoided long enough."""
+    """Let an ask use the nodes again that it has avoided long enough."""
     avoided = partition.avoided.get(key)
     if avoided is None:
         return
@@ -13,7 +13,7 @@ def over(partition: Partition, key: str, now: int) -> None:
 
 
 def forget(partition: Partition, node_id: str) -> None:
-    """Allow a node that has changed to all asks that avoid it."""
+    """Let all asks that avoid a node use it again, because it has changed."""
     for key, avoided in list(partition.avoided.items()):
         if node_id in avoided:
             _avoid_only(

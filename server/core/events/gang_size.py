@@ -1,10 +1,9 @@
-"""The size of gangs that declare none: complete once no further member has come for `job.gathering` (J1).
+"""The size of gangs that declare none: such a gang is complete when no new member has come for `job.gathering` (J1).
 
-A gang needs all members that are there at that instant; one that comes later joins it, and the gang
-does not need it. When a member is lost before all have their places, the gang gathers again.
-Members that run already when they are reported count at once: they were placed together, and their
-sender knows all of them. A gang of one is an ask like others and is not remembered: a member that
-comes after it gathers again.
+A gang needs all members that exist at that instant. A later member joins the gang, but the gang does not need it. When a member
+is lost before all are placed, the gang gathers again. Running members that are reported count at once: they were placed
+together, and their sender knows all of them. A gang of one is treated as an ordinary ask and not remembered, so a member that
+comes after it starts a new gang that gathers.
 """
 
 from dataclasses import replace
@@ -22,7 +21,7 @@ E = TypeVar("E", AskAdded, AllocationAdded)
 
 
 class _Size(NamedTuple):
-    """The size of a gang, whether it was counted, and the spec of some member."""
+    """The size of a gang, whether it was counted, and the spec of one of its members."""
 
     needed: int
     counted: bool
@@ -30,7 +29,7 @@ class _Size(NamedTuple):
 
 
 def sized(partition: Partition, application: Application, event: E, known: Ask | None) -> E:
-    """Return the event with the spec as the state has it: with the size of its gang, where the client gives none."""
+    """Return the event with the spec as the state stores it: with the size of its gang if the client states none."""
     spec = event.spec
     if not spec.job_key or spec.min_members:
         return event
@@ -63,9 +62,9 @@ def _of_member(ask: Ask) -> _Size:
 def joins(
     partition: Partition, application: Application, spec: AskSpec, known: Ask | None = None
 ) -> int | None:
-    """Add a member to its gang: a gathering one waits again, or stops counting when a size is given.
+    """Add a member to its gang: a gathering gang starts its wait again, or ends it if the member states a size.
 
-    A known member (``known``) that changes is no further one: return since when its gang gathers.
+    If the member is known (``known``), it does not count as new. Then return since when its gang gathers.
     """
     job = application.jobs.get(spec.job_key)
     if job is None or not job.counted:
@@ -79,7 +78,7 @@ def joins(
 
 
 def goes_on(partition: Partition, ask: Ask, since_ms: int | None) -> None:
-    """Keep since when a gang gathers, when it was made again only because its single member changed."""
+    """Restore since when a gang gathers, if it was created again only because its single member changed."""
     job = ask.group
     if since_ms is not None and isinstance(job, Job) and job in partition.gangs.came:
         partition.gangs.gathering.setdefault(job, since_ms)
@@ -88,7 +87,7 @@ def goes_on(partition: Partition, ask: Ask, since_ms: int | None) -> None:
 def existing(
     partition: Partition, application: Application, event: AllocationAdded, known: Ask | None
 ) -> AllocationAdded:
-    """Return the event of a running member with its gang's size; a new one is among those that the gang needs."""
+    """Return the event of a running member with its gang's size. A new member is among those that the gang needs."""
     event = sized(partition, application, event, known)
     joins(partition, application, event.spec, known)
     job = application.jobs.get(event.spec.job_key)
@@ -103,7 +102,7 @@ def existing(
 
 
 def note(partition: Partition, now: int) -> None:
-    """Update, after an event or a tick, which gangs gather, and since when no member joined them."""
+    """Update, after an event or a tick, which gangs gather, and since when no new member has joined each."""
     changed, partition.gangs.came = partition.gangs.came, {}
     for job, further in changed.items():
         since_ms = partition.gangs.gathering.get(job, now)
@@ -114,30 +113,30 @@ def note(partition: Partition, now: int) -> None:
 
 
 def count(partition: Partition, now: int) -> None:
-    """Fix the size of gangs that have gathered for long enough at what they have now."""
+    """Set the size of each gang that has gathered long enough to its present number of members."""
     for job in [one for one in partition.gangs.gathering if whole_ms(partition, one) <= now]:
         whole(partition, job)
 
 
 def whole(partition: Partition, job: Job) -> None:
-    """Fix the size of the gang at the members that are there: it needs all of them."""
+    """Set the size of the gang to its present number of members, all of which it then needs."""
     gang_sizes.resize(partition, job, gang_sizes.present(partition, job), counted=True)
 
 
 def whole_ms(partition: Partition, job: Job) -> int:
-    """Return when a gathering gang is complete, unless a further member comes."""
+    """Return when a gathering gang is complete, if no new member comes."""
     since_ms = partition.gangs.gathering[job]
     at_once = job.placed and job.min_members == UNSIZED
     return since_ms if at_once else since_ms + partition.spec.preemption.job_gathering_ms
 
 
 def next_due(partition: Partition) -> int | None:
-    """Return the instant at which the next gang is complete, None when none gathers."""
+    """Return the instant at which the next gang is complete, None if no gang gathers."""
     return min((whole_ms(partition, one) for one in partition.gangs.gathering), default=None)
 
 
 def resumed(partition: Partition) -> None:
-    """Complete, when all is known after a restart, every gang with an open decision: it was complete before (J10)."""
+    """Complete every gang with an open decision, once all pods are known after a restart: it was complete before (J10)."""
     for marks in partition.decisions.marks.values():
         for mark in marks.values():
             ask = partition.asks.get(mark.released_for)

@@ -1,4 +1,4 @@
-"""The life of applications, asks and queues: states on the way, and how each ends."""
+"""The life of applications, asks and queues: their states, and how each ends."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -38,14 +38,14 @@ COMPLETING_MS = 30_000
 
 
 def asks_added(partition: Partition, application: Application, now: int) -> list[Decision]:
-    """Bring a completing application back because it has new asks."""
+    """Make a completing application active again because it has new asks."""
     if application.state is ApplicationState.COMPLETING:
         return become(partition, application, ApplicationState.RUNNING, now)
     return []
 
 
 def allocated(partition: Partition, application: Application, now: int) -> list[Decision]:
-    """Make an application Running at its first allocation; with declared placeholders, at the last of these (1.9)."""
+    """Make an application Running at its first allocation; if it declared placeholders, at the last of these (1.9)."""
     if is_reserving(application) and not is_complete(partition, application):
         return []
     if application.state in _BEGINNING:
@@ -80,16 +80,16 @@ def become(
 
 
 def for_held(partition: Partition, application: Application) -> None:
-    """Look in the next tick at the asks that wait for placeholders of the application."""
+    """Make the next tick test the asks that wait for placeholders of the application."""
     if application.holds:
         partition.gangs.holding[application] = None
 
 
 def emptied(state: State, partition: Partition, application: Application, now: int) -> None:
-    """Begin to complete an application whose last ask and allocation are gone.
+    """Start to complete an application whose last ask and allocation are gone.
 
-    It is Completing, and Completed when nothing comes for a while, also where its asks never got a
-    node. An application that is Failing is Failed at once.
+    The application is Completing, and Completed when no ask comes for a while, even if none of its asks ever got a node. If it
+    is Failing, it is Failed at once.
     """
     if application.asks or application.allocations:
         return
@@ -103,7 +103,7 @@ def emptied(state: State, partition: Partition, application: Application, now: i
 
 
 def completed(partition: Partition, application_id: str, now: int) -> list[Decision]:
-    """Complete a completing application that got nothing new."""
+    """Complete a completing application that got no new asks."""
     application = partition.applications.get(application_id)
     if application is None or application.state is not ApplicationState.COMPLETING:
         return []
@@ -114,7 +114,7 @@ def completed(partition: Partition, application_id: str, now: int) -> list[Decis
 
 
 def failed(partition: Partition, application_id: str, now: int) -> list[Decision]:
-    """Fail a failing application of which nothing is left."""
+    """Fail a failing application that has no asks and allocations left."""
     application = partition.applications.get(application_id)
     if application is None or application.state is not ApplicationState.FAILING:
         return []
@@ -128,7 +128,7 @@ def forget(partition: Partition, application: Application) -> list[Decision]:
     """Remove an application without asks and allocations from the state."""
     leaf = application.leaf
     ranking.leave(leaf, application)
-    application.heap.clear()  # What is left there holds its groups, and they the application.
+    application.heap.clear()  # Outdated entries refer to groups, and these to the application.
     partition.gangs.holding.pop(application, None)
     del partition.applications[application.application_id]
     del leaf.applications[application.application_id]
@@ -141,7 +141,7 @@ def forget(partition: Partition, application: Application) -> list[Decision]:
 
 
 def swept(partition: Partition, leaf: Queue) -> list[Decision]:
-    """Remove the queues on a path that nothing needs any more, with a note each."""
+    """Remove the queues on a path that are no longer needed, and return a note about each."""
     return [removed_note(partition, path) for path in tree.sweep_path(partition, leaf)]
 
 
@@ -168,7 +168,7 @@ def released(partition: Partition, ask: Ask, termination: Termination, message: 
 
 
 def placed(partition: Partition, asks: Iterable[Ask]) -> list[Placed]:
-    """Return placements for their shims, made as `Placed` makes them, without the cost of its keywords."""
+    """Return placements for their shims, built without the keyword arguments of `Placed`, which would be slower."""
     name, new, made = partition.name, tuple.__new__, []
     for ask in asks:
         node, application = ask.node, ask.application
@@ -208,7 +208,7 @@ def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
 
 
 def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) -> None:
-    """Stop waiting for a placeholder that is gone, however it ended (YUNIKORN-1395)."""
+    """Let the application wait for one placeholder less, because this one is gone, however it ended (YUNIKORN-1395)."""
     application = placeholder.application
     if application.reserve is not None:
         application.reserve.lower(placeholder.spec.resource)
@@ -219,7 +219,7 @@ def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) ->
 
 
 def _take_over(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
-    """Place the real ask where its placeholder is gone, unless the node has no capacity for it any more (1.9)."""
+    """Place the real ask now that its placeholder is gone, if the node still has capacity for it (1.9)."""
     for held in list(commitment.pledges.values()):
         ask, node = held.ask, held.node
         if not has_room_pledged(ask.ask_class, held):
@@ -233,6 +233,6 @@ def _take_over(state: State, partition: Partition, commitment: Commitment, now: 
 
 
 def drop_pledge(partition: Partition, ask: Ask, reason: str) -> None:
-    """Free what was pledged to the ask, and end the decision behind it."""
+    """Free the ask's pledge, and end the decision that made it."""
     if ask.pledge is not None:
         journal.close(partition, ask.pledge.commitment, DecisionState.ABORTED, reason)

@@ -1,4 +1,4 @@
-"""The registration of managers, their re-registration and the end of a sync (design 1.10)."""
+"""The registration of managers, their repeated registration, and the end of a sync (design 1.10)."""
 
 from itertools import chain, islice
 
@@ -21,7 +21,7 @@ from server.state.partition import Partition
 
 
 def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]:
-    """Register a shim, and wipe what a shim of that id had before."""
+    """Register a shim, and remove everything that a shim of that id had before."""
     notes: list[Decision] = []
     if event.rm_id in state.managers:
         for partition in state.partitions.values():
@@ -45,7 +45,7 @@ def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]
 
 
 def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
-    """End some of what a shim had, before it registers again."""
+    """Remove a part of what a shim had, before it registers again."""
     left = event.most
     for partition in state.partitions.values():
         for application in _applications(partition, event.rm_id):
@@ -60,7 +60,7 @@ def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
 
 
 def forget(state: State, event: ManagerForgotten) -> list[Decision]:
-    """Drop the registration of a shim that left nothing behind; the next one may bring the configuration."""
+    """Drop the registration of a shim that has no objects left. The next shim may bring the configuration."""
     manager = state.managers.get(event.rm_id)
     if manager is None or manager.registered_ms > event.since:
         return []
@@ -75,7 +75,7 @@ def forget(state: State, event: ManagerForgotten) -> list[Decision]:
 def _configure(
     state: State, event: ManagerRegistered, brought: Configuration, now: int
 ) -> list[Decision]:
-    """Apply a registration's configuration: only those of the first manager that brings one count (design 1.11)."""
+    """Apply a registration's configuration. Only those of the first manager that brings one count (design 1.11)."""
     rm_id = event.rm_id
     state.configured_by = state.configured_by or rm_id
     if state.configured_by == rm_id:
@@ -88,7 +88,7 @@ def _configure(
 
 
 def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> list[Decision]:
-    """Remove everything that a manager brought; return the decisions for other managers with pods on its nodes."""
+    """Remove everything that a manager reported; return the decisions for other managers with pods on its nodes."""
     decisions: list[Decision] = []
     for application in _applications(partition, rm_id):
         application.reserve = None
@@ -114,7 +114,7 @@ def _applications(partition: Partition, rm_id: str) -> list[Application]:
 
 
 def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision]:
-    """Complete a shim's sync, so that placement may begin. Counts that differ are reported, not rejected."""
+    """Complete a shim's sync, so that placement may start. Differing counts are reported, not rejected."""
     manager = state.managers.get(event.rm_id)
     if manager is None:
         message = f"sync of {event.rm_id!r} completed without a registration; nothing was changed"
@@ -132,7 +132,7 @@ def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision
     for partition in state.partitions.values():
         partition.relief += 1
         if partition.owner == event.rm_id:
-            snapshotting.catch_up(partition)  # now, so that the first claim does not wait for it
+            snapshotting.catch_up(partition)  # now, so that the first claim is not delayed by it
             quotas += due_quota.synced(partition, now)
             gang_size.resumed(partition)
             recovered, expiring = recovery.rebuild(partition, now, all_known=True)
@@ -157,7 +157,7 @@ def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision
 
 
 def held(state: State, rm_id: str) -> dict[str, int]:
-    """Count what the core holds of a manager: nodes, applications, allocations (foreign ones too) and asks."""
+    """Return how many objects of a manager the core has: nodes, applications, allocations (foreign ones too) and asks."""
     counts = {"nodes": 0, "applications": 0, "allocations": 0, "asks": 0}
     for partition in state.partitions.values():
         counts["nodes"] += sum(one.rm_id == rm_id for one in partition.index.nodes.values())

@@ -64,7 +64,7 @@ def _may_add(state: State, event: NodeAdded) -> str:
 
 
 def _overflow(partition: Partition, capacity: Resource, before: Amounts) -> str:
-    """Return why a capacity is not accepted, "" when it is: the total of each type stays below 2^62 (design 6.13)."""
+    """Return why a capacity is not accepted; "" if the total of each type stays below 2^62 (design 6.13)."""
     for name, quantity in capacity:
         if quantity < 0:
             return f"schedulableResource {name!r} is negative: {quantity}"
@@ -116,7 +116,7 @@ def _open(partition: Partition, node: Node) -> None:
 
 
 def change(state: State, event: NodeChange, now: int) -> list[Decision]:
-    """Apply an event of a node that must be known already."""
+    """Apply an event to a node that must already be known."""
     if event.rm_id not in state.managers:
         return [NodeRejected(event.rm_id, event.node_id, REGISTER_FIRST.format(rm_id=event.rm_id))]
     partition = state.partitions.get(event.partition)
@@ -199,7 +199,7 @@ def _overcommitted(partition: Partition, node: Node) -> list[Decision]:
 def _drop_pledges(
     partition: Partition, node: Node, now: int, code: Code, *, daemons: bool
 ) -> list[Decision]:
-    """Drop the pledges on a node that takes no placements; a cordon keeps those that require it (``daemons`` False)."""
+    """Drop the pledges on a node that takes no placements; with ``daemons`` False, those that require this node stay."""
     notes: list[Decision] = []
     for held in [one for one in node.pledges.values() if daemons or not one.exclusive]:
         reason = f"node {node.node_id} takes no placements any more"
@@ -208,7 +208,7 @@ def _drop_pledges(
 
 
 def remove(state: State, partition: Partition, node: Node, now: int) -> list[Decision]:
-    """Remove a node (DECOMISSION): everything on it is released, each with a message to the shim (specification 1.6)."""
+    """Remove a node (DECOMISSION): all its pods are released, each with a message to the shim (specification 1.6)."""
     node.schedulable = node.opened = False
     partition.index.leave(node)
     decisions = _drop_pledges(partition, node, now, Code.NODE_LOST, daemons=True)

@@ -1,4 +1,4 @@
-"""The bound on sums: an amount that would take one to 2^62 is rejected (design 6.13)."""
+"""The bound on sums: an amount that would raise a sum to 2^62 is rejected (design 6.13)."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,10 +14,10 @@ CROWDED: Final = QUANTITY_LIMIT - ASKS_MAX * SMALL
 
 
 def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) -> str:
-    """Return why a quantity is empty, not allowed, or takes the usage of the whole tree to 2^62; "" when it is fine.
+    """Return why a quantity is empty, not allowed, or raises the usage of the whole tree to 2^62; "" if it is valid.
 
-    ``of_ask``: it is one of no more asks than a partition takes, so that a small quantity cannot
-    while the total is low.
+    ``of_ask`` says that it belongs to an ask. The number of asks is limited, so that small quantities need no check while the
+    total is low.
     """
     if not resource:
         return "the resource is empty: a positive quantity of some type is needed"
@@ -36,7 +36,7 @@ def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) 
 
 
 def _total(partition: Partition, name: str) -> int:
-    """Return what is used and what waits in one type, over the whole partition."""
+    """Return the sum of usage and waiting requests of one type, over the whole partition."""
     index = partition.types.index.get(name)
     if index is None:
         return 0
@@ -46,7 +46,7 @@ def _total(partition: Partition, name: str) -> int:
 
 
 def _classes(partition: Partition) -> Iterator[AskClass]:
-    """Yield all classes, with those of asks that hold a pledge."""
+    """Yield all classes, including those of asks that hold a pledge."""
     yield from partition.classes.by_key.values()
     for held in partition.decisions.pledges.values():
         yield held.ask.ask_class

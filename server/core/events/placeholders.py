@@ -1,8 +1,7 @@
-"""The life of placeholders: real asks take their places, and unused ones are released after a while (specification 1.9).
+"""The life of placeholders: real asks replace them, and unused ones are released after a while (specification 1.9).
 
-States and their messages are those of the published interface: an application whose placeholders
-did not all get their places in time is Resuming (Soft) or Failing (Hard); one that runs loses those
-that nothing needed.
+States and their messages are those of the published interface. An application whose placeholders were not all placed in time is
+Resuming (Soft) or Failing (Hard). A running application loses the placeholders that it did not need.
 """
 
 from dataclasses import replace as _with
@@ -45,14 +44,14 @@ RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
 def declare(
     state: State, partition: Partition, application: Application, reserve: Reserve, now: int
 ) -> None:
-    """Record the sum of the placeholders that an application declares; they have to come within their time-out, too."""
+    """Record the sum of the placeholders that an application declares. They have to arrive within its time-out, too."""
     application.reserve = reserve
     if reserve.wanted:
         _expect(state, partition, application, now)
 
 
 def seen(state: State, partition: Partition, ask: Ask) -> None:
-    """Count a new placeholder; the first one of an application begins its time-out, declared or not."""
+    """Count a new placeholder. The first one of an application starts its time-out, declared or not."""
     if not ask.spec.placeholder:
         return
     application = ask.application
@@ -67,9 +66,9 @@ def seen(state: State, partition: Partition, ask: Ask) -> None:
 
 
 def keyed(application: Application, event: AskAdded, known: Ask | None) -> AskAdded:
-    """Return the ask as a member of the gang of its application's placeholders, where its client names no gang.
+    """Return the ask as a member of the gang of its application's placeholders, if its client names no gang.
 
-    So they are placed together or not at all, once all that the application declared are there.
+    So the placeholders are placed together or not at all, once all that the application declared have arrived.
     """
     spec = event.spec
     if not spec.placeholder or spec.job_key:
@@ -79,7 +78,7 @@ def keyed(application: Application, event: AskAdded, known: Ask | None) -> AskAd
 
 
 def resized(ask: Ask, spec: AskSpec) -> None:
-    """Update the sum of what has come after a placeholder's size changed."""
+    """Update the sum of existing placeholders after one changed its size."""
     reserve = ask.application.reserve
     if reserve is not None and ask.spec.placeholder and spec.placeholder:
         reserve.came.subtract(dict(ask.spec.resource))
@@ -87,7 +86,7 @@ def resized(ask: Ask, spec: AskSpec) -> None:
 
 
 def runs_already(partition: Partition, ask: Ask, now: int) -> list[Decision]:
-    """Update an application for an existing allocation: with a real pod, nothing waits for all placeholders any more."""
+    """Update an application for an existing allocation. If it is a real pod, no ask waits for all placeholders any more."""
     reserve = ask.application.reserve
     if reserve is not None and not ask.spec.placeholder:
         reserve.wanted.clear()
@@ -104,7 +103,7 @@ def _expect(state: State, partition: Partition, application: Application, since:
 
 
 def replace(state: State, partition: Partition, now: int) -> list[Decision]:
-    """Give asks of task groups the places of their placeholders, before ordinary placement (cycle step 2)."""
+    """Let asks of task groups replace their placeholders, before ordinary placement (cycle step 2)."""
     decisions: list[Decision] = []
     for swap in placeholders.swaps(partition) if partition.gangs.holding else ():
         if swap.node is None:
@@ -126,7 +125,7 @@ def _too_small(partition: Partition, swap: Swap) -> list[Decision]:
 
 
 def _go(partition: Partition, placeholder: Ask, message: str) -> Decision:
-    """Release a placeholder for no ask."""
+    """Release a placeholder that no ask replaces."""
     journal.set_releasing(partition, placeholder, releasing=True)
     return lifecycle.released(partition, placeholder, Termination.TIMEOUT, message)
 
@@ -144,10 +143,10 @@ def _order(state: State, partition: Partition, swap: Swap, now: int) -> Decision
 
 
 def keeps_place(partition: Partition, ask: Ask, spec: AskSpec) -> bool:
-    """Return whether a changed ask that replaces a placeholder still takes its place: only while this node suits it.
+    """Return whether a changed ask still replaces its placeholder: yes if its size is unchanged and the node still suits it.
 
-    Other nodes may suit it as well. What suits it changes whenever a pod around it does; its
-    placeholder should not have been released for nothing.
+    Other nodes may suit the ask as well, but its placeholder would then have been released in vain. The nodes that suit it may
+    change whenever a pod elsewhere changes.
     """
     held, before = ask.pledge, ask.spec
     same_size = (spec.resource, spec.constraints.host_ports, spec.priority) == (
@@ -185,7 +184,7 @@ def _released(
 
 
 def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
-    """Order the release of a placeholder that is still there once more; the real ask waits as before."""
+    """Order the release of a placeholder again, because it is still there; the real ask waits as before."""
     decisions: list[Decision] = [
         _released(partition, placeholder, commitment, held.ask.key, held.node.node_id)
         for placeholder in commitment.victims.values()
@@ -198,9 +197,9 @@ def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
 def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
     partition: Partition, decision_id: str, ask: Ask, placeholder: Ask, node_id: str, now: int
 ) -> list[tuple[int, str]]:
-    """Continue a replacement that was under way before a restart (1.7), where it can; return when it expires.
+    """Continue, if possible, a replacement that was under way before a restart (1.7); return when it expires.
 
-    Where it cannot, the placeholder ends all the same, and the real ask is an ordinary one.
+    If that is not possible, the placeholder ends anyway, and the real ask becomes an ordinary one.
     """
     node = partition.index.nodes.get(node_id)
     if node is None or ask.pledge is not None or not placeholders.fits_into(ask, placeholder):
@@ -216,7 +215,7 @@ def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
 
 
 def timed_out(state: State, partition: Partition, application_id: str, now: int) -> list[Decision]:
-    """Act on the time-out of an application's placeholders, by whether the application runs (peers 2.10)."""
+    """Handle the time-out of an application's placeholders, depending on whether the application runs (peers 2.10)."""
     application = partition.applications.get(application_id)
     reserve = application.reserve if application is not None else None
     if application is None or reserve is None:
@@ -236,7 +235,7 @@ def timed_out(state: State, partition: Partition, application_id: str, now: int)
 
 
 def _is_told(state: State, partition: Partition) -> bool:
-    """Return whether the core knows what runs.
+    """Return whether the core knows all running pods.
 
     Without an explicit sync a node's pods are reported before the node is opened (1.7).
     """
@@ -249,7 +248,7 @@ def _is_told(state: State, partition: Partition) -> bool:
 def _release_unused(
     state: State, partition: Partition, application: Application, now: int
 ) -> list[Decision]:
-    """Release unused placeholders; one that is preempted already, or is being replaced, ends anyway (G1)."""
+    """Release unused placeholders, except those that are preempted already or being replaced, which end anyway (G1)."""
     message = "its application did not use it in time"
     decisions: list[Decision] = [
         _go(partition, one, message)

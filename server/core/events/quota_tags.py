@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 class TagQuota(NamedTuple):
-    """The quota that the tags ask for; None and 0 mean that they say nothing."""
+    """The quota that the tags request; None and 0 mean that they say nothing."""
 
     guaranteed: Limit
     max: Limit | None
@@ -25,7 +25,7 @@ NO_QUOTA = TagQuota((), None, 0)
 
 
 def quota(tags: Mapping[str, str]) -> TagQuota | str:
-    """Return the quota in `namespace.resourcequota`, `.resourceguaranteed` and `.resourcemaxapps`, or what is wrong."""
+    """Return the quota in `namespace.resourcequota`, `.resourceguaranteed` and `.resourcemaxapps`, or why it is invalid."""
     try:
         guaranteed = _amounts(tags, "namespace.resourceguaranteed")
         maximum = _amounts(tags, "namespace.resourcequota")
@@ -35,9 +35,9 @@ def quota(tags: Mapping[str, str]) -> TagQuota | str:
 
 
 def _amounts(tags: Mapping[str, str], tag: str) -> Limit | None:
-    """Read JSON of the published form, {"resources": {"vcore": {"value": 1000}}}, or plain {"vcore": 1000}.
+    """Return the amounts in a tag: JSON as published, {"resources": {"vcore": {"value": 1000}}}, or plain {"vcore": 1000}.
 
-    A number may stand in quotes, as JSON of 64-bit numbers often does.
+    A number may be in quotes, as 64-bit numbers in JSON often are.
     """
     text = tags.get(tag, "")
     if not text:

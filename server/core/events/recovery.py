@@ -1,7 +1,7 @@
 """The recovery of decisions that were open when the core ended, from the marks on their victims (C8).
 
-A mark names the decision, the preemptor and the node. Until all is known (the end of the sync, or
-the ask's arrival where no manager declares one) the victims only count as releasing.
+A mark names the decision, the preemptor and the node. Until all pods are known (the end of the sync, or the ask's arrival if no
+manager declares one) the victims only count as releasing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,10 +27,10 @@ BECAUSE: Final = "its eviction was ordered before the core was restarted"
 
 
 def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
-    """Set an existing allocation to releasing, and keep the mark that it comes with.
+    """Set an existing allocation to releasing, and keep the mark that was reported with it.
 
-    One that is being evicted already is reported again, and its decision may have ended meanwhile:
-    that says nothing new. Nor does a mark that crosses the veto by which the allocation stays.
+    Two reports change nothing: a repeated one about an allocation that is already being evicted, whose decision may have ended
+    meanwhile, and one with a mark that was sent before the veto by which the allocation stays.
     """
     if ask.releasing or ask.is_replaced or (ask.vetoed and mark.decision_id):
         return
@@ -42,10 +42,10 @@ def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
 def rebuild(
     partition: Partition, now: int, *, all_known: bool
 ) -> tuple[list[Decision], list[tuple[int, str]]]:
-    """Open the decisions again whose preemptors wait; that of a gang as soon as all its members are there (J10).
+    """Open the decisions whose preemptors wait again; for a gang as soon as all its members have arrived (J10).
 
-    When all is known, the others are given up. Return the decisions for the shell, and when the
-    decisions expire.
+    When all pods are known, the remaining decisions are given up. Return the decisions for the shell, and when each reopened
+    decision expires.
     """
     decisions: list[Decision] = []
     expiring: list[tuple[int, str]] = []
@@ -81,17 +81,17 @@ def rebuild(
 
 
 def _is_complete(ask: Ask) -> bool:
-    """Return whether the ask waits for a place of its own, or with all others of its gang."""
+    """Return whether the ask can be planned for: it is a single ask, or all members of its gang are waiting."""
     return isinstance(ask.group, Group) or (isinstance(ask.group, Job) and ask.group.gathered)
 
 
 def _mark_with_room(
     partition: Partition, marks: Mapping[str, ReleaseMark], ask: Ask | None
 ) -> ReleaseMark:
-    """Return the first mark on whose node the ask fits once the decision's own victims are gone, else the first.
+    """Return the first mark on whose node the ask fits once the decision's own victims are gone, else the first mark.
 
-    Marks name several nodes when a decision was planned again after a veto: a victim that was being
-    evicted already is still marked with the node that was given up.
+    Marks name several nodes if a decision was planned again after a veto: a victim that was already being evicted still has the
+    mark of the earlier node.
     """
     found = list(marks.values())
     for mark in found:
@@ -109,7 +109,7 @@ def _make_room(node: Node, marks: Iterable[str], ask: Ask) -> bool:
 def _assignments(
     partition: Partition, ask: Ask, marks: Mapping[str, ReleaseMark], mark: ReleaseMark
 ) -> list[Assignment]:
-    """Return the places: of the ask where its mark says, or of all members of its gang (J10)."""
+    """Return the node for the ask as its mark says, or a node for each member of its gang (J10)."""
     if isinstance(ask.group, Job):
         return due_gangs.reassign(partition, ask.group, marks.values())
     node = partition.index.nodes.get(mark.node_id)
@@ -119,9 +119,9 @@ def _assignments(
 def _drop_unfit(
     partition: Partition, mark: ReleaseMark, now: int, *, all_known: bool
 ) -> list[Decision]:
-    """Drop pledges on the marked node that do not fit any more: it may have changed during the restart (G10).
+    """Drop pledges that no longer fit on the marked node, which may have changed during the restart (G10).
 
-    Only once the node was enabled or drained, or when all is known.
+    This is done only after the node was enabled or drained, or when all pods are known.
     """
     node = partition.index.nodes.get(mark.node_id)
     if node is None or not (all_known or node.opened):
@@ -135,7 +135,7 @@ def _goes(partition: Partition, key: str) -> bool:
 
 
 def _shrinking(partition: Partition, policy: PolicyFacts, victims: list[Ask]) -> str:
-    """Return the queue that the decision shrinks; "" when it frees capacity for an ask."""
+    """Return the queue that the decision shrinks; "" if it frees capacity for an ask."""
     if policy.shrinks is Shrinks.PARTITION:
         return partition.root.path
     return _shared_queue(victims) if policy.shrinks is Shrinks.QUEUE else ""
@@ -174,7 +174,7 @@ def _reopen(  # noqa: PLR0913, PLR0917 - what the marks tell
 
 
 def _shared_queue(victims: list[Ask]) -> str:
-    """Return the lowest queue that all victims are below: a quota run's own, or one on the way to it."""
+    """Return the lowest queue that contains all victims: the queue of the quota run, or one below it."""
     paths = [[one.path for one in ask.application.leaf.path_up()] for ask in victims]
     return next(path for path in paths[0] if all(path in other for other in paths))
 

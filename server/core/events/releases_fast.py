@@ -1,7 +1,7 @@
-"""The fast path of ends: allocations that end without an order, as many do where many pods end.
+"""The fast path of ends: allocations that end without an order, as happens when many pods end at once.
 
-`asks.release` is the whole rule, with the same result one by one; this path takes a row of them,
-and then subtracts their usage in sums.
+`asks.release` is the general path with the same result. This path takes a sequence of ends, and then subtracts their usage in
+sums.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,9 @@ _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
 
 
 def take(state: State, events: Sequence[Event], first: int, decisions: list[Decision]) -> int:
-    """Take events from the first on, as long as they are plain ends; answer each.
+    """Take events from ``first`` on, as long as they are plain ends, and append the reply to each.
 
-    Such ends do not concern asks that came just now. Return the number of the event behind the last
-    one taken.
+    Such ends do not affect unqueued asks. Return the number of the event after the last one taken.
     """
     at = first
     while at < len(events):
@@ -45,7 +44,7 @@ def take(state: State, events: Sequence[Event], first: int, decisions: list[Deci
 def _take(
     partition: Partition, events: Sequence[Event], first: int, decisions: list[Decision]
 ) -> int:
-    """Take events of this partition from the first on, as long as they are plain ends; return how many."""
+    """Take events of this partition from ``first`` on, as long as they are plain ends; return the number taken."""
     known, plain, foreign = partition.asks, partition.classes.plain, partition.foreign.pods
     name, owner, avoided = partition.name, partition.owner, partition.avoided
     asks: list[Ask] = []
@@ -81,7 +80,7 @@ def _take(
 
 
 def _is_quiet(ask: Ask) -> bool:
-    """Return whether no decision waits for its end, and neither its application nor its class ends with it."""
+    """Return whether no decision waits for the allocation's end, and its application and class still have other asks."""
     application = ask.application
     return (
         not ask.releasing
@@ -94,7 +93,7 @@ def _is_quiet(ask: Ask) -> bool:
 
 
 def leaves_alone(state: State, event: Event) -> bool:
-    """Return whether the event does not concern asks that came just now: it is the end of an allocation."""
+    """Return whether the event is the end of an allocation, which does not affect unqueued asks."""
     if type(event) is not ReleaseRequested or event.termination is _FAILED_ON_RM:
         return False
     partition = state.partitions.get(event.partition)

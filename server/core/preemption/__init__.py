@@ -1,1 +1,1 @@
-"""Preemption over time: rounds, the asks that are due, the plans that are carried out, and the decisions that are open."""
+"""Preemption over time: rounds, asks that are due, plans that are carried out, and open decisions."""

@@ -1,7 +1,4 @@
-"""The writing of plans into the state: pledges first, then releases, so that no other ask takes the capacity (G10).
-
-See design 1.6.
-"""
+"""The writing of plans into the state: pledges first, then releases, so that no other ask takes the capacity (G10, design 1.6)."""
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
@@ -86,14 +83,14 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
 
 
 def is_shown(partition: Partition, plan: Plan) -> bool:
-    """Return whether a partition that only observes showed the same decision before, with no effect (P8)."""
+    """Return whether a partition that only observes has already shown the same decision, without effect (P8)."""
     if not partition.spec.preemption.observe_only or plan.facts.reserves:
         return False
     return partition.round.observed.get(_subject(plan)) == _content(plan)
 
 
 def show(partition: Partition, plan: Plan) -> None:
-    """Remember that a decision was shown, for as long as its subject waits."""
+    """Remember that a decision was shown, as long as its subject waits."""
     shown = partition.round.observed
     if len(shown) > 2 * (partition.ask_count + len(partition.queues)):
         for key in [key for key in shown if not _waits(partition, key)]:
@@ -107,18 +104,18 @@ def _waits(partition: Partition, subject: str) -> bool:
 
 
 def _subject(plan: Plan) -> str:
-    """Return the first preemptor, or the queue that shrinks."""
+    """Return the key of the first preemptor, or the queue that shrinks."""
     return plan.shrink.queue if plan.shrink is not None else plan.pledges[0].ask.key
 
 
 def _content(plan: Plan) -> tuple[str, ...]:
-    """Return the place of each preemptor, and the victims."""
+    """Return the node of each preemptor, and the victims."""
     places = (f"{pledge.ask.key} on {pledge.node_id}" for pledge in plan.pledges)
     return (plan.policy, *places, *(release.key for release in plan.releases))
 
 
 def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
-    """Return the decision that the plan continues, because a victim of it was vetoed (section 9)."""
+    """Return the decision that the plan continues, because one of its victims was vetoed (section 9)."""
     keys = [pledge.ask.key for pledge in plan.pledges]
     keys += [plan.shrink.queue] if plan.shrink is not None else []
     found = [
@@ -137,7 +134,7 @@ def end_suspended(partition: Partition) -> None:
 
 
 def policy_of(decision_id: str) -> PolicyFacts:
-    """Return the row of a decision's policy, as its id says."""
+    """Return the facts of a decision's policy, read from its id."""
     return of_letter(decision_id.partition("-")[0])
 
 
@@ -169,7 +166,7 @@ def _node(partition: Partition, pledge: words.Pledge) -> Node:
 
 
 def _make_way(partition: Partition, pledge: words.Pledge) -> list[Decision]:
-    """Drop reservations of the ask itself, and of others on its node (design 6.6)."""
+    """Drop reservations of the ask itself, and those of other asks on its node (design 6.6)."""
     own = partition.asks[pledge.ask.key].pledge
     known = _node(partition, pledge).pledges.values()
     held = [one for one in known if one.reserves and not one.commitment.suspended]
@@ -195,7 +192,7 @@ def _make_way(partition: Partition, pledge: words.Pledge) -> list[Decision]:
 def _released(
     partition: Partition, record: DecisionRecord, going: Sequence[Ask], how: str
 ) -> Iterable[Decision]:
-    """Return an order for each victim, whose text names neither the preemptor nor its queue (specification 9)."""
+    """Yield an order for each victim. Its text names neither the preemptor nor the preemptor's queue (specification 9)."""
     if not going:
         return ()
     fresh, many = record.victims[-len(going) :], len(going)
@@ -217,7 +214,7 @@ def _released(
 def _beneficiaries(
     record: DecisionRecord, victims: Sequence[Victim]
 ) -> tuple[Iterable[str], Iterable[tuple[str, ...]]]:
-    """Return the preemptor and the nodes for each victim: a gang's first member on its node, else the first of all."""
+    """Return by victim its preemptor and the nodes: the first gang member on the victim's node, else the first preemptor."""
     if not record.beneficiaries:
         return repeat("", len(victims)), repeat((), len(victims))
     first = record.beneficiaries[0]
@@ -227,7 +224,7 @@ def _beneficiaries(
 
 
 def delivery(partition: Partition, policy: PolicyFacts) -> str:
-    """Return how victims of a policy are evicted; for gangs `podShouldBeDeletedWhenPreempted` overrides it (J11)."""
+    """Return how victims of a policy are evicted; for gangs `podShouldBeDeletedWhenPreempted` takes precedence (J11)."""
     settings = partition.spec.preemption
     if not policy.gang or settings.job_delete is None:
         return settings.delivery
@@ -235,7 +232,7 @@ def delivery(partition: Partition, policy: PolicyFacts) -> str:
 
 
 def keep(partition: Partition, record: DecisionRecord, ranking: Ranking | None = None) -> Decided:
-    """Keep the record, and the order in which victims were taken; the oldest ended records are dropped."""
+    """Keep the record, and the order in which victims were taken; drop the oldest ended records above the limit."""
     known = partition.decisions.records
     known[record.decision_id] = record
     if ranking is not None:

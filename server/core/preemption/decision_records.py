@@ -37,8 +37,8 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
 ) -> DecisionRecord:
     """Return the record of a plan as it is ordered.
 
-    A plan that continues an open decision keeps that one's earlier victims. ``going`` are the asks
-    that the plan releases, ``gone`` the victims of that open decision that are gone already.
+    A plan that continues an open decision keeps the decision's earlier victims. ``going`` are the asks that the plan releases,
+    ``gone`` the victims of that open decision that are gone already.
     """
     before = partition.decisions.records.get(decision_id)
     earlier, left, kept = ((), (), ()) if before is None else _still(before, plan)
@@ -76,7 +76,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
 def _still(
     before: DecisionRecord, plan: Plan
 ) -> tuple[tuple[Victim, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return victims, vetoed and withdrawn ones of an open decision that the new plan does not evict."""
+    """Return the victims of an open decision that the new plan does not evict, and its vetoed and withdrawn keys."""
     again = {release.key for release in plan.releases}
     return (
         tuple(one for one in before.victims if one.key not in again),
@@ -86,14 +86,14 @@ def _still(
 
 
 def spared(answer: Plan | Refusal) -> tuple[Spared, ...]:
-    """Return the candidates that the rules protected, as shown to people."""
+    """Return the candidates that the rules protected, in the form for people."""
     return tuple(Spared(one.rule.value, one.leaf, one.count, one.keys) for one in answer.spared)
 
 
 def refused(
     snapshot: Snapshot, policy: str, refusal: Refusal, now: int, retry_ms: int = 0
 ) -> Verdict:
-    """Return a refusal as shown to people."""
+    """Return a refusal in the form for people."""
     return Verdict(
         policy,
         refusal.rule.value,
@@ -108,7 +108,7 @@ def refused(
 
 
 def victims(trial: Trial, plan: Plan, ran_ms: Iterable[int] | None = None) -> tuple[Victim, ...]:
-    """Return the victims as shown to people; running times are 0 where ``ran_ms`` gives none."""
+    """Return the victims in the form for people. Running times are 0 unless ``ran_ms`` gives them."""
     columns, releases, rows = trial.snapshot.allocations, plan.releases, plan.rows.tolist()
     found_specs = list(map(columns.specs.__getitem__, rows))
     assert None not in found_specs, "a victim has no spec"
@@ -140,7 +140,7 @@ def with_running_times(
 ) -> tuple[Victim, ...]:
     """Return the victims with the time that each had run.
 
-    This is `Ask.ran_until` without a call for each of tens of thousands.
+    The times are those of `Ask.ran_until`, computed without a call for each of tens of thousands of victims.
     """
     since = [ask.placed_ms if ask.started_ms is None else ask.started_ms for ask in asks]
     return victims(trial, plan, [now - one if one < now else 0 for one in since])
@@ -200,7 +200,7 @@ def moved(
 ) -> DecisionRecord:
     """Return the record after a change of state; ``confirmed`` are the victims that are gone by then."""
     ended, why = (0, "") if state.is_open else (at_ms, reason)
-    return DecisionRecord(  # `replace` takes three times as long, and each decision moves twice
+    return DecisionRecord(  # `replace` takes three times as long, and each decision changes twice
         known.decision_id,
         known.policy,
         known.partition,
@@ -227,14 +227,14 @@ def vetoed(known: DecisionRecord, key: str) -> DecisionRecord:
 
 
 def withdrawn(known: DecisionRecord, keys: Iterable[str]) -> DecisionRecord:
-    """Return the record after the evictions of these victims were withdrawn, because nothing needs them any more."""
+    """Return the record after the evictions of these victims were withdrawn, because no decision needs them any more."""
     return replace(known, withdrawn=(*known.withdrawn, *keys))
 
 
 def to_the_owners(known: DecisionRecord, victims: Sequence[Victim]) -> Iterator[str]:
-    """Return why each victim is evicted, as its owner may read it.
+    """Yield the text that tells the owner of each victim why it is evicted.
 
-    The text has queue, policy, rule, priority and decision, and names of no other tenant.
+    The text has queue, policy, rule, priority and decision, and no names of other tenants.
     """
     alike = list(map(_ALIKE, victims))
     by = f"by decision {known.decision_id} (policy {known.policy})"

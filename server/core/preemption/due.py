@@ -1,7 +1,7 @@
 """The asks that are due for a round, found in the live state, so that a snapshot is taken only when there is work.
 
-The checks here are necessary and cheap; the policies and the rules decide. For reservations the
-cost is a look at each group of equal asks, not at each ask.
+The checks here are necessary conditions and cheap; policies and rules decide. For reservations the cost is one look at each
+group of equal asks, not at each ask.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ Counters = tuple[int, int]
 
 
 def counters(partition: Partition) -> Counters:
-    """Return counters that move when an event may have made something possible.
+    """Return counters that change when an event may have made a decision possible.
 
     Such events concern capacity, limits, nodes and ended decisions.
     """
@@ -28,7 +28,7 @@ def counters(partition: Partition) -> Counters:
 
 
 def is_called_for(partition: Partition, now: int) -> bool:
-    """Return whether there could be anything that the last round has not seen."""
+    """Return whether something may have changed that the last round has not considered."""
     state = partition.round
     return (
         state.open
@@ -41,12 +41,12 @@ def is_called_for(partition: Partition, now: int) -> bool:
 
 
 def instants(partition: Partition) -> tuple[int | None, int | None]:
-    """Return when time alone may let an ask reserve, and when one may claim."""
+    """Return when time alone may let an ask reserve, and when it may let an ask claim."""
     return partition.round.due_ms, pacing.due_ms(partition)
 
 
 def begin(partition: Partition) -> None:
-    """Begin a round; clear the masks unless a round is open and nothing moved since."""
+    """Begin a round; clear the masks unless a round is open and nothing has changed since."""
     state, now = partition.round, counters(partition)
     state.claims_ms = None
     if not state.open or state.seen != now:
@@ -55,7 +55,7 @@ def begin(partition: Partition) -> None:
 
 
 def claimants(partition: Partition, shortage: Shortage, now: int) -> snapshotting.Due:
-    """Return the asks and gangs that may preempt now, as far as the pace of rounds admits them (P1)."""
+    """Return the asks and gangs that may preempt now, limited by the pace of rounds (P1)."""
     return snapshotting.Due(
         claiming=pacing.admitted(partition, due_claims.claiming(partition, shortage, now), now),
         requiring=due_claims.requiring(partition),
@@ -65,7 +65,7 @@ def claimants(partition: Partition, shortage: Shortage, now: int) -> snapshottin
 
 
 def may_trim(partition: Partition, now: int) -> bool:
-    """Return whether surplus may be reclaimed now (P1): shares follow weights, and more is used than there is (W3)."""
+    """Return whether surplus may be reclaimed now (P1): shares follow weights, and usage exceeds capacity (W3)."""
     settings = partition.spec.preemption
     shared_out = settings.enabled and sharing.is_shared_out(partition)
     is_due = shared_out and sharing.is_too_much_used(partition)
@@ -73,7 +73,7 @@ def may_trim(partition: Partition, now: int) -> bool:
 
 
 def reserving(partition: Partition, now: int) -> list[Ask]:
-    """Return the asks that may reserve, the oldest of each group, in order; set the instant when the next one may."""
+    """Return the asks that may reserve, the oldest of each group, in order; set the instant at which the next ask may."""
     state = partition.round
     state.due_ms = None
     if not partition.spec.reservations.enabled:
@@ -96,7 +96,7 @@ def reserving(partition: Partition, now: int) -> list[Ask]:
 
 
 def may_reserve_more(partition: Partition) -> bool:
-    """Return whether fewer nodes are reserved than may be."""
+    """Return whether fewer nodes are reserved than the limit allows."""
     return _held(partition).total() < reservation.most(len(partition.index.nodes))
 
 
@@ -110,7 +110,7 @@ def _held(partition: Partition) -> Counter[str]:
 
 
 def _refresh_hopeless(partition: Partition) -> None:
-    """Forget which classes no node could hold, when a node opened or a pledge ended."""
+    """Forget which classes no node could hold, if a node opened or a pledge ended."""
     state = partition.round
     now = (partition.index.entered, state.pledges_ended)
     if now != state.hopeless_seen:
@@ -119,7 +119,7 @@ def _refresh_hopeless(partition: Partition) -> None:
 
 
 def _stuck(partition: Partition, held: Counter[str]) -> Iterator[Group]:
-    """Yield groups whose limits have headroom and whose class no node can take, in leaves that may still reserve."""
+    """Yield groups whose limits have headroom and whose class no node can take, in leaves below their limit of reservations."""
     for leaf in partition.queues.values():
         if not leaf.leaf or not leaf.pending_asks or not _may_reserve(leaf, held):
             continue
@@ -136,7 +136,7 @@ def _may_reserve(leaf: Queue, held: Counter[str]) -> bool:
 
 
 def is_stuck(partition: Partition, group: Group) -> bool:
-    """Return whether only a node is missing for the group, and some node could hold it, as far as is known."""
+    """Return whether the group lacks only a node, and some node could hold it as far as is known."""
     ask_class = group.ask_class
     return (
         ask_class.dead
@@ -147,10 +147,9 @@ def is_stuck(partition: Partition, group: Group) -> bool:
 
 
 def reservable(group: Group, *, known_barren: bool) -> list[Ask]:
-    """Return the group's first asks that may reserve at all: as many as a leaf may have, and one more.
+    """Return the group's first asks that qualify for a reservation: up to one more than a leaf may have.
 
-    A group in which none may reserve is not searched again: only asks that joined since are looked
-    at.
+    A group in which no ask qualified is not searched again. Only asks that joined since then are checked.
     """
     if known_barren and not any(_is_plain(ask, group) for ask in group.untold):
         return []
@@ -164,13 +163,13 @@ def reservable(group: Group, *, known_barren: bool) -> list[Ask]:
 
 
 def _is_plain(ask: Ask, group: Group) -> bool:
-    """Return whether the ask is still in the group, needs no check by its manager, and is no member of a gang."""
+    """Return whether the ask is still in the group, needs no check by its manager, and is not a member of a gang."""
     spec = ask.spec
     return ask.group is group and not spec.rm_check and not (spec.job_key and spec.min_members > 1)
 
 
 def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[Ask]:
-    """Yield the asks that have waited long enough; the first that has not sets the instant when it will have."""
+    """Yield the asks that have waited long enough; for the first that has not, set the instant at which it will have."""
     for ask in oldest:
         comes = ask.pending_since + reservation.RESERVE_AFTER_MS
         instant = max(comes, ask.application.reserves_from_ms)

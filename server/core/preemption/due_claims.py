@@ -1,7 +1,6 @@
 """The asks that are due for preemption, found in the live state, so that a snapshot is taken only for work (G1, G2, G11).
 
-The checks here are necessary for a claim and cheap, group by group of equal asks; policies and
-rules decide.
+The checks here are necessary conditions for a claim and cheap, one per group of equal asks; policies and rules decide.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +20,7 @@ NEVER: Final = 1 << 62
 
 
 def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
-    """Return asks that may claim now, as many of each group as its deciding queues lack; the others set the next instant."""
+    """Return asks that may claim now, of each group as many as its queues' deficits admit; for the others set the next instant."""
     settings = partition.spec.preemption
     if not settings.enabled or not settings.lists(GUARANTEED):
         return []
@@ -40,7 +39,7 @@ def open_leaves(partition: Partition) -> Iterator[Queue]:
 
 
 def is_open(leaf: Queue) -> bool:
-    """Return whether preemption is on for the leaf (G3), and nothing on its path is stopped."""
+    """Return whether preemption is on for the leaf (G3), and no queue on its path is stopped."""
     if leaf.spec.properties.preemption_policy is PreemptionPolicy.DISABLED:
         return False
     return not any(queue.state is QueueState.STOPPED for queue in leaf.path_up())
@@ -54,7 +53,7 @@ def _of_leaf(partition: Partition, leaf: Queue, shortage: Shortage, now: int) ->
 
 
 def stuck_groups(leaf: Queue) -> Iterator[Group]:
-    """Yield the leaf's groups of asks for which placement finds no capacity."""
+    """Yield the groups of the leaf for whose asks placement finds no capacity."""
     for application in leaf.applications.values():
         for group in application.groups.values():
             if group.live and is_stuck(group):
@@ -62,21 +61,20 @@ def stuck_groups(leaf: Queue) -> Iterator[Group]:
 
 
 def is_stuck(group: Group) -> bool:
-    """Return whether the group lacks a node or headroom, has no pledge of a decision, and its user may use more.
+    """Return whether the group lacks a node or headroom, has no pledge of a decision, and its user's limits have headroom.
 
-    Asks that require a node by name are served on that node alone, whatever their queue is entitled
-    to (G1, G11).
+    Asks that require a node by name are planned for on that node alone, whatever their queue is entitled to (G1, G11).
     """
     ask_class = group.ask_class
     held = ask_class.pledge
     if (held is not None and not held.reserves) or ask_class.constraints.required_node:
         return False
     if held is not None and held.commitment.facts.gang and held.ask.spec.min_members > 1:
-        return False  # its gang is planned again as a whole (J8)
+        return False  # its gang is planned for again as a whole (J8)
     blocking = [
         one for one in group.application.limits_of(ask_class) if not one.has_room(ask_class)
     ]
-    # A node is reserved only for an ask that no node takes; placement may not have tried its class since.
+    # A node is reserved only for an ask that no node takes, although placement may not have tried its class since.
     stuck = ask_class.dead or bool(blocking) or held is not None
     return stuck and all(one.kind == "queue" for one in blocking)
 
@@ -84,7 +82,7 @@ def is_stuck(group: Group) -> bool:
 def due(partition: Partition, group: Group, most: int, now: int, policy: str) -> Iterator[Ask]:
     """Yield the group's first asks that waited long enough for a policy and were not refused a moment ago (G1, I5).
 
-    A group of which no ask is due rests until the first of them is.
+    A group without a due ask rests until the first of its asks is due.
     """
     if _rests(partition, group, now, policy):
         return
@@ -113,7 +111,7 @@ def _rests(partition: Partition, group: Group, now: int, policy: str) -> bool:
 def _instants(
     partition: Partition, group: Group, now: int, policy: str
 ) -> Iterator[tuple[Ask, int]]:
-    """Yield when each ask of a group may preempt, up to the first within its delay: those behind it came later."""
+    """Yield each ask of a group with the instant from which it may preempt; stop after the first that is within its delay."""
     delay = delay_ms(partition, group.application.leaf, policy)
     refused_ms = partition.round.tries.refused_ms(group)
     for ask in group.asks if group.in_turn else sorted(group.asks, key=pending.by_turn):
@@ -128,17 +126,17 @@ def _instants(
 
 
 def _was_refused(instant: int, refused_ms: int) -> bool:
-    """Return whether the ask was due when asks like it were refused.
+    """Return whether the ask was due when its group was refused.
 
-    One whose delay ends later, or that may be tried at once, was not.
+    An ask whose delay ended later, or that may be tried at once, was not refused then.
     """
     return bool(refused_ms) and instant <= refused_ms
 
 
 def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
-    """Return from when a policy may plan for a waiting ask (G1, I5), and whether a back-off is what it waits for.
+    """Return the instant from which a policy may plan for a waiting ask (G1, I5), and whether a back-off sets that instant.
 
-    Gangs and daemons have no delay.
+    Gangs and DaemonSet pods have no delay.
     """
     group = ask.group
     assert group is not None, f"ask {ask.key} waits"
@@ -153,19 +151,20 @@ def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
 
 
 def backoff_of(partition: Partition, ask: Ask) -> int:
-    """Return how long it waits after a refusal; a gang as long as the member that waits longest (7.7)."""
+    """Return the back-off of an ask after a refusal; for a gang the longest back-off of its members (7.7)."""
     return longest_backoff(partition, ask.group.members if isinstance(ask.group, Job) else (ask,))
 
 
 def longest_backoff(partition: Partition, asks: Iterable[Ask]) -> int:
-    """Return the longest that any of the asks waits after a refusal: longer after decisions without effect (7.7)."""
+    """Return the longest back-off of the asks after a refusal. Decisions without effect make it longer (7.7)."""
     return max([partition.spec.preemption.backoff_ms, *(ask.wait_ms for ask in asks)])
 
 
 def delay_ms(partition: Partition, leaf: Queue, policy: str) -> int:
-    """Return how long an ask waits before it may preempt: to claim (G1), and to replace others of its queue (I5).
+    """Return how long an ask waits before it may claim (G1) or replace others of its queue (I5).
 
-    A share by weight is claimed at once (W6); what is replaced within a queue is no queue's share.
+    A share by weight may be claimed at once (W6). Preemption within a queue has a delay even there, because it gives no queue a
+    larger share.
     """
     delay = facts(policy).delay
     if delay is Delay.NONE:
@@ -176,7 +175,7 @@ def delay_ms(partition: Partition, leaf: Queue, policy: str) -> int:
 
 
 def call_again(partition: Partition, instant: int) -> None:
-    """Set an instant at which, or in the first round after which, time alone may let an ask claim (P1)."""
+    """Set an instant from which time alone may let an ask claim, in the first round at or after it (P1)."""
     if instant == NEVER:
         return
     known = partition.round.claims_ms
@@ -187,7 +186,7 @@ def call_again(partition: Partition, instant: int) -> None:
 
 
 def requiring(partition: Partition) -> list[Ask]:
-    """Return waiting asks that require a node by name, where that changed since they were last refused (G11)."""
+    """Return waiting asks that require a node by name, if that node changed since they were last refused (G11)."""
     settings = partition.spec.preemption
     if not settings.enabled or not settings.lists(REQUIRED_NODE):
         return []
@@ -214,7 +213,7 @@ def _untried(partition: Partition, ask_class: AskClass) -> Iterator[Ask]:
 
 
 def _groups(partition: Partition, ask_class: AskClass) -> list[Group]:
-    """Return the groups of a class that was parked."""
+    """Return the groups of a class that is parked."""
     groups = list(ask_class.waiting)
     for queue in partition.queues.values():
         if queue.limiter is not None:

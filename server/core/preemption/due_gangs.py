@@ -1,8 +1,7 @@
 """The gangs that are due for preemption, and the asks that may replace others of their queue (J3, I5).
 
-Both are found in the live state, so that a snapshot is taken only when there is work; policies and
-rules decide. A gang has no delay: it is due as soon as it is complete and does not fit, and again
-when the back-off after a refusal is over.
+Both are found in the live state, so that a snapshot is taken only when there is work; policies and rules decide. A gang has no
+delay: it is due as soon as it is complete and does not fit, and again when the back-off after a refusal is over.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,9 +30,9 @@ GROUP_MOST: Final = 64
 
 
 def waiting(partition: Partition, now: int) -> list[JobDue]:
-    """Return the gangs that may plan now; the others set the next instant.
+    """Return the gangs that may be planned for now; for the others set the next instant.
 
-    A single ask is a gang of one where no policy claims for it.
+    A single ask counts as a gang of one if no policy claims for it.
     """
     settings = partition.spec.preemption
     if not settings.enabled or not settings.lists(JOB):
@@ -53,12 +52,12 @@ def waiting(partition: Partition, now: int) -> list[JobDue]:
 
 
 def admitted(partition: Partition, found: list[JobDue], now: int) -> list[JobDue]:
-    """Return those of the gangs that are planned for now; the others wait for the next round (P1)."""
+    """Return the gangs that may be planned for now; the others wait for the next round (P1)."""
     return [one for one in found if pacing.admits(partition, one.members[0], now)]
 
 
 def due(one: Job) -> JobDue:
-    """Return a waiting gang in the form that a snapshot takes."""
+    """Return a waiting gang in the form for a snapshot."""
     return JobDue(one.key, one.number, tuple(one.members), one.placed, one.min_members)
 
 
@@ -68,7 +67,7 @@ def single(ask: Ask) -> JobDue:
 
 
 def again(commitment: Commitment) -> JobDue:
-    """Return a gang whose decision is planned again, because a victim of it was vetoed (section 9)."""
+    """Return a gang whose decision is planned again, because one of its victims was vetoed (section 9)."""
     members = tuple(held.ask for held in commitment.pledges.values())
     first = members[0]
     known = first.application.jobs.get(first.spec.job_key)
@@ -82,7 +81,7 @@ def again(commitment: Commitment) -> JobDue:
 
 
 def promised(partition: Partition) -> dict[str, JobDue]:
-    """Return by member the gangs of several for which a decision holds capacity, to be planned again or not."""
+    """Return by member the gangs of several for which a decision holds capacity, whether it is planned again or not."""
     found = [again(one) for one in partition.decisions.open.values() if _is_job(one)]
     return {ask.key: job for job in found if job.size > 1 for ask in job.members}
 
@@ -106,7 +105,7 @@ def _may_plan(partition: Partition, one: Job, now: int) -> bool:
 
 
 def replacing(partition: Partition, now: int) -> list[Ask]:
-    """Return asks that may replace others of their queue: those without a place, once their delay is over (I5)."""
+    """Return asks that may replace others of their queue: those that fit nowhere, once their delay is over (I5)."""
     settings = partition.spec.preemption
     asks = [
         ask
@@ -119,9 +118,9 @@ def replacing(partition: Partition, now: int) -> list[Ask]:
 
 
 def _worth_a_look(partition: Partition) -> Iterator[Group]:
-    """Yield groups in whose leaf another application runs (I2), and those for which capacity is coming anyway (G8).
+    """Yield groups in whose leaf another application runs (I2), and those for which capacity is becoming free anyway (G8).
 
-    Where two applications run, every group has another one beside it.
+    If two applications run in a leaf, every group has another one beside it.
     """
     coming = _coming(partition)
     for leaf in due_claims.open_leaves(partition):
@@ -133,7 +132,7 @@ def _worth_a_look(partition: Partition) -> Iterator[Group]:
 
 
 def _coming(partition: Partition) -> list[Coming]:
-    """Return the nodes from which pods are being evicted, each with what it has once they are gone."""
+    """Return the nodes from which pods are being evicted, each with its free capacity once they are gone."""
     nodes = dict.fromkeys(
         ask.node for ask in partition.decisions.leaving.values() if ask.node is not None
     )
@@ -141,7 +140,7 @@ def _coming(partition: Partition) -> list[Coming]:
 
 
 def _gets_room(group: Group, coming: Iterable[Coming]) -> bool:
-    """Return whether an ask of the group fits once ordered evictions are done, where nothing is reserved (G8, I4)."""
+    """Return whether an ask of the group fits on unreserved capacity once ordered evictions are done (G8, I4)."""
     ask_class = group.ask_class
     full = [one for one in group.application.limits_of(ask_class) if not one.has_room(ask_class)]
     if full:
@@ -167,7 +166,7 @@ def _fits_on(ask_class: AskClass, node: Node, room: Amounts) -> bool:
 
 
 def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
-    """Yield the group's first asks, unless it waits for the back-off."""
+    """Yield the group's first asks, unless the group waits for its back-off."""
     asks = _foremost(group)
     again_ms = _again_ms(partition, group, asks)
     if again_ms > now:
@@ -177,7 +176,7 @@ def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
 
 
 def _again_ms(partition: Partition, group: Group, asks: list[Ask]) -> int:
-    """Return the end of the back-off after a refusal, 0 for none. There is no delay (J3)."""
+    """Return the end of the back-off after a refusal, 0 if there was none. There is no delay (J3)."""
     tried = max(ask.tried_ms for ask in asks)
     refused_ms = partition.round.tries.refused_ms(group)
     if not refused_ms or tried > refused_ms:
@@ -186,7 +185,7 @@ def _again_ms(partition: Partition, group: Group, asks: list[Ask]) -> int:
 
 
 def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
-    """Return from when a policy may plan for a waiting ask, and whether a back-off is what it waits for (G1, J3, I5)."""
+    """Return the instant from which a policy may plan for a waiting ask, and whether a back-off sets that instant (G1, J3, I5)."""
     group = ask.group
     if not facts(policy).gang or not isinstance(group, Group):
         return due_claims.awaits(partition, ask, policy)
@@ -202,11 +201,10 @@ def _foremost(group: Group) -> list[Ask]:
 
 
 def reassign(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> list[Assignment]:
-    """Return a node for every member of a gang whose decision was open before a restart (J10, 19).
+    """Return a node for every member of a gang whose decision was open before a restart (J10, 19); [] if one has none.
 
-    [] when a member has none. Members for which pods are evicted get the node that the marks name;
-    the others, which needed no victim, get the first by name that has capacity once everything that
-    was ordered is gone.
+    Members for which pods are evicted get the nodes that the marks name. Each of the others, which needed no victim, gets the
+    first node by name that has capacity for it once all ordered releases are done.
     """
     nodes = partition.index.nodes
     rooms = {name: nodes[name].room_without(nodes[name].dying()) for name in sorted(nodes)}

@@ -1,4 +1,4 @@
-"""The quota runs in the core: timers that events move, runs that come due, and notes for administrators (Q1-Q17)."""
+"""The quota runs in the core: timers that events change, runs that become due, and notes for administrators (Q1-Q17)."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -41,7 +41,7 @@ _WORDS = {
 def configured(
     state: State, partition: Partition, before: PartitionSpec, now: int
 ) -> list[Decision]:
-    """Update the timers after a configuration was applied; before the sync is complete nothing is judged (Q7)."""
+    """Update the timers after a configuration was applied. Before the sync is complete, no timer changes (Q7)."""
     if not state.synced(partition):
         return []
     notes = quota_timers.on_configuration(partition, before, now)
@@ -50,16 +50,16 @@ def configured(
 
 
 def synced(partition: Partition, now: int) -> list[Decision]:
-    """Start the full delay for queues over their maximum when the sync is complete (Q7)."""
+    """Start the full delay for queues over their maximum, because the sync is complete (Q7)."""
     return _told(partition, quota_timers.on_sync(partition, now), now)
 
 
 def forced(
     state: State, partition: Partition, ask: Ask, before: Demand, now: int
 ) -> list[Decision]:
-    """Update the timers after an allocation came or grew without a check of the maximum (Q7).
+    """Update the timers after an allocation was added or grew without a check of the maximum (Q7).
 
-    One that was sent again unchanged forces nothing.
+    An allocation that was sent again unchanged starts no timer.
     """
     if not partition.spec.preemption.quota_enabled or not state.synced(partition):
         return []
@@ -85,7 +85,7 @@ def _noted(partition: Partition, queue: str, code: Code, message: str) -> Noted:
 
 
 def _not_enforced(partition: Partition, told: Collection[str]) -> Iterator[Noted]:
-    """Yield notes about queues over their maximum of which a new configuration changed nothing (Q4, section 2.2)."""
+    """Yield notes about queues over their maximum for which a new configuration changed nothing (Q4, section 2.2)."""
     for path, queue in partition.queues.items():
         if not any(queue.usage):
             continue
@@ -99,7 +99,7 @@ def _not_enforced(partition: Partition, told: Collection[str]) -> Iterator[Noted
 
 
 def is_due(partition: Partition, now: int) -> bool:
-    """Return whether there is a run to start, or one that goes on after a veto."""
+    """Return whether there is a run to start, or one that continues after a veto."""
     instant = quota_timers.next_due(partition)
     return (instant is not None and instant <= now) or any(
         one.facts.shrinks is Shrinks.QUEUE for one in partition.decisions.suspended.values()
@@ -107,9 +107,9 @@ def is_due(partition: Partition, now: int) -> bool:
 
 
 def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[ShrinkIntent]:
-    """Yield the runs that go on, then those that begin now, the deepest first of one instant (Q6).
+    """Yield the runs that continue, then those that start now; of the same instant the deepest queue first (Q6).
 
-    Notes about runs that do not begin are added to ``told``.
+    Notes about runs that do not start are added to ``told``.
     """
     for one in list(partition.decisions.suspended.values()):
         if one.queue in partition.queues and one.facts.shrinks is Shrinks.QUEUE:
@@ -122,7 +122,7 @@ def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[Shrin
 
 
 def result(partition: Partition, intent: ShrinkIntent, answer: Plan | Refusal) -> list[Decision]:
-    """Return how far a run comes, for administrators (Q14)."""
+    """Return notes for administrators on how far a run brings its queue down (Q14)."""
     shrink = answer.shrink
     if shrink is None:
         return []
@@ -146,7 +146,7 @@ def _summary(shrink: Shrink, *, observed: bool) -> str:
 
 
 def ended(partition: Partition, queue: str) -> list[Decision]:
-    """Return, after a run, a note when the queue stays over its maximum with nothing to bring it down (Q5, Q14)."""
+    """Return, after a run, a note if the queue stays over its maximum and nothing will bring it down (Q5, Q14)."""
     known = partition.queues.get(queue)
     why = quota_timers.why_not(partition, known) if known is not None else None
     if why is None:

@@ -1,4 +1,4 @@
-"""The changes of victims and decisions over time: vetoes (C6), expiry (C5), pledges that do not fit any more (C4)."""
+"""The changes of victims and decisions over time: vetoes (C6), expiry (C5), pledges that no longer fit (C4)."""
 
 from collections import Counter
 from collections.abc import Iterator, Set
@@ -26,7 +26,7 @@ Over = Set[tuple[Queue, int]]
 
 
 def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
-    """Keep a victim that the shim could not release: no plan takes it for a while, and its decision is planned again."""
+    """Keep a victim that the shim could not release. No plan chooses it for a while, and its decision is planned again."""
     for partition in state.partitions.values():
         ask = partition.asks.get(event.key)
         if partition.owner != event.rm_id or ask is None:
@@ -38,7 +38,7 @@ def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
 
 
 def _is_meant(partition: Partition, ask: Ask, event: VictimVetoed) -> bool:
-    """Return whether it is evicted by the decision that the veto names; one that is over may still be vetoed."""
+    """Return whether the decision that the veto names is the one that evicts the allocation. An ended one may be vetoed, too."""
     if not ask.releasing:
         return False
     if ask.released_by is not None:
@@ -67,7 +67,7 @@ def _vetoed(
 
 
 def _stays(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
-    """Keep the victim before anything else ends: it is no loss of its queue. No plan takes it for a while."""
+    """Keep the victim, before anything else ends, so that it is no loss of its queue. No plan chooses it for a while."""
     journal.spare(partition, ask)
     ask.vetoed = True
     partition.columns.changed[ask] = None
@@ -109,7 +109,7 @@ def veto_over(partition: Partition, key: str) -> None:
 
 
 def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
-    """Expire a decision that lasted too long: it is planned again, and its victims' release is ordered again."""
+    """Expire a decision that lasted too long: it is planned again, and the release of its victims is ordered again."""
     late = {**commitment.victims, **_leaving_from(partition, commitment)}.values()
     decisions = [one for ask in late for one in _overdue(partition, ask)]
     for held in commitment.pledges.values():
@@ -120,19 +120,19 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 
 
 def _leaving_from(partition: Partition, commitment: Commitment) -> dict[str, Ask]:
-    """Return victims of ended decisions whose capacity the decision waits for."""
+    """Return by key the victims of ended decisions whose capacity this decision waits for."""
     nodes = {held.node for held in commitment.pledges.values()}
     known = partition.decisions.leaving.items()
     return {key: ask for key, ask in known if ask.node in nodes and ask.released_by is None}
 
 
 def _overdue(partition: Partition, ask: Ask) -> list[Decision]:
-    """Order the release once more: the shim may not have received it."""
+    """Order a release again, because the shim may not have received the order."""
     message = f"its release was ordered by decision {ask.leaves_by} and is not confirmed yet"
     delivery = apply_plan.delivery(partition, apply_plan.policy_of(ask.leaves_by))
     assert ask.going is not None
     if delivery != SOFT:
-        journal.harden(partition, ask, delivery)  # other settings count by now
+        journal.harden(partition, ask, delivery)  # other settings may be in force by now
     return [
         Noted("allocation", ask.key, Code.RELEASE_OVERDUE, message, partition.name, ask.rm_id),
         Released(
@@ -159,10 +159,10 @@ def give_up(
     now: int,
     code: Code = Code.RESERVATION_DROPPED,
 ) -> list[Decision]:
-    """End a pledge and the decision behind it; return a note for a reservation, as a decision reports its own end."""
+    """End a pledge and the decision that made it; return a note for a reservation, because a decision reports its own end."""
     ask, reserved = held.ask, held.commitment.facts.reserves
     if partition.decisions.pledges.get(ask.key) is not held:
-        return []  # the decision ended with another pledge of it
+        return []  # the decision ended with another of its pledges
     for one in () if reserved else held.commitment.pledges.values():
         _set_back(partition, one.ask, now)
     journal.close(partition, held.commitment, DecisionState.ABORTED, why)
@@ -171,7 +171,7 @@ def give_up(
 
 
 def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
-    """Give up, after a node changed, what was pledged on it to asks that it could not even take when empty."""
+    """Give up, after a node changed, its pledges to asks that it could not take even when empty."""
     notes: list[Decision] = []
     for held in list(node.pledges.values()):
         large = fits(held.demand, node.capacity)
@@ -185,7 +185,7 @@ def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
 def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> None:
     """End pledges that do not fit any more after a maximum was lowered or a node shrank, the newest first (G10).
 
-    ``node`` is the one that changed, when nothing else did.
+    ``node`` is the node that changed, if nothing else did.
     """
     for held in _unfit(partition, node):
         why = f"its capacity on node {held.node.node_id} or in its queues is no longer there"
@@ -193,9 +193,9 @@ def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> Non
 
 
 def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
-    """Yield pledges that do not fit any more, the newest first (G10); the caller has to end each before the next.
+    """Yield pledges that do not fit any more, the newest first (G10). The caller must end each before requesting the next.
 
-    Where only a node lost capacity, others are looked at only while some queue is over its maximum.
+    If only a node lost capacity, pledges elsewhere are checked only while some queue is over its maximum.
     """
     if not partition.decisions.pledges:
         return
@@ -211,7 +211,7 @@ def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
 
 
 def weak_promises(partition: Partition) -> Weak:
-    """Return what is promised by pledges that give way."""
+    """Return by queue and type the promises of pledges that give way to claims."""
     weak: Weak = Counter()
     for held in partition.decisions.pledges.values():
         _count_weak(weak, held)
@@ -219,7 +219,7 @@ def weak_promises(partition: Partition) -> Weak:
 
 
 def _count_weak(weak: Weak, held: Pledge) -> None:
-    """Add the promise of a pledge that gives way."""
+    """Add the promise of a pledge that gives way to the sums."""
     for queue in held.ask.application.leaf.path_up() if held.reserves else ():
         for index, quantity in held.demand:
             weak[queue, index] += quantity
@@ -235,7 +235,7 @@ def _fits_planned(held: Pledge, over: Over) -> bool:
 
 
 def planned_room(node: Node) -> list[int]:
-    """Return what is free once all ordered evictions are done, and all that is promised for good is taken."""
+    """Return the free capacity once all ordered evictions are done, with all firm pledges subtracted."""
     room = node.room_without(node.dying())
     for held in node.pledges.values():
         for index, quantity in held.node_demand if held.reserves else ():
@@ -244,7 +244,7 @@ def planned_room(node: Node) -> list[int]:
 
 
 def _over(partition: Partition, weak: Weak) -> Over:
-    """Return the queues that are over what bounds them (W2 included), with the types, promises counted."""
+    """Return the queues that are over their bound (W2 included) with promises counted, and in which types."""
     found: set[tuple[Queue, int]] = set()
     for queue in partition.queues.values():
         for index, most in enumerate(tree.bound(partition, queue) or ()):

@@ -1,9 +1,8 @@
 """The pace of rounds: when the next round of claims may begin, and what the rounds so far have released (P1, P5).
 
-Kept in the state since the core started: after a restart the first round may begin at once, with
-its whole budget. Claims, gangs, in-queue preemption and surplus reclaim wait for a round; required
-nodes, quota runs and reservations do not, nor does a decision that is planned again after a veto:
-it belongs to the round that made it.
+The record starts when the core starts, so that after a restart the first round may begin at once, with its whole budget.
+Claims, gangs, in-queue preemption and surplus reclaim wait for a round. Required nodes, quota runs and reservations do not. A
+decision that is planned again after a veto does not wait either: it belongs to the round that made it.
 """
 
 from collections import Counter
@@ -21,7 +20,7 @@ from server.state.rounds import Released
 
 
 def earliest_ms(partition: Partition) -> int:
-    """Return the first instant at which the next round may begin (P1); 0: at once."""
+    """Return the earliest instant at which the next round may begin (P1); 0 for at once."""
     state, interval = partition.round, partition.spec.preemption.rounds_interval_ms
     return 0 if state.began_ms is None or not interval else state.began_ms + interval
 
@@ -32,7 +31,7 @@ def is_between(partition: Partition, now: int) -> bool:
 
 
 def due_ms(partition: Partition) -> int | None:
-    """Return the next instant at which a claim may be planned, as far as time alone decides; None for none."""
+    """Return the next instant at which time alone may let a claim be planned; None for none."""
     instant = partition.round.claims_ms
     if instant is None or partition.round.goes_on:
         return instant
@@ -40,14 +39,14 @@ def due_ms(partition: Partition) -> int | None:
 
 
 def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
-    """Return the asks that are planned for now; the others wait for the next round."""
+    """Return the asks that may be planned for now; the others wait for the next round."""
     return [ask for ask in asks if admits(partition, ask, now)]
 
 
 def admits(partition: Partition, ask: Ask, now: int) -> bool:
-    """Return whether the ask, or the gang that it belongs to, may be planned for now; if not, set the next call.
+    """Return whether the ask, or its gang, may be planned for now; if not, set the next call.
 
-    A round that goes on is for asks that waited when it began, so that it ends.
+    A round that continues only serves asks that waited when it began, so that it ends.
     """
     state = partition.round
     if is_between(partition, now):
@@ -62,13 +61,13 @@ def admits(partition: Partition, ask: Ask, now: int) -> bool:
 
 
 def keep_waiting(partition: Partition, policy: str, now: int) -> None:
-    """Let an ask that was put off earlier in a round that goes on still wait for the next round (P5)."""
+    """Let an ask that was put off earlier in a continued round wait for the next round (P5)."""
     if facts(policy).waits_for_rounds and earliest_ms(partition) > now:
         due_claims.call_again(partition, now)
 
 
 def may_trim(partition: Partition, now: int) -> bool:
-    """Return whether surplus may be reclaimed now; if not, set the next call for the next round (P1)."""
+    """Return whether surplus may be reclaimed now; if not, set the next call to the next round (P1)."""
     known = partition.decisions.suspended.values()
     if not is_between(partition, now) or any(
         one.facts.shrinks is Shrinks.PARTITION for one in known
@@ -79,7 +78,7 @@ def may_trim(partition: Partition, now: int) -> bool:
 
 
 def begin(partition: Partition, now: int) -> None:
-    """Begin a round of claims, unless one goes on, or what is planned belongs to the last one."""
+    """Begin a round of claims, unless one continues, or what is planned belongs to the last round."""
     state, window = partition.round, partition.spec.preemption.pace_window_ms
     if state.goes_on or is_between(partition, now):
         return
@@ -90,9 +89,9 @@ def begin(partition: Partition, now: int) -> None:
 
 
 def over_use(partition: Partition, trial: Trial) -> OverUse:
-    """Return what queues had over their entitlements when the round began (P9): call before any decision of the round.
+    """Return by how much queues exceeded their entitlements when the round began (P9). Call before any decision of the round.
 
-    A round that its step budget cut off keeps what it began with.
+    A round that its step budget cut off keeps the amounts from its start.
     """
     if not pace.is_natural(partition.spec.preemption):
         return {}
@@ -105,7 +104,7 @@ def over_use(partition: Partition, trial: Trial) -> OverUse:
 
 
 def record(partition: Partition, trial: Trial, plan: Plan, now: int) -> None:
-    """Count what a decision releases for its round."""
+    """Count the releases of a decision for its round."""
     if not plan.facts.budgeted or not pace.is_bounded(partition.spec.preemption):
         return
     state = partition.round

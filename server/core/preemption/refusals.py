@@ -1,4 +1,4 @@
-"""The refusals of preemption and when it is tried again: kept with their asks, reported on change (G1, G12)."""
+"""The refusals of preemption and when it is tried again: kept with their asks, reported when they change (G1, G12)."""
 
 from server.core.preemption import decision_records, due_claims, pacing
 from server.model.decisions import Decision, Noted
@@ -13,7 +13,7 @@ from server.state.partition import Partition
 def remember(
     partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
 ) -> list[Decision]:
-    """Record a refused intent: its ask, and all due ones like it, wait for the back-off or a change of the node."""
+    """Record a refused intent: its ask, and all due asks of its group, wait for the back-off or a change of the node."""
     ask = partition.asks.get(intent.ask.key)
     group = ask.group if ask is not None else None
     if ask is None or group is None:
@@ -41,7 +41,7 @@ def remember(
 
 
 def _wait(partition: Partition, ask: Ask, group: Group | Job, refusal: Refusal, now: int) -> None:
-    """Set the next attempt: after the back-off (G1), or in the next round after a budget put the ask off (P5)."""
+    """Set the next attempt: after the back-off (G1), or in the next round if a budget put the ask off (P5)."""
     if not _in_the_next_round(partition, refusal):
         partition.round.tries.refuse(group, now)
     due_claims.call_again(partition, _retry_ms(partition, ask, refusal, now))
@@ -58,7 +58,7 @@ def _in_the_next_round(partition: Partition, refusal: Refusal) -> bool:
 
 
 def stamp(partition: Partition, plan: Plan, now: int) -> None:
-    """Treat the asks of a plan as refused, in a partition that only observes."""
+    """Treat the asks of a plan as refused, because the partition only observes."""
     for pledge in plan.pledges:
         ask = partition.asks.get(pledge.ask.key)
         if ask is None or ask.group is None:
@@ -71,6 +71,6 @@ def stamp(partition: Partition, plan: Plan, now: int) -> None:
 
 
 def _tried(partition: Partition, ask: Ask) -> None:
-    """Record the node's changes so far: the ask is tried again only when the node changes (G11)."""
+    """Record the node's change counter, so that the ask is tried again only when the node changes (G11)."""
     node = partition.index.nodes.get(ask.spec.constraints.required_node)
     partition.round.tries.see_node(ask, -1 if node is None else node.changes)

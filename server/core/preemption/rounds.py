@@ -1,12 +1,11 @@
-"""The round loop: after placement the policies plan for what is left; what passes the rules is written (design 1.5).
+"""The round loop: after placement the policies plan for the remaining asks; plans that pass the rules are written (design 1.5).
 
-The order is always the same (O6, specification 7.3): required nodes, quota runs that are due, surplus
-reclaim, claims and gangs, replacements within a queue, and reservations, for which nothing is
-evicted. Each plans on top of those before it. A round is held only when something may have become
-possible since the last one: a counter of the state moved, an ask joined, or an instant came; and a
-Snapshot is taken only when an ask is due then. With `rounds.interval` claims wait for their next round
-(P1, see `pacing`). A round that its budget cuts off goes on in the next tick on a new snapshot (design
-6.2).
+The order is always the same (O6, specification 7.3): required nodes, due quota runs, surplus reclaim, claims and gangs,
+replacements within a queue, and reservations, which evict nothing. Each plans on top of those before it.
+
+A round is held only when something may have become possible since the last one: a counter of the state changed, an ask joined,
+or an instant came. A snapshot is taken only if an ask is due then. With `rounds.interval` claims wait for their next round (P1,
+see `pacing`). A round that its budget cuts off continues in the next tick on a new snapshot (design 6.2).
 """
 
 from collections.abc import Callable, Sequence
@@ -54,9 +53,9 @@ ROWS_PER_STEP: Final = 256
 class RoundResult:
     """The result of a round: decisions for the shell, steps spent, and whether there is more to do at once.
 
-    ``cut``: the budget of steps ended before the round did. ``refused`` counts intents by the rule
-    that refused them, ``moves`` is the takeover that is made unless a plan comes first,
-    ``expiring`` has the decisions that were made with the instants at which they expire.
+    ``cut``: the budget of steps ended before the round did. ``refused`` counts intents by the rule that refused them, ``moves``
+    is the takeover that is made unless the round made a plan, ``expiring`` has the decisions with the instants at which they
+    expire.
     """
 
     notes: list[Decision] = field(default_factory=list)
@@ -74,10 +73,10 @@ Beside = Callable[[Trial | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The side that plans: the live one, or a shadow on a state that looks as its settings want it (see `shadow.side`).
+    """The side that plans: the live one, or a shadow, which sees the state with its own settings (see `shadow.side`).
 
-    ``runs`` applies the quota runs that are due to the Trial; ``watched``: what is planned will be
-    carried out, so that the thrashing monitor counts it.
+    ``runs`` applies the due quota runs to the Trial. ``watched`` says that plans will be carried out, so that the thrashing
+    monitor counts them.
     """
 
     partition: Partition
@@ -123,13 +122,13 @@ def _write(partition: Partition, trial: Trial, now: int, result: RoundResult) ->
 
 
 def _take_over(partition: Partition, now: int, result: RoundResult, *, planned: bool) -> None:
-    """Move a reservation, once nothing else is left to decide; what that makes possible is placed before the next one."""
+    """Move a reservation, once nothing else is left to decide. Asks that become placeable are placed before the next move."""
     found = result.moves
     if result.more or found is None:
         return
-    if planned:  # what was planned may have changed which takeover is due
+    if planned:  # the plans may have changed which takeover is due
         found = takeover.find(partition, now)
-        result.more = found is None  # those behind it have not reserved yet
+        result.more = found is None  # asks behind it have not reserved yet
     if found is None:
         return
     if found.held is not None:
@@ -149,7 +148,7 @@ def _end(partition: Partition, result: RoundResult) -> None:
 
 
 def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -> Trial | None:
-    """Plan the round and return the Trial with its plans; None: nothing is due."""
+    """Plan the round and return the Trial with its plans; None if nothing is due."""
     due.begin(partition)
     shrinks = due_quota.is_due(partition, now)
     reserving = due.reserving(partition, now)
@@ -172,10 +171,10 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
 
 
 def within(partition: Partition, asks: Sequence[Ask], budget: int) -> Sequence[Ask]:
-    """Return the asks that a budget of steps may try to reserve for, so that a snapshot need not hold those behind them.
+    """Return the asks for which a budget of steps may try to reserve, so that a snapshot need not contain those behind them.
 
-    The first ask of each class that was not refused in this round costs a step at least; the others of its class cost none
-    once no node could hold it. At the first ask of one class more than there are steps the round is cut off.
+    The first ask of each class that was not refused in this round costs at least one step. The others of its class cost none
+    once the class is known to fit no node. The result ends before the ask whose class would exceed the budget.
     """
     masked = partition.round.masked
     classes: set[AskClass] = set()
@@ -190,22 +189,22 @@ def within(partition: Partition, asks: Sequence[Ask], budget: int) -> Sequence[A
 
 
 def begin(partition: Partition, asks: snapshotting.Due, now: int, *, trims: bool) -> None:
-    """Begin a round of claims, where an ask or queue is due that waits for rounds (P1)."""
+    """Begin a round of claims, if an ask or queue is due that waits for rounds (P1)."""
     if asks.claiming or asks.jobs or asks.replacing or trims:
         pacing.begin(partition, now)
 
 
 def _is_ready(partition: Partition, plan: Plan) -> bool:
-    """Return whether the next tick has more to do: an ask of the plan fits, or a new reservation is to be offered."""
+    """Return whether the next tick has more to do: an ask of the plan fits, or a new reservation has to be offered."""
     some = plan.pledges[:1] if plan.facts.gang else plan.pledges  # a gang: as a whole
     held = [partition.decisions.pledges.get(pledge.ask.key) for pledge in some]
     if plan.facts.reserves:
-        return True  # the next tick offers it, and may change what asks wait for
+        return True  # the next tick offers it, which may change what asks wait for
     return any(one is not None and fits_pledged(one.ask.ask_class, one) for one in held)
 
 
 def decide(side: Side, trial: Trial, result: RoundResult, *, trims: bool) -> None:
-    """Plan each policy's intents in order, on top of what was planned before them."""
+    """Plan each policy's intents in order, each on top of the plans before it."""
     partition = side.partition
     account = Account(trial.snapshot, pacing.over_use(partition, trial))
     for policy in POLICIES:
@@ -229,9 +228,9 @@ def decide(side: Side, trial: Trial, result: RoundResult, *, trims: bool) -> Non
 
 
 def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -> None:
-    """Plan the quota runs that are due, on top of each other: an ancestor counts what queues below it release (Q6).
+    """Plan the due quota runs, each on top of the others: an ancestor counts the releases of queues below it (Q6).
 
-    A run that goes on is planned once a round, however many ticks the round takes.
+    A run that continues is planned once a round, however many ticks the round takes.
     """
     for intent in due_quota.runs(partition, now, result.notes):
         once = (intent.policy, intent.replans)
@@ -251,7 +250,7 @@ def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -
 
 
 def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool) -> None:
-    """Reclaim surplus once a round: while more is used than there is, queues lose what exceeds their shares (W3)."""
+    """Reclaim surplus once a round: while usage exceeds capacity, queues give back what exceeds their shares (W3)."""
     once = (reclaim.NAME, partition.root.path)
     if not due or once in partition.round.masked:
         return
@@ -276,7 +275,7 @@ def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool)
 def _is_masked(partition: Partition, intent: Intent) -> bool:
     """Return whether the intent was refused in this round already.
 
-    A round that its budget cut off must come to the intents behind it.
+    Without this check, a round that its budget cut off would never reach the intents behind it.
     """
     state = partition.round
     return (intent.policy, intent.ask.key) in state.masked or (
@@ -287,7 +286,7 @@ def _is_masked(partition: Partition, intent: Intent) -> bool:
 def _try(
     side: Side, trial: Trial, intent: Intent, account: Account, result: RoundResult
 ) -> Refusal | None:
-    """Attempt an intent; a claim for which only gangs are left is attempted again as a gang of one."""
+    """Attempt an intent; a claim that could only evict gangs is attempted again as a gang of one."""
     refusal = _attempt(side, trial, intent, account, result)
     if refusal is None or not _gangs_are_left(trial, intent, refusal):
         return refusal
@@ -297,7 +296,7 @@ def _try(
 
 
 def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
-    """Return whether a claim would find victims among gangs: as a gang of one it may evict them whole (J4, J12)."""
+    """Return whether a claim would find victims among gangs. As a gang of one the ask may evict whole gangs (J4, J12)."""
     whole = trial.snapshot.settings.job_victim_gang == "whole"
     spared = any(one.rule is Rule.GANG for one in refusal.spared)
     return whole and spared and facts(intent.policy).scope is Scope.OTHER_QUEUES
@@ -306,7 +305,7 @@ def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
 def _attempt(
     side: Side, trial: Trial, intent: Intent, account: Account, result: RoundResult
 ) -> Refusal | None:
-    """Plan, gate, and on success count the plan as carried out; a budget may put it off (P5)."""
+    """Plan an intent, check the plan, and count a valid plan as carried out; a budget may put the ask off (P5)."""
     result.spent += 1
     refusal = gate.admit(trial, intent)
     if refusal is not None:
@@ -332,7 +331,7 @@ def _attempt(
 def _decide(
     side: Side, trial: Trial, plan: Plan, account: Account, result: RoundResult
 ) -> Refusal | None:
-    """Count a plan as carried out; one that was shown before and not carried out costs no budget again (P8)."""
+    """Count a plan as carried out. A plan that was already shown and not carried out uses no budget again (P8)."""
     if not apply_plan.is_shown(side.partition, plan):
         refusal = account.refusal(plan)
         if refusal is not None:
@@ -345,7 +344,7 @@ def _decide(
 
 
 def _broken(trial: Trial, policy: str, kind: str, subject: str, refusal: Refusal) -> Noted:
-    """Return a note about a plan that breaks a rule, a defect of the core: the plan is dropped (design 1.6)."""
+    """Return a note about a plan that breaks a rule, which is a defect of the core; the plan is dropped (design 1.6)."""
     message = f"a plan of policy {policy} was dropped, it breaks {refusal.rule}: {refusal.because}"
     return Noted(kind, subject, Code.LAW_BROKEN, message, trial.snapshot.partition)
 
@@ -355,7 +354,7 @@ def _refused(
 ) -> list[Decision]:
     """Mask the ask for this round, and a class that no node could hold until a node or pledge changes.
 
-    Ports come and go with every pod, so that a class with ports is looked at in each round.
+    Ports are taken and freed with every pod, so a class with ports is tested in each round.
     """
     partition.round.masked.add((intent.policy, intent.ask.key))
     if facts(intent.policy).retry is not Retry.ROUND:

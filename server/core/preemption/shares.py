@@ -1,8 +1,8 @@
-"""The shares by weight as placement meets them: the order of queues, and their bounds (W2, W5).
+"""The shares by weight as placement uses them: the order of queues, and their bounds (W2, W5).
 
-Queues are served lowest usage / E first (W5). With plain weight shares a leaf is also bounded by
-what it deserves, so that unused shares stay idle (W2). That bounds its ancestors, too: no queue
-below them has more than it deserves.
+The queue with the lowest usage / entitlement is served first (W5). With plain weight shares a leaf is also bounded by its
+deserved share, so that unused shares stay idle (W2). That bounds its ancestors, too, because no leaf below them exceeds its
+deserved share.
 """
 
 from typing import Final
@@ -20,10 +20,9 @@ NOT_SHARED: Final = 1 << 94
 
 
 def refresh(partition: Partition) -> bool:
-    """Update order and bounds before placement, from what is asked for, held and there.
+    """Update order and bounds before placement, from demand, usage and capacity.
 
-    Return whether a bound moved, so that what was promised may have no headroom any more. Cheap
-    when nothing changed.
+    Return whether a bound changed, so that promises may no longer have headroom. The call is cheap if nothing changed.
     """
     if not sharing.is_shared_out(partition):
         if partition.shared_for is not None or partition.deserved:
@@ -45,9 +44,9 @@ def refresh(partition: Partition) -> bool:
 
 
 def _state(partition: Partition) -> object:
-    """Return a value that differs whenever the shares may.
+    """Return a value that changes whenever the shares may change.
 
-    A placement changes none: it moves what is wanted to what is held.
+    A placement changes no share: it turns demand into usage.
     """
     pending = sharing.pending(partition)
     nothing = tuple(partition.types.zeros())
@@ -68,7 +67,7 @@ def _wanted(queue: Queue, pending: FrozenAmounts) -> tuple[int, ...]:
 
 
 def deserved(partition: Partition, shares: Proportion) -> dict[str, Bounds]:
-    """Return what leaves may use where they share by plain weights (W2); host ports belong to nodes alone."""
+    """Return by leaf its deserved share where leaves share by plain weights (W2). Host ports belong to nodes alone."""
     ports = partition.types.synthetic
     return {
         path: tuple(
@@ -80,7 +79,7 @@ def deserved(partition: Partition, shares: Proportion) -> dict[str, Bounds]:
 
 
 def _bound(partition: Partition, bounds: dict[str, Bounds]) -> None:
-    """Bound leaves by what they deserve; those that were blocked are tried again when a bound rose."""
+    """Bound leaves by their deserved shares; classes that were blocked are tried again if a bound rose."""
     if bounds != partition.deserved:
         partition.deserved = bounds
         tree.relimit(partition)

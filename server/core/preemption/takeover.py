@@ -1,25 +1,23 @@
 """The takeovers: a reservation moves to an ask of higher priority for which no other node can be reserved.
 
-An ask that is larger than what a node has free gains nothing from the rule that a reservation of a
-lower priority does not bind it. Without a reservation of its own, asks of its own priority would
-take every piece that becomes free. So it takes the reservation over:
+A reservation of a lower priority does not bind an ask. But that does not help an ask that is larger than any node's free
+capacity: without a reservation of its own, other asks of its priority would use all capacity that becomes free. So the ask
+takes the reservation over, under these rules:
 
-1. Its priority is higher than the owner's where the paths of both queues meet. Equal priorities
-   never take over, so that no two asks exchange a node without an end.
-2. It may reserve: it has waited long enough, no queue of it is stopped, and its limits have headroom
-   without all reservations that it outranks.
-3. Asks take their turns in the order of reservations. An ask gets the node that lacks least of it,
-   then the one that arrived first; where only those reservations, in its limits, kept it from
-   another node, that one and no reservation of others.
-4. At most RESERVATIONS_PER_LEAF nodes are reserved for its leaf afterwards, and no more in the
-   partition than before.
+1. Its priority is higher than the owner's, seen from the lowest common queue. Equal priorities never take over, so that no two
+   asks exchange a node forever.
+2. It may reserve: it has waited long enough, no queue on its path is stopped, and its limits have headroom without all
+   reservations that it outranks.
+3. Asks take turns in the order of reservations. An ask gets the node that lacks least for it, of equal ones the one that
+   arrived first. If only the use of its limits by those reservations kept it from another node, it reserves that node and
+   takes no reservation over.
+4. At most RESERVATIONS_PER_LEAF nodes are reserved for its leaf afterwards, and in the partition no more than before.
 
-Asks behind it in the order reserve nothing before it has its node: else what is reserved for one of
-them could be taken over at the same instant.
+Asks behind it in the order reserve nothing before it has its node. Otherwise a node reserved for one of them could be taken
+over at the same instant.
 
-A search costs one look at each group of equal asks. Groups that outrank no owner are passed over;
-which nodes could hold a class is found out once for as long as nodes and reservations stay as they
-are.
+A search costs one look at each group of equal asks. Groups that outrank no owner are skipped. Which nodes could hold a class is
+computed once for as long as nodes and reservations do not change.
 """
 
 from collections import Counter
@@ -44,7 +42,7 @@ SCALE: Final = 2**20
 
 
 class Takeover(NamedTuple):
-    """The ask, its node, and the reservation that moves to it; None: the node has no reservation."""
+    """The ask, its node, and the reservation that moves to it; None if the node has no reservation."""
 
     ask: Ask
     node: Node
@@ -70,7 +68,7 @@ def find(partition: Partition, now: int) -> Takeover | None:
 
 
 def ahead(asks: list[Ask], found: Takeover | None) -> list[Ask]:
-    """Return those of the asks that reserve before this takeover."""
+    """Return the asks that reserve before this takeover."""
     if found is None:
         return asks
     every = in_order(dict.fromkeys((*asks, found.ask)))
@@ -78,7 +76,7 @@ def ahead(asks: list[Ask], found: Takeover | None) -> list[Ask]:
 
 
 class _Search:
-    """The facts that one search finds out once: ranks, and how many nodes are reserved for each leaf."""
+    """The facts that one search computes once: ranks, and the number of nodes reserved for each leaf."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -112,7 +110,7 @@ class _Search:
                         yield from _of_age(self.partition, group, now)
 
     def may_have_room(self, ask: Ask) -> bool:
-        """Return whether the ask's limits have headroom without any reservation; `best` looks at those that it outranks."""
+        """Return whether the ask's limits have headroom without any reservations; `best` lifts only those that the ask outranks."""
         ask_class = ask.ask_class
         return all(
             fits(ask_class.demand, self._most.get(one, one.room))
@@ -124,7 +122,7 @@ class _Search:
         return self.ranks.below(ask.application.leaf, ask.spec.priority)
 
     def _takes(self, leaf: Queue, priority: int) -> Below:
-        """Return the reservations that such asks may take over: only those of the leaf where it has as many as it may."""
+        """Return the reservations that such asks may take over; if the leaf has its most reservations, only those of the leaf."""
         at = (leaf, priority)
         found = self._open.get(at)
         if found is None:
@@ -135,7 +133,7 @@ class _Search:
         return found
 
     def _has_another(self, leaf: Queue, group: Group) -> bool:
-        """Return whether another node can be reserved for the group, one without pledges."""
+        """Return whether a node without pledges can be reserved for the group."""
         if not self.may_reserve or leaf in self.full or not due.is_stuck(self.partition, group):
             return False
         ask_class = group.ask_class
@@ -147,7 +145,7 @@ class _Search:
         return self._others[ask_class]
 
     def best(self, ask: Ask, below: Below) -> Takeover | None:
-        """Return what is reserved for the ask now, None for nothing; all reservations that it outranks are lifted."""
+        """Return the takeover for the ask now, None for none, with all reservations that it outranks lifted."""
         ask_class, leaf = ask.ask_class, ask.application.leaf
         if not all(one.has_room(ask_class) for one in ask.application.limits_of(ask_class)):
             return None
@@ -165,7 +163,7 @@ class _Search:
         return Takeover(ask, node, taken.get(node))
 
     def _unpledged(self, leaf: Queue) -> list[Node]:
-        """Return the nodes of which another may be reserved for the leaf."""
+        """Return the nodes without pledges of which one may be reserved for the leaf."""
         if not self.may_reserve or leaf in self.full:
             return []
         return [node for node in self.partition.index.nodes.values() if not node.pledges]
@@ -177,7 +175,7 @@ class _Search:
 
 
 def _full_leaves(partition: Partition) -> set[Queue]:
-    """Return the leaves for which as many nodes are reserved as may be."""
+    """Return the leaves that have as many reserved nodes as they may have."""
     held = Counter(one.ask.application.leaf for one in partition.decisions.reservations.values())
     return {leaf for leaf, many in held.items() if many >= reservation.RESERVATIONS_PER_LEAF}
 
@@ -207,7 +205,7 @@ def _ports(ask_class: AskClass) -> Demand:
 
 
 def _order(ask_class: AskClass, node: Node) -> tuple[int, int]:
-    """Return what the node lacks of the ask without the reservation, in parts of its capacity; then its arrival."""
+    """Return what the node lacks for the ask without the reservation, in parts of its capacity; then its arrival number."""
     lacking = 0
     for at, wanted in ask_class.demand:
         missing = max(0, wanted - max(node.free[at], 0))

@@ -1,14 +1,17 @@
-"""The thrashing monitor: a preemptor and a victim that take from each other for ever are stopped (specification 7.7).
+"""The thrashing monitor: it stops a preemptor and a victim that take capacity from each other without end (specification 7.7).
 
-A claim lowers the deficits of the queues that decide for it and raises none; between events from
-outside there are never more claims than deficits. So a deficit that is larger at a claim than the
-last claim left it, though its queue lost nothing to the outside and is entitled to no more, was
-raised by preemption itself: a wrong rule. So is a claim of a queue that has all it is entitled to,
-and, inside one queue, that a pod takes the place of one that took its place. Each is a strike
-against the pair; after STRIKES_MAX of them nothing is evicted for that pair for FROZEN_MS.
+A claim lowers the deficits of the queues that decide for it and raises none, so between external events there are never more
+claims than deficits. Three cases show that a wrong rule raised a deficit:
 
-A queue that grows may claim as often as its deficit allows: each of its claims lowers it. What it
-loses to the outside (pods that end, decisions without effect) explains as much of a deficit again.
+- A deficit is larger at a claim than after the last claim, although the queue lost nothing to external events and its
+  entitlement did not grow.
+- A queue claims although it has all that it is entitled to.
+- Inside one queue, a pod replaces a pod that replaced one like it.
+
+Each case is a strike against the pair. After STRIKES_MAX strikes nothing is evicted for that pair for FROZEN_MS.
+
+A queue that grows may claim as often as its deficit allows, because each of its claims lowers it. Losses to external events
+(pods that end, decisions without effect) explain a deficit of the same size.
 """
 
 from collections import Counter
@@ -50,9 +53,9 @@ HEARD: Final = frozenset({ConfigurationApplied, *NODE_EVENTS})
 
 
 def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal | None:
-    """Return why a plan may not be carried out: it is one of a pair that is frozen now; None when it may.
+    """Return why a plan may not be carried out: one of its pairs is frozen now; None if it may.
 
-    Claims do not even look at such victims (`Terms`); this check is for plans that look elsewhere.
+    Claims do not consider such victims at all (`Terms`). This check is for plans of other policies.
     """
     if not plan.facts.may_thrash or not frozen:
         return None
@@ -64,7 +67,7 @@ def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal 
 
 
 def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
-    """End what is frozen after an event from outside that was accepted: another configuration, or other nodes."""
+    """End all freezes after an accepted external event: another configuration, or other nodes."""
     if isinstance(event, ConfigurationApplied):
         if any(
             isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED for one in answers
@@ -81,7 +84,7 @@ def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
 
 
 def watch(partition: Partition, trial: Trial, plan: Plan) -> list[Decision]:
-    """Record a plan that is about to be applied; return notes when its pair is stopped as unexplained."""
+    """Record a plan that is about to be applied; return notes about pairs that are stopped because of it."""
     snapshot = trial.snapshot
     if plan.facts.scope is Scope.NODE:
         _count_lost(partition, snapshot, plan.releases)
@@ -107,7 +110,7 @@ def _goes_on(partition: Partition, plan: Plan) -> bool:
 
 
 def _count_lost(partition: Partition, snapshot: Snapshot, releases: tuple[Release, ...]) -> None:
-    """Count what required nodes take as lost: they may raise deficits, and so explain claims (7.7)."""
+    """Count the victims of required-node preemption as lost: they may raise deficits and so explain claims (7.7)."""
     for release in releases:
         queue = partition.queues.get(release.leaf)
         if queue is not None:
@@ -115,7 +118,7 @@ def _count_lost(partition: Partition, snapshot: Snapshot, releases: tuple[Releas
 
 
 def _count_crossed(partition: Partition, trial: Trial, plan: Plan) -> None:
-    """Count as lost by how far victims bring their queues below their shares (W8), which explains later deficits."""
+    """Count as lost the amount by which victims bring their queues below their shares (W8), which explains later deficits."""
     for path, freed in _freed(trial, plan).items():
         owed, held = entitlement.floor(trial, path), trial.held(path)
         lost = partition.queues[path].lost
@@ -124,7 +127,7 @@ def _count_crossed(partition: Partition, trial: Trial, plan: Plan) -> None:
 
 
 def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
-    """Return by queue what the plan takes from it."""
+    """Return by queue the amounts that the plan takes from it."""
     found: dict[str, Counter[int]] = {}
     for leaf, amounts in trial.freed(plan.rows):
         for queue in trial.snapshot.path_up(leaf):
@@ -133,9 +136,9 @@ def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
 
 
 def _unexplained(partition: Partition, trial: Trial, plan: Plan) -> bool:
-    """Return whether a deficit grew since its last claim without cause from outside, or the claim lowers none (G2, 7.7).
+    """Return whether a deficit grew since its last claim without an external cause, or the claim lowers none (G2, 7.7).
 
-    Record what this claim leaves.
+    Record the deficits after this claim.
     """
     grown = lowers = False
     for level in plan.levels:
@@ -151,7 +154,7 @@ def _short(level: Level) -> int:
 
 
 def _left(partition: Partition, trial: Trial, plan: Plan, level: Level) -> int:
-    """Return the deficit after the plan: victims for other types may run inside the queue (G2)."""
+    """Return the deficit after the plan. Victims inside the queue, evicted for other types, add to it (G2)."""
     wanted = sum(
         quantity
         for one in plan.pledges
@@ -184,7 +187,7 @@ def _lost(partition: Partition, level: Level) -> int:
 
 
 def _returns(partition: Partition, pair: Pair, now: int) -> bool:
-    """Return whether, in one queue, the pair takes back from its like (7.8), and record that it takes."""
+    """Return whether the pair reverses an earlier replacement between the same sides of one queue (7.8), and record the pair."""
     if pair.beneficiary.queue != pair.victims.queue:
         return False
     taken = partition.storms.taken
@@ -203,7 +206,7 @@ def _pairs(snapshot: Snapshot, plan: Plan) -> Iterator[Pair]:
 
 
 def side_of(ask: WaitingAsk) -> Side:
-    """Return the preemptor's side of an ask's pairs."""
+    """Return the preemptor's side of the pairs of an ask."""
     return Side(ask.leaf, ask.spec.resource, ask.spec.priority)
 
 

@@ -1,18 +1,15 @@
-"""The withdrawal of soft evictions: victims that were only marked, and that nothing needs gone, stay (J11).
+"""The withdrawal of soft evictions: victims that were only marked stay if nothing needs their capacity any more (J11).
 
-Only `delivery: soft` marks victims. The check is made at the end of a tick, once asks that lost a
-decision had the chance of a new plan: a marked victim counts as leaving, so that a new decision may
-use its capacity. A mark is left alone while
+Only `delivery: soft` marks victims. The check runs at the end of a tick, after asks that lost a decision could get a new plan:
+a marked victim counts as leaving, so that a new decision may use its capacity. A mark stays while one of these holds:
 
-1. the decision that ordered it is being planned again,
-2. its decision expired, and one of its asks waits to be planned again,
-3. a decision, its own or another, has pledged capacity or headroom that would not be there with it,
-4. a queue that was to come down would be over its maximum with it (Q5), or more would be used than
-   there is (W3).
+1. The decision that ordered it is being planned again.
+2. Its decision expired, and one of the decision's asks waits to be planned for again.
+3. Its own or another decision has pledged capacity or headroom that would not exist if the victim stayed.
+4. If the victim stayed, a queue that had to come down would be over its maximum (Q5), or usage would exceed capacity (W3).
 
-Members of a gang that is broken by their marks stay together or are evicted together (J12). A
-decision that goes on elsewhere after a veto, or gets capacity elsewhere, needs fewer victims than
-it ordered: this is checked when capacity was freed.
+Members of a gang that is broken by their marks stay together or are evicted together (J12). A decision that continues elsewhere
+after a veto, or gets capacity elsewhere, needs fewer victims than it ordered; this is checked when capacity was freed.
 """
 
 from collections import Counter
@@ -39,7 +36,7 @@ _REACHED: Final = {
 
 
 class _Needs:
-    """The needs of the decisions that stand, each looked up once as long as no victim stays."""
+    """The needs of the decisions in force, each computed once as long as no victim stays."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -54,7 +51,7 @@ class _Needs:
         self._rooms: dict[Node, list[int]] = {}
 
     def room(self, node: Node) -> list[int]:
-        """Return what is free there once all ordered evictions are done."""
+        """Return the node's free capacity once all ordered evictions are done."""
         found = self._rooms.get(node)
         if found is None:
             found = self._rooms[node] = open_decisions.planned_room(node)
@@ -94,7 +91,7 @@ def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Withdr
 
 
 def _record(partition: Partition, found: Iterable[Withdrawn]) -> None:
-    """Record the victims that stay with their decisions, unless those were dropped; all of one decision at once."""
+    """Record the victims that stay in the records of their decisions, one update per decision; dropped records are skipped."""
     staying: dict[str, list[str]] = {}
     for one in found:
         staying.setdefault(one.decision_id, []).append(one.key)
@@ -118,9 +115,9 @@ def _reason(ask: Ask) -> str:
 
 
 def _units(partition: Partition) -> list[list[Ask]]:
-    """Return the victims that may stay, in units that stay or leave together: a run, the rest of a gang, or one.
+    """Return the victims that may stay, in units that stay or leave together: a run, the rest of a gang, or one pod.
 
-    Units without an open decision for asks come first: it needs fewer of its own once others free
+    Units without an open decision for asks come first, because such a decision needs fewer of its own victims once others free
     its capacity.
     """
     known = list(reversed(partition.decisions.marked.values()))
@@ -139,18 +136,18 @@ def _is_for_asks(ask: Ask) -> bool:
 
 
 def _unit(ask: Ask) -> tuple[str, ...]:
-    """Return the key of the unit: a plan that brings a queue down holds whole or not at all."""
+    """Return the key of the unit. The victims of a plan that brings a queue down are one unit."""
     if ask.released_by is not None and ask.released_by.queue:
         return ("run", ask.released_by.commitment_id)
     key, fewest = ask.spec.job_key, ask.spec.min_members
-    job = ask.application.jobs.get(key)  # none is left when all its members are marked
+    job = ask.application.jobs.get(key)  # there is none when all its members are marked
     if key and fewest > 1 and (job is None or job.placed < job.min_members):
         return ("gang", ask.application.application_id, key)
     return ("one", ask.key)
 
 
 def _free(partition: Partition, known: Iterable[Ask]) -> set[str]:
-    """Return victims that may be unneeded; what all victims of one order wait for is looked at once.
+    """Return victims that may be unneeded. For all victims of one ended decision the awaited asks are checked once.
 
     An open decision for asks needs the victims that it ordered until other capacity is freed.
     """
@@ -175,7 +172,7 @@ def _is_awaited(partition: Partition, ask: Ask) -> bool:
 
 
 def _is_planned_anew(partition: Partition, key: str) -> bool:
-    """Return whether the ask waits without a decision; one with a pledge says by that what it needs."""
+    """Return whether the ask waits without a decision. If it has a pledge, that pledge is checked instead."""
     ask = partition.asks.get(key)
     if ask is None or ask.node is not None:
         return False
@@ -207,7 +204,7 @@ def _is_needed(needs: _Needs, together: list[Ask]) -> bool:
 
 
 def _is_room_pledged(needs: _Needs, node: Node, back: Counter[int]) -> bool:
-    """Return whether a pledge on the node would not fit any more (3)."""
+    """Return whether a pledge on the node would no longer fit if these amounts came back (3)."""
     held = [one for one in node.pledges.values() if not one.reserves]
     if not held:
         return False
@@ -216,7 +213,7 @@ def _is_room_pledged(needs: _Needs, node: Node, back: Counter[int]) -> bool:
 
 
 def _is_promised(needs: _Needs, queue: Queue, back: Counter[int]) -> bool:
-    """Return whether promises in the queue would exceed its bound (3), with what is kept there for firm asks (J4)."""
+    """Return whether promises in the queue, and what it keeps for firm asks (J4), would exceed its bound (3)."""
     for index, most in enumerate(tree.bound(needs.partition, queue) or ()):
         promised = queue.promised[index] - needs.weak[queue, index]
         used = _left(queue, index) + promised + back[index] + _kept(needs, queue, index)
@@ -232,7 +229,7 @@ def _kept(needs: _Needs, queue: Queue, index: int) -> int:
 
 
 def _shrinking(together: Iterable[Ask]) -> set[str]:
-    """Return the queues that the victims bring down, even if their run has expired."""
+    """Return the queues that the victims bring down, even if the run has expired."""
     known = [ask.going for ask in together]
     return {one.claimant for one in known if one and facts(one.policy).shrinks is Shrinks.QUEUE}
 
@@ -240,7 +237,7 @@ def _shrinking(together: Iterable[Ask]) -> set[str]:
 def _is_to_come_down(
     partition: Partition, queue: Queue, back: Counter[int], shrinking: Iterable[str]
 ) -> bool:
-    """Return whether a queue would be over its maximum that a run brought down, or brings down now (4)."""
+    """Return whether a queue that a run brought or brings down would be over its maximum (4)."""
     most = dict(queue.spec.max or ())
     names = partition.types.names
     over = any(
@@ -251,7 +248,7 @@ def _is_to_come_down(
 
 
 def _is_too_much(partition: Partition, queues: dict[Queue, Counter[int]]) -> bool:
-    """Return whether more would be used than there is, where surplus is reclaimed (4)."""
+    """Return whether usage would exceed capacity, if surplus is reclaimed (4)."""
     if not sharing.is_shared_out(partition):
         return False
     root, whole = partition.root, sharing.whole(partition)
@@ -261,5 +258,5 @@ def _is_too_much(partition: Partition, queues: dict[Queue, Counter[int]]) -> boo
 
 
 def _left(queue: Queue, index: int) -> int:
-    """Return what the queue uses once all ordered evictions are done."""
+    """Return the queue's usage once all ordered evictions are done."""
     return queue.usage[index] - queue.releasing[index]

@@ -1,1 +1,1 @@
-"""The read side: reports, explanations and simulations. Nothing here changes anything."""
+"""The read side: reports, explanations and simulations. No query changes the state."""

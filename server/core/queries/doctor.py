@@ -1,4 +1,4 @@
-"""The findings of `doctor`, each with advice: broken invariants first, then what an operator should know."""
+"""The findings of `doctor`, each with advice: broken invariants first, then other facts that an operator should know."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ CHECKS_OF_AGE: Final = ("releases", "reservations", "waiting asks", "resource ma
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The facts about its surroundings that the core cannot know by itself."""
+    """The facts about the surroundings that the core cannot know by itself."""
 
     started_ms: int
     away: Mapping[str, int] = field(default_factory=dict)
@@ -59,10 +59,9 @@ def doctor(
     around: Around | None = None,
     name: Namer = by_key,
 ) -> list[Finding]:
-    """Return all findings, errors first; of one partition when it is named (KeyError for an unknown name).
+    """Return all findings, errors first; those of one partition if it is named (KeyError for an unknown name).
 
-    Without an instant there are no findings about how long things have lasted. Findings name asks
-    by ``name``.
+    Without an instant there are no findings about durations. Findings name asks by ``name``.
     """
     state = core.state
     wanted = [state.partitions[partition]] if partition else list(state.partitions.values())
@@ -119,7 +118,7 @@ def _nodes(partition: Partition) -> Iterator[Finding]:
 
 
 def _overcommitted(partition: Partition, node: Node) -> Iterator[Finding]:
-    """Yield a finding where a node's pods take more than it has: its free capacity is negative without the pledges."""
+    """Yield a finding if a node's pods take more than its capacity, so that its free capacity is negative without pledges."""
     over = [-free for free in node.free]
     for held in node.pledges.values():
         for index, amount in held.node_demand:
@@ -176,7 +175,7 @@ def _queues(partition: Partition, now: int | None) -> Iterator[Finding]:
 
 
 def _guaranteed(queue: Queue) -> Counter[str]:
-    """Return what a queue and those below it are guaranteed: its own figure, or their sum where that is larger."""
+    """Return the guarantee of a queue: its own figure, or the sum of those below it if that is larger."""
     below: Counter[str] = Counter()
     for child in queue.children.values():
         below.update(_guaranteed(child))
@@ -195,7 +194,7 @@ def _over_max(partition: Partition, queue: Queue, now: int | None) -> Iterator[F
 
 
 def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
-    """Return what brings a queue down to its maximum, and what people can do."""
+    """Return what will bring a queue down to its maximum, and what people can do."""
     why, due = quota_timers.why_not(partition, queue), partition.quota_due.get(queue.path)
     if why is not None:
         return f"Nothing enforces it: {why}. It gets no more until pods end; end some, or raise the max."
@@ -209,7 +208,7 @@ def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
 
 
 def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
-    """Yield a finding for each node with pods that should be gone by now."""
+    """Yield a finding for each node with pods that should have ended by now."""
     late: dict[str, dict[str, Ask]] = {}
     for record in partition.decisions.records.values():
         ordered = max(record.at_ms, record.expires_ms - partition.spec.preemption.expiry_ms)
@@ -228,7 +227,7 @@ def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
 
 
 def _still_leaving(partition: Partition, record: DecisionRecord) -> list[Ask]:
-    """Return the victims of a decision that were ordered to end and still run; none once it is fulfilled."""
+    """Return the victims of a decision that were ordered to end and still run; none once the decision is fulfilled."""
     if record.state in {DecisionState.FULFILLED, DecisionState.OBSERVED}:
         return []
     victims = (partition.asks.get(one.key) for one in record.victims)
@@ -248,7 +247,7 @@ def _reservations(partition: Partition, now: int, name: Namer) -> Iterator[Findi
 
 
 def _waiting(state: State, partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
-    """Yield a finding for each code of asks that have waited for long."""
+    """Yield a finding for each reason code of asks that have waited for long."""
     obstacles = Obstacles(state, partition)
     late: dict[Code, list[Ask]] = {}
     for ask in partition.asks.values():
@@ -303,7 +302,7 @@ def _managers(state: State, now: int) -> Iterator[Finding]:
 
 
 def _absences(state: State, now: int, around: Around) -> Iterator[Finding]:
-    """Yield findings about managers that are away, and about a core that has none."""
+    """Yield findings about managers that are away, and about a core that has no manager."""
     for rm_id, since in around.away.items():
         owned = [name for name, one in sorted(state.partitions.items()) if one.owner == rm_id]
         where = f" in {listed(owned)}" if owned else ""
@@ -326,7 +325,7 @@ def _absences(state: State, now: int, around: Around) -> Iterator[Finding]:
 
 
 def _warning(subject: str, code: str, message: str, advice: str) -> Finding:
-    """Return a finding that is no error."""
+    """Return a finding with the severity of a warning."""
     return Finding("warning", subject, code, message, advice)
 
 
@@ -347,7 +346,7 @@ def _thrashing(partition: Partition, now: int | None) -> Iterator[Finding]:
 
 
 def _unmet_guarantees(state: State, partition: Partition, now: int) -> Iterator[Finding]:
-    """Yield a finding about guarantees not met though asks have waited for long; the report says why."""
+    """Yield a finding about unmet guarantees of queues whose asks have waited for long; the report says why."""
     if not partition.ask_count:
         return
     found = needs.read(state, partition, "", now).queues

@@ -1,4 +1,4 @@
-"""The answer why a key waits or where it runs, in facts and in sentences. Looks only: no heap is touched."""
+"""The answer to why a key waits or where it runs, in facts and in sentences. Read-only: no heap is touched."""
 
 from difflib import get_close_matches
 from itertools import chain, islice
@@ -34,9 +34,8 @@ def explain(
 ) -> Explanation:
     """Return what the key is and why: an ask, an allocation, an application, a node, a queue, or unknown.
 
-    The code is why an ask waits, the state of an application or queue, and whether a node is
-    schedulable. Without a partition all are searched, in the order of the configuration. Sentences
-    name asks by ``name``.
+    The code is why an ask waits, the state of an application or queue, or whether a node is schedulable. Without a partition
+    all are searched, in the order of the configuration. Sentences name asks by ``name``.
     """
     state = core.state
     known = state.partitions
@@ -76,7 +75,7 @@ def _explain_in(answer: Answer, key: str, name: Namer) -> Explanation | None:
 
 
 def near_matches(partition: Partition, key: str) -> list[str]:
-    """Return known keys that look like this one: those that contain it, else the most alike of the first thousand."""
+    """Return known keys that resemble this one: those that contain it, else the most similar of the first thousand."""
     if not key:
         return []
     names = (
@@ -126,7 +125,7 @@ def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
 
 
 def _ending(ask: Ask) -> list[str]:
-    """Return a sentence when the allocation is being released, with the decision behind it."""
+    """Return a sentence if the allocation is being released, with the decision that ordered it."""
     decision = ask.released_by
     if decision is not None:
         return [f"It is being released by decision {decision.commitment_id} ({decision.policy})."]
@@ -202,7 +201,7 @@ def _application(answer: Answer, application: Application, name: Namer) -> Expla
 def _gang_member(partition: Partition, named: Application) -> str:
     """Return the key of the first member of the gang that has the application's name, waiting members first.
 
-    A gang of the application itself comes first; of others, only one that still waits is found.
+    A gang of the application itself comes first. A gang of another application is found only while it waits.
     """
     name = named.application_id
     for application in (named, *partition.applications.values()):
@@ -214,7 +213,7 @@ def _gang_member(partition: Partition, named: Application) -> str:
 
 
 def _by_code(answer: Answer, application: Application) -> list[str]:
-    """Return how many of the application's asks wait for each reason, when there are several reasons."""
+    """Return how many of the application's asks wait for each reason, if there are several reasons."""
     obstacles = Obstacles(answer.state, answer.partition)
     counts: dict[str, int] = {}
     for ask in application.asks.values():
@@ -262,7 +261,7 @@ def _node(partition: Partition, node: Node, name: Namer) -> Explanation:
 
 
 def _on_node(node: Node, name: Namer) -> list[str]:
-    """Return sentences about what runs on a node."""
+    """Return sentences about the pods that run on a node."""
     lines = []
     if node.allocations:
         running = some_of(list(node.allocations.values()), NAMED_MAX, name)

@@ -1,4 +1,4 @@
-"""The explanation of a waiting ask: the first rule that fails, then all other facts, most important first."""
+"""The explanation of a waiting ask: the first rule that fails, then all other facts, the most important first."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ _LIMIT_CODES = frozenset(CODES.values())
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The state, partition and instant that an answer is made from."""
+    """The state, partition and instant on which an answer is based."""
 
     state: State
     partition: Partition
@@ -110,7 +110,7 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
 def _facts(
     answer: Answer, ask: Ask, code: Code, nodes: Tally, gang: GroupFit | None
 ) -> Iterator[str]:
-    """Yield the facts behind the first sentence, a sentence each."""
+    """Yield the facts that support the first sentence, one sentence each."""
     where = f"queue {ask.application.leaf.path}, application {ask.application.application_id}"
     yield (
         f"It asks for {quantities(dict(ask.spec.resource))} with priority {ask.spec.priority} in {where}."
@@ -145,7 +145,7 @@ def _reason(answer: Answer, ask: Ask, code: Code, nodes: Tally) -> str:
 def _in_full(
     partition: Partition, ask: Ask, code: Code, nodes: Tally, gang: GroupFit | None
 ) -> str:
-    """Return the reason with numbers for readers who may see the whole cluster; "" where there are none."""
+    """Return the reason with numbers, for readers who may see the whole cluster; "" if there are none."""
     if gang is not None:
         return fit_text(gang) if code in {Code.GANG_PARTIAL, Code.NOT_TRIED} else ""
     only = only_node(ask.spec.constraints)
@@ -155,7 +155,7 @@ def _in_full(
 
 
 def only_node(constraints: Constraints) -> str:
-    """Return the only node on which an ask may run, where its constraints name it: a DaemonSet's pod has one."""
+    """Return the only node on which an ask may run, if its constraints name it, as those of a DaemonSet's pod do."""
     named = constraints.required_node or constraints.node_name
     if not named and len(constraints.allowed_nodes) == 1:
         (named,) = constraints.allowed_nodes
@@ -185,7 +185,7 @@ def _of_the_only_node(partition: Partition, only: str, ask: Ask, nodes: Tally) -
 
 
 def _gang(answer: Answer, ask: Ask, kept_from: tuple[Excluded, ...]) -> GroupFit | None:
-    """Return how the waiting members of the ask's gang fit together now; None: it waits for no gang."""
+    """Return how the waiting members of the ask's gang fit together now; None if the ask does not wait for a gang."""
     job, partition = ask.group, answer.partition
     if not isinstance(job, Job) or isinstance(job, Hold):
         return None
@@ -232,7 +232,7 @@ def _of_job(answer: Answer, job: Job) -> str:
 
 
 def _of_placeholders(job: Job) -> str:
-    """Return how much has come of what an application declared of its placeholders."""
+    """Return in words how many of the placeholders that an application declared have arrived."""
     reserve, name = job.application.reserve, job.application.application_id
     assert reserve is not None, "only placeholders that were declared wait for each other"
     there = [
@@ -262,7 +262,7 @@ def limit_text(partition: Partition, ask: Ask, limiter: Limiter) -> str:
 
 
 def _limiter(ask: Ask, code: Code) -> Limiter | None:
-    """Return the first limit in the way, where a limit is why the ask waits."""
+    """Return the first limit without headroom, if a limit is why the ask waits."""
     return first_blocker(ask) if code in _LIMIT_CODES else None
 
 
@@ -280,7 +280,7 @@ def _subject(limiter: Limiter) -> str:
 
 
 def short_of(partition: Partition, ask: Ask, limiter: Limiter) -> dict[str, int]:
-    """Return by how much the headroom of a limit is too small, by type; an ask's own pledge counts as headroom."""
+    """Return by type how much headroom a limit lacks for the ask; the ask's own pledge counts as headroom."""
     own = ask.pledge is not None and limiter.kind == "queue"
     names = partition.types.names
     lacks = (
@@ -325,7 +325,7 @@ def _level(partition: Partition, ask: Ask, queue: Queue) -> LevelReport:
 
 
 def _short_types(partition: Partition, ask: Ask, limiter: Limiter) -> tuple[str, ...]:
-    """Return the types in which a limit is too small: for an ask, or for all waiting members of its gang."""
+    """Return the types in which a limit has too little headroom for an ask, or for all waiting members of its gang."""
     job = ask.group
     if not isinstance(job, Job) or isinstance(job, Hold):
         return tuple(short_of(partition, ask, limiter))
@@ -338,7 +338,7 @@ def _short_types(partition: Partition, ask: Ask, limiter: Limiter) -> tuple[str,
 
 
 def _other_limits(partition: Partition, ask: Ask, code: Code) -> list[str]:
-    """Return sentences about further limits that are in the way, beside the first one."""
+    """Return sentences about further limits without headroom, besides the first one."""
     full = [
         one for one in ask.application.limits_of(ask.ask_class) if not one.has_room(ask.ask_class)
     ]
@@ -401,7 +401,7 @@ def _reservation(answer: Answer, ask: Ask) -> list[str]:
 
 
 def _ranks(partition: Partition, ask: Ask) -> list[str]:
-    """Return the ranks of the ask in its application, of that in its queue, and of each queue among its siblings."""
+    """Return sentences with the ranks of the ask in its application, of that in its queue, and of each queue on the path."""
     application = ask.application
     before = sum(one.sort_key < ask.sort_key for one in application.asks.values())
     waiting = [one for one in application.leaf.applications.values() if one.asks]
@@ -415,7 +415,7 @@ def _ranks(partition: Partition, ask: Ask) -> list[str]:
 
 
 def _queue_rank(partition: Partition, queue: Queue, parent: Queue) -> str:
-    """Return the rank of a queue by share alone: the priority that a queue shows changes with every placement."""
+    """Return the rank of a queue by share alone, because the priority of a queue changes with every placement."""
     rivals = [one for one in parent.children.values() if one.pending_asks]
     shares = {one.path: share_ppm(partition, one) for one in rivals}
     own = shares[queue.path]

@@ -1,4 +1,4 @@
-"""The sentences about a queue: how it stands to its guarantee, and from which queues it may claim."""
+"""The sentences about a queue: how its usage compares with its guarantee, and from which queues it may claim."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -22,7 +22,7 @@ PASSES_FENCES: Final = (
 
 
 def explain_queue(partition: Partition, queue: Queue, now: int) -> Explanation:
-    """Return how the queue stands, then its max, then what preemption may do for it and to it."""
+    """Return sentences on the queue's usage and guarantee, then its max, then what preemption may do for it and to it."""
     summary = _standing(partition, queue)
     lines = [
         summary,
@@ -49,19 +49,19 @@ def _named(partition: Partition, amounts: Iterable[int]) -> dict[str, int]:
 
 
 def _reserved(partition: Partition, queue: Queue) -> Mapping[str, int]:
-    """Return what reservations keep for a queue's asks: it gives way to claims."""
+    """Return the amounts that reservations keep for a queue's asks; these give way to claims."""
     amounts = snapshotting.reserved(partition).get(queue.path)
     return _named(partition, amounts or partition.types.zeros())
 
 
 def _promised(partition: Partition, queue: Queue) -> Mapping[str, int]:
-    """Return what decisions promise a queue's asks, without what reservations keep for them."""
+    """Return the amounts that decisions promise to a queue's asks, reservations left out."""
     kept = _reserved(partition, queue)
     return {kind: most - kept[kind] for kind, most in _named(partition, queue.promised).items()}
 
 
 def held(partition: Partition, queue: Queue) -> Mapping[str, int]:
-    """Return what a queue holds as entitlement sees it: used, less what is being released, with what decisions promise."""
+    """Return what counts towards a queue's entitlement: usage, less what is being released, plus the promises of decisions."""
     leaving = _named(partition, queue.releasing)
     promised = _promised(partition, queue)
     used = _named(partition, queue.usage)
@@ -69,7 +69,7 @@ def held(partition: Partition, queue: Queue) -> Mapping[str, int]:
 
 
 def _beside_used(partition: Partition, queue: Queue) -> Iterator[str]:
-    """Yield how far held differs from used in the types of the guarantee, and what is reserved."""
+    """Yield, in the types of the guarantee, how much held amounts differ from usage, and how much is reserved."""
     kinds = dict(queue.spec.guaranteed) or partition.types.names
     promised = _amounts(_promised(partition, queue), kinds)
     leaving = _amounts(_named(partition, queue.releasing), kinds)
@@ -84,7 +84,7 @@ def _beside_used(partition: Partition, queue: Queue) -> Iterator[str]:
 
 
 def _amounts(amounts: Mapping[str, int], kinds: Container[str]) -> str:
-    """Return what there is of these types, "" for nothing."""
+    """Return the amounts of these types in words, "" if there are none."""
     found = {kind: amount for kind, amount in amounts.items() if kind in kinds and amount > 0}
     return quantities(found) if found else ""
 
@@ -121,7 +121,7 @@ def _standing(partition: Partition, queue: Queue) -> str:
 
 
 def _from_above(queue: Queue) -> Iterator[str]:
-    """Yield a sentence about types that only a queue above guarantees."""
+    """Yield a sentence about types for which only an ancestor has a guarantee."""
     for above in queue.path_up():
         if above is not queue and above.spec.guaranteed:
             own = {kind for kind, _ in queue.spec.guaranteed}
@@ -164,7 +164,7 @@ def _claims(partition: Partition, queue: Queue) -> Iterator[str]:
 
 
 def _no_claims(settings: PreemptionSettings) -> str:
-    """Return why no claims are made, or carried out, in the whole partition; "" when they are."""
+    """Return why no claims are made, or carried out, in the whole partition; "" if they are."""
     if not settings.enabled:
         return "Preemption is off in this partition: preemption.enabled is false."
     if not any(facts(name).claims for name in settings.policies):
@@ -175,7 +175,7 @@ def _no_claims(settings: PreemptionSettings) -> str:
 
 
 def _claims_of(queue: Queue, found: ReachReport) -> str:
-    """Return from which queues its asks may claim pods."""
+    """Return the queues whose pods this queue's asks may claim, in words."""
     if not found.claims:
         asks = "Asks below it" if queue.children else "Its asks"
         top = found.scope if found.fences else "root"

@@ -1,4 +1,4 @@
-"""The sentences about how asks fit together: how many, what the others lack, and where."""
+"""The sentences about how asks fit together: how many fit, what the others lack, and where."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,7 +22,7 @@ def fit_text(fit: GroupFit) -> str:
 
 
 def _tightest_text(fit: GroupFit) -> str:
-    """Return what the limit with headroom for the fewest members lacks, and how many limits lack something besides."""
+    """Return what the limit with headroom for the fewest members lacks, and how many other limits lack something."""
     text = limit_fit_text(min(fit.limits, key=lambda one: one.members), fit)
     others = len(fit.limits) - 1
     return (
@@ -37,7 +37,7 @@ def _whom(fit: GroupFit) -> str:
 
 
 def lack_text(fit: GroupFit) -> str:
-    """Return what a single ask lacks, as the end of a sentence; "" when nothing is known against it."""
+    """Return what a single ask lacks, as the end of a sentence; "" if it is not known to lack anything."""
     if fit.limits:
         limit = fit.limits[0]
         return f"{_subject(limit)} has no headroom for it and lacks {quantities(limit.missing)}"
@@ -54,14 +54,14 @@ _NONE = "no node that it may run on is large enough"
 
 
 def none_large_enough(excluded: Sequence[Excluded]) -> str:
-    """Return which nodes are large enough and why an ask may not run on them; "" where none is large enough."""
+    """Return which nodes are large enough and why an ask may not run on them; "" if no node is large enough."""
     return f"{_NONE}; {excluded_text(excluded)}" if excluded else ""
 
 
 def none_large_enough_counted(excluded: Sequence[Excluded]) -> str:
-    """Return how many nodes are large enough and why an ask may not run on them; "" where none is large enough.
+    """Return how many nodes are large enough and why an ask may not run on them; "" if no node is large enough.
 
-    The text has no names of nodes, for a caller that may not know them.
+    The text has no node names, for a caller that may not see them.
     """
     return f"{_NONE}; {counted_text(excluded)}" if excluded else ""
 
@@ -81,7 +81,7 @@ def _nodes_lack(fit: GroupFit) -> str:
 
 
 def limit_fit_text(limit: LimitFit, fit: GroupFit) -> str:
-    """Return for how many members a limit has headroom and what it lacks for all."""
+    """Return for how many members a limit has headroom and what it lacks for all of them."""
     held = f"{limit.members} of the {fit.looked_at}"
     return (
         f"{_subject(limit)} has headroom for {held} and lacks {quantities(limit.missing)} for all"
@@ -97,7 +97,7 @@ def _subject(limit: LimitFit) -> str:
 
 
 def gang_lines(fit: GroupFit) -> Iterator[str]:
-    """Yield a sentence for each node that comes near."""
+    """Yield a sentence for each node that lacks little."""
     for one in fit.nodes:
         yield f"node {one.node_id} {_node_text(one)}."
     if fit.nodes_left_out:

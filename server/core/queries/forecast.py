@@ -1,10 +1,9 @@
-"""The forecast of a configuration change: a copy of the core runs on under it until nothing more happens.
+"""The forecast of a configuration change: a copy of the core runs under the new configuration until nothing more happens.
 
-The copy (see `state.copying`) knows all that the live core knows: open decisions, quota timers, how
-long asks have waited, back-offs, the pace, frozen pairs, reservations, gangs that gather,
-disruption budgets. It takes the configuration as an event at ``now`` and ticks at each instant that
-time brings, as `queries.settling` finds them, with the code that decides in earnest. What the cluster
-does meanwhile is assumed (ASSUMPTIONS). A shadow moves nothing, so the copy has none.
+The copy (see `state.copying`) has everything that the live core knows: open decisions, quota timers, how long asks have waited,
+back-offs, the pace, frozen pairs, reservations, gangs that gather, disruption budgets. It takes the configuration as an event
+at ``now`` and ticks at each instant that `queries.settling` finds, with the same deciding code as the live core. The behaviour
+of the cluster in that time is assumed (ASSUMPTIONS). A shadow changes nothing, so the copy has none.
 """
 
 from collections import Counter
@@ -76,7 +75,7 @@ _CHANGES: Final = (
 
 
 def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
-    """Return what would follow if the configuration were applied now. The core is unchanged afterwards."""
+    """Return what would follow if the configuration were applied now. The live core is not changed."""
     captured = Captured(core)
     copy = captured.rebuild()
     change = _Course(copy, now)
@@ -100,7 +99,7 @@ def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
 
 
 def _compared(found: Forecast, rest: "_Course") -> Forecast:
-    """Return the forecast with the victims marked that would be evicted without the change, too."""
+    """Return the forecast with those victims marked that would be evicted without the change, too."""
     cut = (f"{_UNCHANGED} {span(rest.until_ms)} from now",) if rest.cut else ()
     return replace(
         found,
@@ -138,7 +137,7 @@ class _Found:
 
 
 class _Course:
-    """The run of one copy from ``now`` on, with no events but the ends that the copy orders itself."""
+    """The run of one copy from ``now`` on. Its only events are the ends that the copy orders itself."""
 
     def __init__(self, copy: Core, now: int) -> None:
         self._core = copy
@@ -161,7 +160,7 @@ class _Course:
             self._is_gone(name, partition)
 
     def _is_gone(self, name: str, partition: Partition) -> None:
-        """Note allocations whose end was ordered before: they end at once, too."""
+        """Record allocations whose release was ordered before the forecast: they end at once, too."""
         for ask in partition.asks.values():
             if ask.node is not None and ask.is_replaced:
                 self._going[name, ask.key] = Termination.PLACEHOLDER_REPLACED
@@ -178,7 +177,7 @@ class _Course:
                 found.applied = queue_reports.queue_report(partition)
 
     def run(self) -> None:
-        """Let time pass until nothing more happens, or a limit is reached."""
+        """Advance time until nothing more happens, or a limit is reached."""
         while not self.cut:
             shrinking = self._shrinking()
             self._instant()
@@ -227,7 +226,7 @@ class _Course:
                 self._note(one)
 
     def _is_repeated(self, one: Decision) -> bool:
-        """Return whether a decision that only observes was made before: the state is unchanged, so it recurs without end."""
+        """Return whether an observed decision was made before: the state is unchanged, so it recurs without end."""
         if not isinstance(one, Decided) or one.record.state is not DecisionState.OBSERVED:
             return False
         record = one.record
@@ -238,7 +237,7 @@ class _Course:
         return known
 
     def _note(self, one: Decision) -> None:
-        """Record what the forecast shows of a decision."""
+        """Record a decision as far as the forecast shows it."""
         if isinstance(one, Decided):
             self._decided(one.record)
         elif isinstance(one, Placed):
@@ -259,7 +258,7 @@ class _Course:
             if one.decision_id == record.decision_id
         ]
         line = (self._now - self._start, record)
-        if known:  # an open decision that is planned again is one decision still
+        if known:  # an open decision that is planned again is still one decision
             found.decisions[known[0]] = line
         else:
             found.decisions.append(line)
@@ -299,7 +298,7 @@ class _Course:
     # What the cluster answers -----------------------------------------------------------------------------------------
 
     def _ends(self) -> list[Event]:
-        """Return the release of everything that was ordered to end; each victim uses up one of its disruption budgets."""
+        """Return the release of every pod that was ordered to end. Each victim reduces its disruption budgets by one."""
         events: list[Event] = []
         for (name, key), why in self._going.items():
             partition = self._core.state.partitions.get(name)
@@ -339,7 +338,7 @@ class _Course:
         ]
 
     def _count_shrinks(self, due: list[tuple[str, str]]) -> None:
-        """Record how far the runs came that decided nothing: None where the queue was within its maximum."""
+        """Record how far runs without a decision came: None if the queue was within its maximum."""
         for name, path in due:
             partition = self._core.state.partitions[name]
             queue = partition.queues.get(path)
@@ -353,7 +352,7 @@ class _Course:
     # What came of it --------------------------------------------------------------------------------------------------
 
     def forecast(self, quotas: dict[str, list[QueueSimulation]]) -> Forecast:
-        """Return all that was found."""
+        """Return the forecast with all recorded events."""
         partitions = tuple(
             self._partition(name, found, quotas.get(name, []))
             for name, found in sorted(self._found.items())
@@ -405,7 +404,7 @@ def _without_shadows(configuration: Configuration) -> Configuration:
 
 
 def _queues(found: _Found, after: QueueReport | None) -> tuple[QueueForecast, ...]:
-    """Return every queue that exists before or afterwards, by path."""
+    """Return every queue that exists before or after the change, by path."""
     before, applied, last = _numbers(found.before), _numbers(found.applied), _numbers(after)
     return tuple(
         QueueForecast(path, before.get(path), applied.get(path), last.get(path))

@@ -1,9 +1,8 @@
-"""The fit of a group of asks: how many fit now, what the others lack, and on which nodes; the numbers about every gang.
+"""The fit of a group of asks: how many fit now, what the others lack, and on which nodes.
 
-Members get places one after another, as placement gives them: limits of queues, users and groups
-first, then the best-ranked node. A member that gets none is charged to the node that lacks least
-for it. What such nodes lack in the end is what is missing: with exactly that free, all members have
-a place.
+Members are placed one after another, as in placement: limits of queues, users and groups first, then the best-ranked node. A
+member that gets no node is charged to the node that lacks least for it. The sum that such nodes lack at the end is the amount
+missing: if exactly that were free, all members would have a node.
 """
 
 from collections import Counter
@@ -39,7 +38,7 @@ class PersonLimit(NamedTuple):
 
 
 class Members(NamedTuple):
-    """The asks that have to fit together, in placement order. ``size`` is 0 where they are no gang."""
+    """The asks that have to fit together, in placement order. ``size`` is 0 if they are not a gang."""
 
     name: str
     asks: Sequence[WaitingAsk]
@@ -63,7 +62,7 @@ def person_limits(application: Application | None) -> tuple[PersonLimit, ...]:
 
 
 def gang_name(job: Job) -> str:
-    """Return what people call a gang: its key, or the application whose placeholders it is."""
+    """Return the name of a gang for people: its key, or for placeholders the application."""
     if is_of_placeholders(job):
         return f"placeholders of application {job.application.application_id}"
     return f"gang {job.key}"
@@ -77,7 +76,7 @@ def is_of_placeholders(job: Job) -> bool:
 def group_fit(trial: Trial, members: Members) -> GroupFit:
     """Return how the members fit together now, on top of the plans of the Trial, which is unchanged afterwards.
 
-    What its plans evict counts as gone in what the others lack, and is not free yet for those that fit now.
+    The victims of these plans count as gone for what the others lack, but their capacity is not free for members that fit now.
     """
     asks = members.asks[:TRIED_MAX]
     assignment = _Assignment(trial)
@@ -124,7 +123,7 @@ def free_row(trial: Trial, ask: WaitingAsk) -> int:
 
 
 class _Assignment:
-    """The tentative assignment, with what each node got."""
+    """The tentative assignment, with the asks of each node."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
@@ -134,7 +133,7 @@ class _Assignment:
         self._kinds: dict[int, None] = {}
 
     def place(self, kind: ClassFacts) -> bool:
-        """Assign one ask; False when no node takes it now."""
+        """Assign one ask; return False if no node takes it now."""
         self._kinds.update(dict.fromkeys(at for at, _ in kind.node_demand))
         row = self._room.place(kind)
         if row >= 0:
@@ -142,21 +141,21 @@ class _Assignment:
         return row >= 0
 
     def owe(self, kind: ClassFacts) -> bool:
-        """Charge one ask to the nearest node; False when no node could ever hold it beside the others."""
+        """Charge one ask to the nearest node; return False if no node could ever hold it beside the others."""
         row = self._room.owe(kind)
         if row >= 0:
             self._owed[row] += 1
         return row >= 0
 
     def missing(self) -> dict[str, int]:
-        """Return what the nodes lack in total."""
+        """Return the sum that the nodes lack."""
         total = Counter[str]()
         for row in self._owed:
             total.update(self._lacks(row))
         return dict(total)
 
     def told(self) -> tuple[NodeFit, ...]:
-        """Return the nodes: those that lack something first, in the order in which they were taken."""
+        """Return the nodes for the report: first those that lack something, in the order in which they were taken."""
         rows = dict.fromkeys([*self._owed, *self._placed])
         return tuple(map(self._node, rows))
 
@@ -180,7 +179,7 @@ class _Assignment:
 
 
 def _placed(trial: Trial, asks: Sequence[WaitingAsk], people: Sequence[PersonLimit]) -> int:
-    """Return how many get a place now, one after another: headroom under every limit, and a node."""
+    """Return how many asks can be placed now, one after another: with headroom under every limit, and a node."""
     mark, count = trial.mark(), 0
     rooms = [list(one.room) for one in people]
     for one in asks:
@@ -223,7 +222,7 @@ def _limits(
 def _rooms(
     trial: Trial, queue: QueueFacts, kind: ClassFacts
 ) -> Iterator[tuple[str, dict[int, int]]]:
-    """Yield what a queue leaves for asks of a class, by its maximum and for firm asks by its guarantee (J4)."""
+    """Yield the headroom of a queue for asks of a class, by its maximum and for firm asks by its guarantee (J4)."""
     used, promised = trial.used(queue.path), trial.promised(queue.path)
     bounds = {at: admission.most(trial, queue, at, kind) for at, _ in kind.demand}
     yield (
@@ -241,7 +240,7 @@ def _rooms(
 def _limit(
     trial: Trial, limit: LimitFit, room: dict[int, int], asks: Sequence[WaitingAsk]
 ) -> Iterator[LimitFit]:
-    """Yield the limit with what it lacks for all asks, if it lacks anything."""
+    """Yield the limit with the amounts that it lacks for all asks, if it lacks anything."""
     total = Counter[int]()
     held, full = 0, False
     for one in asks:

@@ -1,8 +1,7 @@
-"""The read side: what the core shows of itself, as plain values. Nothing here changes anything.
+"""The read side: the state of the core, as plain values. No function changes the state.
 
-Each function costs what its answer holds. An unknown partition gives an empty answer; a caller that
-names one checks that first. Lists have an order that only events change, so that `start` and `size`
-can page.
+The cost of each function is proportional to its result. An unknown partition gives an empty result; a caller that requires the
+partition checks that first. Lists have an order that only events change, so that `start` and `size` can page.
 """
 
 from collections import Counter
@@ -125,7 +124,7 @@ def queue_tree(core: Core, partition: str) -> QueueReport:
 def queue_settings(
     core: Core, partition: str, path: str = "", *, start: int = 0, size: int | None = None
 ) -> list[SettingsReport]:
-    """Return what is set for a queue and all below it, parents first; KeyError for an unknown partition."""
+    """Return the settings of a queue and all below it, parents first; KeyError for an unknown partition."""
     one_partition = core.state.partitions[partition]
     top = one_partition.queues.get(path) if path else one_partition.root
     rows = top.walk() if top is not None else iter(())
@@ -133,7 +132,7 @@ def queue_settings(
 
 
 def queue_reach(core: Core, partition: str, path: str) -> ReachReport:
-    """Return from which queues a queue may claim and which may claim from it; KeyError for an unknown one."""
+    """Return from which queues a queue may claim and which may claim from it; KeyError for an unknown queue."""
     one_partition = core.state.partitions[partition]
     return reach(one_partition, one_partition.queues[path])
 
@@ -144,7 +143,7 @@ def queue_reach(core: Core, partition: str, path: str) -> ReachReport:
 def applications(
     core: Core, partition: str, queue: str = "", *, start: int = 0, size: int | None = None
 ) -> list[ApplicationReport]:
-    """Return the applications of a queue and all below it (empty: of the partition), in order of submission."""
+    """Return the applications of a queue and all below it, in order of submission; "" is the whole partition."""
     one_partition = core.state.partitions.get(partition)
     if one_partition is None:
         return []
@@ -252,7 +251,7 @@ def allocations(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
     start: int = 0,
     size: int | None = None,
 ) -> list[AllocationReport]:
-    """Return allocations, and with ``asks`` waiting asks; foreign pods unless a queue or application is named."""
+    """Return allocations, with ``asks`` also waiting asks, and foreign pods unless a queue or application is named."""
     one_partition = core.state.partitions.get(partition)
     if one_partition is None:
         return []

@@ -1,4 +1,4 @@
-"""The preemption decisions that the core still knows: all that are open, and the last that ended."""
+"""The preemption decisions that the core still knows: all open ones, and the last that ended."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,8 +23,7 @@ def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
 ) -> list[DecisionRecord]:
     """Return decisions, oldest first.
 
-    A queue includes all queues below it; ``since_ms`` compares with the instant at which a decision
-    was made, or ended.
+    ``queue`` includes all queues below it; ``since_ms`` is compared with the instant at which a decision was made or ended.
     """
     found = [
         one
@@ -38,7 +37,7 @@ def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
 
 
 def decision(core: Core, decision_id: str) -> DecisionRecord | None:
-    """Return the decision with this id; None when there was none, or it ended long ago."""
+    """Return the decision with this id; None if it is unknown or ended long ago."""
     for state in core.state.partitions.values():
         if decision_id in state.decisions.records:
             return state.decisions.records[decision_id]
@@ -46,7 +45,7 @@ def decision(core: Core, decision_id: str) -> DecisionRecord | None:
 
 
 def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
-    """Return the candidates that stay and why: by a rule, or because they were not needed or their node not chosen."""
+    """Return the candidates that stay and why: a rule, or that they were not needed or their node was not chosen."""
     ranking = ranking_of(core, record)
     told = {one.law for one in record.spared}
     if ranking is None or NOT_NEEDED in told:
@@ -57,9 +56,8 @@ def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
 def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
     """Return the queues that decided, and the victims' own queues, with their numbers at the decision.
 
-    The victims' queues are reported in the types that the claiming queue lacks, or that a queue has
-    to free, and in those asked for that are guaranteed on the way from the victim's queue to the
-    root.
+    The victims' queues are reported in the types that the claiming queue lacks or that a queue has to free, and in requested
+    types that have a guarantee on the path of the victim's queue.
     """
     ranking = ranking_of(core, record)
     if ranking is None:
@@ -73,18 +71,18 @@ def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
 
 
 def whole(core: Core, record: DecisionRecord) -> DecisionRecord:
-    """Return a record complete with what is kept beside it: every candidate that stays, and the victims' queues."""
+    """Return a record with the data that is kept beside it: every candidate that stays, and the victims' queues."""
     return replace(record, spared=spared(core, record), levels=levels(core, record))
 
 
 def ranking_of(core: Core, record: DecisionRecord) -> Ranking | None:
-    """Return the order in which a decision took its victims; None for one from before a restart."""
+    """Return the order in which a decision took its victims; None for a decision from before a restart."""
     state = core.state.partitions.get(record.partition)
     return None if state is None else state.decisions.rankings.get(record.decision_id)
 
 
 def evicted_later(core: Core, record: DecisionRecord, key: str) -> str:
-    """Return the id of the decision after this one that evicts an allocation; "" for none that is known."""
+    """Return the id of the later decision that evicts an allocation; "" if none is known."""
     state = core.state.partitions.get(record.partition)
     ask = None if state is None else state.asks.get(key)
     if state is None or (ask is not None and not ask.releasing):
@@ -101,7 +99,7 @@ def evicted_later(core: Core, record: DecisionRecord, key: str) -> str:
 
 
 def touches(record: DecisionRecord, queue: str) -> bool:
-    """Return whether a decision gives to a queue or takes from it, or from one below it."""
+    """Return whether a decision gives to or takes from a queue or one below it."""
     return any(is_below(path, queue) for path in _queues(record))
 
 

@@ -1,4 +1,4 @@
-"""The nodes that are large enough for an ask and that its constraints exclude, and the text about them. Looks only."""
+"""The nodes that are large enough for an ask but that its constraints exclude, and the text about them. Read-only."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -24,9 +24,9 @@ _OF_CLUSTER: Final = "node.kubernetes.io/"
 def excluded(
     partition: Partition, constraints: Constraints, demand: Demand
 ) -> tuple[Excluded, ...]:
-    """Return the large enough nodes by what excludes them, the easiest to be allowed first.
+    """Return the nodes that are large enough, grouped by what excludes them; groups that are easiest to allow come first.
 
-    Empty where one that is large enough is allowed.
+    The result is empty if a node that is large enough is allowed.
     """
     named = parts(constraints)
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Node]] = {}
@@ -72,7 +72,7 @@ def excluded_text(groups: Sequence[Excluded]) -> str:
 def counted_text(groups: Sequence[Excluded]) -> str:
     """Return how many nodes are large enough and why they are not allowed, without names and taints of nodes.
 
-    For readers that may not know the nodes.
+    This is for readers that may not see the nodes.
     """
     return "; ".join(_excluded(one, count(len(one.nodes), "node"), ()) for one in groups)
 
@@ -102,7 +102,7 @@ def _taints(keys: Sequence[str]) -> str:
 
 
 def allowing(groups: Sequence[Excluded]) -> list[str]:
-    """Return for each group the step that lets the ask run on its nodes, without names where the group has none."""
+    """Return for each group the step that lets the ask run on its nodes; a group without node names gives a step without names."""
     return [_allowing(one) for one in groups]
 
 

@@ -1,7 +1,6 @@
-"""The names of asks in sentences: their keys, unless the caller knows the names that people use.
+"""The names of asks in sentences: their keys, unless the caller has names for people.
 
-The core does not read tags, in which clients send the names of pods; the read side passes a
-function that does.
+The core does not read tags, in which clients send the names of pods; the read side passes a function that does.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ Namer = Callable[[Ask], str]
 
 
 def by_key(ask: Ask) -> str:
-    """Return the key, for callers that know no names."""
+    """Return the key, for callers that have no names."""
     return ask.key
 
 

@@ -1,4 +1,4 @@
-"""The rank of a running allocation in the latest decisions that evicted others near it: why it was not evicted."""
+"""The rank of a running allocation in the latest decisions that evicted other pods near it, and so why it was not evicted."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,11 +20,10 @@ ALLOCATION_KEY: Final = "allocation-key"
 class NotEvicted:
     """The reason why one decision did not evict an allocation.
 
-    ``rule`` is the rule that protected it, "" when that is not known any more. ``place`` is its rank
-    among ``total`` candidates, 0 when it is not ranked. ``key`` is the first key in which it, or
-    its node, differs from what was chosen: ``own`` and ``other`` are the values, ``victim`` the one
-    compared with, or ``node`` the one that was chosen. ``before`` says that it ranks before every
-    victim, so that no key decided: a set of victims without it was better.
+    ``rule`` is the rule that protected it, "" if that is not known any more. ``place`` is its rank among ``total`` candidates,
+    0 if it is not ranked. ``key`` is the first sort key in which the allocation or its node differs from the compared one:
+    ``victim``, or ``node``, the one that was chosen. ``own`` and ``other`` are the two values. ``before`` says that the
+    allocation ranks before every victim, so that no sort key decided: a set of victims without it was better.
     """
 
     record: DecisionRecord
@@ -40,7 +39,7 @@ class NotEvicted:
 
 
 def not_evicted(partition: Partition, ask: Ask) -> list[NotEvicted]:
-    """Return how an allocation stood in the latest decision that evicted from its node, and in its queue."""
+    """Return why an allocation was spared by the latest decision with victims on its node, and by the latest in its queue."""
     here, queue = "", ""
     found: list[NotEvicted] = []
     for record, ranking in _rankings(partition, ask):
@@ -59,7 +58,7 @@ def not_evicted(partition: Partition, ask: Ask) -> list[NotEvicted]:
 
 
 def _rankings(partition: Partition, ask: Ask) -> Iterator[tuple[DecisionRecord, Ranking]]:
-    """Yield the decisions with victims that were made since the allocation has its place, the latest first."""
+    """Yield the decisions with victims that were made since the allocation was placed, the latest first."""
     for decision_id, record in reversed(partition.decisions.records.items()):
         ranking = partition.decisions.rankings.get(decision_id)
         if ranking is not None and record.victims and record.at_ms >= ask.placed_ms:
@@ -86,12 +85,12 @@ def _stood(record: DecisionRecord, ranking: Ranking, ask: Ask) -> NotEvicted:
 
 
 def _named(record: DecisionRecord, key: str) -> str:
-    """Return the rule under which the record names the allocation among those that stay, "" for none."""
+    """Return the rule under which the record lists the allocation among the spared ones, "" for none."""
     return next((one.law for one in record.spared if key in one.keys), "")
 
 
 def _of_its_queue(record: DecisionRecord, ranking: Ranking, ask: Ask) -> str:
-    """Return the rule that protected every protected pod of its queue; "" when there are several."""
+    """Return the rule that protected every protected pod of the allocation's queue; "" if there are several rules."""
     leaf = ask.application.leaf.path
     rules = {one.law for one in record.spared if one.queue == leaf}
     if ranking.elsewhere.get(leaf):
@@ -100,7 +99,7 @@ def _of_its_queue(record: DecisionRecord, ranking: Ranking, ask: Ask) -> str:
 
 
 def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotEvicted:
-    """Return the first key in which the allocation's node differs from the chosen one, where both are known."""
+    """Return the first sort key in which the allocation's node differs from the chosen one, if both are known."""
     chosen = ranking.nodes[0]
     found = NotEvicted(record, NOT_CHOSEN, 0, ranking.total, node=chosen)
     rivals = {one.node_id: one for one in ranking.rivals}

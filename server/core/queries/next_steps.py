@@ -1,7 +1,7 @@
-"""The next steps for waiting asks: what a person can do, or for how long nothing has to be done.
+"""The next steps for waiting asks: what a person can do, or how long to wait.
 
-Made from an explanation that the caller may see, so that a step names nothing that the explanation
-does not.
+The steps are derived from an explanation that the caller may see, so that a step names nothing that the explanation does not
+name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ def of_ask(found: Explanation, verdict: Verdict | None, now: int) -> tuple[str, 
 
 
 def of_fit(fit: GroupFit, verdict: Verdict | None, now: int) -> tuple[str, ...]:
-    """Return the next steps for asks that were looked at together."""
+    """Return the next steps for asks that were examined together."""
     helped = _by_preemption(verdict, now)
     if helped:
         return (helped,)
@@ -74,14 +74,14 @@ def of_fit(fit: GroupFit, verdict: Verdict | None, now: int) -> tuple[str, ...]:
 
 
 def _by_switching_on(verdict: Verdict | None) -> tuple[str, ...]:
-    """Return the step that lets a policy serve an ask which the configuration keeps from it."""
+    """Return the step that lets a policy serve an ask for which the configuration has switched it off."""
     if verdict is None or verdict.law != Rule.POLICY_OFF.value:
         return ()
     return (f"or switch on policy {verdict.policy} with {_SWITCHES}",)
 
 
 def _by_preemption(verdict: Verdict | None, now: int) -> str:
-    """Return what preemption will do for it by itself, "" when it does nothing."""
+    """Return what preemption will do for the ask without any change, "" if it does nothing."""
     if verdict is None or not verdict.policy:
         return ""
     if not verdict.law:
@@ -106,14 +106,14 @@ def _of_gang(found: Explanation, fit: GroupFit, verdict: Verdict | None) -> tupl
 
 
 def of_gathering(fit: GroupFit) -> str:
-    """Return the next step for a gang of which members are not there yet."""
+    """Return the next step for a gang that still misses members."""
     there = fit.members + fit.running
     lower = "" if fit.placeholders else f", or lower min-available to {there}"
     return f"submit the other {count(fit.size - there, 'member')}{lower}"
 
 
 def _choices(fit: GroupFit) -> str:
-    """Return what would give all members a place: every obstacle has to be removed, or the group made smaller."""
+    """Return the changes that would let all members be placed: remove every obstacle, or make the group smaller."""
     queues = [one for one in fit.limits if one.kind == "queue"]
     needed = [_of_maxima(queues)] if queues else []
     needed += [_of_limit(one, "pods") for one in fit.limits if one.kind != "queue"]
@@ -152,7 +152,7 @@ def _of_missing(fit: GroupFit) -> str:
 
 
 def _of_maxima(limits: Sequence[LimitFit]) -> str:
-    """Return the step that lets a group into several queues on one path."""
+    """Return the step that gives a group headroom under the maxima of several queues on one path."""
     raised = listed([f"of queue {one.name} by {quantities(one.missing)}" for one in limits])
     return f"raise the max {raised}, or wait until pods there end"
 
@@ -193,6 +193,6 @@ def _of_constraints(found: Explanation) -> str:
 
 
 def _amounts(resource: Mapping[str, int]) -> str:
-    """Return a resource in words, without the number of pods where something else is asked for."""
+    """Return a resource in words; the number of pods is left out unless it is the only type."""
     others = {kind: amount for kind, amount in resource.items() if kind != PODS}
     return quantities(others or resource)

@@ -26,7 +26,7 @@ def queue_report(partition: Partition) -> QueueReport:
 def _queue_report(
     partition: Partition, queue: Queue, above: Amounts | None, shares: Mapping[str, ShareReport]
 ) -> QueueReport:
-    """Return the report of one queue with all below it; ``above`` is the headroom that the levels above leave."""
+    """Return the report of one queue with all below it; ``above`` is the headroom that its ancestors leave."""
     named = partition.types.named
     room = _room(partition, queue, above)
     children = tuple(
@@ -63,7 +63,7 @@ def _queue_report(
 
 
 def share_reports(partition: Partition) -> dict[str, ShareReport]:
-    """Return by queue how it stands to its share, where shares follow weights (W4, W5)."""
+    """Return by queue its share report, where shares follow weights (W4, W5)."""
     if not sharing.is_shared_out(partition):
         return {}
     shares = Shortage(partition).shares
@@ -86,7 +86,7 @@ def _share_report(partition: Partition, share_of: Share, standing: Standing) -> 
 
 
 def over_max(partition: Partition, queue: Queue) -> dict[str, int]:
-    """Return what a queue uses beyond its maximum, by name; what is being released counts as gone."""
+    """Return by type name the usage of a queue beyond its maximum; victims that are releasing count as gone."""
     index, most = partition.types.index, dict(queue.spec.max or ())
     return {
         kind: queue.usage[index[kind]] - queue.releasing[index[kind]] - most[kind]
@@ -95,7 +95,7 @@ def over_max(partition: Partition, queue: Queue) -> dict[str, int]:
 
 
 def _room(partition: Partition, queue: Queue, above: Amounts | None) -> Amounts:
-    """Return the least headroom over the levels down to this one."""
+    """Return by type the least headroom of this queue and its ancestors."""
     room = above or [NO_LIMIT] * len(partition.types)
     if queue.limiter is None:
         return room
@@ -103,7 +103,7 @@ def _room(partition: Partition, queue: Queue, above: Amounts | None) -> Amounts:
 
 
 def headroom(partition: Partition, room: Amounts) -> dict[str, int]:
-    """Return the headroom by name: types without a limit are left out, what is overdrawn counts as 0."""
+    """Return the headroom by type name: types without a limit are left out, negative headroom counts as 0."""
     names = partition.types.names
     limited = (
         (name, max(left, 0)) for name, left in zip(names, room, strict=True) if is_limited(left)
@@ -112,7 +112,7 @@ def headroom(partition: Partition, room: Amounts) -> dict[str, int]:
 
 
 def is_limited(left: int) -> bool:
-    """Return whether this is the headroom of a type that some level limits."""
+    """Return whether this is the headroom of a type that a queue on the path limits."""
     return left < NO_LIMIT >> 1
 
 
@@ -125,7 +125,7 @@ def _pending(partition: Partition, counts: Counter[AskClass]) -> Amounts:
 
 
 def share_ppm(partition: Partition, queue: Queue) -> int:
-    """Return the dominant share in millionths, from usage and configuration as they are now."""
+    """Return the dominant share in millionths, from present usage and configuration."""
     found = share(queue.usage, _basis(partition, queue))
     return (
         UNBOUNDED_PPM
@@ -135,14 +135,14 @@ def share_ppm(partition: Partition, queue: Queue) -> int:
 
 
 def dominant_type(partition: Partition, queue: Queue) -> str:
-    """Return the type of the dominant share, "" where the queue uses nothing."""
+    """Return the type of the dominant share, "" if the queue uses nothing."""
     lines = zip(partition.types.names, queue.usage, _basis(partition, queue), strict=True)
     parts = {name: share((used,), (base,)) for name, used, base in lines if used > 0}
     return max(parts, key=parts.__getitem__, default="")
 
 
 def compared_with(partition: Partition, queue: Queue, kind: str) -> str:
-    """Return what the usage of a type is compared with in shares (6.3, W8), in words."""
+    """Return in words the amount that shares compare the usage of a type with (6.3, W8)."""
     if partition.shared_for is not None:
         return "what it is entitled to by weight"
     if kind in dict(queue.spec.guaranteed):
@@ -158,7 +158,7 @@ def _basis(partition: Partition, queue: Queue) -> Amounts:
 
 
 def properties(queue: Queue) -> dict[str, str]:
-    """Return the properties in force by their names in `queues.yaml`, with what else was written there."""
+    """Return the properties in force by their names in `queues.yaml`, and any other properties written there."""
     effective = _effective(queue.spec.properties)
     return dict(sorted({**queue.spec.raw_properties, **effective}.items()))
 

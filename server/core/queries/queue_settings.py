@@ -27,7 +27,7 @@ NO_LIMIT: Final = "no limit"
 
 
 def settings_report(partition: Partition, queue: Queue) -> SettingsReport:
-    """Return one queue with everything that is set for it, in the order of the configuration page."""
+    """Return the settings of one queue, in the order of the configuration page."""
     return SettingsReport(
         queue.path,
         queue.leaf,
@@ -68,7 +68,7 @@ def _amounts(queue: Queue, name: str, amounts: Limit | None) -> Iterator[Setting
 
 
 def _origin(queue: Queue, name: str, *, written: bool) -> tuple[Origin, str]:
-    """Return the origin of a setting that no queue hands down to configured queues below it."""
+    """Return the origin of a setting that configured queues do not inherit."""
     if name in queue.spec.tagged:
         return Origin.TAG, ""
     if not written:
@@ -95,7 +95,7 @@ def _property(partition: Partition, queue: Queue, name: str) -> SettingReport:
 
 
 def _property_origin(queue: Queue, name: str) -> tuple[Origin, str]:
-    """Return the origin of a property: the queue, its template, or the nearest queue above that hands it down."""
+    """Return the origin of a property: the queue, its template, or the nearest ancestor from which it is inherited."""
     spec = queue.spec
     if name in spec.own:
         return Origin.HERE, ""
@@ -109,7 +109,7 @@ def _property_origin(queue: Queue, name: str) -> tuple[Origin, str]:
 
 
 def _without_effect(partition: Partition, queue: Queue, name: str) -> str:
-    """Return why a property that is written has no effect; "" where it has one, or is the default."""
+    """Return why a property that is written has no effect; "" if it has one, or is the default."""
     if getattr(queue.spec.properties, PROPERTY_FIELDS[name]) == getattr(
         QueueProperties(), PROPERTY_FIELDS[name]
     ):
@@ -136,7 +136,7 @@ def _root_policy(queue: Queue, name: str) -> str:
 
 
 def _access(queue: Queue, name: str, lists: Mapping[Queue, Acl]) -> Iterator[SettingReport]:
-    """Yield the access lists that admit to this queue: its own and those of the queues above, one by one."""
+    """Yield the access lists that admit users to this queue: its own and each of its ancestors'."""
     found = [(one, acl) for one, acl in lists.items() if acl != NOBODY]
     for one, acl in found:
         yield SettingReport(name, acl_text(acl), *_from(queue, one))
@@ -145,7 +145,7 @@ def _access(queue: Queue, name: str, lists: Mapping[Queue, Acl]) -> Iterator[Set
 
 
 def _template(queue: Queue, template: ChildTemplate) -> Iterator[SettingReport]:
-    """Yield what a dynamic leaf below this queue starts with."""
+    """Yield the settings with which a dynamic leaf below this queue starts."""
     owner = (
         (Origin.HERE, "") if template.queue == queue.path else (Origin.INHERITED, template.queue)
     )

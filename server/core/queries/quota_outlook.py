@@ -1,4 +1,4 @@
-"""The outlook of quota runs whose timers are armed: their effect on a running allocation, if they began now."""
+"""The outlook of quota runs whose timers are armed: their effect on a running allocation if they started now."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ from server.state.partition import Partition
 class QuotaOutlook:
     """The effect of one queue's next run on an allocation.
 
-    ``victims`` counts those that the run would evict; where it would evict none, ``refusal`` says
-    why. ``observed``: the partition only observes, and nothing is sent.
+    ``victims`` counts the pods that the run would evict; if there are none, ``refusal`` says why. ``observed``: the partition
+    only observes, and no eviction is sent.
     """
 
     queue: str
@@ -40,9 +40,9 @@ class QuotaOutlook:
 
 
 def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaOutlook]:
-    """Return what the armed runs on the path of an allocation would do to it, up to one that evicts it.
+    """Return the effects of the armed runs on the path of an allocation, up to a run that evicts it.
 
-    The victims of the runs before count as gone, and those runs as over.
+    The victims of the earlier runs count as gone, and those runs as over.
     """
     path = [queue.path for queue in ask.application.leaf.path_up()]
     armed = [queue for queue in path if queue in partition.quota_due]
@@ -61,7 +61,7 @@ def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaO
 
 
 def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
-    """Return the queues whose runs decide, in their order (Q6): an ancestor counts what those below it release."""
+    """Return the queues whose runs decide, in their order (Q6), because an ancestor counts the releases of those below it."""
     due, top = partition.quota_due, armed[-1]
     order = sorted(due, key=lambda path: (due[path], -path.count("."), path))
     last = max(order.index(path) for path in armed)
@@ -71,7 +71,7 @@ def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
 def _run(partition: Partition, trial: Trial, queue: str, key: str) -> QuotaOutlook | None:
     """Apply the run of a queue to the trial and return its effect.
 
-    None when it would find the queue within its maximum, or is of another path.
+    The result is None if the run would find the queue within its maximum, or the queue is on another path.
     """
     intent = ShrinkIntent(enforcement.NAME, queue)
     if not is_below(partition.asks[key].application.leaf.path, queue):
@@ -94,7 +94,7 @@ def _run(partition: Partition, trial: Trial, queue: str, key: str) -> QuotaOutlo
 
 
 def _carry_out(trial: Trial, answer: Plan | Refusal) -> Refusal | None:
-    """Apply a plan to the trial; return why nothing is evicted, None when it is."""
+    """Apply a plan to the trial; return why nothing is evicted, None if a pod is."""
     refusal = answer if isinstance(answer, Refusal) else gate.gate(trial, answer)
     if isinstance(answer, Plan) and refusal is None:
         trial.apply(answer)

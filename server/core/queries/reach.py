@@ -14,9 +14,8 @@ from server.state.queues import Queue
 class _Claimant(NamedTuple):
     """The leaves whose asks may claim from the same queues.
 
-    ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their
-    path where it is not the leaf itself: its own pods are no victims (G2). ``leaf`` is set where
-    priority fences fix its priorities (G5).
+    ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their path unless that is the leaf
+    itself: its own pods are no victims (G2). ``leaf`` is set if priority fences fix the priorities of the leaf (G5).
     """
 
     scope: Queue
@@ -27,8 +26,8 @@ class _Claimant(NamedTuple):
 def reach(partition: Partition, queue: Queue) -> ReachReport:
     """Return from which queues the asks below a queue may claim, and which queues may claim its pods.
 
-    A queue without a guarantee up to its scope root claims nothing; what queues hold now is not
-    looked at. The queue's own subtree is left out of both lists.
+    A queue without a guarantee up to its scope root claims nothing. Present usage does not matter. The queue's own subtree is
+    left out of both lists.
     """
     inside = set(queue.leaves()) or {queue}
     mine = [leaf for leaf in inside if not is_disabled(leaf)]
@@ -67,12 +66,12 @@ def is_disabled(queue: Queue) -> bool:
 
 
 def is_fence(queue: Queue) -> bool:
-    """Return whether the queue keeps claims of its leaves inside."""
+    """Return whether claims of leaves in the queue stay inside it."""
     return queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE
 
 
 def _scope(queue: Queue) -> Queue:
-    """Return the scope root of a queue: the nearest fence on its way up, else root."""
+    """Return the scope root of a queue: the nearest fence on its path up, else the root."""
     return list(up_to_fence(queue.path_up()))[-1]
 
 
@@ -106,9 +105,9 @@ def _may_claim(partition: Partition, who: _Claimant, victim: Queue) -> bool:
 
 
 def _may_outrank(partition: Partition, claimant: Queue, victim: Queue) -> bool:
-    """Return whether an ask of a leaf can have the priority to claim from another leaf (G5).
+    """Return whether an ask of a leaf can have a sufficient priority to claim from another leaf (G5).
 
-    Only with a priority fence on either way up the answer is known before the pods are.
+    The answer is certain only if a priority fence is on one of the two paths; otherwise it depends on the pods.
     """
     rule = partition.spec.preemption.equal_priority
     common = set(claimant.path_up())
@@ -124,7 +123,7 @@ def _fences_priorities(queue: Queue) -> bool:
 
 
 def _fixed_priority(leaf: Queue, top: Queue) -> int | None:
-    """Return the priority that ``top`` sees in a leaf whatever runs there; None: it depends on the pods."""
+    """Return the priority at which ``top`` sees all pods of a leaf; None if it depends on the pods."""
     found = None
     for queue in leaf.path_up():
         if queue is top:
@@ -136,7 +135,7 @@ def _fixed_priority(leaf: Queue, top: Queue) -> int | None:
 
 
 def _cover(queue: Queue, listed: set[Queue], around: set[Queue]) -> Iterator[str]:
-    """Yield the highest queues all leaves of which are listed, by path, and none of those ``around`` what is left out."""
+    """Yield the paths of the highest queues whose leaves are all listed, except queues in ``around``."""
     below = set(queue.leaves())
     if not below & listed:
         return

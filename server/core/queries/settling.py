@@ -1,17 +1,15 @@
-"""The instant from which nothing more happens by itself: what a forecast waits for, and when it may stop.
+"""The instant from which nothing more happens without events: a forecast waits for it, and stops there.
 
-A core that gets no events acts only when time lets it. Its instants are of two kinds. *Dues* happen
-once: timers (expiry of decisions and asks, vetoes, placeholders), quota runs, gangs that gather.
-*Repeats* never end: an ask that was refused is tried again after its back-off for as long as it
-waits, and reservations, for which nothing is evicted, end after `reservations.timeout` and are made
-again after as long.
+A core that gets no events acts only at instants. These are of two kinds. *Dues* happen once: timers (expiry of decisions and
+asks, vetoes, placeholders), quota runs, gangs that gather. *Repeats* never end: a refused ask is tried again after its back-off
+for as long as it waits, and reservations, which evict nothing, end after `reservations.timeout` and are made again after as
+long.
 
-A repeat that meets the same state as the one before decides the same, unless time itself opened
-something in between: a delay or a pause of an ask ended, a candidate has run for its
-`preemption.minruntime`, a window of the pace passed, or a freeze of the thrashing monitor ended. So
-a core is settled when no due is left, and a whole period passed after the last change and after the
-last of those instants: the longest back-off, one interval of rounds, and where an ask reserves,
-twice the time-out.
+A repeat decides the same as the previous one if the state is the same, unless time itself changed something in between: a delay
+or a pause of an ask ended, a candidate has run for its `preemption.minruntime`, a window of the pace passed, or a freeze of the
+thrashing monitor ended. So a core is settled when no due is left, and one whole period has passed since the last change and the
+last such instant. The period is the sum of the longest back-off, one interval of rounds and, where an ask reserves, twice the
+time-out.
 """
 
 from collections.abc import Iterator
@@ -28,7 +26,7 @@ _EXPIRY = "decision"
 
 
 def next_instant(core: Core, now: int, changed_ms: int) -> int | None:
-    """Return the next instant at which something could happen, after a tick at ``now``; None: the core is settled.
+    """Return the next instant at which something could happen, after a tick at ``now``; None if the core is settled.
 
     ``changed_ms`` is when something was placed, ended or decided last.
     """
@@ -41,7 +39,7 @@ def next_instant(core: Core, now: int, changed_ms: int) -> int | None:
 
 
 def _settled_ms(known: list[Partition], changed_ms: int) -> int:
-    """Return from when retries find nothing that they have not found before."""
+    """Return the instant from which retries find nothing that earlier retries have not found."""
     return max((_tried_ms(one, changed_ms) for one in known), default=changed_ms)
 
 
@@ -54,7 +52,7 @@ def _tried_ms(partition: Partition, changed_ms: int) -> int:
 
 
 def _reserved_ms(partition: Partition) -> int:
-    """Return the time from one reservation of an ask to its next one; 0 where no ask reserves."""
+    """Return the time from one reservation of an ask to its next one; 0 if no ask reserves."""
     return 2 * partition.spec.reservations.timeout_ms if _reserves(partition) else 0
 
 
@@ -64,14 +62,14 @@ def reserves_in_turns(partition: Partition) -> bool:
 
 
 def _reserves(partition: Partition) -> bool:
-    """Return whether an ask holds a reservation, or will ask for one again."""
+    """Return whether an ask holds a reservation, or will reserve again."""
     return partition.round.due_ms is not None or any(
         one.commitment.facts.reserves for one in partition.decisions.pledges.values()
     )
 
 
 def _openings(partition: Partition) -> Iterator[int]:
-    """Yield when time alone opens something for claims: delays, pauses of asks, minimum running times, pace, freezes."""
+    """Yield when time alone enables claims: ends of delays, pauses of asks, minimum running times, the pace, freezes."""
     settings = partition.spec.preemption
     for ask in partition.asks.values():
         properties = ask.application.leaf.spec.properties
@@ -90,7 +88,7 @@ def _ticks(state: State, partition: Partition) -> bool:
 
 
 def _dues(state: State, known: list[Partition]) -> Iterator[int]:
-    """Yield the instants of what happens once; timers count in partitions, too, that are not configured any more."""
+    """Yield the instants of things that happen once; timers of partitions that are no longer configured count, too."""
     for due, _, kind, name, subject in state.timers:
         partition = state.partitions.get(name)
         if partition is not None and (kind != _EXPIRY or _expires(partition, subject)):
@@ -101,7 +99,7 @@ def _dues(state: State, known: list[Partition]) -> Iterator[int]:
 
 
 def _expires(partition: Partition, decision_id: str) -> bool:
-    """Return whether the decision is still open, and more than a reservation."""
+    """Return whether the decision is still open and is not just a reservation."""
     known = partition.decisions.open.get(decision_id)
     return known is not None and not known.facts.reserves
 

@@ -1,4 +1,4 @@
-"""The read side of shadows: their records, and what one would do for a waiting ask. Nothing here changes anything."""
+"""The read side of shadows: their records, and what a shadow would do for a waiting ask. No query changes the state."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from server.state.shadow import Shadow
 
 
 def reports(core: Core, partition: str = "") -> list[ShadowReport]:
-    """Return a report for each partition with a shadow, of one partition when it is named."""
+    """Return a report for each partition with a shadow; only for one partition if it is named."""
     known = core.state.partitions.values()
     return [report for one in known if partition in ("", one.name) for report in _report(one)]
 
@@ -34,9 +34,9 @@ def _report(partition: Partition) -> Iterator[ShadowReport]:
 
 
 def would(core: Core, key: str, now: int) -> Verdict | None:
-    """Return what the shadow does for a waiting ask, or the rule in its way.
+    """Return what the shadow would do for a waiting ask, or the rule that forbids it.
 
-    None without a shadow, or for a key that does not wait.
+    The result is None without a shadow, or for a key that does not wait.
     """
     for partition in core.state.partitions.values():
         ask, known = partition.asks.get(key), partition.shadow
@@ -54,7 +54,7 @@ def would(core: Core, key: str, now: int) -> Verdict | None:
 
 
 def _verdict(other: Partition, known: Shadow, ask: Ask, now: int) -> Verdict | None:
-    """Return the verdict as in the shadow's turn, on top of what stands; the question ends nothing of that."""
+    """Return the verdict as in the shadow's turn, on top of its standing decisions, none of which the query ends."""
     with side.settled(other):
         return verdicts.of_ask(
             other, ask, now, lambda trial: standing.lay_copy(other, known, trial)

@@ -1,6 +1,6 @@
 """The simulation of asks that were not submitted. Changes nothing.
 
-It runs on a snapshot and a Trial between ticks, with the planners that decide in earnest (design 6.12).
+It uses a snapshot and a Trial between ticks, with the same planners as live decisions (design 6.12).
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,14 +29,14 @@ from server.state.partition import Partition
 def simulate_asks(
     core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int
 ) -> list[AskSimulation]:
-    """Return what each of the asks would get if it came now and had waited long enough, after those before it."""
+    """Return for each ask the result if it came now and had waited long enough, after the asks before it."""
     return list(prepared(core, partition, asks, now).answers())
 
 
 def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int) -> Simulation:
     """Return the simulation of the asks, which also knows the groups among them.
 
-    The state is read here and never again.
+    The state is read only here.
     """
     state = core.state.partitions[partition]
     state.disruptions = core.state.disruptions(state)
@@ -56,7 +56,7 @@ def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int)
 
 
 def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
-    """Return the asks under the names that people gave them; a name that is taken already gets a number."""
+    """Return the asks under the names that people gave them; a duplicate name gets a number."""
     taken, named = set[str](), list[SimulatedAsk]()
     for number, ask in enumerate(asks, start=1):
         key = ask.key or f"{simulation_answers.NAME}-{number}"
@@ -87,7 +87,7 @@ def _read(
     number: int,
     now: int,
 ) -> WaitingAsk | str:
-    """Return the ask as if it had waited long enough already, or why it would not be accepted."""
+    """Return the ask as if it had waited long enough already, or the reason why it would not be accepted."""
     queue, spec = partition.queues.get(ask.queue), ask.spec
     unknown = [name for name, _ in spec.resource if name not in partition.types.index]
     if queue is None or not queue.leaf:
@@ -113,7 +113,7 @@ def _read(
 
 
 def _kind(partition: Partition, spec: AskSpec, number: int) -> ClassFacts:
-    """Return the class of asks with this spec; equal ones share the search for victims."""
+    """Return the class of asks with this spec; equal asks share one search for victims."""
     index = partition.types.index
     demand: Demand = tuple((index[name], quantity) for name, quantity in spec.resource)
     ports = tuple(pair for port in spec.constraints.host_ports for pair in _port(partition, port))
@@ -127,7 +127,7 @@ def _kind(partition: Partition, spec: AskSpec, number: int) -> ClassFacts:
 
 
 def _port(partition: Partition, port: HostPort) -> Iterator[tuple[int, int]]:
-    """Yield a port as the nodes know it; one that no pod has asked for is free everywhere."""
+    """Yield a port as the nodes count it; a port that no pod has requested is free on every node."""
     for name, quantity, _ in port_units(port):
         if name in partition.types.index:
             yield partition.types.index[name], quantity

@@ -1,7 +1,6 @@
-"""The gangs among simulated asks: asks of one job key, of which all get places, or none does (J8).
+"""The gangs among simulated asks: asks of one job key, which are placed all together or not at all (J8).
 
-Together with members that run already they have to be as many as the gang's size; the answer of
-each names the whole.
+Together with running members their number has to reach the gang's size. The answer to each member is about the whole gang.
 """
 
 from collections import Counter
@@ -32,7 +31,7 @@ Key = tuple[str, str, str]
 
 
 def sized(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
-    """Return the asks with the sizes of their gangs: one without a size is complete with those that are there (J1)."""
+    """Return the asks with the sizes of their gangs; a gang without a stated size is complete with the given members (J1)."""
     keys = Counter(_name(ask) for ask in asks if _is_unsized(ask))
     sizes = {key: _counted(partition, key, asked) for key, asked in keys.items()}
     specs = {
@@ -60,7 +59,7 @@ def _counted(partition: Partition, key: Key, asked: int) -> int:
 def whole(
     partition: Partition, asks: Sequence[SimulatedAsk], read: Sequence[WaitingAsk | str]
 ) -> dict[Key, WaitingJob | str]:
-    """Return the gangs among the asks, or why one would not be accepted: some member would not."""
+    """Return the gangs among the asks, or why a gang would not be accepted, because one of its members would not."""
     members: dict[Key, list[WaitingAsk]] = {}
     broken: dict[Key, WaitingJob | str] = {}
     for ask, waiting in zip(asks, read, strict=True):
@@ -96,7 +95,7 @@ def _job(partition: Partition, key: Key, members: list[WaitingAsk]) -> WaitingJo
 
 
 class _Alike(NamedTuple):
-    """The equal asks that wait, with their group's number and what preemption answered to the first."""
+    """The equal asks that wait, with their group's number and the answer of preemption to the first."""
 
     number: int
     asks: list[WaitingAsk]
@@ -106,7 +105,7 @@ class _Alike(NamedTuple):
 class Simulation:
     """The answers to simulated asks, each after those before it, and the groups among them once all are answered.
 
-    Nothing of the state is read.
+    The state is not read.
     """
 
     def __init__(
@@ -128,14 +127,14 @@ class Simulation:
 
     @property
     def groups(self) -> list[GroupSimulation]:
-        """Return the groups by their numbers, which the answers name; all exist once the last ask is answered."""
+        """Return the groups by the numbers that answers name. They are complete once the last ask is answered."""
         return [self._groups[number] for number in sorted(self._groups)]
 
     def _next_number(self) -> int:
         return len(self._known) + len(self._alike)
 
     def answers(self) -> Iterator[AskSimulation]:
-        """Yield what each ask would get; a gang is answered where its first member stands."""
+        """Yield the answer to each ask; a gang is answered at the position of its first member."""
         for ask, waiting in self._asked:
             key = _key(ask)
             job = None if key is None else self._jobs[key]
@@ -150,7 +149,7 @@ class Simulation:
         self._count_together()
 
     def _single(self, ask: SimulatedAsk, waiting: WaitingAsk | str) -> AskSimulation:
-        """Return the answer to an ask that is in no gang; equal ones that wait are counted together in the end."""
+        """Return the answer to an ask that is in no gang; equal asks that wait are counted together at the end."""
         people = self._people[ask.application_id]
         excluded = self._excluded.get(ask.spec, ())
         found = simulation_answers.answer(self._trial, ask, waiting, people, excluded)
@@ -206,7 +205,7 @@ class Simulation:
         return self._excluded.get(ask.spec, ())
 
     def _count_together(self) -> None:
-        """Count the equal asks that wait: what all of them lack, after everything that was placed."""
+        """Count the equal asks that wait, with the amounts that all of them lack, after everything that was placed."""
         for kind, (number, asks, verdict) in self._alike.items():
             more = f"{count(len(asks), 'ask')} like {asks[0].key}" if len(asks) > 1 else asks[0].key
             people = self._people[kind.application_id]
@@ -256,7 +255,7 @@ def _preempts(
     plan: Plan,
     now: int,
 ) -> dict[str, AskSimulation]:
-    """Return the answers of a gang: its members share the victims, named with the first, and each has its own node."""
+    """Return the answers of a gang: its members share the victims, which the first names, and each has its own node."""
     found = {}
     nodes = {one.ask.key: one.node_id for one in plan.pledges}
     shown = simulation_answers.victims(trial, plan)

@@ -1,4 +1,4 @@
-"""The queues over the maxima of another configuration: when each is enforced, and how far its run comes (Q2-Q6, Q14)."""
+"""The queues over the maxima of another configuration: when each is enforced, and how far its run would come (Q2-Q6, Q14)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,9 +14,9 @@ WITHIN_BY_THEN: Final = "it is within its max by then"
 
 
 def over(partition: Partition, configuration: Configuration, now: int) -> list[QueueSimulation]:
-    """Return the queues over their new maxima in the order in which their runs would begin (Q6), the others last.
+    """Return the queues over their new maxima in the order in which their runs would start (Q6), those without a run last.
 
-    Call before the configuration is applied.
+    Call it before the configuration is applied.
     """
     spec = next((one for one in configuration.partitions if one.name == partition.name), None)
     if spec is None:
@@ -32,7 +32,7 @@ def over(partition: Partition, configuration: Configuration, now: int) -> list[Q
 def _timer(
     partition: Partition, path: str, after: QueueSpec, now: int, *, enabled: bool
 ) -> QueueSimulation | None:
-    """Return when the queue's run would begin, or why it would not; None: it is not over."""
+    """Return when the queue's run would start, or why it would not; None if the queue is not over its maximum."""
     queue = partition.queues.get(path)
     over = quota_timers.over(partition, queue, after) if queue is not None else ()
     if queue is None or not over:
@@ -68,7 +68,7 @@ def _due(partition: Partition, path: str, after: QueueSpec, over: tuple[str, ...
 def with_run(
     one: QueueSimulation, run: DecisionRecord | None, shrinks: Mapping[str, Shrink | None]
 ) -> QueueSimulation:
-    """Return the queue with what its run would do when it is due."""
+    """Return the queue with the effect of its run when that is due."""
     if run is not None:
         return replace(one, victims=run.victims, shrink=run.shrink)
     if one.queue not in shrinks:

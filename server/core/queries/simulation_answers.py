@@ -1,4 +1,4 @@
-"""The answers to simulated asks, one after another on one Trial, as shown to people (design 6.12)."""
+"""The answers to simulated asks, one after another on one Trial, in the form for people (design 6.12)."""
 
 from typing import Final, NamedTuple
 
@@ -18,7 +18,7 @@ PLACED, PREEMPTS, WAITS, REFUSED = "placed", "preempts", "waits", "refused"
 
 
 class SimulatedAsk(NamedTuple):
-    """The spec of an ask that was not submitted; of a known application, its user's limits count."""
+    """The spec of an ask that was not submitted. If it names a known application, the limits of that user count."""
 
     queue: str
     application_id: str
@@ -34,7 +34,7 @@ def answer(
     people: tuple[PersonLimit, ...] = (),
     excluded: tuple[Excluded, ...] = (),
 ) -> AskSimulation:
-    """Return what one ask would get, after those before it; the Trial keeps what it takes."""
+    """Return the answer to one ask, after those before it. The Trial keeps the capacity that the ask gets."""
     if isinstance(waiting, str):
         return refused(ask, waiting)
     now, row = trial.snapshot.now, free_row(trial, waiting)
@@ -51,7 +51,7 @@ def answer(
 
 
 def refused(ask: SimulatedAsk, why: str) -> AskSimulation:
-    """Return the answer to an ask that would not even be accepted."""
+    """Return the answer to an ask that would not be accepted."""
     return AskSimulation(REFUSED, ask.queue, resource=ask.spec.resource, lines=(f"{why}.",))
 
 

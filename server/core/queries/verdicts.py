@@ -1,4 +1,4 @@
-"""The verdicts of preemption on waiting asks if it were their turn: a node and victims, or the first rule in the way (G12)."""
+"""The verdicts of preemption on waiting asks if it were their turn: a node and victims, or the first rule that forbids (G12)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,7 +32,7 @@ from server.state.placeholders import Hold
 def verdict(core: Core, key: str, now: int) -> Verdict | None:
     """Return the verdict on a waiting ask.
 
-    None for a key that does not wait, waits for a placeholder, or could be placed any moment.
+    The result is None for a key that does not wait, waits for a placeholder, or could be placed at once.
     """
     for partition in core.state.partitions.values():
         ask = partition.asks.get(key)
@@ -49,7 +49,7 @@ Lay = Callable[[Trial], object]
 def of_ask(
     partition: Partition, ask: Ask, now: int, lay: Lay = lambda _trial: None
 ) -> Verdict | None:
-    """Return the verdict on one ask, on top of what ``lay`` applies."""
+    """Return the verdict on one ask, on top of the decisions that ``lay`` applies."""
     held = ask.pledge
     if isinstance(ask.group, Hold):
         return None
@@ -69,7 +69,7 @@ def of_ask(
 
 
 def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
-    """Return the verdict on a gang, which is that on each of its members (J8); it names the one without a node."""
+    """Return the verdict on a gang, which holds for each of its members (J8). It names the member without a node."""
     snapshot = snapshotting.take(partition, now, due=snapshotting.Due(jobs=[due_gangs.due(job)]))
     waiting = snapshot.jobs[0]
     trial = Trial(snapshot)
@@ -83,7 +83,7 @@ def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
 
 
 def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict | None:
-    """Return what is found for an ask that was refused a moment ago (G1); None: it was not."""
+    """Return the verdict for an ask that was refused a moment ago (G1); None if it was not."""
     retry, backs_off = due_gangs.awaits(partition, ask, found.policy)
     if not backs_off or retry <= now:
         return None
@@ -91,13 +91,13 @@ def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verd
 
 
 def of_plan(policy: str, plan: Plan, node_id: str, now: int) -> Verdict:
-    """Return a plan for a gang as shown to one of its members."""
+    """Return a plan for a gang in the form for one of its members."""
     because, told = decision_records.would_job(plan), (decision_records.spared(plan), plan.levels)
     return Verdict(policy, "", because, node_id, {}, now, 0, *told)
 
 
 def plan_job(trial: Trial, job: WaitingJob) -> Plan | Refusal:
-    """Return what policy `job` answers to a gang."""
+    """Return the answer of policy `job` to a gang."""
     settings = trial.snapshot.settings
     if not settings.enabled or not settings.lists(JOB):
         because = f"it belongs to a gang, and {_switched_off(settings, JOB)}"
@@ -112,7 +112,7 @@ def _decided(policy: str, decision_id: str, node_id: str) -> Verdict:
 
 
 def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
-    """Return what the first policy answers that finds a plan for the ask, else the first that serves it (7.3)."""
+    """Return the first plan that a policy finds for the ask, else the answer of the first policy that serves it (7.3)."""
     first = None
     for policy in serving(trial.snapshot.settings, ask):
         answer = _planned(trial, Intent(policy.name, ask))
@@ -123,7 +123,7 @@ def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
 
 
 def _switched_off(settings: PreemptionSettings, policy: PolicyFacts) -> str:
-    """Return the setting that keeps a policy from serving its asks."""
+    """Return the setting by which a policy does not serve its asks, "" if it serves them."""
     if not settings.enabled:
         return "preemption.enabled is false in this partition"
     return f"preemption.policies of this partition does not list {policy.name}"
@@ -135,7 +135,7 @@ def main(ask: WaitingAsk) -> PolicyFacts:
 
 
 def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[PolicyFacts]:
-    """Return the policies that may serve the ask here, in the order of a round; `job` where no policy claims (J4)."""
+    """Return the policies that may serve the ask, in the order of a round; `job` if no policy claims (J4)."""
     if ask.spec.constraints.required_node:
         found = [REQUIRED_NODE]
     else:
@@ -145,7 +145,7 @@ def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[PolicyFacts]:
 
 
 def _planned(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return what its policy answers, unless a rule or the thrashing monitor is in the way (7.7)."""
+    """Return the answer of the intent's policy, unless a rule or the thrashing monitor forbids its plan (7.7)."""
     refusal = gate.admit(trial, intent)
     answer = refusal if refusal is not None else PLANNERS[intent.policy].plan(trial, intent)
     if isinstance(answer, Plan):
@@ -154,7 +154,7 @@ def _planned(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def of_answer(snapshot: Snapshot, ask: WaitingAsk, answer: Plan | Refusal, now: int) -> Verdict:
-    """Return a plan or a refusal as shown to people."""
+    """Return a plan or a refusal in the form for people."""
     policy = next(iter(serving(snapshot.settings, ask)), main(ask)).name
     if isinstance(answer, Plan):
         policy = answer.policy
@@ -175,9 +175,9 @@ def of_answer(snapshot: Snapshot, ask: WaitingAsk, answer: Plan | Refusal, now: 
 
 
 def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
-    """Return the verdict with when it is tried: not before its delay, nor shortly after a refusal (G1).
+    """Return the verdict with the instant of the next attempt: not before the delay, nor shortly after a refusal (G1).
 
-    For a daemon its node counts alone (G11).
+    For a DaemonSet pod only a change of its node counts (G11).
     """
     if facts(found.policy).retry is Retry.NODE:
         return found
@@ -194,14 +194,14 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
 
 
 def _after_the_delay(found: Verdict, left_ms: int) -> str:
-    """Return what was found for an ask, and for how long the preemption delay of its queue still runs (G1)."""
+    """Return the words of the verdict, and how long the preemption delay of the queue still runs (G1)."""
     if found.law:
-        return found.because  # when it is tried again says the rest
+        return found.because  # the instant of the next attempt says the rest
     return f"{found.because}, once the preemption.delay of its queue is over in {span(left_ms)}"
 
 
 def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
-    """Return whether a budget put off what would be done for it, and its time has not come yet (P5)."""
+    """Return whether a budget put a plan for the group off, and the next round has not come yet (P5)."""
     known = partition.round.tries.verdict(group)
     if known is None or known.law != Rule.PACE:
         return False
@@ -209,7 +209,7 @@ def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
 
 
 def _next_round(partition: Partition, found: Verdict, put_off: Verdict | None, now: int) -> Verdict:
-    """Return the verdict with the instant of the next round that may act (P1, P5); no round cures what a rule forbids."""
+    """Return the verdict with the instant of the next round that may act (P1, P5). No round lifts what a rule forbids."""
     retry = put_off.retry_ms if put_off is not None else 0
     if pacing.is_between(partition, now):
         retry = pacing.earliest_ms(partition)

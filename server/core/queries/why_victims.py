@@ -1,4 +1,4 @@
-"""The reason why a decision evicted its victims: the candidate and the node that come next in its orders."""
+"""The reason why a decision evicted its victims: the next candidate and the next node in its orders."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,12 @@ from server.model.records import DecisionRecord
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The place of a victim beside the next candidate of the order that stays.
+    """The place of a victim beside the next candidate in the order that stays.
 
-    ``place`` is the victim's rank among ``total`` candidates, 0 when it stands before the excerpt
-    that is kept. ``stays`` is the key of the candidate that stays, "" for none, ``stays_place`` its
-    place. ``key`` is the first key in which the two differ, ``own`` the value of the one that stays
-    and ``other`` that of the victim. ``before`` says that the one that stays comes first, so that
-    no key decided: a set of victims without it was better.
+    ``place`` is the victim's rank among ``total`` candidates, 0 if it comes before the excerpt that is kept. ``stays`` is the
+    key of the candidate that stays, "" for none, ``stays_place`` its place. ``key`` is the first sort key in which the two
+    differ; ``own`` is the value of the candidate that stays, ``other`` that of the victim. ``before`` says that the candidate
+    that stays comes first, so that no sort key decided: a set of victims without it was better.
     """
 
     victim: str
@@ -31,7 +30,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class NextNode:
-    """The chosen node beside the one that came next; ``next_value`` is to be read as "at least"."""
+    """The chosen node beside the next one in the order; ``next_value`` is a lower bound."""
 
     chosen: str
     following: str
@@ -41,7 +40,7 @@ class NextNode:
 
 
 def compared(record: DecisionRecord, ranking: Ranking, victim: str) -> Compared | None:
-    """Return how a victim compares with the next candidate that stays; None for one that was never ranked."""
+    """Return how a victim compares with the next candidate that stays; None for a victim that was never ranked."""
     place = ranking.place(victim)
     if not place:
         return Compared(victim, 0, ranking.total) if ranking.start else None
@@ -67,12 +66,12 @@ def _beside(ranking: Ranking, at: int, victims: set[str]) -> Compared:
 
 
 def _stays(one: Ranked, ranking: Ranking, victims: set[str]) -> bool:
-    """Return whether a candidate stays that no rule protects."""
+    """Return whether a candidate stays although no rule protects it."""
     return one[-1] not in victims and ranking.rules.get(str(one[-1]), "") in {"", NOT_NEEDED}
 
 
 def next_node(ranking: Ranking) -> NextNode | None:
-    """Return the node that came next to the chosen one; None where nodes were not compared."""
+    """Return the next node in the order after the chosen one; None if nodes were not compared."""
     if len(ranking.rivals) < 2:  # noqa: PLR2004 - the chosen one and another
         return None
     chosen, *others = ranking.rivals

@@ -1,4 +1,4 @@
-"""The comparison of what the two sides decided, ask by ask, and why one of them gave an ask nothing."""
+"""The comparison of the decisions of both sides, ask by ask, and the reason why one side gave an ask nothing."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from server.state.partition import Partition
 
 
 class Why(NamedTuple):
-    """The reason why a side gave an ask nothing: a rule's name, and its sentence."""
+    """The reason why a side gave an ask nothing: a rule's name, and a sentence."""
 
     rule: str = ""
     because: str = ""
@@ -35,7 +35,7 @@ def subjects(plan: Plan) -> tuple[str, ...]:
 def choices(
     partition: Partition, trial: Trial, plan: Plan, now: int
 ) -> Iterator[tuple[str, Choice]]:
-    """Yield what a plan means for each of its subjects."""
+    """Yield each subject of a plan with the choice that the plan makes for it."""
     names = subjects(plan)
     if not names:
         return
@@ -47,12 +47,12 @@ def choices(
 
 
 def added(known: Sum, choice: Choice) -> Sum:
-    """Return the sum with one decision more."""
+    """Return the sum with one more decision."""
     return Sum(known.decisions + 1, known.lost.plus(lost_of(choice.victims)))
 
 
 def is_alike(one: Choice | None, other: Choice | None) -> bool:
-    """Return whether these are the same decision, whatever the running times of the victims."""
+    """Return whether these are the same decision; running times of victims are not compared."""
     if one is None or other is None:
         return one is other
     return _content(one) == _content(other)
@@ -67,7 +67,7 @@ def _content(one: Choice) -> tuple[object, ...]:
 
 
 def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now: int) -> Why:
-    """Return why a side gave a subject nothing for which the other side decided under this policy."""
+    """Return why a side gave a subject nothing although the other side decided for it under this policy."""
     settings = side.spec.preemption
     if facts(policy).shrinks is Shrinks.PARTITION:
         return Why("", "no pod has to be evicted")
@@ -81,7 +81,7 @@ def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now:
 
 
 def _refused(side: Partition, ask: Ask, now: int) -> Verdict | None:
-    """Return the ask's last refusal, as long as nothing is tried again."""
+    """Return the ask's last refusal, if it is not yet due again."""
     group, tries = ask.group, side.round.tries
     if not isinstance(group, Group | Job):
         return None

@@ -1,8 +1,7 @@
 """The state as a shadow sees it: the same objects under other settings, with a round of its own.
 
-Planning code reads settings and rounds from the partition that it is given. So a shadow gives it
-another partition, which shares everything else with the true one: due asks, snapshots and rules are the
-same code for both.
+Planning code reads settings and rounds from the partition that it is given. A shadow therefore passes a copy of the partition
+that shares everything else with the original, so that due asks, snapshots and rules use the same code for both.
 """
 
 import copy
@@ -21,7 +20,7 @@ from server.state.thrashing import Storms
 
 
 def memory(partition: Partition, now: int) -> Shadow | None:
-    """Return what the partition's shadow remembers; None without one. A new configuration begins a new shadow."""
+    """Return the memory of the partition's shadow; None without one. A new configuration starts a new shadow."""
     known, spec = partition.shadow, partition.spec
     if known is not None and known.live is spec:
         return known
@@ -53,7 +52,7 @@ def seen(partition: Partition, known: Shadow) -> Partition:
 
 @contextmanager
 def settled(other: Partition) -> Iterator[Shortage]:
-    """Hold the bounds by which the shadow shares (W2) while snapshots are taken, with the live side's facts of queues."""
+    """Apply the bounds by which the shadow shares (W2) while snapshots are taken, with the live side's facts of queues."""
     columns, shortage = other.columns, Shortage(other)
     kept = columns.queues
     other.deserved = _bounds(other, shortage)
@@ -64,7 +63,7 @@ def settled(other: Partition) -> Iterator[Shortage]:
 
 
 def _bounds(other: Partition, shortage: Shortage) -> dict[str, Bounds]:
-    """Return by leaf what it deserves, where the shadow shares by plain weights (W2)."""
+    """Return by leaf its deserved share, if the shadow shares by plain weights (W2)."""
     if not sharing.is_shared_out(other) or other.spec.preemption.demand_cap:
         return {}
     fresh = shares.deserved(other, shortage.shares)

@@ -1,9 +1,8 @@
-"""The decisions of a shadow that stand: they hold as long as the ask still waits and its victims still run.
+"""The standing decisions of a shadow, which hold as long as the ask still waits and the victims still run.
 
-In each of its rounds they are applied to the Trial first, so that the same decision is not reported
-again and no victim is used twice. One ends when its ask is placed or gone, when the live side
-decided for it, when a victim is gone, or when a rule would not let it pass any more; then its ask
-is planned for again.
+In each of the shadow's rounds they are applied to the Trial first, so that the same decision is not reported again and no
+victim is used twice. A decision ends when its ask is placed or gone, when the live side decided for the ask, when a victim is
+gone, or when a rule would no longer pass it; then its ask is planned for again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,14 +30,14 @@ SERVED = "the live side decided for its ask"
 
 
 def held(plan: Plan) -> Held:
-    """Return what is remembered of a plan."""
+    """Return the standing decision for a plan."""
     places = tuple(Place(one.ask.key, one.node_id, one.exclusive) for one in plan.pledges)
     victims = tuple((one.key, one.because) for one in plan.releases)
     return Held(plan.policy, places, victims, plan.shrink)
 
 
 def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
-    """End the decisions that the state ended; return why, by subject."""
+    """End the decisions that the present state rules out; return the reasons by subject."""
     state = (
         partition.relief,
         partition.placements,
@@ -59,7 +58,7 @@ def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
 
 
 def yield_to_live(partition: Partition, known: Shadow) -> None:
-    """Drop the shadow's decisions for asks for which the live side has written its own."""
+    """Drop the shadow's decisions for asks for which the live side has made its own."""
     for name, one in list(known.held.items()):
         if any(_of_place(partition, place) == SERVED for place in one.places):
             del known.held[name]
@@ -71,7 +70,7 @@ def _end(known: Shadow, name: str, why: str, ended: dict[str, str]) -> None:
 
 
 def _over(partition: Partition, one: Held) -> str:
-    """Return why a decision does not stand any more, "" when it does."""
+    """Return why a decision does not stand any more, "" if it does."""
     reasons = (
         *(_of_place(partition, place) for place in one.places),
         *(_of_victim(partition, key) for key, _ in one.victims),
@@ -98,12 +97,12 @@ def _of_victim(partition: Partition, key: str) -> str:
 
 
 def is_due(known: Shadow, now: int) -> bool:
-    """Return whether standing decisions are to be checked against the rules again, though no ask is due."""
+    """Return whether to check standing decisions against the rules again, although no ask is due."""
     return bool(known.held) and now >= known.checked_ms + CHECK_MS
 
 
 def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) -> None:
-    """Apply what stands to the Trial, in the order in which it was decided, and end what would break a rule now.
+    """Apply the standing decisions to the Trial, oldest first, and end those that would break a rule now.
 
     The rules are checked for CHECKED_MAX decisions a turn, in rotation.
     """
@@ -119,7 +118,7 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
 
 
 def _next_checked(known: Shadow, now: int) -> frozenset[str]:
-    """Return the decisions behind the last that was checked, then those from the first on."""
+    """Return the decisions after the last one that was checked, continuing with the first ones."""
     known.checked_ms = now
     names = list(known.held)
     if not names:
@@ -131,7 +130,7 @@ def _next_checked(known: Shadow, now: int) -> frozenset[str]:
 
 
 def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
-    """Apply what stands to the Trial of a reader: nothing ends."""
+    """Apply the standing decisions to the Trial of a query. No decision ends."""
     held = [one for one in known.held.values() if not _over(other, one)]
     with _seen_waiting(other, trial, held) as waiting:
         for one in held:
@@ -144,9 +143,9 @@ def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
 def _seen_waiting(
     other: Partition, trial: Trial, held: Sequence[Held]
 ) -> Iterator[dict[str, WaitingAsk]]:
-    """Hold the gangs of decisions in the snapshot, which need not be due, and provide the asks as it has them, by key.
+    """Add the gangs of decisions to the snapshot, even if they are not due, and yield the snapshot's asks by key.
 
-    The rules look at the whole of a gang (J8). Equal asks share their class.
+    The rules check a whole gang (J8). Equal asks share their class.
     """
     snapshot, asks = trial.snapshot, [other.asks[place.key] for one in held for place in one.places]
     gangs = dict.fromkeys(ask.group for ask in asks if isinstance(ask.group, Job))
@@ -161,7 +160,7 @@ def _seen_waiting(
 
 
 def _plan(other: Partition, one: Held, waiting: Mapping[str, WaitingAsk]) -> Plan:
-    """Return the plan as rows of a snapshot that is taken now."""
+    """Return the plan with rows of a snapshot that is taken now."""
     nodes = other.index.nodes
     pledges = tuple(
         Pledge(waiting[place.key], nodes[place.node_id].slot, place.node_id, place.exclusive)

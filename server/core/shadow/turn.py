@@ -1,8 +1,7 @@
-"""The turn of a shadow: it plans beside a live round, on the state as that one began, and reports how the two differ.
+"""The turn of a shadow: it plans beside a live round, on the state at the start of that round, and reports the differences.
 
-Between `plan` and `told` the live side writes what it decided. Nothing here is ever carried out:
-what changes is the shadow's own memory, so that the live side decides the same as without a shadow,
-byte for byte.
+Between `plan` and `told` the live side writes its decisions. The shadow's plans are never carried out. Only the shadow's own
+memory changes, so that the live side decides the same as without a shadow, byte for byte.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,8 +27,7 @@ LIVE, SHADOW = "live", "shadow"
 def begin(partition: Partition, now: int, budget: int) -> "Turn | None":
     """Begin the turn of the partition's shadow at this instant; None without a shadow.
 
-    Each ask that is tried takes a step at the least; what the budget cuts off comes in the next
-    tick.
+    Each ask that is tried costs at least one step; asks beyond the budget are tried in the next tick.
     """
     if not partition.spec.preemption.shadow and partition.shadow is None:
         return None
@@ -40,7 +38,7 @@ def begin(partition: Partition, now: int, budget: int) -> "Turn | None":
 class Turn:
     """The planning and the report of one turn.
 
-    Call `plan` with what the live round planned, then `told` with what it decided.
+    Call `plan` with the plans of the live round, then `told` with its decisions.
     """
 
     def __init__(self, partition: Partition, known: Shadow, now: int, budget: int) -> None:
@@ -54,7 +52,7 @@ class Turn:
         self._drafts: list[ShadowRecord] = []
 
     def plan(self, live: Trial | None) -> None:
-        """Decide as the shadow's settings say, and compare with what the live side is about to do."""
+        """Decide under the shadow's settings, and compare with the plans of the live side."""
         known, now = self._known, self._now
         self._ended = standing.sweep(self._partition, known)
         mine: dict[str, Choice] = {}
@@ -85,7 +83,7 @@ class Turn:
     # Deciding -----------------------------------------------------------------------------------------
 
     def _decide(self, live: Trial | None) -> dict[str, Choice]:
-        """Return what the shadow decides now, by subject, on top of what stands."""
+        """Return the shadow's new decisions by subject, made on top of its standing ones."""
         other, known, now = self._seen, self._known, self._now
         with side.settled(other) as shortage:
             asks = due.claimants(other, shortage, now)
@@ -117,7 +115,7 @@ class Turn:
         return any(one.key not in served for one in due)
 
     def _keep(self, trial: Trial, plan: Plan) -> None:
-        """Keep a decision of the shadow; where the live side only observes, none of either side stands (P8)."""
+        """Keep a decision of the shadow. If the partition only observes, no decision of either side stands (P8)."""
         other, names = self._seen, comparing.subjects(plan)
         if not names:
             return
@@ -132,7 +130,7 @@ class Turn:
     def _choices(
         self, partition: Partition, trial: Trial | None, whose: str, laid: int
     ) -> dict[str, Choice]:
-        """Return what one side decided now, by subject, and count what is new."""
+        """Return the decisions that one side made now, by subject, and count the new ones."""
         found: dict[str, Choice] = {}
         for plan in () if trial is None else trial.plans[laid:]:
             assert trial is not None
@@ -146,7 +144,7 @@ class Turn:
         return found
 
     def _shown_before(self, key: str, choice: Choice) -> Choice:
-        """Return a choice that is shown again with the id that it had (P8)."""
+        """Return a choice that is shown again, with the id that it had before (P8)."""
         before = self._known.records.get(key)
         known = None if before is None else before.live
         return replace(choice, decision_id="" if known is None else known.decision_id)
@@ -158,7 +156,7 @@ class Turn:
     # Comparing ----------------------------------------------------------------------------------------
 
     def _draft(self, key: str, live: Choice | None, mine: Choice | None) -> ShadowRecord | None:
-        """Return the record of a subject as it is now; None when there is nothing new to report of it."""
+        """Return the present record of a subject; None if there is nothing new to report."""
         before = self._known.records.get(key)
         if before is not None and not before.ended_ms:
             stands = self._stands(key, before)
@@ -174,7 +172,7 @@ class Turn:
         return self._record(key, how, live, mine)
 
     def _stands(self, key: str, before: ShadowRecord) -> bool:
-        """Return whether the live side's last decision for it is still open, or shown, where it only observes."""
+        """Return whether the live side's last decision for the subject is still open, or still shown if it only observes."""
         if before.live is None:
             return False
         if self._partition.spec.preemption.observe_only:
@@ -182,13 +180,13 @@ class Turn:
         return before.live.decision_id in self._partition.decisions.open
 
     def _is_mine(self, key: str, anew: bool) -> bool:  # noqa: FBT001
-        """Return whether the shadow's last decision for it still counts, as it does beside the live one compared with it."""
+        """Return whether the shadow's last decision for the subject stands, or the live decision compared with it does."""
         if self._seen.spec.preemption.observe_only:
             return key in self._known.round.observed
         return not anew or any(key in one.subjects for one in self._known.held.values())
 
     def _over(self, key: str, before: ShadowRecord | None) -> ShadowRecord | None:
-        """Return the ended record of a decision of the shadow alone, when no side decided anything else."""
+        """Return the ended record of a decision that only the shadow made; None if it has not ended or was not such a decision."""
         if before is None or before.ended_ms or before.difference is not Difference.ONLY_SHADOW:
             return None
         if key not in self._ended:
@@ -240,7 +238,7 @@ def _is_same(before: ShadowRecord | None, live: Choice | None, mine: Choice | No
 
 
 def _leave_out_served(trial: Trial) -> None:
-    """Leave out asks for which a decision stands; those for which one just ended are planned for again."""
+    """Leave out asks for which a decision stands; asks whose decision just ended stay in and are planned for again."""
     snapshot = trial.snapshot
 
     def left(asks: Iterable[WaitingAsk]) -> tuple[WaitingAsk, ...]:
@@ -256,7 +254,7 @@ def _leave_out_served(trial: Trial) -> None:
 
 
 def _lay_runs(trial: Trial, live: Trial | None) -> None:
-    """Apply the quota runs of the live side: what they release is gone for the shadow, too."""
+    """Apply the quota runs of the live side, so that their victims are gone for the shadow, too."""
     for plan in () if live is None else live.plans:
         if plan.facts.shrinks is Shrinks.QUEUE:
             left = tuple(one for one in plan.releases if trial.stands(one.row))
@@ -264,7 +262,7 @@ def _lay_runs(trial: Trial, live: Trial | None) -> None:
 
 
 def _ids(notes: list[Decision] | tuple[Decision, ...]) -> Iterator[tuple[str, str]]:
-    """Yield by subject the id of what the live side decided."""
+    """Yield by subject the id of the live side's decision."""
     for one in notes:
         if isinstance(one, Decided):
             record = one.record

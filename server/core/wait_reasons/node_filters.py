@@ -1,4 +1,4 @@
-"""The reasons why each node does not take a waiting ask, counted; and the node that comes nearest. Looks only."""
+"""The reasons why each node does not take a waiting ask, counted; and the node that lacks least. Read-only."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ SHORT: Final = "short-"
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The nodes by the first reason that keeps the ask off them; ``missing`` is what ``nearest`` lacks, by type.
+    """The number of nodes by the first reason that excludes the ask; ``missing`` is what ``nearest`` lacks, by type.
 
     ``examples`` names the first few nodes of each reason.
     """
@@ -41,7 +41,7 @@ _NO_PART: Final = Constraints(tolerations=ANY_TAINT)
 
 
 def parts(constraints: Constraints) -> list[Part]:
-    """Return a constraint in the parts that an explanation names, each alone; parts that say nothing are left out."""
+    """Return the parts of a constraint that an explanation names, each as a constraint of its own; empty parts are left out."""
     names = Constraints(
         tolerations=ANY_TAINT,
         node_name=constraints.node_name,
@@ -87,7 +87,7 @@ def constraint_on(partition: Partition, ask: Ask, node: Node) -> str:
 
 
 def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -> str:
-    """Return the reason that has nothing to do with capacity, "" when there is none."""
+    """Return the reason that is unrelated to capacity, "" if there is none."""
     if not node.is_open_to(ask.spec.constraints):
         return NOT_SCHEDULABLE
     for name, part in named:
@@ -97,17 +97,17 @@ def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -
 
 
 def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
-    """Return the key by which nodes that could hold the ask at all come first, then the least that is missing."""
+    """Return a sort key: nodes that could hold the ask when empty first, then those that lack least."""
     demand = ask.ask_class.node_demand
     free = free_for(ask, node)
-    # What is pledged beyond what is free is missing, too.
+    # Pledges beyond the free capacity are missing, too.
     wanted = [(index, quantity - min(free[index], 0)) for index, quantity in demand]
     misses = shortfall(tuple(wanted), node.capacity, free)
     return not fits(demand, node.capacity), misses, node.number, node
 
 
 def _room(partition: Partition, ask: Ask, node: Node) -> str:
-    """Return the reason that has to do with capacity, or that the ask fits."""
+    """Return the reason that is related to capacity, or that the ask fits."""
     demand = ask.ask_class.node_demand
     if not fits(demand, node.capacity):
         return TOO_SMALL
@@ -126,7 +126,7 @@ def _room(partition: Partition, ask: Ask, node: Node) -> str:
 
 
 def free_for(ask: Ask, node: Node) -> Amounts:
-    """Return a node's free capacity as the ask sees it: what is pledged to itself counts as free."""
+    """Return a node's free capacity as the ask sees it: the ask's own pledge counts as free."""
     held = node.pledges.get(ask.key)
     if held is None:
         return node.free
@@ -145,7 +145,7 @@ def _unpledged(node: Node) -> Amounts:
 
 
 def missing(partition: Partition, ask: Ask, node: Node) -> dict[str, int]:
-    """Return what a node lacks for the ask now, by type; a port counts as one of its synthetic type."""
+    """Return by type what a node lacks for the ask now; a port counts as one of its synthetic type."""
     free = free_for(ask, node)
     types = partition.types
     lacks = (

@@ -26,7 +26,7 @@ RETELL_MS = 60_000
 def tell(
     state: State, partition: Partition, now: int, most: int = TELL_MAX
 ) -> tuple[list[Decision], bool]:
-    """Report the reasons that the shim has not received yet, for about `most` asks; True when some are left."""
+    """Report the reasons that the shim has not received yet, for about `most` asks; return True if some are left."""
     told: list[Decision] = []
     _note_reserved(partition, now)
     if not partition.untold:
@@ -48,11 +48,10 @@ def tell(
 
 
 def _note_reserved(partition: Partition, now: int) -> None:
-    """Mark groups whose reason changed with the reservations: the next `tell` reports them.
+    """Mark groups whose reason changed with the reservations, so that the next `tell` reports them.
 
-    A group that knows of no reservation gets its report at once; one that knows of a reservation
-    which has ended, and still waits, gets what is true now at most once in RETELL_MS, however often
-    reservations change.
+    A group whose reason names no reservation is reported at once. If its reason names a reservation that has ended, and the
+    group still waits, it is reported at most once in RETELL_MS, however often reservations change.
     """
     changes, known = partition.round, partition.round.reserved_told
     if changes.reservations_untold and partition.decisions.reservations:
@@ -75,7 +74,7 @@ def _note_reserved(partition: Partition, now: int) -> None:
 
 
 def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now: int) -> str:
-    """Return the code in words; a reservation that is named is remembered, so that its end is reported."""
+    """Return the code in words. A reservation in the text is remembered, so that its end is reported."""
     found = in_the_way(partition, ask) if code is Code.CAPACITY_RESERVED else []
     if not found or isinstance(group, Job):
         return reason_of(code, group, ask)
@@ -84,14 +83,14 @@ def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now:
 
 
 def _waiting(group: Group | Job) -> Iterator[Ask]:
-    """Return the members that wait, without those of a group that were pledged or taken elsewhere."""
+    """Return the waiting members; in a group, without those that were pledged or taken elsewhere."""
     if isinstance(group, Job):
         return iter(group.members)
     return (ask for ask in group.asks if ask.group is group)
 
 
 def _listeners(group: Group | Job, code: Code) -> Iterable[Ask]:
-    """Return the asks to report to: all when the reason differs from the one before, else those that came since."""
+    """Return the asks to report to: all if the reason differs from the one before, else those that arrived since."""
     if isinstance(group, Job):
         return group.members
     new, group.untold = group.untold, []

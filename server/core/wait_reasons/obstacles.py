@@ -1,4 +1,4 @@
-"""The first rule that keeps an ask waiting, as a code. Looks only, touches no heap."""
+"""The first rule that keeps an ask waiting, as a code. Read-only: no heap is touched."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -22,7 +22,7 @@ FEW_SIZES: Final = 16
 
 
 class Obstacles:
-    """The obstacles of one partition's asks, each group and class looked at once during the life of the object."""
+    """The obstacles of one partition's asks. During the life of the object, each group and class is examined once."""
 
     def __init__(self, state: State, partition: Partition) -> None:
         self._partition = partition
@@ -32,7 +32,7 @@ class Obstacles:
         self._sizes: dict[NodeMask, list[Amounts]] = {}
 
     def code(self, ask: Ask) -> Code:
-        """Return why the ask waits; NOT_TRIED when nothing is known against it."""
+        """Return why the ask waits; NOT_TRIED if no rule is known to block it."""
         if not self._synced:
             return Code.NOT_SYNCED
         group = ask.group
@@ -57,7 +57,7 @@ class Obstacles:
         return self._of_nodes(ask)
 
     def _of_nodes(self, ask: Ask) -> Code:
-        """Return why no node takes the ask; one that avoids nodes is judged by the constraints that it came with."""
+        """Return why no node takes the ask. For an ask that avoids nodes, only its original constraints count."""
         ask_class = ask.ask_class
         if ask.key in self._partition.avoided or ask.pledge is not None:
             return node_code(self._partition, ask)
@@ -86,14 +86,14 @@ class Obstacles:
 
 
 def _fits_any(demand: Demand, sizes: Sequence[Amounts]) -> bool:
-    """Return whether a demand fits one of these capacities; of few, a plain loop finds it sooner than arrays do."""
+    """Return whether a demand fits one of these capacities. For few capacities a plain loop is faster than arrays."""
     if len(sizes) > FEW_SIZES:
         return any_fit([demand], sizes)[0]
     return any(fits(demand, size) for size in sizes)
 
 
 def is_stopped(partition: Partition, ask: Ask) -> bool:
-    """Return whether a queue on the ask's path, or the whole partition, places nothing any more."""
+    """Return whether a queue on the ask's path, or the whole partition, is stopped."""
     path = ask.application.leaf.path_up()
     return partition.retired or any(queue.state is QueueState.STOPPED for queue in path)
 
@@ -108,7 +108,7 @@ def _of_job(partition: Partition, job: Job) -> Code:
 
 
 def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:
-    """Return whether the constraints that the ask came with allow the node, also when the ask avoids it for now."""
+    """Return whether the ask's original constraints allow the node, even if the ask avoids it for now."""
     if ask.key not in partition.avoided:
         return ask.ask_class.mask.allows(node)
     return matches(ask.spec.constraints, node.labels, node.taints, node.node_id)
@@ -117,8 +117,8 @@ def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:
 def node_code(partition: Partition, ask: Ask) -> Code:
     """Return why no node takes the ask.
 
-    The codes are: there are none, none is allowed, none is large enough, or none has free capacity
-    now that is not reserved.
+    The codes mean: there are no nodes, none is allowed, none is large enough, or none has enough free capacity now that is not
+    reserved.
     """
     constraints = ask.spec.constraints
     if not any(node.is_open_to(constraints) for node in partition.index.nodes.values()):
@@ -133,7 +133,7 @@ def node_code(partition: Partition, ask: Ask) -> Code:
 
 
 def _meant(partition: Partition, ask: Ask) -> Iterator[Node]:
-    """Return the nodes that the ask's constraints can mean: few where they are kept by name."""
+    """Return the nodes that the ask's constraints can allow: only a few if they are kept by name."""
     nodes, names = partition.index.nodes, ask.ask_class.mask.names
     if names is None or ask.key in partition.avoided:
         return iter(nodes.values())

@@ -1,8 +1,7 @@
 """The reservations over time and in words: their bound, their settings, and the texts for asks that wait because of them.
 
-A reservation that has lasted for `reservations.timeout` ends, and its application reserves nothing
-for the same time. So what the node has free is there for others, and no ask keeps others waiting
-without an end.
+A reservation that has lasted for `reservations.timeout` ends, and its application reserves nothing for the same time. So the
+node's free capacity is available to other asks, and no ask blocks others without end.
 """
 
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ DAY_MS: Final = 86_400_000
 
 
 def bound(partition: Partition, made_ms: int) -> int:
-    """Return the instant at which a reservation made at ``made_ms`` ends; 0: it has no bound."""
+    """Return the instant at which a reservation made at ``made_ms`` ends; 0 if it has no bound."""
     timeout = partition.spec.reservations.timeout_ms
     return made_ms + timeout if timeout else 0
 
@@ -46,7 +45,7 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 def configured(
     state: State, partition: Partition, before: PartitionSpec, now: int
 ) -> list[Decision]:
-    """Apply other settings: reservations that are switched off end, others get their new bound."""
+    """Apply changed settings: reservations that are switched off end, others get their new bound."""
     settings = partition.spec.reservations
     partition.round.reservations_moved = True  # priorities may have changed
     notes = _drop_unfit(partition, now) if settings.enabled else []
@@ -67,8 +66,7 @@ def configured(
 def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
     """End reservations whose owners could reserve nothing under the limits in force, the newest first (G10).
 
-    As when a node is reserved, reservations of owners that an owner outranks do not count against
-    its limits.
+    Reservations that an owner outranks do not count against its limits, as when a node is reserved.
     """
     notes: list[Decision] = []
     for held in reversed(list(partition.decisions.reservations.values())):
@@ -81,7 +79,7 @@ def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
 
 
 def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
-    """Return the lowest limit without headroom for a reservation beside those that its owner does not outrank."""
+    """Return the lowest limit without headroom for a reservation, with reservations that its owner outranks left out."""
     ask = held.ask
     lower = Ranks(partition).below(ask.application.leaf, ask.spec.priority)
     with lifted(partition, lower):
@@ -90,7 +88,7 @@ def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
 
 
 def report(held: Pledge, missing: Amounts | None = None) -> Reserved:
-    """Return what is kept for which ask, and until when."""
+    """Return the report of a reservation: the capacity that is kept, for which ask, and until when."""
     commitment, ask = held.commitment, held.ask
     return Reserved(
         held.node.node_id,
@@ -108,13 +106,13 @@ def report(held: Pledge, missing: Amounts | None = None) -> Reserved:
 
 
 def sentence(ask: Ask, found: list[Pledge]) -> str:
-    """Return what is reserved, for which kind of ask and until when, without queue and pod: other tenants read it."""
+    """Return what is reserved, for which kind of ask and until when; queue and pod are left out, as other tenants read it."""
     nodes = "1 node has" if len(found) == 1 else f"{len(found)} nodes have"
     return f"{nodes} free capacity that is reserved for {_owners(ask, found)} {until(found[0])}"
 
 
 def _owners(ask: Ask, found: list[Pledge]) -> str:
-    """Return the owners by the priorities that decide: those that the lowest queue above both sees (G5)."""
+    """Return the owners in words by the deciding priorities: those at the lowest common queue (G5)."""
     seen = [seen_together(ask.application.leaf, ask.spec.priority, held) for held in found]
     own, owners = (sorted(set(each)) for each in zip(*seen, strict=True))
     who = "an ask with priority" if len(found) == 1 else "asks with priority"
@@ -153,7 +151,7 @@ def lines(ask: Ask, found: list[Pledge]) -> Iterator[str]:
 
 
 def _priority(ask: Ask, held: Pledge) -> str:
-    """Return the owner's own priority, and the one that decides where that is another."""
+    """Return the owner's own priority, and the deciding one if it differs."""
     own = held.ask.spec.priority
     _, seen = seen_together(ask.application.leaf, ask.spec.priority, held)
     return f"{own}" if seen == own else f"{own}, which counts as {seen}"

@@ -1,4 +1,4 @@
-"""Checks of queues: they form one tree, and every amount and count is the sum of what is below (specification 8.1)."""
+"""Checks of queues: they form one tree, and every amount and count is the sum over the level below (specification 8.1)."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ def added(amounts: Amounts, demand: Demand) -> None:
 
 
 def same(types: ResourceTypes, what: str, have: Amounts, want: Amounts) -> None:
-    """Assert that an amount is what it should be; the message names the types that differ."""
+    """Assert that an amount has the expected value; the message names the types that differ."""
     if have == want:
         return
     assert len(have) == len(want), f"{what} has {len(have)} types of {len(want)}"

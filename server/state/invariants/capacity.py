@@ -1,4 +1,4 @@
-"""Checks of room: what is free on each node and what each limit leaves, recomputed; and the totals of the partition."""
+"""Checks of capacity: the free capacity of each node, the headroom of each limit, and the totals of the partition."""
 
 from server.model.fit import Amounts
 from server.model.resources import QUANTITY_LIMIT, Limit
@@ -84,7 +84,7 @@ def _check_totals(partition: Partition) -> None:
 
 
 def check_limits(partition: Partition) -> None:
-    """Assert that room = limit - usage - promised in queues, and limit - their usage in limits of users and groups."""
+    """Assert that room = limit - usage - promised for queues, and limit - usage for users and groups."""
     for queue in partition.queues.values():
         _check_queue_limit(partition, queue)
     check_firm(partition)
@@ -106,7 +106,7 @@ def all_limiters(partition: Partition) -> list[Limiter]:
 
 
 def limit_name(limiter: Limiter) -> str:
-    """Return the name of a limit in messages."""
+    """Return the name of a limit for messages."""
     own = limiter.kind == "queue"
     return (
         f"limit of queue {limiter.name}"
@@ -121,12 +121,12 @@ def _room(partition: Partition, limit: Limit) -> Amounts:
 
 
 def _bound(partition: Partition, queue: Queue) -> Amounts | None:
-    """Return what a queue may use; at a leaf that shares by plain weights no more than it deserves (W2)."""
+    """Return what a queue may use; at most its deserved share if it is a leaf that shares by plain weights (W2)."""
     deserved = partition.deserved.get(queue.path)
     if queue.parent is None or (queue.spec.max is None and deserved is None):
         return None
     room = _room(partition, queue.spec.max or ())
-    for at, one in enumerate(deserved or ()):  # types that are new have none until the next tick
+    for at, one in enumerate(deserved or ()):  # a new type has no value until the next tick
         room[at] = room[at] if one is None else min(room[at], one)
     return room
 

@@ -1,4 +1,4 @@
-"""The invariants of the state in one call: what `validation` recomputes, in an order that finds causes first."""
+"""The invariants of the state in one call. Checks run in an order in which causes are found before effects."""
 
 from server.state.invariants.amounts import check_amounts, check_tree
 from server.state.invariants.capacity import all_limiters, check_limits, check_nodes, limit_name
@@ -14,8 +14,8 @@ from server.state.partition import Partition
 def validate(partition: Partition) -> None:
     """Assert every invariant of a partition between two events (design 5); the message names the object.
 
-    Nothing is changed. Ranks and what is parked because of them are left out while `ranking_stale` says that they are
-    rebuilt before their next use.
+    Nothing is changed. While `ranking_stale` says that ranks are rebuilt before their next use, ranks and groups parked because
+    of them are not checked.
     """
     check_tree(partition)
     check_keys(partition)
@@ -37,10 +37,10 @@ def validate(partition: Partition) -> None:
 
 
 def overdrafts(partition: Partition) -> dict[str, int]:
-    """Return how far nodes and limits are overdrawn by type, pledges and promises left out, keyed "node NAME: TYPE".
+    """Return by type how far nodes and limits are overdrawn, pledges and promises left out, keyed "node NAME: TYPE".
 
-    Resized and recovered pods, foreign pods, smaller nodes and lowered limits may overdraw, and the state does not
-    remember which did. The core itself acts in a tick: no number may appear or grow from before it to after it.
+    Resized and recovered pods, foreign pods, smaller nodes and lowered limits may overdraw, and the state does not remember the
+    cause. The core itself must not overdraw in a tick: no number may appear or grow from before a tick to after it.
     """
     found: dict[str, int] = {}
     names = partition.types.names

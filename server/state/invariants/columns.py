@@ -1,4 +1,4 @@
-"""Checks of the columns: they agree with the objects, apart from changes that were not carried over yet (design 6.1)."""
+"""Checks of the columns: they agree with the objects, apart from changes that were not written to them yet (design 6.1)."""
 
 from server.snapshot.columns import (
     NOT_STARTED,
@@ -14,7 +14,7 @@ from server.state.partition import Partition
 
 
 def check_columns(partition: Partition) -> None:
-    """Assert that each unchanged allocation has its row, each node that of its slot, and that no row is left over."""
+    """Assert that each unchanged allocation and each node has its row, and that no other row is in use."""
     columns = partition.columns
     allocations = columns.allocations.freeze()
     pending = {id(ask) for ask in partition.columns.changed}

@@ -1,4 +1,4 @@
-"""Firm use (J4): what firm asks hold and wait for in each queue, recomputed, and the limits made of it."""
+"""Checks of firm use (J4): the amounts that firm asks hold and wait for in each queue, and the limits computed from them."""
 
 from server.model.asks import PLAIN, job_class
 from server.model.fit import Amounts
@@ -10,9 +10,9 @@ from server.state.types import NO_LIMIT
 
 
 def check_firm(partition: Partition) -> None:
-    """Assert that firm use of each queue = its firm allocations and pledges, and its room = the guarantee less that.
+    """Assert that firm use of each queue = its firm allocations and pledges, and its headroom = the guarantee less that.
 
-    An ask that is to replace a placeholder does not count: the placeholder counts in all usage (1.9).
+    An ask that is to replace a placeholder does not count, because the placeholder counts in all usage (1.9).
     """
     held = {path: partition.types.zeros() for path in partition.queues}
     waiting = {path: partition.types.zeros() for path in partition.queues}

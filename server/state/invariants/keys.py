@@ -1,4 +1,4 @@
-"""Checks of keys: each is in exactly one state, and every table that names it agrees; also of classes and commitments."""
+"""Checks of keys, classes and commitments: each key is in exactly one state, and every table that names it agrees."""
 
 from collections import Counter
 
@@ -57,7 +57,7 @@ def _check_placed(partition: Partition, ask: Ask) -> None:
 
 
 def _check_listed(partition: Partition, waiting: int) -> None:
-    """Assert that nothing is listed that the table of keys does not have: equal counts are enough, the rest was looked up."""
+    """Assert that nothing is listed without being in the table of keys. Equal counts suffice, the rest was looked up."""
     for name, application in partition.applications.items():
         _check_application(partition, name, application)
     listed = sum(len(one.asks) for one in partition.applications.values())
@@ -102,7 +102,7 @@ def _check_foreign(partition: Partition) -> None:
 
 
 def class_name(ask_class: AskClass) -> str:
-    """Return the name of a class in messages."""
+    """Return the name of a class for messages."""
     asks = ", ".join(f"{name} {quantity}" for name, quantity in ask_class.resource)
     return f"class {ask_class.number} ({asks or 'nothing'})"
 
@@ -168,7 +168,7 @@ def _demand(partition: Partition, resource: Resource) -> Demand:
 def _check_membership(partition: Partition, ask: Ask) -> None:
     """Assert that an ask is in the class of its values.
 
-    A placed ask may still be in the class that its avoided nodes made while it waited.
+    A placed ask may still be in the class for the nodes that it avoided while it waited.
     """
     ask_class, spec = ask.ask_class, ask.spec
     assert ask_class.resource == spec.resource, (
@@ -203,7 +203,7 @@ def _check_masks(partition: Partition, users: Counter[NodeMask]) -> None:
 
 
 def check_commitments(partition: Partition) -> None:
-    """Assert that open decisions, pledges, nodes and asks name each other, and that no victim has two decisions (8.10)."""
+    """Assert that open decisions, pledges, nodes and asks refer to each other, and that no victim has two decisions (8.10)."""
     victims: Counter[str] = Counter()
     for name, commitment in partition.decisions.open.items():
         _check_commitment(partition, name, commitment)

@@ -1,6 +1,6 @@
-"""Checks of the heaps of queues, applications and groups: shares exact, priorities never too low (design 6.4).
+"""Checks of the heaps of queues, applications and groups: shares are exact, priorities never too low (design 6.4).
 
-These hold only while the ranking is in force: `Partition.ranking_stale` says that it is rebuilt before its next use.
+The checks hold only while the ranking is in force: `Partition.ranking_stale` says that it is rebuilt before its next use.
 """
 
 from collections import Counter
@@ -28,12 +28,12 @@ def check_order(partition: Partition) -> None:
 
 
 def is_heap(entries: Sequence[Any]) -> bool:
-    """Return whether no entry is before the one above it."""
+    """Return whether the entries form a heap: none sorts before its parent."""
     return all(entries[(at - 1) // 2] <= entries[at] for at in range(1, len(entries)))
 
 
 def keys(entries: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return what entries are sorted by: all but the objects at their ends."""
+    """Return the sort keys of entries, which are the entries without the objects at their ends."""
     return [entry[:-1] for entry in entries]
 
 
@@ -93,7 +93,7 @@ def _check_entry(queue: Queue, child: Child) -> None:
 
 
 def _check_entries(application: Application) -> None:
-    """Assert that a group has its entry unless it is parked, and a job while it is complete and not parked."""
+    """Assert that each group that is not parked has its entry, and each job that is complete and not parked."""
     name = f"application {application.application_id}"
     assert is_heap(keys(application.heap)), f"the heap of {name} is out of order"
     standing = {id(entry) for entry in application.heap}
@@ -137,7 +137,7 @@ def _placeable(application: Application) -> list[Group | Job]:
 
 
 def _check_path(application: Application, priority: int) -> None:
-    """Assert that an application with something placeable has entries up to the root or a stopped queue, none too low."""
+    """Assert that a placeable ask has entries up to the root or a stopped queue, none with too low a priority."""
     child: Child = application
     queue: Queue | None = application.leaf
     while queue is not None:

@@ -1,11 +1,11 @@
-"""Checks of what is kept for guards and reports: bounded tables, whole sums, and a mark for each ordered eviction."""
+"""Checks of data for guards and reports: bounded tables, integer sums, and a mark for each ordered eviction."""
 
 from server.state import lost_work, shadow, thrashing
 from server.state.partition import Partition
 
 
 def check_storms(partition: Partition) -> None:
-    """Assert that the storm monitor's tables are bounded, and that a queue's losses to the outside never shrink (7.7)."""
+    """Assert that the thrashing monitor's tables are bounded, and that a queue's external losses never shrink (7.7)."""
     known = partition.storms
     for name in ("deficits", "taken", "strikes", "frozen"):
         entries = len(getattr(known, name))
@@ -39,7 +39,7 @@ def _check_table(partition: Partition, table: lost_work.LostWork) -> None:
 
 
 def check_lost_work(partition: Partition) -> None:
-    """Assert that the tables are bounded and count whole victims, and that a pod ordered to be evicted is releasing."""
+    """Assert that the tables are bounded and count whole victims, and that each pod with an eviction order is releasing."""
     for table in (partition.lost.by_queue, partition.lost.by_owner):
         _check_table(partition, table)
     counted, owned = (
@@ -62,7 +62,7 @@ def check_lost_work(partition: Partition) -> None:
 
 
 def check_shadow(partition: Partition) -> None:
-    """Assert that a shadow's memory is bounded, kept under its own keys, and that no victim is in it twice."""
+    """Assert that a shadow's memory is bounded and has its own keys, and that no victim is in it twice."""
     known = partition.shadow
     if known is None:
         return

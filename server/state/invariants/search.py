@@ -1,4 +1,4 @@
-"""Checks of the node search: ranks, heaps and masks agree with the nodes; dead classes fit none (design 6.3-6.5, 6.10)."""
+"""Checks of the node search: ranks, heaps and masks agree with the nodes; no node fits a dead class (design 6.3-6.5, 6.10)."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ Sight = tuple[tuple[str | None, ...], tuple[Taint, ...]]
 
 
 def check_search(partition: Partition) -> None:
-    """Assert the order of nodes, the heap that each class has of it, and the verdicts of constraints."""
+    """Assert the order of nodes, the heap of each class, and the verdicts of constraints."""
     index = partition.index
     _check_index(index)
     for mask in partition.constraint_index.masks.values():
@@ -36,7 +36,7 @@ def check_search(partition: Partition) -> None:
 
 
 def _check_index(index: NodeIndex) -> None:
-    """Assert that every schedulable node has its entry, of its present rank, and that the shared heap has it too."""
+    """Assert that every schedulable node has an entry of its present rank, and that the shared heap has this entry."""
     entered = 0
     standing = set(index.heap)
     freed = {id(node) for node in index.freed}
@@ -71,7 +71,7 @@ def _takes(ask_class: AskClass, node: Node) -> bool:
     """Return whether the node is schedulable, allowed and large enough now; a pledge to the ask itself counts as free."""
     held = ask_class.pledge
     if held is not None and held.commitment.together:
-        return False  # the asks of such a decision are placed together, tried in each tick (J10)
+        return False  # the asks of such a decision are placed together, and are tried in each tick (J10)
     if held is not None and held.replaces:
         return False
     own = held is not None and held.node is node and node.schedulable and not held.yields
@@ -85,7 +85,7 @@ def _takes(ask_class: AskClass, node: Node) -> bool:
 def _free_for(ask_class: AskClass, node: Node) -> Amounts:
     held = ask_class.pledge
     if held is None or held.node is not node or held.yields:
-        return node.free  # one that yields gets its node after those of higher priority
+        return node.free  # an ask that yields gets its node after those of higher priority
     free = list(node.free)
     for one in (held,) if held.reserves else node.pledges.values():
         _give(free, one.node_demand)
@@ -93,9 +93,9 @@ def _free_for(ask_class: AskClass, node: Node) -> Amounts:
 
 
 def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
-    """Return a test of which nodes the class's own heap must have.
+    """Return a test that says whether the class's own heap must contain a node.
 
-    The node that is pledged to it need not be there: its pledge is given back only when the ask is tried.
+    A node that is pledged to the class need not be there, because its pledge counts as free only when the ask is tried.
     """
     held = ask_class.pledge
     return lambda node: _takes(ask_class, node) and (held is None or held.node is not node)
@@ -104,7 +104,7 @@ def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
 def _check_heap(
     index: NodeIndex, keeper: AskClass | NodeMask, name: str, takes: Callable[[Node], bool]
 ) -> None:
-    """Assert that each node that is taken is in the keeper's heap, not too low, or in the log after what it has read."""
+    """Assert that each node that can be taken is in the keeper's heap, not ranked too low, or in the unread part of the log."""
     heap = keeper.heap
     assert heap is not None
     assert is_heap(heap), f"the node heap of {name} is out of order"
@@ -125,7 +125,7 @@ def _check_heap(
 
 
 def _roomiest(partition: Partition) -> Amounts:
-    """Return the most that is free in each type on any open node, pledges given back: no open node has more."""
+    """Return by type the most that is free on any open node, with pledges given back."""
     most = [-1] * len(partition.types)
     for node in partition.index.nodes.values():
         if not node.opened:
@@ -143,10 +143,10 @@ def _give(free: Amounts, demand: Demand) -> None:
 
 
 def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
-    """Assert that no node takes a dead class.
+    """Assert that no node can take a dead class.
 
-    Exceptions are what the next tick looks at again: nodes whose capacity became free, and the class of a reserved
-    ask that lets others use its node first in this tick.
+    Exceptions are tested again in the next tick: nodes whose capacity became free, and the class of a reserved ask that lets
+    other asks use its node first in this tick.
     """
     if ask_class.pledge is not None and ask_class.pledge.yields:
         return
@@ -160,7 +160,7 @@ def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
 
 
 def _check_mask(mask: NodeMask, index: NodeIndex) -> None:
-    """Assert that the verdict of a constraint on each node is what the node's labels, taints and name say."""
+    """Assert that the verdict of a constraint on each node agrees with the node's labels, taints and name."""
     constraints = mask.constraints
     keys = mentioned(constraints)
     by_name = bool(constraints.excluded_nodes) or any(

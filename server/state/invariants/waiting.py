@@ -1,4 +1,4 @@
-"""Checks of waiting asks: groups and jobs hold them in order, and what is parked still has a cause (design 6.4, 6.5, 6.11)."""
+"""Checks of waiting asks: groups and jobs hold them in order, and each parked group has a cause (design 6.4, 6.5, 6.11)."""
 
 from collections import Counter
 from itertools import pairwise
@@ -41,7 +41,7 @@ def check_groups(partition: Partition) -> None:
 
 
 def holder_name(one: Group | Job) -> str:
-    """Return the name of a group or job in messages."""
+    """Return the name of a group or job for messages."""
     if isinstance(one, Hold):
         return f"hold {one.key!r} of application {one.application.application_id}"
     if isinstance(one, Job):
@@ -111,7 +111,7 @@ def _check_job(application: Application, job: Job, placed: int) -> None:
 
 
 def check_gathering(partition: Partition) -> None:
-    """Assert that exactly the jobs that gather are watched, so that each is looked at when its time has come (J1)."""
+    """Assert that exactly the gathering jobs are watched, so that each is checked when its time has come (J1)."""
     watched = partition.gangs.gathering.keys() | partition.gangs.came.keys()
     for application in partition.applications.values():
         for job in application.jobs.values():
@@ -130,7 +130,7 @@ def check_gathering(partition: Partition) -> None:
 
 
 def _check_size(partition: Partition, ask: Ask) -> None:
-    """Assert that a placed member that keeps its place has the size of its job, where that was counted."""
+    """Assert that a placed member has the size of its job, if that size was counted."""
     spec = ask.spec
     if ask.node is None or ask.releasing or not spec.job_key or spec.min_members <= 1:
         return
@@ -145,7 +145,7 @@ def _check_size(partition: Partition, ask: Ask) -> None:
 
 
 def check_parked(partition: Partition) -> None:
-    """Assert that a parked group is in one list, that of its own class, and that what holds it back still does."""
+    """Assert that a parked group is in one list only, that of its own class, and that its cause still holds."""
     lists = _waiting_lists(partition)
     seen = Counter(group for groups in lists.values() for group in groups if is_known(group))
     for application in partition.applications.values():
@@ -191,7 +191,7 @@ def _check_parked_jobs(partition: Partition) -> None:
 
 
 def _check_blocked(partition: Partition) -> None:
-    """Assert that a blocked class lacks room or is tested again at the next tick; likewise a dead class for nodes."""
+    """Assert that a blocked class has no headroom or is tested again at the next tick; likewise a dead class for nodes."""
     relieved = [id(one) for one in partition.limits.relieved]
     for limiter in all_limiters(partition):
         name = limit_name(limiter)

@@ -1,1 +1,1 @@
-"""The unmet-guarantee report: the queues below their entitlement, what keeps them there, what would cure it."""
+"""The unmet-guarantee report: the queues below their entitlement, what keeps them below it, and what would change that."""

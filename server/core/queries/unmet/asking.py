@@ -1,4 +1,4 @@
-"""The questions to the planner: what it would do now, and on a snapshot with one difference. Nothing is ever guessed."""
+"""The questions to the planner: its answer now, and on a snapshot with one difference. No answer is guessed."""
 
 from collections.abc import Callable
 from typing import Final
@@ -34,14 +34,14 @@ _NOBODY: Final = "no other queue holds more of what it asks for than its guarant
 
 
 class OutOfPlansError(Exception):
-    """The error of a report whose budget is spent."""
+    """The error raised when the budget of a report is spent."""
 
 
 class Planner:
-    """The planner with a count of the questions to it, and a bound.
+    """The planner with a bounded number of questions to it.
 
-    ``snapshot`` is the partition as it is, ``listed`` with policy `job` on. Changes may take half of
-    the budget: the rest is for saying what binds the queues that come after.
+    ``snapshot`` is the partition as it is, ``listed`` the same with policy `job` on. Changes may use half of the budget; the
+    rest is for the bindings of later queues.
     """
 
     def __init__(self, snapshot: Snapshot, listed: Snapshot, most: int = STEPS_MAX) -> None:
@@ -57,14 +57,14 @@ class Planner:
         self._helped: tuple[Snapshot, Claimant] | None = None
 
     def begin(self, claimant: Claimant) -> None:
-        """Begin another kind of asks, which has its own share of the budget."""
+        """Start with another kind of asks, which has its own share of the budget."""
         self._helped = None
         self._until = min(self._spent + PLANS_A_NEED * _cost(claimant), self._plans_max // 2)
 
     def now(self, claimant: Claimant) -> Plan | Refusal | None:
-        """Return what the planner answers now; None: the claimant fits without any plan. Asked once a kind.
+        """Return the planner's present answer, asked once a kind; None if the claimant fits without a plan.
 
-        Raises OutOfPlansError where only a search could tell, and the budget is spent.
+        Raises OutOfPlansError if the answer needs a search, and the budget is spent.
         """
         if fits(self._now, claimant):
             return None
@@ -79,7 +79,7 @@ class Planner:
         raise OutOfPlansError
 
     def then(self, snapshot: Snapshot, claimant: Claimant) -> Plan | Refusal | None:
-        """Return what the planner answers on a snapshot with one difference. Raises OutOfPlansError."""
+        """Return the planner's answer on a snapshot with one difference. Raises OutOfPlansError."""
         if self._spent >= self._until:
             raise OutOfPlansError
         self._count(claimant)
@@ -88,16 +88,16 @@ class Planner:
         return None if fits(trial, claimant) else _plan(trial, claimant)
 
     def helps(self, snapshot: Snapshot, claimant: Claimant) -> bool:
-        """Return whether the claimant gets its place, or a plan for it, on a snapshot with one difference."""
+        """Return whether the claimant gets capacity, or a plan for it, on a snapshot with one difference."""
         found = not isinstance(self.then(snapshot, claimant), Refusal)
         if found:
             self._helped = snapshot, claimant
         return found
 
     def served(self, number: int) -> tuple[int, Refusal] | None:
-        """Return how many equal asks the last change that helped serves, and why not the next; None: all that were tried.
+        """Return how many equal asks the last helpful change serves, and why not the next; None if it serves all tried ones.
 
-        At most SERVED_MAX are tried, one after the other. Raises OutOfPlansError.
+        At most SERVED_MAX asks are tried, one after another. Raises OutOfPlansError.
         """
         snapshot, first = self._helped or (self.snapshot, None)
         if not isinstance(first, WaitingAsk):
@@ -122,7 +122,7 @@ class Planner:
         self._spent += _cost(claimant)
 
     def _refused_at_once(self, claimant: Claimant) -> Refusal | None:
-        """Return the refusal that needs no search for victims: the claimant may not claim at all; None for none."""
+        """Return the refusal of a claimant that may not claim at all, which needs no search for victims; None if it may."""
         policies = _serving(self.snapshot.settings, claimant)
         if not policies:
             found = _plan(self._now, claimant)
@@ -132,9 +132,9 @@ class Planner:
         return _may_have_others_go(self._now, policies[0], claimant)
 
     def _nobody_is_over(self, ask: Claimant) -> bool:
-        """Return whether no other leaf is over its entitlement in a type that the ask wants: nothing is evicted (rule 5).
+        """Return whether no other leaf exceeds its entitlement in a requested type, so that nothing is evicted (rule 5).
 
-        False for gangs, and where asks replace others: pods of its own queue may be evicted then.
+        The result is False for gangs and for asks that replace others, because pods of their own queue may be evicted.
         """
         serving = [one.scope for one in _serving(self.snapshot.settings, ask)]
         if isinstance(ask, WaitingJob) or serving != [Scope.OTHER_QUEUES]:
@@ -147,7 +147,7 @@ class Planner:
 
 
 def _over(trial: Trial) -> dict[int, set[str]]:
-    """Return by type the leaves that are over their entitlement in it."""
+    """Return by type the leaves that exceed their entitlement in it."""
     found: dict[int, set[str]] = {}
     for path, queue in trial.snapshot.queues.items():
         pairs = zip(trial.eff(path), entitlement.floor(trial, path), strict=True)
@@ -158,7 +158,7 @@ def _over(trial: Trial) -> dict[int, set[str]]:
 
 
 def least(low: int, high: int, helps: Callable[[int], bool]) -> int:
-    """Return the least number above ``low`` that helps; ``high`` does, and every number above one that helps."""
+    """Return the least number above ``low`` that helps. ``high`` must help, and so must every number above one that helps."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if helps(middle) else (middle, high)
@@ -166,7 +166,7 @@ def least(low: int, high: int, helps: Callable[[int], bool]) -> int:
 
 
 def fits(trial: Trial, claimant: Claimant) -> bool:
-    """Return whether placement would take it at once, a gang with all its members."""
+    """Return whether placement would take the claimant at once, a gang with all its members."""
     if isinstance(claimant, WaitingAsk):
         return group_fit.free_row(trial, claimant) >= 0
     if not (claimant.gathered and claimant.within_limits):
@@ -179,7 +179,7 @@ def fits(trial: Trial, claimant: Claimant) -> bool:
 
 
 def _assign(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether the ask has a node beside the members before it; it then holds that on the Trial."""
+    """Return whether the ask has a node beside the members before it. If so, it holds that node on the Trial."""
     row = group_fit.free_row(trial, ask)
     if row >= 0:
         trial.apply(Plan(group_fit.NAME, (Pledge(ask, row, trial.snapshot.nodes.ids[row]),)))
@@ -187,7 +187,7 @@ def _assign(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def _cost(claimant: Claimant) -> int:
-    """Return how many questions one about the claimant counts as: a gang is placed member by member."""
+    """Return the cost of one question about the claimant, in questions. A gang costs more, because it is placed by members."""
     return 1 + len(claimants.members(claimant)) // MEMBERS_A_PLAN
 
 

@@ -1,4 +1,4 @@
-"""The claimants of the report, a single ask or a gang as a whole (J8), and copies with one difference."""
+"""The claimants of the report: a single ask or a gang as a whole (J8); and copies of these with one difference."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ def whole(claimant: Claimant) -> WaitingAsk:
 
 
 def priority(claimant: Claimant) -> int:
-    """Return the priority that victims are compared with: that of the least important member (J7)."""
+    """Return the priority that is compared with victims: that of the least important member (J7)."""
     return min(one.spec.priority for one in members(claimant))
 
 
@@ -40,12 +40,12 @@ def each(claimant: Claimant, change: Callable[[WaitingAsk], WaitingAsk]) -> Clai
 
 
 def saying(claimant: Claimant, **fields: Any) -> Claimant:  # noqa: ANN401 - fields of AskSpec
-    """Return the claimant with other fields in every pod's template."""
+    """Return the claimant with other values in every pod's template."""
     return each(claimant, lambda one: what_if.saying(one, **fields))
 
 
 def at_least(claimant: Claimant, priority: int) -> Claimant:
-    """Return the claimant with no priority lower than this."""
+    """Return the claimant with all priorities raised to at least this one."""
     return each(
         claimant, lambda one: what_if.saying(one, priority=max(one.spec.priority, priority))
     )

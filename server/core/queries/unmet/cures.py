@@ -1,7 +1,7 @@
 """The single changes that may cure an unmet guarantee, the smallest kind first; each is tried on the planner (7.7, 4.1.12).
 
-The order: to wait; a number of one queue; a switch of one queue; a setting of the partition; the
-ask's own words; a node. Of numbers the least that helps is looked for.
+The order is: waiting; a number of one queue; a switch of one queue; a setting of the partition; a field of the ask; a node. For
+a number, the smallest change that helps is searched for.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ Try = Callable[[Planner, Need, Refusal], Iterator[Cure]]
 
 
 def cure(planner: Planner, need: Need, refusal: Refusal) -> Cure | None:
-    """Return the first single change that helps; None: none of them does. Raises OutOfPlansError."""
+    """Return the first single change that helps; None if none helps. Raises OutOfPlansError."""
     return next((found for one in TRIES for found in one(planner, need, refusal)), None)
 
 
@@ -65,7 +65,7 @@ def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 
 
 def _fence(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of lifting the fence that keeps other queues out, and guarantees above it from counting (G2, G3)."""
+    """Yield the cure of removing the fence that excludes victims in other queues, and guarantees above the fence (G2, G3)."""
     snapshot = planner.snapshot
     root = entitlement.scope_root(snapshot, need.ask.leaf)
     if not root.parent:
@@ -79,7 +79,7 @@ def _fence(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
 
 
 def _enabled(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield cures of `preemption.policy: disabled`: on its own queue, or on one whose candidates it protects (G3)."""
+    """Yield cures of `preemption.policy: disabled`, on the claimant's own queue or on one whose candidates it protects (G3)."""
     paths = spared_leaves(refusal, Rule.CANDIDATE_DISABLED)[:QUEUES_TRIED_MAX]
     paths = [need.ask.leaf] if refusal.rule is Rule.DISABLED else paths
     for path in paths:
@@ -95,7 +95,7 @@ def _enabled(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 
 
 def _policies(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of listing the policy that would serve it; with `job` come the classes of asks (J4)."""
+    """Yield the cure of listing the policy that would serve the claimant; with `job` asks also get their classes (J4)."""
     snapshot, policy = planner.snapshot, JOB if need.job else verdicts.main(need.ask)
     if refusal.rule is not Rule.POLICY_OFF or snapshot.settings.lists(policy):
         return
@@ -134,7 +134,7 @@ def _candidates(
 
 
 def _spec(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield cures in its PriorityClass or its pod template; of a gang in those of all members."""
+    """Yield cures in the PriorityClass or pod template of the ask; for a gang, of all members."""
     for rule, fields, change, text in _WORDS:
         if refusal.rule is rule and planner.helps(
             planner.snapshot, claimants.saying(need.claimant, **fields)
@@ -167,7 +167,7 @@ _WORDS: Final[tuple[tuple[Rule, Mapping[str, bool], Change, str], ...]] = (
 
 
 def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
-    """Yield the lowest priority with which it gets victims outside its own queue (rule 6); inside, it gains nothing."""
+    """Yield the lowest priority with which the claimant gets victims outside its own queue (rule 6). Others gain it nothing."""
     own = claimants.priority(need.claimant)
 
     def helps(priority: int) -> bool:
@@ -202,7 +202,7 @@ def _uncordoned(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cur
 
 
 def _node(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """Yield a node with just what the ask wants; for a gang, what the fewest members that suffice want."""
+    """Yield a node with exactly what the ask wants; for a gang, the sum of the fewest members that suffice."""
     largest = _by_size(planner.snapshot, need)
 
     def helps(number: int) -> bool:
@@ -222,7 +222,7 @@ def _node(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
 
 
 def _by_size(snapshot: Snapshot, need: Need) -> list[WaitingAsk]:
-    """Return the asks that need a node, by the largest share of the partition that one asks for."""
+    """Return the asks that need a node, by the largest share of the partition that one requests, the largest first."""
 
     def share(ask: WaitingAsk) -> Fraction:
         parts = (Fraction(more, max(snapshot.capacity[at], 1)) for at, more in ask.kind.demand)
@@ -238,7 +238,7 @@ def _with_node(
 ) -> tuple[Snapshot, Claimant]:
     """Return the snapshot with a node for some of the members, and the claimant with every class allowed on it.
 
-    A node has one of each port.
+    The new node has one of each port.
     """
     shape = {
         at: 1 if snapshot.ports[at] else more

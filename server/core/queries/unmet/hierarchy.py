@@ -1,4 +1,4 @@
-"""The rules between the numbers of queues that a configuration must keep: a cure that breaks one cannot be applied."""
+"""The rules between the numbers of queues that a configuration must keep. A cure that breaks one cannot be applied."""
 
 from server.model.quota import ROOT
 from server.snapshot.queues import FrozenAmounts
@@ -6,7 +6,7 @@ from server.snapshot.snapshot import Snapshot
 
 
 def allows(snapshot: Snapshot, path: str, guaranteed: FrozenAmounts) -> bool:
-    """Return whether `config apply` takes another guarantee of one queue: no bound is passed that was kept before."""
+    """Return whether `config apply` accepts another guarantee of one queue: it must exceed no bound that was kept before."""
     return all(
         one == before or _is_kept(snapshot, path, at, one)
         for at, (one, before) in enumerate(
@@ -16,7 +16,7 @@ def allows(snapshot: Snapshot, path: str, guaranteed: FrozenAmounts) -> bool:
 
 
 def allows_max(snapshot: Snapshot, path: str) -> bool:
-    """Return whether the max of a queue stays within the nearest max above it, type by type."""
+    """Return whether the max of a queue stays within the nearest max above it, in every type."""
     own = snapshot.queues[path].max
     above = snapshot.path_up(snapshot.queues[path].parent) if path != ROOT else ()
     for queue in above:
@@ -27,7 +27,7 @@ def allows_max(snapshot: Snapshot, path: str) -> bool:
 
 
 def _is_kept(snapshot: Snapshot, path: str, at: int, amount: int) -> bool:
-    """Compare one type with the queue's max, with what is below it, and with the bounds of its parents."""
+    """Return whether an amount of one type fits the queue's max, the guarantees below it, and the bounds of its ancestors."""
     queue = snapshot.queues[path]
     most = queue.max[at]
     if amount > queue.guaranteed[at]:
@@ -48,7 +48,7 @@ def _is_kept(snapshot: Snapshot, path: str, at: int, amount: int) -> bool:
 
 
 def _needs(snapshot: Snapshot, path: str, at: int) -> int:
-    """Return what a queue needs guaranteed: its own amount, or else the sum of those below it."""
+    """Return the guarantee that a queue needs: its own amount, or else the sum of the queues below it."""
     return snapshot.queues[path].guaranteed[at] or _below(snapshot, path, at)
 
 

@@ -76,7 +76,7 @@ _SPARED: Final[Mapping[Rule, Binding]] = {
 
 
 def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetAsks:
-    """Return the whole answer for one kind of asks. ``over_promised`` are the types of which too much is guaranteed."""
+    """Return the whole answer for one kind of asks. ``over_promised`` are the types whose guarantees exceed the capacity."""
     planner.begin(need.claimant)
     ready = _before_planning(need)
     if ready is not None:
@@ -109,7 +109,7 @@ def _asks(need: Need, binding: Binding, because: str, found: Cure | None = None)
 
 
 def _resource(need: Need) -> dict[str, int]:
-    """Return what an ask asks for; of a gang the sum over all members."""
+    """Return the request of an ask; for a gang the sum over all members."""
     sums: Counter[str] = Counter()
     for one in claimants.members(need.claimant):
         sums.update(dict(one.spec.resource))
@@ -126,7 +126,7 @@ def _before_planning(need: Need) -> UnmetAsks | None:
 
 
 def _planned(planner: Planner, need: Need, plan: Plan) -> UnmetAsks:
-    """Return the answer for asks with nothing in their way but time, or that the partition only observes (P8)."""
+    """Return the answer for asks that only wait for time to pass, or whose partition only observes (P8)."""
     snapshot = planner.snapshot
     would = (
         decision_records.would(plan, plan.pledges[0].node_id)
@@ -194,7 +194,7 @@ _COUNTED: Final = frozenset(
 
 
 def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
-    """Return the cure with the number of equal asks that it serves, where it does not serve all that were tried."""
+    """Return the cure with the number of equal asks that it serves, if it does not serve all that were tried."""
     if found is None or need.number <= 1 or found.change not in _COUNTED:
         return found
     try:
@@ -208,14 +208,14 @@ def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
 
 
 def _allowing(need: Need, found: Cure | None) -> Cure | None:
-    """Return the new node that helps with what may be done instead: allow nodes that are large enough."""
+    """Return the cure of a new node with the alternative added: allow nodes that are large enough."""
     if found is None or found.change is not Change.ADD_NODE:
         return found
     return replace(found, text=", or ".join([*allowing(need.excluded), found.text]))
 
 
 def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
-    """Return whether there is enough capacity in sum over the nodes that suit it, and on none of them (G12)."""
+    """Return whether the nodes that suit the claimant have enough capacity in sum, but none has it alone (G12)."""
     if refusal.rule not in {Rule.NO_VICTIMS, Rule.FROZEN, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return False
     return not _blocking(planner, need) and all(
@@ -224,7 +224,7 @@ def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
 
 
 def _has_room_in_sum(snapshot: Snapshot, need: Need, kind: ClassFacts) -> bool:
-    """Return whether the nodes that suit a class of members have free capacity for their part of the whole."""
+    """Return whether the nodes that suit a class of members have, in sum, free capacity for the members of that class."""
     room = what_if.room_in_sum(snapshot, kind)
     known = claimants.kinds(need.claimant)
     alike = all((one.allowed == kind.allowed).all() for one in known)
@@ -237,13 +237,13 @@ def _has_room_in_sum(snapshot: Snapshot, need: Need, kind: ClassFacts) -> bool:
 
 
 def _blocking(planner: Planner, need: Need) -> str:
-    """Return the lowest queue on its path whose maximum has no headroom for it, "" for none."""
+    """Return the lowest queue on the claimant's path whose maximum has no headroom for it, "" for none."""
     whole = claimants.whole(need.claimant)
     return next((one.path for one in blocks(Trial(planner.snapshot), whole)), "")
 
 
 def _over_its_max(snapshot: Snapshot, need: Need) -> str:
-    """Return which queue's maximum, the lowest, has no headroom, and how much is missing there."""
+    """Return a sentence on the lowest queue whose maximum has no headroom, and how much is missing there."""
     first, *others = blocks(Trial(snapshot), claimants.whole(need.claimant))
     lacks = [first, *(one for one in others if one.path == first.path)]
     missing = quantities({snapshot.types[one.at]: one.lack for one in lacks})
@@ -275,7 +275,7 @@ _OF_ITS_SIDE: Final = frozenset({Binding.UNDECIDED, Binding.OWN_SIDE, Binding.FE
 def _of_the_cure(
     snapshot: Snapshot, need: Need, refusal: Refusal, found: Cure | None
 ) -> Binding | None:
-    """Return what the change that helps lifts; None: that says nothing of what binds."""
+    """Return the binding that the helpful change lifts; None if the change does not tell which one binds."""
     nobody = Binding.FENCE if refusal.rule is Rule.MEMBER and not refusal.levels else None  # J7, G2
     if found is None:
         return nobody
@@ -289,7 +289,7 @@ def _of_the_cure(
 
 
 def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
-    """Return the types that the cure lets the leaf decide, and that no queue up to its fence guarantees."""
+    """Return the types that the cure lets the leaf decide, and for which no queue up to its fence has a guarantee."""
     if found is None or found.change is not Change.RAISE_GUARANTEE:
         return []
     queues = list(entitlement.scope(snapshot, need.ask.leaf))
@@ -301,7 +301,7 @@ def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
 
 
 def _binding_max(planner: Planner, need: Need, refusal: Refusal, found: Cure | None) -> str:
-    """Return the queue whose maximum binds, "" for none: none for a gang that evicts pods of its own queue (J8)."""
+    """Return the queue whose maximum binds, "" for none, as for a gang that evicts pods of its own queue (J8)."""
     raised = found is not None and found.change is Change.RAISE_MAX
     if refusal.rule is Rule.MEMBER and not raised:
         return ""
@@ -309,7 +309,7 @@ def _binding_max(planner: Planner, need: Need, refusal: Refusal, found: Cure | N
 
 
 def _of_the_spared(refusal: Refusal) -> Binding:
-    """Return the binding of the rule that protects most holders of what is lacking."""
+    """Return the binding of the rule that protects most of the pods that hold the missing types."""
     known = [one for one in refusal.spared if one.rule in _SPARED]
     most = max(known, key=lambda one: (one.count, one.rule.value), default=None)
     if most is None:
@@ -318,7 +318,7 @@ def _of_the_spared(refusal: Refusal) -> Binding:
 
 
 def _because(planner: Planner, refusal: Refusal, *, fragmented: bool) -> str:
-    """Return the planner's words, with the node that comes nearest."""
+    """Return the planner's words, with the node that lacks least."""
     types = planner.snapshot.types
     missing = {types[index]: quantity for index, quantity in refusal.missing}
     named = refusal.rule is Rule.MEMBER  # its words end with the node

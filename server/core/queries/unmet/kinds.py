@@ -1,4 +1,4 @@
-"""The waiting asks by what they have in common: equal single asks of a leaf, and each gang by itself (J1, J8)."""
+"""The kinds of waiting asks: equal single asks of a leaf together, and each gang by itself (J1, J8)."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -14,7 +14,7 @@ ALIKE_MAX: Final = 32
 
 
 class Kind(NamedTuple):
-    """The asks that are judged together: the first, how many, and the gang that they are; None: each is on its own."""
+    """The asks that are judged together: the first, their number, and their gang; without a gang each is judged on its own."""
 
     first: Ask
     number: int
@@ -22,17 +22,17 @@ class Kind(NamedTuple):
 
     @property
     def members(self) -> tuple[Ask, ...]:
-        """Return the asks that get places together; of single asks the first."""
+        """Return the asks that are placed together; of single asks only the first."""
         return (self.first,) if self.job is None else tuple(self.job.members)
 
     @property
     def types(self) -> frozenset[str]:
-        """Return the names of the resource types that they ask for."""
+        """Return the names of the resource types that the asks request."""
         return frozenset(name for one in self.members for name, _ in one.spec.resource)
 
 
 def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
-    """Yield the waiting asks of a leaf by what they ask for and with which limits, in the order of their turns."""
+    """Yield the waiting asks of a leaf by request and limits, in the order of their turns."""
     promised = due_gangs.promised(partition)
     found: dict[tuple[object, ...], Kind] = {}
     for application in partition.queues[leaf].applications.values():
@@ -46,7 +46,7 @@ def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
 
 
 def _together(known: Kind, kind: Kind) -> Kind:
-    """Return two kinds as one; a gang counts its members itself, as each with a pledge has a group of its own."""
+    """Return two kinds as one. A gang's members are not summed up, because each member with a pledge has a group of its own."""
     first = min(known.first, kind.first, key=lambda one: one.sort_key)
     number = known.number if known.job is not None else known.number + kind.number
     return Kind(first, number, known.job)
@@ -61,7 +61,7 @@ def _of_group(group: Group | Job, promised: dict[str, JobDue]) -> Iterator[Kind]
 
 
 def _alike(group: Group | Job) -> Iterator[tuple[Ask, int]]:
-    """Yield the first asks of a group, each with how many it represents: they may differ in what the class leaves open."""
+    """Yield the first asks of a group, each with the number of asks that it represents; they may differ beyond the class."""
     if isinstance(group, Job):
         if group.members:
             yield min(group.members, key=lambda one: one.sort_key), len(group.members)
@@ -76,7 +76,7 @@ def _alike(group: Group | Job) -> Iterator[tuple[Ask, int]]:
 
 
 def _key(kind: Kind) -> tuple[object, ...]:
-    """Return what asks have in common that are judged together; a gang shares nothing with others of its name."""
+    """Return the key that asks judged together have in common; two gangs of one name have different keys."""
     ask, spec = kind.first, kind.first.spec
     if kind.job is not None:
         return ask.application.application_id, kind.job.key

@@ -1,7 +1,6 @@
-"""The partition as if policy `job` were listed: with it come the classes of asks, and which are firm (J2, J4).
+"""The partition as if policy `job` were listed, so that asks have classes and may be firm (J2, J4).
 
-Read from the live state, because no snapshot knows what asks say of a class while classes have no
-effect.
+The live state is read, because a snapshot does not know the classes that asks declare while classes have no effect.
 """
 
 from dataclasses import replace
@@ -18,7 +17,7 @@ from server.state.partition import Partition
 
 
 def listing(partition: Partition, snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with policy `job` on; the snapshot itself where it is."""
+    """Return the snapshot with policy `job` on; the snapshot itself if it is on already."""
     settings = snapshot.settings
     if settings.lists(JOB):
         return snapshot
@@ -36,7 +35,7 @@ def classed(claimant: Claimant, settings: PreemptionSettings) -> Claimant:
 
 
 def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmUse]:
-    """Return by queue what firm asks hold once all ordered evictions are done, and that with what they want."""
+    """Return by queue the firm amounts held once all ordered evictions are done, and these plus the firm requests."""
     held: dict[str, Amounts] = {path: partition.types.zeros() for path in partition.queues}
     waiting = {path: partition.types.zeros() for path in partition.queues}
     dying = set(partition.columns.allocations.dying())
@@ -52,7 +51,7 @@ def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmU
 
 
 def _is_counted(ask: Ask) -> bool:
-    """Return whether the ask has its place, or a promise that does not give way."""
+    """Return whether the ask is placed, or has a promise that does not give way."""
     return ask.node is not None or (ask.pledge is not None and not ask.pledge.reserves)
 
 

@@ -1,4 +1,4 @@
-"""The queues below their entitlement, read from the state: after this the report needs nothing but a View."""
+"""The queues below their entitlement, read from the state. After this, the report needs only a snapshot."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -46,11 +46,11 @@ class Wait(NamedTuple):
 
 
 class Need(NamedTuple):
-    """The equal asks of one leaf, or a gang: the first of them, how many there are, and what the state knows of them.
+    """The equal asks of one leaf, or a gang: the first ask, the number of asks, and the facts that the state has about them.
 
-    ``claimant`` has to get a place: the first ask, or the gang as a whole (J8). ``decision`` is the
-    one that frees capacity for the first; ``waits`` says by policy what it waits for, because not
-    all have a delay (J3, W6, I5); ``code`` why it waits.
+    ``claimant`` is the first ask, or the gang as a whole (J8), which has to get capacity. ``decision`` is the decision that
+    frees capacity for the first ask. ``waits`` says by policy what that ask waits for, because some policies have no delay (J3,
+    W6, I5); ``code`` says why it waits.
     """
 
     ask: WaitingAsk
@@ -66,7 +66,7 @@ class Need(NamedTuple):
 
     @property
     def job(self) -> WaitingJob | None:
-        """Return the gang that is judged as a whole; None: a single ask."""
+        """Return the gang that is judged as a whole; None for a single ask."""
         return self.claimant if isinstance(self.claimant, WaitingJob) else None
 
     @property
@@ -76,7 +76,7 @@ class Need(NamedTuple):
 
 
 class Unmet(NamedTuple):
-    """The queue that lacks something for which asks below it wait."""
+    """A queue below its entitlement, and the types that it lacks while asks below it wait."""
 
     queue: str
     types: tuple[UnmetType, ...]
@@ -85,10 +85,10 @@ class Unmet(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """The facts that the report is made from; any thread may read them.
+    """The facts on which the report is based; any thread may read them.
 
-    ``listed`` is the partition as if policy `job` were listed; ``reserved`` says by queue until
-    when reservations count in it at the latest.
+    ``listed`` is the partition as if policy `job` were listed; ``reserved`` says by queue until when, at the latest,
+    reservations count in it.
     """
 
     snapshot: Snapshot
@@ -123,13 +123,13 @@ def _ends(held: Pledge) -> int:
 
 
 def _worst_first(one: Unmet) -> tuple[Fraction, str]:
-    """Return the key that puts queues that lack the largest part of their entitlement first, then sorts by path."""
+    """Return a sort key: queues that lack the largest part of their entitlement first, then by path."""
     lacking = max(Fraction(each.missing, each.entitled) for each in one.types)
     return -lacking, one.queue
 
 
 def _short(trial: Trial, below: str) -> dict[str, tuple[UnmetType, ...]]:
-    """Return by queue what it lacks of its entitlement."""
+    """Return by queue the types that it lacks of its entitlement."""
     found: dict[str, tuple[UnmetType, ...]] = {}
     for path in sorted(trial.snapshot.queues):
         if not below or is_below(path, below):
@@ -147,7 +147,7 @@ def _short(trial: Trial, below: str) -> dict[str, tuple[UnmetType, ...]]:
 
 
 class _Found(NamedTuple):
-    """The asks that are judged together, and what keeps them waiting by the state."""
+    """The asks that are judged together, and why they wait according to the state."""
 
     kind: Kind
     code: Code
@@ -159,7 +159,7 @@ class _Found(NamedTuple):
 def _groups(
     state: State, partition: Partition, short: dict[str, tuple[UnmetType, ...]]
 ) -> list[_Found]:
-    """Return every kind of ask that waits below a queue that lacks something of what it asks for."""
+    """Return every kind of ask below a queue that lacks a type which the ask requests."""
     obstacles = Obstacles(state, partition)
     found: list[_Found] = []
     for path, leaf in sorted(partition.queues.items()):
@@ -190,7 +190,7 @@ def _of_kind(partition: Partition, obstacles: Obstacles, kind: Kind) -> _Found:
 
 
 def _limited(partition: Partition, kind: Kind, limiter: Limiter) -> Limited:
-    """Return what a limit of its user or group lacks for all that get places together."""
+    """Return what a limit of a user or group lacks for all asks of a kind that are placed together."""
     names = partition.types.names
     wanted = added(one.ask_class.demand for one in kind.members)
     lacks = {names[at]: more - limiter.room[at] for at, more in wanted if more > limiter.room[at]}
@@ -199,7 +199,7 @@ def _limited(partition: Partition, kind: Kind, limiter: Limiter) -> Limited:
 
 
 def _needs(snapshot: Snapshot, groups: list[_Found]) -> Iterator[Need]:
-    """Yield asks and gangs as the snapshot has them, both in the order in which they were found."""
+    """Yield asks and gangs as facts of the snapshot, both in the order in which they were found."""
     singles, whole = iter(snapshot.claims), iter(snapshot.jobs)
     for one in groups:
         yield _need(one, next(singles), None if one.kind.job is None else next(whole))

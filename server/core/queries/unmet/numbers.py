@@ -1,6 +1,6 @@
-"""The cures that are a number of one queue or limit: how much a maximum, a guarantee, a user's limit has to change.
+"""The cures that change a number of one queue or limit: how much a maximum, a guarantee or a user's limit has to change.
 
-Of each the least that helps is looked for, on the planner.
+For each, the smallest change that helps is searched for on the planner.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -37,13 +37,13 @@ Lacks = dict[str, dict[int, int]]
 
 
 def spared_leaves(refusal: Refusal, *rules: Rule) -> list[str]:
-    """Return the leaves whose candidates these rules protected, those with the most first."""
+    """Return the leaves whose candidates these rules protected, those with the most candidates first."""
     found = sorted((-one.count, one.leaf) for one in refusal.spared if one.rule in rules)
     return list(dict.fromkeys(leaf for _, leaf in found))
 
 
 def user_limit(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of raising a limit of its user or group by what it lacks there."""
+    """Yield the cure of raising a limit of the claimant's user or group by the amount that it lacks."""
     if refusal.rule is not Rule.USER_LIMIT or len(need.limited) != 1:
         return
     (limited,) = need.limited
@@ -53,7 +53,7 @@ def user_limit(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]
 
 
 def maximum(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """Yield cures of raising a maximum on its path without headroom for it, by just what is missing there (G9)."""
+    """Yield cures of raising a maximum on the claimant's path that has no headroom, by the smallest amount that helps (G9)."""
     snapshot = planner.snapshot
     lacks: dict[str, dict[int, int]] = {}
     for block in blocks(Trial(snapshot), claimants.whole(need.claimant)):
@@ -72,7 +72,7 @@ def _helps_with_max(planner: Planner, need: Need, path: str, more: Mapping[int, 
 
 
 def _least_room(planner: Planner, need: Need, path: str, lack: dict[int, int]) -> dict[int, int]:
-    """Return the least that helps: less than is lacking where victims below the maximum may free some of it (G9)."""
+    """Return the smallest raise that helps: less than is lacking if victims below the maximum can free some of it (G9)."""
 
     def helps(more: dict[int, int]) -> bool:
         return _helps_with_max(planner, need, path, more)
@@ -83,14 +83,14 @@ def _least_room(planner: Planner, need: Need, path: str, lack: dict[int, int]) -
 def _least_of_each(
     enough: dict[int, int], helps: Callable[[dict[int, int]], bool]
 ) -> dict[int, int]:
-    """Return the least of each type that helps, one after the other, where these amounts do."""
+    """Return the smallest amount of each type that helps, minimized type by type; the amounts ``enough`` must help."""
     found = dict(enough)
     for index, most in enough.items():
 
         def one(more: int, index: int = index) -> bool:
             return helps({**found, index: more})
 
-        if one(most - 1):  # seldom: it is asked first
+        if one(most - 1):  # rarely true, so tested first
             found[index] = least(-1, most - 1, one)
     return found
 
@@ -98,7 +98,7 @@ def _least_of_each(
 def _rounded(
     snapshot: Snapshot, amounts: dict[int, int], helps: Callable[[dict[int, int]], bool]
 ) -> dict[int, int]:
-    """Return amounts in whole cores and GiB where these help too, else the exact amounts."""
+    """Return amounts rounded up to whole cores and GiB if these help too, else the exact amounts."""
     found = dict(amounts)
     for at, amount in amounts.items():
         unit = UNITS.get(snapshot.types[at], 1)
@@ -108,7 +108,7 @@ def _rounded(
 
 
 def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of raising one guarantee on its path, which stops the claim of those above, or is too small."""
+    """Yield the cure of raising one guarantee on the claimant's path that is too small, or that stops claims of its ancestors."""
     short = _SHORT.get(refusal.rule)
     more = {} if short is None else short(planner.snapshot, need, refusal)
     if len(more) == 1:
@@ -139,7 +139,7 @@ def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[C
 def _raised(
     planner: Planner, need: Need, path: str, lack: dict[int, int], *, least_of: bool
 ) -> Iterator[Cure]:
-    """Yield the cure of raising the guarantee of a queue on the ask's path by what is lacking, or less where less helps."""
+    """Yield the cure of raising a guarantee on the ask's path by the lacking amounts, or by less if less helps."""
     snapshot = planner.snapshot
 
     def helps(amounts: dict[int, int]) -> bool:
@@ -158,7 +158,7 @@ def _raised(
 
 
 def _within(snapshot: Snapshot, path: str, lack: dict[int, int]) -> dict[int, int]:
-    """Return the types of which the queue may be guaranteed so much more beside its parents and its max."""
+    """Return the types in which the queue's guarantee may rise by this amount without exceeding its max or its parents' bounds."""
     return {
         at: more
         for at, more in lack.items()
@@ -172,7 +172,7 @@ def _more(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> FrozenAmoun
 
 
 def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return what the lowest guarantee of a type lacks: it is used up, and stops claims of queues above (rule 4)."""
+    """Return what the lowest guarantee of a type lacks: it is used up, and so stops claims of ancestors (rule 4)."""
     wanted = dict(need.ask.kind.demand)
     more: Lacks = {}
     for level in refusal.levels:
@@ -185,7 +185,7 @@ def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
 
 
 def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
-    """Return what the guarantees on the path lack: firm pods may use what is guaranteed, and no more (J4)."""
+    """Return what the guarantees on the path lack for firm pods, which may use only guaranteed amounts (J4)."""
     trial, more = Trial(snapshot), Lacks()
     for queue in snapshot.path_up(need.ask.leaf):
         held = trial.firm_held(queue.path)
@@ -197,7 +197,7 @@ def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
 
 
 def _owed_too_little(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return what a gang's queue lacks of its guarantee: pods are evicted for a gang only up to that (J7)."""
+    """Return what a gang's queue lacks of guarantee, because pods are evicted for a gang only up to the guarantee (J7)."""
     paths = {level.queue for level in refusal.levels}
     if len(paths) != 1:
         return {}
@@ -217,14 +217,14 @@ _SHORT: Final[Mapping[Rule, Callable[[Snapshot, Need, Refusal], Lacks]]] = {
 
 
 def guarantees_of_others(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of lowering a guarantee that protects candidates, by the least that lets enough be evicted (G4)."""
+    """Yield the cure of lowering a guarantee that protects candidates, by the smallest amount that frees enough (G4)."""
     if refusal.rule not in {Rule.NO_VICTIMS, Rule.SEARCH_BOUND, Rule.FROZEN, Rule.MEMBER}:
         return
     if planner.snapshot.is_shared_out:
-        return  # every share depends on the guarantees, so that the shares of this snapshot would change
+        return  # all shares depend on the guarantees, so the shares of this snapshot would change
     paths = _protecting(planner.snapshot, need, refusal)
     if refusal.rule is not Rule.MEMBER and not _helps_without(planner, need, paths):
-        return  # nor would one of them alone; a gang's members get other places each time (J8)
+        return  # then none alone helps either; a gang's members may get other nodes each time (J8)
     found = [
         one
         for path in paths[:QUEUES_TRIED_MAX]
@@ -234,7 +234,7 @@ def guarantees_of_others(planner: Planner, need: Need, refusal: Refusal) -> Iter
 
 
 def _helps_without(planner: Planner, need: Need, paths: list[str]) -> bool:
-    """Return whether it would help if none of these queues were guaranteed anything."""
+    """Return whether the claimant would get capacity if none of these queues had a guarantee."""
     nobody = planner.snapshot
     for path in paths:
         nobody = what_if.with_guaranteed(nobody, path, (0,) * len(nobody.types))
@@ -242,7 +242,7 @@ def _helps_without(planner: Planner, need: Need, paths: list[str]) -> bool:
 
 
 def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
-    """Return queues with a guarantee that do not hold the ask: those that protect most candidates first, then by path."""
+    """Return queues with a guarantee that do not contain the ask: those that protect most candidates first, then by path."""
     leaves = spared_leaves(refusal, Rule.NOT_OVER_GUARANTEE, Rule.BELOW_GUARANTEE)
     first = [one.path for leaf in leaves for one in snapshot.path_up(leaf)]
     return [
@@ -253,7 +253,7 @@ def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
 
 
 def _size(snapshot: Snapshot, found: Cure) -> Fraction:
-    """Return how large a change of numbers is: the largest share of the partition."""
+    """Return the size of a change of numbers: its largest share of the partition."""
     pairs = (
         (amount, snapshot.capacity[snapshot.types.index(kind)])
         for kind, amount in found.amounts.items()
@@ -262,7 +262,7 @@ def _size(snapshot: Snapshot, found: Cure) -> Fraction:
 
 
 def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
-    """Return the cure of lowering a guarantee: tried with nothing first, then the most that allows the planner's victims."""
+    """Return the cure of lowering a guarantee: first lowered to zero, then kept as high as the planner's victims allow."""
     snapshot = planner.snapshot
     before = snapshot.queues[path].guaranteed
     nothing = (0,) * len(before)
@@ -287,7 +287,7 @@ def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
 
 
 def _without_refused(snapshot: Snapshot, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """Drop the types of which queues below are guaranteed more: a parent may guarantee none of a type, but not less."""
+    """Set to zero the types with a larger guarantee below: a parent may have none of a type, but not less than its children."""
     before = snapshot.queues[path].guaranteed
     return tuple(
         left if hierarchy.allows(snapshot, path, (*before[:at], left, *before[at + 1 :])) else 0
@@ -298,7 +298,7 @@ def _without_refused(snapshot: Snapshot, path: str, kept: tuple[int, ...]) -> tu
 def _rounded_down(
     planner: Planner, need: Need, path: str, kept: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Return what is left of a guarantee that is lowered by whole cores and GiB, where that helps too."""
+    """Return the rest of a guarantee that is lowered by whole cores and GiB if that helps too, else by the exact amount."""
     snapshot, before = planner.snapshot, planner.snapshot.queues[path].guaranteed
 
     def left(less: dict[int, int]) -> tuple[int, ...]:
@@ -312,9 +312,9 @@ def _rounded_down(
 
 
 def _kept_for_a_job(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
-    """Return what a guarantee may keep for a gang: lowered to nothing it helps, and a smaller change is looked for.
+    """Return the most that a guarantee may keep for a gang to fit. Lowered to zero it must help.
 
-    Its members may be placed elsewhere each time, so that nothing is evicted.
+    A gang's members may be placed on other nodes each time, so that a plan without victims is possible.
     """
     before = planner.snapshot.queues[path].guaranteed
 
@@ -330,14 +330,14 @@ def _kept_for_a_job(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
 
 
 def _left(snapshot: Snapshot, plan: Plan, path: str) -> tuple[int, ...]:
-    """Return what the queue would have of each type after the releases of a plan: a guarantee of that much allows them."""
+    """Return by type what the queue has after the releases of a plan. A guarantee of that much allows these releases."""
     trial = Trial(snapshot)
     trial.apply(plan)
     return tuple(max(0, one) for one in trial.eff(path))
 
 
 def _most(planner: Planner, need: Need, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the most that a guarantee may keep: while one unit more still helps, go on from what the new victims leave."""
+    """Return the most that a guarantee may keep: while one unit more helps, continue from the usage after the new victims."""
     before = planner.snapshot.queues[path].guaranteed
     for at, most in enumerate(before):
         for _ in range(ROUNDS_MAX):

@@ -1,6 +1,6 @@
-"""The report: every queue that lacks what it is entitled to while asks below it wait (4.1.12). Changes nothing.
+"""The report: every queue below its entitlement while asks below it wait (4.1.12). Changes nothing.
 
-The state is read first; what follows looks at an immutable snapshot alone.
+The state is read first; all later steps read only an immutable snapshot.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ QUEUES_MAX: Final = 1_000
 
 
 class Prepared:
-    """The report in the making: `queues` gives one after the other, `finish` what is reported of them together."""
+    """The report in the making: `queues` yields one queue after another, `finish` adds the facts about all of them."""
 
     def __init__(self, found: needs.Needs) -> None:
         self._found = found
@@ -53,7 +53,7 @@ class Prepared:
         return known
 
     def _behind_reservations(self, asks: UnmetAsks) -> UnmetAsks:
-        """Add to the cure for how long reservations may keep what a larger maximum would allow."""
+        """Add to a cure that raises a maximum how long reservations may still hold that headroom."""
         found, reserved = asks.cure, self._found.reserved
         if found is None or found.change is not Change.RAISE_MAX or found.subject not in reserved:
             return asks
@@ -62,7 +62,7 @@ class Prepared:
 
 
 def prepared(core: Core, partition: str, now: int, queue: str = "") -> Prepared:
-    """Read the state, here and never again; of a queue and those below it when it is named. KeyError: no partition."""
+    """Read the state, only here, for all queues or for ``queue`` and those below it. KeyError for an unknown partition."""
     return Prepared(needs.read(core.state, core.state.partitions[partition], queue, now))
 
 
@@ -73,7 +73,7 @@ def report(core: Core, partition: str, now: int, queue: str = "") -> UnmetReport
 
 
 def over_promised(snapshot: Snapshot) -> dict[str, int]:
-    """Return by how much all guarantees together pass what the nodes have, by type."""
+    """Return by type the amount by which all guarantees together exceed the capacity of the nodes."""
     trial = Trial(snapshot)
     children: dict[str, list[str]] = {}
     for path in sorted(snapshot.queues):
@@ -88,7 +88,7 @@ def over_promised(snapshot: Snapshot) -> dict[str, int]:
 
 
 def _owed(trial: Trial, children: dict[str, list[str]], path: str) -> Counter[int]:
-    """Return what a queue and those below it are entitled to: its own figure, or their sum where that is larger."""
+    """Return the entitlement of a queue: its own figure, or the sum of those below it if that is larger."""
     below: Counter[int] = Counter()
     for child in children.get(path, []):
         below.update(_owed(trial, children, child))
