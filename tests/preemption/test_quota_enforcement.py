@@ -8,7 +8,7 @@ from server.kernels.share import largest_remainder
 from server.model.records import Level, ShrinkResult
 from server.preemption.policy import Plan, Refusal, Rule, ShrinkIntent
 from server.preemption.quota import enforcement, run
-from server.preemption.quota.shares import shares, turns, use_credit
+from server.preemption.quota.tree import shares, turns, use_credit
 from server.preemption.rules import gate
 from tests.preemption.quota_oracle import Pod
 from tests.preemption.quota_worlds import World, planned, random_world, spared, trial_of, victims
