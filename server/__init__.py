@@ -7,7 +7,10 @@ from typing import Final
 _FORK_SUPPORT: Final = "GRPC_ENABLE_FORK_SUPPORT"
 
 MAY_FORK: Final = "grpc" not in sys.modules or os.environ.get(_FORK_SUPPORT) == "0"
-"""May this process be copied (`rpc/copies`)? gRPC reads the variable once, when it is imported: unless it is 0 by then, gRPC starts
-its threads again in every child, where they find nothing that they know and end the process."""
+"""Whether this process may be copied (`rpc/copies`). gRPC reads the variable once, when it is imported.
+
+Unless the variable is 0 by then, gRPC starts its threads again in every child process. There they find nothing that they know,
+and end the process.
+"""
 
 os.environ[_FORK_SUPPORT] = "0"

@@ -1,4 +1,4 @@
-"""The composition root: options to a running server. The only reader of the clock and of the environment."""
+"""The composition root, which makes a running server from options. Only this module reads the clock and the environment."""
 
 import asyncio
 import importlib.metadata
@@ -63,12 +63,12 @@ DEFAULT_LISTEN: Final = "127.0.0.1:50051"
 GRACE_S: Final = 10.0
 """The seconds that a drain waits for clients that read slowly."""
 SYNC_S: Final = 1.0
-"""The seconds between two syncs of records, each of which also retries what could not be written."""
+"""The seconds between two syncs of records; each sync also retries what could not be written."""
 EXPORT_S: Final = 10.0
-"""The seconds between two look-ups of gauges for an export that is not requested."""
+"""The seconds between two computations of the gauges that are exported without a request."""
 
 DIGEST_SHOWN: Final = 12
-"""The characters of a digest that are shown, enough to tell it from others."""
+"""The number of characters of a digest that are shown, enough to tell it from others."""
 ADVICE: Final = {
     "configuration-replaced": "If that is not wanted, apply the other one again: `evenhand config apply FILE`.",
     "configuration-kept": "If that is not wanted, apply the file: `evenhand config apply FILE`.",
@@ -91,23 +91,23 @@ class ServeOptions:
 
     listen: str = DEFAULT_LISTEN
     config_file: Path | None = None
-    """The file of the configuration. It wins over the configurations of registrations; `config apply` wins over it until it is changed."""
+    """The configuration file. It precedes registrations, and `config apply` precedes the file until the file changes."""
     metrics: str | None = None
     access: Access = field(default_factory=Access)
     health: str | None = None
-    """The address of health alone, in plain text, for probes without a certificate."""
+    """The address that serves health alone, in plain text, for probes without a certificate."""
     decision_log: Path | None = None
-    """The file of the decision log; the chain of an earlier run's lines continues."""
+    """The file of the decision log; new lines continue the chain of an earlier run."""
     trace: Path | None = None
-    """The file of the trace of everything that the core is given, for a replay."""
+    """The file of the input trace, which holds everything that the core is given, for a replay."""
     state_dir: Path | None = None
     """The folder where the configuration in force is kept for the next run; without it, beside the decision log."""
     config_text: str | None = None
-    """The text of the file if the caller has read it, as from a ConfigMap; else the file is read."""
+    """The text of the file if the caller has read it, as from a ConfigMap; else this process reads the file."""
     durable: bool = False
     """Whether decisions are sent only after their lines are safe in the decision log."""
     own_process: bool = False
-    """Whether nothing else runs in this process, so that its memory is the core's."""
+    """Whether this process runs nothing else, so that its memory is that of the core."""
 
 
 def run(options: ServeOptions, ready: Callable[[str], None] | None = None) -> int:
@@ -166,7 +166,7 @@ def _complain(message: str) -> None:
 
 
 async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Event) -> int:
-    """Wait until stopped, cancelled or failed, end the endpoint, and return the exit code."""
+    """Wait until stopped, cancelled or failed; then end the endpoint, and return the exit code."""
     stopped = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({pump, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -188,7 +188,7 @@ async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Eve
     error = pump.exception()
     if error is None:
         return Exit.DRAINED
-    # Crash-only: a core that has raised cannot be trusted; clients resync with the next one.
+    # Crash-only: the state of a core that has raised cannot be trusted; clients resync with the next process.
     _log.critical("core-failed", exc_info=error)
     await endpoint.crash()
     return Exit.CORE_FAILED
@@ -275,7 +275,7 @@ def _check(options: ServeOptions) -> None:
 
 
 async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -> str:
-    """Open the port, and that for probes if requested; return the address. Raises OSError."""
+    """Open the port, and the port for probes if requested; return the address. Raises OSError."""
     host, _ = address("--listen", options.listen)
     port = await endpoint.start(options.listen, secrets.credentials())
     if options.health is not None:
@@ -284,7 +284,7 @@ async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -
 
 
 class _Begun(NamedTuple):
-    """The beginning of a core; ``file`` is the digest of the file of the start, ``note`` why one of two configurations is in force."""
+    """The configuration at a core's start: the digest of its ``file``, and a ``note`` why one of two is in force."""
 
     configuration: Configuration | None = None
     beginning: Beginning | None = None
@@ -306,7 +306,7 @@ def _core(options: ServeOptions, stack: AsyncExitStack) -> tuple[Core, _Begun, K
 
 
 def _begun(options: ServeOptions, path: Path | None) -> _Begun:
-    """Choose between the file of the start and the configuration kept of an earlier run; raises BadOptionError."""
+    """Choose between the configuration file and the configuration kept from an earlier run; raises BadOptionError."""
     configuration = _configuration(options.config_file, options.config_text)
     file = None
     if configuration is not None and options.config_file is not None:
@@ -336,7 +336,7 @@ def _kept_configuration(text: str, path: Path | None) -> Configuration:
 
 
 def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
-    """Return the path where the configuration is kept, log it, and lock a folder. Raises BadOptionError."""
+    """Return the path at which the configuration is kept, log that path, and lock its folder. Raises BadOptionError."""
     path = kept_file(options.state_dir, options.decision_log)
     if path is None:
         _log.info("configuration-not-kept", why=NO_PLACE)
@@ -352,7 +352,7 @@ def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
 
 
 def _check_folder(folder: Path, option: str) -> None:
-    """Raise BadOptionError for a folder where all users may put files; warn about a mounted volume that is one."""
+    """Raise BadOptionError for a folder in which all users may put files; only warn if it is a mounted volume."""
     try:
         refused, warned = refused_folder(folder), warned_mount(folder)
     except OSError as error:
@@ -365,7 +365,7 @@ def _check_folder(folder: Path, option: str) -> None:
 
 
 def _keeper(path: Path | None, file: str, core: Core, stack: AsyncExitStack) -> Keeper | None:
-    """Return the keeper of the configuration in force, if there is a place for it; it writes nothing yet."""
+    """Return the keeper of the configuration in force, None where it has no path; the keeper writes nothing yet."""
     if path is None:
         return None
     scribe, state = Scribe(), core.state
@@ -391,7 +391,7 @@ def _about(
     findings: Iterable[Callable[[], Iterable[Finding]]],
     not_kept: Callable[[], str],
 ) -> About:
-    """Return the facts about the server; `findings` are what it adds to the doctor's findings."""
+    """Return the facts about the server; `findings` returns the findings that it adds to those of the doctor."""
     return About(
         importlib.metadata.version("evenhand"),
         started_ms,
@@ -405,12 +405,12 @@ def _about(
 
 
 def _chosen(core: Core, begun: _Begun) -> Callable[[], list[Finding]]:
-    """Return the doctor's finding about the choice between two configurations, while the one chosen at the start is in force."""
+    """Return the doctor's finding on which of two configurations was chosen, while the one chosen at the start is in force."""
     now = core.state.configuration.digest
     code = "configuration-replaced" if begun.is_file else "configuration-kept"
     message = begun.note
     if not message and begun.file and begun.before and begun.before.digest not in {"", now}:
-        # An earlier version kept nothing, or the file was moved away.
+        # An earlier version kept nothing, or the file was moved.
         source = f" ({begun.before.source})" if begun.before.source else ""
         message = (
             f"the previous run ended with configuration {begun.before.digest[:DIGEST_SHOWN]}{source}, "
@@ -426,7 +426,7 @@ def _chosen(core: Core, begun: _Begun) -> Callable[[], list[Finding]]:
 def _recording(
     options: ServeOptions, core: Core, stack: AsyncExitStack
 ) -> tuple[Recording | None, Holding | None]:
-    """Return the recording of the core, if requested, and what its decisions wait for; the files are opened later."""
+    """Return the recording of the core, if requested, and the object that its decisions wait for; open no file yet."""
     if options.decision_log is None and options.trace is None:
         return None, None
     scribe = Scribe()
@@ -438,7 +438,7 @@ def _recording(
 def _record(
     recording: Recording, start: Start, options: ServeOptions, stack: AsyncExitStack
 ) -> None:
-    """Begin the files, after the port is open and before the first event; raises BadOptionError."""
+    """Open the files of the recording, after the port is open and before the first event; raises BadOptionError."""
     stack.callback(recording.close)
     try:
         begin(recording, start, options.decision_log, options.trace, durable=options.durable)
@@ -454,7 +454,7 @@ async def _time_and_again(job: Callable[[], object]) -> None:
 
 
 def _configuration(file: Path | None, text: str | None) -> Configuration | None:
-    """Return the checked configuration of a file; raises BadOptionError with every problem on its line."""
+    """Return the checked configuration of a file; raises BadOptionError with every problem and its line."""
     if file is None:
         return None
     if text is None:
@@ -475,7 +475,7 @@ def _read(file: Path) -> str:
 
 
 def _clock() -> Callable[[], int]:
-    """Return a clock in Unix milliseconds that never decreases, whatever happens to the machine's clock meanwhile."""
+    """Return a clock in Unix milliseconds that never decreases, even if the machine's clock is set back."""
     offset = time.time() - time.monotonic()
     return lambda: int((time.monotonic() + offset) * 1000)
 
@@ -486,7 +486,7 @@ def _metric_readers() -> list[MetricReader]:
 
 
 async def _watch(secrets: Secrets, endpoint: Endpoint, hangup: asyncio.Event) -> None:
-    """Renew secrets that have changed, all of them at a hangup, and end the calls whose callers are no longer accepted."""
+    """Read secrets again when they have changed, all of them at a hangup, and end the calls of callers no longer accepted."""
     while True:
         with suppress(TimeoutError):
             await asyncio.wait_for(hangup.wait(), LOOK_S)
@@ -498,7 +498,7 @@ async def _watch(secrets: Secrets, endpoint: Endpoint, hangup: asyncio.Event) ->
 
 
 async def _end(task: asyncio.Task[None]) -> None:
-    """Cancel a task and wait for its end: objects that it refers to, such as the gRPC server, end before the loop does."""
+    """Cancel a task and wait for its end, so that objects that it refers to, such as the gRPC server, end before the loop."""
     task.cancel()
     await asyncio.wait({task})
 
@@ -516,7 +516,7 @@ async def _metrics(
     metrics: Metrics,
     stack: AsyncExitStack,
 ) -> None:
-    """Open the metrics endpoint, and keep the gauges fresh where they are exported without a request."""
+    """Open the metrics endpoint, and recompute the gauges regularly where they are exported without a request."""
     stack.callback(metrics.close)
     if otlp.wanted("metrics", os.environ):
         refreshing = asyncio.create_task(_refresh(metrics))
@@ -547,7 +547,7 @@ def _traces(stack: AsyncExitStack) -> Traces | None:
 
 
 def _reads() -> Reads:
-    """Return copies where they can be made without harm; elsewhere the event loop waits for each read."""
+    """Return reads in copies of this process where it can be forked safely; elsewhere the event loop waits for each read."""
     if sys.platform == "linux" and MAY_FORK:
         return Copies(time.perf_counter)
     _log.warning("reads-in-place", message="each read delays placements")
@@ -578,7 +578,7 @@ def _calls(
     clock: Callable[[], int],
     looks: Iterable[Callable[[grpc.StatusCode], None]],
 ) -> Called:
-    """Return the observer of calls, which makes a span for each where spans are exported, and frees what they leave behind."""
+    """Return the observer of calls: it makes a span for each where spans are exported, and frees the memory of ended calls."""
 
     def call_ended(code: grpc.StatusCode) -> None:
         for look in looks:

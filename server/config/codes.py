@@ -43,7 +43,7 @@ CODES: Final = (
 
 
 def unknown(code: str, known: Sequence[str] = CODES) -> str:
-    """Return a message that there is no such code, with the nearest one; empty for a code that exists."""
+    """Return a message that the code does not exist, with the nearest existing one; empty for a code that exists."""
     if code in known:
         return ""
     close = get_close_matches(code.lower(), known, n=1)
@@ -52,7 +52,7 @@ def unknown(code: str, known: Sequence[str] = CODES) -> str:
 
 
 def counted(codes: Iterable[str]) -> dict[str, int]:
-    """Return how often each code occurs, by name."""
+    """Return how often each code occurs, sorted by code."""
     found: dict[str, int] = {}
     for code in sorted(codes):
         found[code] = found.get(code, 0) + 1

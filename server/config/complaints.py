@@ -1,4 +1,4 @@
-"""The messages on a wrong shape: what pydantic found, in the words of the file's author."""
+"""The messages about a wrong shape: the errors that pydantic found, in words that the file's author knows."""
 
 from collections.abc import Container, Iterator
 from difflib import get_close_matches
@@ -21,7 +21,7 @@ _MESSAGES: Final = {
 
 
 def complain(fault: ValidationError, reporter: Reporter, left_out: Container[Path] = ()) -> None:
-    """Report every error of a validation at its path, but not that something is missing that was left out."""
+    """Report every error of a validation at its path, except that a value is missing that was left out on purpose."""
     for error in fault.errors(include_url=False):
         path: Path = tuple(part for part in error["loc"] if part != "[key]")
         if reporter.original(path) not in left_out:
@@ -44,7 +44,7 @@ def _message(error: ErrorDetails, path: Path) -> str:
 
 
 def _unknown_key(path: Path) -> str:
-    """Return a message that names the unknown key, and what was probably meant or where the key belongs."""
+    """Return a message that names the unknown key, and the key that was probably meant or the place where the key belongs."""
     key = str(path[-1])
     known = _keys(_section(path[:-1]))
     message = f"unknown key {key!r}"
@@ -65,7 +65,7 @@ def _section(path: Path) -> type[BaseModel]:
 
 
 def _inner(section: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
-    """Yield the keys of a section that hold sections themselves."""
+    """Yield the keys of a section whose values are sections, each with its model."""
     for name, info in section.model_fields.items():
         for model in _models(info.annotation):
             yield info.alias or name, model
@@ -83,7 +83,7 @@ def _keys(section: type[BaseModel]) -> list[str]:
 
 
 def _homes() -> Iterator[tuple[str, type[BaseModel]]]:
-    """Yield every section with the key under which it stands."""
+    """Yield every key that holds a section, with the model of that section."""
     seen: set[type[BaseModel]] = set()
     open_sections: list[type[BaseModel]] = [shape.File]
     while open_sections:

@@ -32,9 +32,9 @@ Facts = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference. ``field`` is empty when the subject as a whole came or went.
+    """One difference. ``field`` is empty when the subject as a whole was added or removed.
 
-    ``subject`` is like ``queue root.a`` or ``partition gpu``; ``consequence`` is what follows for running pods.
+    ``subject`` is like ``queue root.a`` or ``partition gpu``; ``consequence`` says what the change does to running pods.
     """
 
     kind: Kind
@@ -52,7 +52,7 @@ class Change:
 
 
 def diff(old: Configuration, new: Configuration) -> list[Change]:
-    """Return all changes: partitions by name, in each its settings, then its queues by path, then fields by name."""
+    """Return all changes: partitions by name, and in each its settings, then its queues by path, and fields by name."""
     before = {partition.name: partition for partition in old.partitions}
     after = {partition.name: partition for partition in new.partitions}
     changes: list[Change] = []
@@ -137,7 +137,7 @@ def _queues(queue: QueueSpec, path: str) -> Iterator[tuple[str, QueueSpec]]:
 
 
 def _facts(queue: QueueSpec) -> dict[str, str]:
-    """Return everything about one queue but the queues below it."""
+    """Return everything about one queue except the queues below it."""
     return {
         "kind": "parent" if queue.parent else "leaf",
         "weight": str(queue.weight),
@@ -164,7 +164,7 @@ def _template(template: ChildTemplate | None) -> dict[str, str]:
 
 
 def _written(prefix: str, properties: QueueProperties) -> dict[str, str]:
-    """Return the properties that differ from their defaults, because a new template is shown without the others."""
+    """Return the properties that differ from their defaults, because a new template is shown without default values."""
     usual = _properties(prefix, QueueProperties())
     return {
         name: fact for name, fact in _properties(prefix, properties).items() if usual[name] != fact

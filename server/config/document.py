@@ -1,7 +1,7 @@
-"""YAML text as plain values with the line of each, read by PyYAML within limits that no text can pass.
+"""YAML text as plain values with the line of each, read by PyYAML within limits that no text can exceed.
 
-Scalars stay as they were written (`Written`), so that ``1_000``, ``0x10`` or ``1e3`` reach the check of their
-field and not a silent conversion. Only true, false and null are read. Anchors, aliases and merge keys work.
+Scalars stay as they were written (`Written`), so that ``1_000``, ``0x10`` or ``1e3`` reach the check of their field and are not
+converted silently. Only true, false and null are converted. Anchors, aliases and merge keys work.
 """
 
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ import yaml
 from server.config.problems import Path, Reporter
 
 TEXT_MAX: Final = 4 << 20
-"""The most characters of one text. A ConfigMap holds 1 MiB, a gRPC message 4 MiB."""
+"""The largest number of characters of one text. A ConfigMap holds 1 MiB, a gRPC message 4 MiB."""
 DEPTH_MAX: Final = 100
-"""The most mappings and lists inside each other; a queue takes two levels."""
+"""The largest depth of nested mappings and lists; a queue takes two levels."""
 VALUES_MAX: Final = 300_000
-"""The most keys and values of one text; those behind an alias count each time it is used."""
+"""The largest number of keys and values of one text; those of an alias count each time that it is used."""
 
 _TAG: Final = "tag:yaml.org,2002:"
 _SCALARS: Final = frozenset(
@@ -34,7 +34,7 @@ class Written(str):
 
 
 class _LimitError(Exception):
-    """A text that goes beyond a limit."""
+    """The error of a text that exceeds a limit."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -42,16 +42,16 @@ class _LimitError(Exception):
 
 
 class Read(NamedTuple):
-    """The value of a text, and the paths of what in it cannot be used."""
+    """The value of a text, and the paths of the parts that cannot be used."""
 
     value: object
     unusable: frozenset[Path] = frozenset()
 
 
 def read(text: str, reporter: Reporter) -> Read | None:
-    """Return the value of a text, its lines noted in the reporter; None, with an error reported, when it has none.
+    """Return the value of a text, with its lines noted in the reporter; None, with an error reported, when it has no value.
 
-    Where a key is written twice, the first one counts: the reporter gets an error, and a note of what was left out.
+    Where a key is written twice, the first one counts: the reporter gets an error, and a note of the value that was left out.
     """
     if len(text) > TEXT_MAX:
         reporter.error((), f"the text has {len(text)} characters, allowed are {TEXT_MAX}", 1)
@@ -78,7 +78,7 @@ def read(text: str, reporter: Reporter) -> Read | None:
 
 
 def _check_depth(text: str) -> None:
-    """Check the depth of a text by its events, before it is composed: composing is recursive."""
+    """Check the depth of a text by its parse events, before the nodes are made: making them is recursive."""
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -90,7 +90,7 @@ def _check_depth(text: str) -> None:
 
 
 def _report_fault(fault: Exception, text: str, reporter: Reporter) -> None:
-    """Report what PyYAML says, with the line where it stopped."""
+    """Report PyYAML's message, with the line at which it stopped."""
     line, message = 1, str(fault)
     if isinstance(fault, yaml.MarkedYAMLError):
         mark = fault.problem_mark or fault.context_mark
@@ -118,7 +118,7 @@ def _line(item: yaml.Event | yaml.Node) -> int:
 
 @dataclass(slots=True)
 class _Builder:
-    """The builder that turns nodes into values, and counts them."""
+    """The builder that turns YAML nodes into values, and counts them."""
 
     reporter: Reporter
     lines: dict[Path, int] = field(default_factory=lambda: {(): 1})
@@ -129,7 +129,7 @@ class _Builder:
     depth: int = 0
 
     def value(self, node: yaml.Node, path: Path) -> object:
-        """Return the value of a node; an alias into itself ends at the depth limit."""
+        """Return the value of a node; an alias that contains itself ends at the depth limit."""
         self.left -= 1
         if self.left < 0:
             raise _LimitError(_line(node), f"more than {VALUES_MAX} values, aliases counted")
@@ -194,7 +194,7 @@ class _Builder:
         return own
 
     def _merge(self, node: yaml.Node, path: Path) -> dict[str, object]:
-        """Return what `<<` brings in: of several mappings the first one wins."""
+        """Return the keys that `<<` merges in; of several mappings with one key the first one counts."""
         parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
         merged: dict[str, object] = {}
         for part in parts:
@@ -207,7 +207,7 @@ class _Builder:
         return merged
 
     def _flaw(self, node: yaml.Node, path: Path, message: str, key: str) -> None:
-        """Note what is wrong with a key of a mapping; what it would have said is left out."""
+        """Report what is wrong with a key of a mapping; its value is left out."""
         named = (*path, key) if (*path, key) in self.lines else path
         self.flaws.append((named, _line(node), message))
         self.left_out.add((*path, key))

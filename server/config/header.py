@@ -14,7 +14,7 @@ def header(base: Base) -> str:
 
 
 def without_header(text: str) -> tuple[Base, str]:
-    """Return the revision that the first line names, and the text below it; any base and the text where it names none."""
+    """Return the revision that the first line names and the text below it, or an empty base and the whole text."""
     found = _HEADER.match(text)
     if found is None or (found.end() < len(text) and not found[0].endswith("\n")):
         return ANY_BASE, text

@@ -1,4 +1,4 @@
-"""Checks between a queue's numbers and those of its parent and children (peers' rules; Q8)."""
+"""Checks of a queue's numbers against those of its parent and its children (as peers do; Q8)."""
 
 from collections.abc import Mapping
 
@@ -31,7 +31,7 @@ def _check_own(
 
 
 def _check_maximum(draft: Draft, above: dict[str, tuple[int, str]], reporter: Reporter) -> None:
-    """Check that a max stays within the nearest max above it, type by type; ``above`` is restored afterwards."""
+    """Check that a max does not exceed the nearest max above it, type by type; ``above`` is restored afterwards."""
     outer = {kind: above[kind] for kind in draft.maximum if kind in above}
     for kind, amount in draft.maximum.items():
         if kind in above and amount > above[kind][0]:
@@ -48,7 +48,10 @@ def _check_maximum(draft: Draft, above: dict[str, tuple[int, str]], reporter: Re
 
 
 def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
-    """Check the guarantees below a queue; return what it needs guaranteed: its own, in other types its children's sum."""
+    """Check the guarantees below a queue.
+
+    Return what must be guaranteed above: its own guarantee, else its children's sum, by type.
+    """
     sums: dict[str, int] = {}
     for child in draft.children:
         for kind, amount in _check_sums(child, reporter).items():
@@ -68,7 +71,7 @@ def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
 
 
 def _check_applications(draft: Draft, reporter: Reporter) -> None:
-    """Check that, where a parent limits its applications, each child limits its own, within the parent's."""
+    """Check that below a parent with a limit of applications each child has one, too, of at most the parent's."""
     bound = draft.above.shape.maxapplications if draft.above else 0
     own = draft.shape.maxapplications
     if not bound or 0 < own <= bound or (not own and reporter.lacks(draft.where)):

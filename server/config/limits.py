@@ -1,4 +1,4 @@
-"""`limits`: what users and groups may use in a queue, and how limits on one path fit together."""
+"""`limits`: the bounds of users and groups in a queue, and how limits on one path fit together."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class _Bound:
 
 @dataclass(slots=True)
 class _Names:
-    """The names of one kind that a queue's limits have used so far."""
+    """The names of one kind (users or groups) that a queue's limits have used so far."""
 
     kind: str
     seen: set[str] = field(default_factory=set)
@@ -34,7 +34,7 @@ Bounds = dict[tuple[str, str], _Bound]
 
 
 def apply(root: Draft, partition: shape.Partition, where: Path, reporter: Reporter) -> None:
-    """Read the limits of every queue into its draft; those of the partition are root's."""
+    """Read the limits of every queue into its draft; those of the partition apply to root."""
     entries, entries_where = root.shape.limits, (*root.where, "limits")
     if partition.limits:
         partition_where = (*where, "limits")
@@ -101,7 +101,7 @@ def _check_entry(
 def _check_queue(
     draft: Draft, entry: shape.Limit, resources: Mapping[str, int], at: Path, reporter: Reporter
 ) -> None:
-    """Report a limit above what the queue itself may use."""
+    """Report a limit that exceeds what the queue itself may use."""
     for kind, amount in resources.items():
         if amount > draft.maximum.get(kind, amount):
             message = f"{_text(kind, amount)} is more than the queue's max of {_text(kind, draft.maximum[kind])}"
@@ -113,9 +113,9 @@ def _check_queue(
 
 
 def _check_path(draft: Draft, above: Bounds, reporter: Reporter) -> None:
-    """Check that a name's limit stays within its limit, or that of `*`, in the queues above.
+    """Check that the limit of a name does not exceed its limit, or that of `*`, in the queues above.
 
-    ``above`` is restored afterwards: a copy for each queue would cost queues times names.
+    ``above`` is restored afterwards: a copy for each queue would cost the number of queues times that of names.
     """
     own: Bounds = {}
     for number, entry in enumerate(draft.limits):

@@ -1,4 +1,4 @@
-"""Warnings about a correct configuration whose effect its author may not expect. Each says the consequence."""
+"""Warnings about a correct configuration whose effect its author may not expect. Each warning states the consequence."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,16 +16,19 @@ from server.model.shadow import NO_EFFECT, is_on
 from server.model.spelling import duration_text, quantity_text
 
 SECONDS_SUSPICIOUS: Final = 60
-"""A quota delay under `resources` below this was probably meant in minutes (seed 000 itself writes 5 for them)."""
+"""A quota delay under `resources` below this was probably meant in minutes (seed 000 itself writes 5 for minutes)."""
 EXPIRY_MS_SAFE: Final = 60_000
 RESERVATION_MS_USEFUL: Final = 30_000
-"""Kubernetes' usual grace period of 30 s, and 30 s more."""
+"""The shortest safe expiry, 30 s more than Kubernetes' usual grace period, and the shortest useful timeout of a reservation.
+
+That timeout is the grace period itself, 30 s.
+"""
 OF_SINGLE_ASKS: Final = frozenset({Scope.OTHER_QUEUES, Scope.OWN_QUEUE})
-"""The scopes of policies that evict pods for asks without a job."""
+"""The scopes of policies that evict pods for asks that belong to no gang."""
 
 
 Warned = tuple[Path, str, str, str]
-"""A warning of the section `preemption`: path below it, code, message, consequence."""
+"""A warning about the section `preemption`: the path below it, the code, the message and the consequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def _structure(draft: Draft, reporter: Reporter) -> None:
 
 
 def _shares_of_children(draft: Draft, reporter: Reporter) -> None:
-    """Warn of a guarantee that the children's own ones do not use up: no child can claim the rest (G2)."""
+    """Warn of a guarantee that exceeds the sum of its children's guarantees: no child can claim the rest (G2)."""
     for kind, amount in draft.guaranteed.items():
         parts = [child.guaranteed.get(kind, 0) for child in draft.children]
         if parts and all(parts) and sum(parts) < amount:
@@ -112,7 +115,7 @@ def _shares_of_children(draft: Draft, reporter: Reporter) -> None:
 
 
 def _quota_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> None:
-    """Warn about `quota.preemption.delay` and what it needs to work."""
+    """Warn about `quota.preemption.delay` and the other settings that it needs to have an effect."""
     delay = draft.properties.quota_delay_ms
     if delay > 0:
         _tight_quota(draft, reporter)
@@ -135,7 +138,7 @@ def _quota_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter)
 
 
 def _tight_quota(draft: Draft, reporter: Reporter) -> None:
-    """Warn of a max that equals the guarantee, which is accepted (Q8)."""
+    """Warn of a max that equals the guarantee, which the reader accepts (Q8)."""
     for kind, amount in draft.maximum.items():
         if amount and draft.guaranteed.get(kind) == amount:
             reporter.warning(
@@ -159,7 +162,7 @@ def _weight(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> N
 
 
 def _claim_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> None:
-    """Warn of a delay that proportional claims ignore (W6); preemption within a queue keeps its delay (I5)."""
+    """Warn of a delay that claims by weight ignore (W6); preemption within a queue keeps its delay (I5)."""
     if settings.entitlement != "proportional" or PREEMPTION_DELAY not in draft.shape.properties:
         return
     replaces = settings.lists(IN_QUEUE)
@@ -245,7 +248,7 @@ def _filters(rule: PlacementRule, at: Path, reporter: Reporter) -> None:
 
 
 def _reservations(checked: Checked, reporter: Reporter) -> None:
-    """Warn of a timeout that never counts, or that leaves a reservation no time."""
+    """Warn of a timeout that never has an effect, or that leaves a reservation no time."""
     written = checked.written.reservations
     if "timeout" not in written.model_fields_set:
         return
@@ -321,7 +324,7 @@ def _preemption_warnings(checked: Checked) -> Iterator[Warned]:
 
 
 def _pace_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield warnings about budgets, whose effect depends on what a round is (P5)."""
+    """Yield warnings about budgets whose effect depends on how long a round lasts (P5)."""
     shares = (
         settings.pace_permyriad,
         settings.pace_queue_permyriad,
@@ -349,7 +352,7 @@ def _pace_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 
 def _natural_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield warnings about natural termination, a share of the over-use in each round, so that it depends on rounds (P9)."""
+    """Yield warnings about natural termination, which depends on rounds: it is a share of the over-use in each round (P9)."""
     where, share = ("pace", "naturaltermination"), settings.natural_permyriad
     if share == PERMYRIAD:
         yield where, "natural-unused", "100% is all of the over-use", "nothing is held back by it"
@@ -359,7 +362,7 @@ def _natural_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 
 def _order_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield warnings about orders of victims for preemption that never happens (7.5)."""
+    """Yield warnings about orders of victims for policies that are switched off (7.5)."""
     kinds = (settings.entitlement, settings.shadow.get("entitlement"))
     idle = (
         ("quota", settings.order_quota and not settings.quota_enabled, "quotas are not enforced"),
@@ -383,7 +386,7 @@ def _order_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 def _shadow_warnings(
     written: shape.LivePreemption, settings: PreemptionSettings
 ) -> Iterator[Warned]:
-    """Yield warnings about a shadow that decides the same as the live side, and about keys without effect in one (7.2)."""
+    """Yield warnings about a shadow that decides the same as the live side, and about keys without effect in it (7.2)."""
     if written.shadow is None:
         return
     for path, name in FIELDS.items():
@@ -401,7 +404,7 @@ def _lists(settings: PreemptionSettings, policy: PolicyFacts) -> bool:
 
 
 def _trigger_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield a warning if single asks need a label to preempt: each is a job of one, whichever policy would serve it (J3)."""
+    """Yield a warning if single asks need a label to preempt: each is a gang of one, whichever policy would serve it (J3)."""
     others = [name for name in settings.policies if facts(name).scope in OF_SINGLE_ASKS]
     if settings.job_default_trigger or not settings.lists(JOB) or not others:
         return
@@ -414,7 +417,7 @@ def _trigger_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 
 def _firm_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield warnings about evicting firm pods (G11); seed 001 knows no firm pods and would release them."""
+    """Yield warnings about evicting firm pods (G11); seed 001 has no firm pods and would release them."""
     listed = settings.lists(JOB)
     if settings.firm_break:
         effect = "a DaemonSet pod may preempt pods that are marked as never preemptible"

@@ -7,7 +7,7 @@ from typing import Final
 from server.model.quota import NOBODY, QUEUE_NAME, RECOVERY_QUEUE, WILDCARD, Acl
 
 PATTERN_MAX: Final = 256
-"""The most characters of one regular expression in a filter."""
+"""The largest number of characters of one regular expression in a filter."""
 
 _PARTITION_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?")
@@ -37,7 +37,7 @@ def queue_name(written: str) -> str:
 
 
 def partition_name(written: str) -> str:
-    """Return a partition's name; the empty one and any spelling of `default` are the default partition."""
+    """Return a partition's name; an empty name and any spelling of `default` mean the default partition."""
     if written.lower() in ("", "default"):
         return "default"
     if written.startswith("["):
@@ -66,19 +66,19 @@ def group_name(written: str) -> str:
 
 
 def user_or_wildcard(written: str) -> str:
-    """Return the name of a user of a limit, or `*`."""
+    """Return the name of a user in a limit, or `*`."""
     return written if written == WILDCARD else user_name(written)
 
 
 def group_or_wildcard(written: str) -> str:
-    """Return the name of a group of a limit, or `*`."""
+    """Return the name of a group in a limit, or `*`."""
     return written if written == WILDCARD else group_name(written)
 
 
 def acl(written: str) -> Acl:
     """Return the access list `users groups`: two fields separated by a space, each a list with commas.
 
-    A leading space means that there are groups only. `*` is everybody, an empty text nobody.
+    A text with a leading space has groups only. `*` is everybody, an empty text nobody.
     """
     fields = written.split()
     if written[:1].isspace() and fields:
@@ -108,14 +108,14 @@ def _names(written: str) -> list[str]:
 
 
 def is_pattern(written: str) -> bool:
-    """Return whether a single filter entry is a regular expression, not a name; a trailing `$` belongs to a name."""
+    """Return whether a single filter entry is a regular expression and not a name; a trailing `$` belongs to a name."""
     return bool(_SPECIAL.search(written)) and not _USER.fullmatch(written)
 
 
 def pattern(written: str) -> str:
-    """Return a regular expression of a filter, searched for anywhere in a name.
+    """Return a regular expression of a filter, which is searched for anywhere in a name.
 
-    Repetition inside repetition is refused: matching a name against it can take for ever.
+    A repetition inside a repetition is refused, because matching a name against it may take for ever.
     """
     if len(written) > PATTERN_MAX:
         raise ValueError(

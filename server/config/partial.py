@@ -1,4 +1,4 @@
-"""The part of a text whose shape is right, so that a fault in one place does not hide the faults in others."""
+"""The part of a text that has the right shape, so that a fault in one place does not hide the faults in others."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -11,21 +11,21 @@ from server.config.complaints import complain
 from server.config.problems import PROBLEMS_MAX, Path, Reporter
 
 ROUNDS_MAX: Final = 8
-"""The most attempts to leave out what is faulty; what a list or mapping lacks afterwards takes another one."""
+"""The largest number of attempts to leave out faulty values; a key that is missing afterwards takes another attempt."""
 _WHOLE: Final = ("limits", "preemption")
-"""The sections whose entries are compared with each other: with one fault inside, nothing of them is judged."""
+"""The sections whose entries are compared with each other: with one fault inside, no entry of the section is checked."""
 _BESIDE_TREE: Final = frozenset(
     {"resources", "properties", "childtemplate", "weight", "maxapplications", "submitacl"}
     | {"adminacl", "limits"}
 )
-"""Keys of a queue that say nothing of its name or of the queues below it."""
+"""The keys of a queue that determine neither its name nor the queues below it."""
 _OF_QUEUE: Final = tuple(shape.Queue.model_fields)
 
 
 def sound_part(value: object, unusable: Iterable[Path], reporter: Reporter) -> shape.File | None:
-    """Return the file without what is faulty in its shape; None where nothing that can be judged remains.
+    """Return the file without the values of a wrong shape; None where nothing that can be checked remains.
 
-    The reporter gets the faults, and what was left out for them.
+    The reporter gets the faults, and the paths that were left out because of them.
     """
     left_out = set(unusable)
     for attempt in range(ROUNDS_MAX):
@@ -47,16 +47,16 @@ def sound_part(value: object, unusable: Iterable[Path], reporter: Reporter) -> s
 
 
 def _fault_paths(fault: ValidationError) -> Iterable[Path]:
-    """Yield what to leave out for each error: the faulty value, or the mapping that lacks a key."""
+    """Yield the path to leave out for each error: that of the faulty value, or of the mapping that lacks a key."""
     for error in fault.errors(include_url=False, include_context=False, include_input=False):
         path: Path = tuple(part for part in error["loc"] if part != "[key]")
         yield path[:-1] if error["type"] == "missing" else path
 
 
 def tree_is_known(queues: Path, reporter: Reporter) -> bool:
-    """Return whether each queue of a partition is there, with its name and the queues below it.
+    """Return whether each queue of a partition is known, with its name and the queues below it.
 
-    For a text with more faults than are listed the answer is no, without a look at each of them.
+    For a text with more faults than are listed the answer is False, without a look at each fault.
     """
     if len(reporter.left_out) > PROBLEMS_MAX:
         return False
@@ -68,7 +68,7 @@ def tree_is_known(queues: Path, reporter: Reporter) -> bool:
 
 
 def _meant(key: str | int) -> str | int:
-    """Return the key of a queue that was probably meant; the key itself where none is near."""
+    """Return the key of a queue that was probably meant; the key itself where no other is similar."""
     if isinstance(key, int) or key in _OF_QUEUE:
         return key
     close = get_close_matches(key.lower(), _OF_QUEUE, n=1)
@@ -76,7 +76,7 @@ def _meant(key: str | int) -> str | int:
 
 
 def _coarse(path: Path) -> Path:
-    """Return what is left out for a fault: the value itself, or the section that only counts as a whole."""
+    """Return the path that is left out for a fault: that of the value, or of the section that is only valid as a whole."""
     for place, part in enumerate(path):
         if part in _WHOLE:
             return path[: place + 1]

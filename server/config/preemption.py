@@ -1,4 +1,4 @@
-"""The `preemption` section of a partition as settings, its defaults and the keys that depend on each other."""
+"""The `preemption` section of a partition as settings: its defaults, and the keys that depend on each other."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -43,20 +43,20 @@ FIELDS: Final[dict[tuple[str, ...], str]] = {
     ("order", "job"): "order_job",
     ("order", "trim"): "order_trim",
 }
-"""Keys of the section and the fields of `PreemptionSettings` that they set."""
+"""The keys of the section, each with the field of `PreemptionSettings` that it sets."""
 
 
 OPPOSITE: Final = {
     ("job", "disableDefaultPreemptiable"),
     ("job", "disableDefaultTriggerPreemption"),
 }
-"""Keys that switch off what their field switches on."""
+"""The keys that are true where their field is false."""
 
 
 def settings(
     written: shape.LivePreemption | None, where: Path, reporter: Reporter
 ) -> PreemptionSettings:
-    """Return the settings of a partition; without a section all defaults."""
+    """Return the settings of a partition, with all defaults if it has no section."""
     if written is None:
         return PreemptionSettings()
     live = _with(PreemptionSettings(), written, where, reporter)
@@ -74,7 +74,7 @@ def settings(
 def _with(
     base: PreemptionSettings, written: shape.Preemption, where: Path, reporter: Reporter
 ) -> PreemptionSettings:
-    """Return the base with what a section sets, checked as a whole."""
+    """Return the base settings changed by what a section sets, and check the result as a whole."""
     given: dict[str, Any] = {}
     tree = written.model_dump(by_alias=True, exclude_unset=True)
     for path, name in FIELDS.items():
@@ -113,7 +113,7 @@ def _check_policies(written: shape.Preemption, where: Path, reporter: Reporter) 
 
 
 def _check_order(written: Mapping[str, Sequence[str]], where: Path, reporter: Reporter) -> None:
-    """Check that a list names no key twice, and none that a policy's seed fixes: those come first (7.5)."""
+    """Check that a list names no key twice, and no key with which the policy's list begins anyway (7.5)."""
     for what, keys in written.items():
         fixed = FIXED[what]
         for number, key in enumerate(keys):
@@ -131,9 +131,9 @@ def _check_order(written: Mapping[str, Sequence[str]], where: Path, reporter: Re
 def _proportional(
     read: PreemptionSettings, given: dict[str, Any], where: Path, reporter: Reporter
 ) -> PreemptionSettings:
-    """Return proportional settings with the trigger that they need, and report one that contradicts it.
+    """Return settings for shares by weight with the trigger that they need, and report a trigger that contradicts them.
 
-    W2: plain weight shares claim only what fits after the ask. W8: `overshoot: last` needs the same.
+    W2: plain shares by weight claim only what fits after the ask. W8: `overshoot: last` needs the same.
     """
     if not read.demand_cap and given.get("trigger") == "before":
         message = "'before' cannot be combined with proportion.demandcap false, which claims only what fits: 'after'"

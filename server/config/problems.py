@@ -10,16 +10,16 @@ Path = tuple[str | int, ...]
 Severity = Literal["error", "warning"]
 
 PROBLEMS_MAX: Final = 500
-"""The most problems reported for one text; the rest is only counted."""
+"""The largest number of problems that are reported for one text; the others are only counted."""
 COMPARISONS_MAX: Final = 5_000
-"""The most names of queues compared for near matches of one text; beyond it no name is proposed."""
+"""The largest number of queue names compared for similar names in one text; beyond it no name is suggested."""
 MESSAGE_MAX: Final = 600
-"""The most characters of one message, because what it quotes from the text may be long."""
+"""The largest number of characters of one message, because a message may quote a long text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem. An error refuses the text; a warning says in ``consequence`` what will happen.
+    """One problem. An error refuses the text; a warning states in ``consequence`` what will happen.
 
     ``line`` counts from 1. ``path`` is written like ``partitions[0].queues[0].resources.max.memory``.
     """
@@ -31,9 +31,9 @@ class Problem:
     message: str
     consequence: str = ""
     code: str = ""
-    """Stable word of a warning, one of `codes.CODES`."""
+    """The stable word of a warning, one of `codes.CODES`."""
     advice: str = ""
-    """The remedy for an error, where the message does not say it."""
+    """What to do about an error, where the message does not say it."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.file else f"line {self.line}"
@@ -69,19 +69,19 @@ class Reporter:
     """The codes of warnings that a partition silences, by its path."""
     silenced: list[Problem] = field(default_factory=list)
     left_out: set[Path] = field(default_factory=set)
-    """The paths of what is not judged further, because of faults."""
+    """The paths of the values that are not checked further, because of faults."""
     incomplete: set[Path] = field(default_factory=set)
-    """The mappings and lists that hold what was left out."""
+    """The mappings and lists from which a value was left out."""
     comparisons_left: int = COMPARISONS_MAX
     kept: Mapping[Path, tuple[int, ...]] = field(default_factory=dict)
-    """The numbers in the text of the entries that are judged, by path of a list that lost entries."""
+    """The original indexes of the entries that are checked, by the path of each list from which entries were left out."""
 
     def error(
         self, path: Path, message: str | Callable[[], str], line: int = 0, *, advice: str = ""
     ) -> None:
         """Report why the text is refused, at this path; ``advice`` says what to do.
 
-        A message that is costly to find is given as a function: it is called only for a problem that is listed.
+        A message that is costly to make is given as a function, which is called only for a problem that is listed.
         """
         self.failed = True
         if len(self.problems) >= PROBLEMS_MAX:
@@ -104,7 +104,7 @@ class Reporter:
             self._add(found)
 
     def line(self, path: Path) -> int:
-        """Return the line of a path, or of the nearest part of it that is in the text."""
+        """Return the line of a path, or of the longest part of it that is in the text."""
         path = self.original(path)
         for end in range(len(path), -1, -1):
             if (found := self.lines.get(path[:end])) is not None:
@@ -112,7 +112,7 @@ class Reporter:
         return 1
 
     def original(self, path: Path) -> Path:
-        """Return the path in the text of a path in the part of it that is judged."""
+        """Return the path in the original text for a path in the part that is checked."""
         found: Path = ()
         for part in path:
             numbers = self.kept.get(found)
@@ -125,13 +125,16 @@ class Reporter:
         return where in self.incomplete
 
     def leave_out(self, paths: Iterable[Path]) -> None:
-        """Note what of the text is not judged further."""
+        """Note paths of the text that are not checked further."""
         for path in paths:
             self.left_out.add(path)
             self.incomplete.add(path[:-1])
 
     def may_compare(self, names: int) -> bool:
-        """Return whether a near match among this many names is still to be looked for; each yes uses up the allowance."""
+        """Return whether a similar name among this many names may still be searched.
+
+        Each answer of True counts against `COMPARISONS_MAX`.
+        """
         if names > self.comparisons_left:
             return False
         self.comparisons_left -= names

@@ -1,7 +1,7 @@
 """`properties` of queues and child templates: each name, its values, and what children inherit.
 
-Inheritance: `priority.policy` and `priority.offset` are not inherited, of `preemption.policy` only `disabled` is,
-`preemption.delay` counts on leaves alone (G1), everything else is inherited; a queue's own value wins.
+`priority.policy` and `priority.offset` are not inherited. Of `preemption.policy` only `disabled` is inherited.
+`preemption.delay` has an effect on leaves only (G1). Everything else is inherited, and a queue's own value takes precedence.
 """
 
 from collections.abc import Callable, Mapping
@@ -68,7 +68,10 @@ def _not_negative(written: str) -> int:
 
 
 def _preemption_delay(written: str) -> int:
-    """Return a delay; as in seed 001, a text that is no positive duration means the default. `own_values` warns."""
+    """Return a delay in milliseconds; as in seed 001, a text that is no positive duration gives the default.
+
+    `own_values` warns.
+    """
     try:
         delay = duration_ms(written)
     except ValueError:

@@ -1,8 +1,7 @@
 """Quantities, durations, shares and weights as they are written in the file, read as exact whole numbers.
 
-`server.model.spelling` writes them back.
-
-Every reader takes the text as written and raises ValueError with a message for the file's author.
+`server.model.spelling` writes them again. Every reader takes the text as written and raises ValueError with a message for the
+file's author.
 """
 
 import re
@@ -15,7 +14,7 @@ from server.model.resources import QUANTITY_LIMIT
 from server.model.spelling import MILLI, VCORE
 
 DURATION_MS_MAX: Final = ((1 << 63) - 1) // 1_000_000
-"""The longest duration that Go's `time.ParseDuration` accepts, 292 years."""
+"""The longest duration that Go's `time.ParseDuration` accepts, which is 292 years."""
 WEIGHT_MAX: Final = 1_000_000
 PERMYRIAD: Final = 10_000
 
@@ -46,7 +45,7 @@ _TYPE_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,315}[A-Za-z0-9]
 
 
 def quantity(kind: str, written: str) -> int:
-    """Return a quantity of a resource type: `vcore` in milli-cores (`2` = 2000, `500m`), all else in plain units."""
+    """Return a quantity of a resource type: `vcore` in milli-cores (`2` = 2000, `500m` = 500), all else in plain units."""
     if written.startswith("-"):
         raise ValueError(f"the quantity {written!r} of {kind} is negative")
     found = _QUANTITY.fullmatch(written)
@@ -69,7 +68,7 @@ def quantity(kind: str, written: str) -> int:
 
 
 def _in_thousandths(written: str) -> int:
-    """Return a decimal number of cores in thousandths; 0 for what is none, or finer."""
+    """Return a decimal number of cores in thousandths; 0 for a text that is no number, or has more than three decimals."""
     whole_part, point, part = written.partition(".")
     if not point or not f"{whole_part}{part}".isdecimal() or len(part) > len(str(MILLI)) - 1:
         return 0
@@ -98,7 +97,7 @@ def type_name(kind: str) -> str:
 
 
 def duration_ms(written: str) -> int:
-    """Return a Go duration (`1h30m`, `500ms`, `0`) in milliseconds, a fraction of one counted as a whole one."""
+    """Return a Go duration (`1h30m`, `500ms`, `0`) in milliseconds, rounded up."""
     if written.lstrip("+-") == "0":
         return 0
     if not _DURATION.fullmatch(written):
@@ -113,7 +112,7 @@ def duration_ms(written: str) -> int:
 
 
 def share_permyriad(written: str) -> int:
-    """Return a share `0%` to `100%`, at most two decimals, in 1/10000; `0` alone is none."""
+    """Return a share from `0%` to `100%`, with at most two decimals, in 1/10000; a plain `0` means no share."""
     if written == "0":
         return 0
     found = _SHARE.fullmatch(written)

@@ -1,4 +1,4 @@
-"""The reader of `queues.yaml`: from its text to a configuration, or to what is wrong with it (design 1.11)."""
+"""The reader of `queues.yaml`, which returns a configuration or the problems of the text (design 1.11)."""
 
 import hashlib
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from server.model.quota import (
 
 
 class Loaded(NamedTuple):
-    """The configuration of a text, and what is wrong with it. With any error there is no configuration."""
+    """The configuration of a text and its problems; with any error there is no configuration."""
 
     configuration: Configuration | None
     problems: list[Problem]
@@ -28,7 +28,7 @@ class Loaded(NamedTuple):
 
 
 def load(text: str, source: str = "") -> tuple[Configuration | None, list[Problem]]:
-    """Read a configuration. With any error there is none; warnings come beside it. Never raises.
+    """Return the configuration of a text and its problems: None with any error, else perhaps warnings. Never raises.
 
     ``source`` names the text in problems, such as the path of its file.
     """
@@ -76,7 +76,7 @@ def _partitions(written: shape.File, reporter: Reporter) -> tuple[PartitionSpec,
 
 
 def _count(queues: Sequence[shape.Queue]) -> int:
-    """Return the number of queues, those below others included."""
+    """Return the number of queues, including all queues below others."""
     return sum(1 + _count(queue.queues) for queue in queues)
 
 
@@ -89,7 +89,7 @@ def _silence(partition: shape.Partition, where: Path, reporter: Reporter) -> Non
 
 
 def _check(partition: shape.Partition, where: Path, reporter: Reporter) -> lint.Checked:
-    """Report all errors of one partition, and return it with what the later warnings depend on."""
+    """Report all errors of one partition, and return the partition with everything that later warnings depend on."""
     if partition.usergroupresolver is not None:
         message = "is not supported: the user and the groups come with each application and are not looked up"
         reporter.error((*where, "usergroupresolver"), message)
@@ -102,7 +102,7 @@ def _check(partition: shape.Partition, where: Path, reporter: Reporter) -> lint.
 
 
 def _spec(checked: lint.Checked) -> PartitionSpec:
-    """Return the partition as the core takes it; weights in the file replace the default ones."""
+    """Return the partition in the form that the core takes; weights in the file replace the default weights."""
     name, sort = checked.written.name, checked.written.nodesortpolicy
     kept = checked.written.reservations
     weights = tuple(

@@ -1,7 +1,7 @@
-"""`placementrules`: rules as model values, and what their fixed parts say about queues that exist.
+"""`placementrules`: the rules as model values, and checks of their fixed parts against the queues of the file.
 
-A chain is read from its outermost parent inwards. As far as it consists of fixed rules the queue is known, and
-has to exist (or be created), as a leaf at the end of the chain and as a parent everywhere else.
+A chain is read from its outermost parent inwards. As long as it consists of fixed rules the queue is known, and that queue has
+to exist (or be created), as a leaf at the end of the chain and as a parent everywhere else.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ _NEEDS_VALUE: Final = {"fixed": "the name of a queue", "tag": "the name of a tag
 def rules(
     written: list[shape.Rule], root: Draft, where: Path, reporter: Reporter
 ) -> tuple[PlacementRule, ...]:
-    """Return the rules of a partition in file order; problems go to the reporter.
+    """Return the rules of a partition in file order; problems are reported.
 
     Where a fault left the names of the queues unknown, no rule is compared with them.
     """
@@ -45,7 +45,7 @@ def rules(
 
 
 def _by_path(root: Draft) -> Queues:
-    """Return the queues by path; of two with one path the first one."""
+    """Return the queues by path; of two queues with one path, the first one."""
     queues: dict[str, Draft] = {}
     for draft in root.walk():
         queues.setdefault(draft.path, draft)
@@ -182,13 +182,13 @@ def _check_missing(
 
 
 def _near(queue: str, queues: Queues, reporter: Reporter) -> str:
-    """Return the end of a message with the queue that was probably meant, empty without one."""
+    """Return the end of a message that names the queue that was probably meant, empty when no name is similar."""
     close = reporter.may_compare(len(queues)) and get_close_matches(queue, queues, n=1, cutoff=0.7)
     return f", did you mean {close[0]!r}?" if close else ""
 
 
 def _nearest(queue: str, queues: Queues) -> Draft:
-    """Return the nearest queue above a path that exists."""
+    """Return the lowest queue that exists on a path."""
     nearest, end = queues[ROOT], len(ROOT)
     while (end := queue.find(".", end + 1)) != -1 and (found := queues.get(queue[:end])):
         nearest = found
@@ -196,7 +196,7 @@ def _nearest(queue: str, queues: Queues) -> Draft:
 
 
 def _known_queue(rule: PlacementRule) -> str | None:
-    """Return the queue of a chain of fixed rules; None when a part of it depends on the application."""
+    """Return the queue of a chain of fixed rules; None when a part of the chain depends on the application."""
     if rule.kind != "fixed":
         return None
     if _is_qualified(rule.value):

@@ -1,7 +1,7 @@
-"""The shape of `queues.yaml` as pydantic models: which keys stand where, and of what type (design 1.11).
+"""The shape of `queues.yaml` as pydantic models: which keys exist where, and of which type (design 1.11).
 
-Nothing here compares one key with another; that is the work of the modules which turn shapes into model values.
-A key without a value counts as not written.
+No model compares one key with another; the modules that turn shapes into model values do that. A key without a value counts as
+not written.
 """
 
 from collections.abc import Callable
@@ -72,11 +72,11 @@ Share = Annotated[int, BeforeValidator(_text(quantities.share_permyriad))]
 AccessList = Annotated[Acl, BeforeValidator(_text(names.acl))]
 TypeName = Annotated[str, AfterValidator(quantities.type_name)]
 Quantities = dict[TypeName, Text]
-"""Quantities by type, still as written: reading one needs its type's name."""
+"""Quantities by type, still as text: a quantity can be read only with the name of its type."""
 
 
 class Section(BaseModel):
-    """A mapping of the file: no unknown keys, no conversion of types."""
+    """A mapping of the file: unknown keys are refused, types are not converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -101,7 +101,7 @@ NO_RESOURCES: Final = Resources.model_validate({})
 
 
 class Limit(Section):
-    """One entry of `limits`. `limit` is a text for people."""
+    """One entry of `limits`. `limit` is a description for people."""
 
     limit: Text = ""
     users: list[Annotated[str, BeforeValidator(_text(names.user_or_wildcard))]] = []
@@ -143,7 +143,7 @@ class Filter(Section):
 
 
 class Rule(Section):
-    """One placement rule; `parent` is a rule that says under which queue."""
+    """One placement rule; `parent` is the rule that chooses the queue above."""
 
     name: Text
     value: Text = ""
@@ -184,7 +184,7 @@ class Pace(Section):
 
 
 class Job(Section):
-    """`gangs.gang_policy` (seed 003); the seed's own spelling `disableDefaultPreemptiable` is kept."""
+    """`gangs.gang_policy` (seed 003); `disableDefaultPreemptiable` is spelled as in the seed."""
 
     disable_preemptible: bool = Field(default=False, alias="disableDefaultPreemptiable")
     disable_trigger: bool = Field(default=False, alias="disableDefaultTriggerPreemption")
@@ -194,7 +194,7 @@ class Job(Section):
 
 
 class Order(Section):
-    """`preemption.order`: by policy the keys that follow those which are fixed (specification 7.5)."""
+    """`preemption.order`: by policy the keys that follow the fixed ones (specification 7.5)."""
 
     claim: list[Key] = []
     quota: list[Key] = []
@@ -204,7 +204,7 @@ class Order(Section):
 
 
 class Preemption(Section):
-    """`preemption` of a partition, and what `shadow` may hold (specification 7.2)."""
+    """`preemption` of a partition, with the keys that `shadow` may also have (specification 7.2)."""
 
     enabled: bool = True
     quotapreemptionenabled: bool = False
@@ -235,13 +235,13 @@ class Preemption(Section):
 
 
 class LivePreemption(Preemption):
-    """The section in force; its shadow is evaluated beside it and never executed."""
+    """The `preemption` section in force; its `shadow` is evaluated beside it and never executed."""
 
     shadow: Preemption | None = None
 
 
 class Reservations(Section):
-    """`reservations` of a partition: nodes kept for asks that have waited for a large place."""
+    """`reservations` of a partition: nodes that are kept for large asks that have waited."""
 
     enabled: bool = True
     timeout: Duration = 600_000
@@ -262,6 +262,6 @@ class Partition(Section):
 
 
 class File(Section):
-    """The whole text."""
+    """The whole file."""
 
     partitions: list[Partition] = Field(min_length=1)

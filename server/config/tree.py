@@ -1,6 +1,6 @@
-"""The queues of one partition as drafts: names, structure, amounts and properties, not yet compared.
+"""The queues of one partition as drafts: names, structure, amounts and properties, not yet compared with each other.
 
-A draft knows its place in the file, so that later checks can name the line.
+A draft has its path in the file, so that later checks can name the line.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ SECOND_MS: Final = 1_000
 
 @dataclass(slots=True)
 class Template:
-    """A child template with its amounts read; ``own`` are the properties that it sets."""
+    """A child template with its amounts as numbers; ``own`` are the properties that it sets."""
 
     guaranteed: dict[str, int]
     maximum: dict[str, int]
@@ -36,7 +36,10 @@ class Template:
     own: dict[str, Any]
 
     def below(self, properties: QueueProperties, owner: str) -> ChildTemplate:
-        """Return what a dynamic leaf starts with below a queue with these properties; ``owner`` wrote the template."""
+        """Return the settings with which a dynamic leaf starts below a queue with these properties.
+
+        ``owner`` wrote the template.
+        """
         return ChildTemplate(
             guaranteed=resource(self.guaranteed),
             max=limit(self.maximum) if self.maximum else None,
@@ -66,7 +69,7 @@ class Draft:
 
     @property
     def leaf(self) -> bool:
-        """Return whether applications can be in the queue."""
+        """Return whether the queue can have applications."""
         return not (self.children or self.shape.parent or self.above is None)
 
     @property
@@ -89,7 +92,7 @@ class Draft:
             draft = draft.above
 
     def spec(self) -> QueueSpec:
-        """Return the queue as the core takes it."""
+        """Return the queue in the form that the core takes."""
         written = self.shape
         return QueueSpec(
             name=written.name if self.above else ROOT,
@@ -116,7 +119,7 @@ class Draft:
 
 
 def grow(partition: shape.Partition, where: Path, reporter: Reporter) -> Draft:
-    """Return the tree of a partition, root inserted when the file begins below it."""
+    """Return the tree of a partition; a root is inserted when the file begins with the queues below it."""
     where = (*where, "queues")
     tops = partition.queues
     if len(tops) == 1 and tops[0].name == ROOT:
@@ -148,7 +151,7 @@ def _draft(written: shape.Queue, where: Path, above: Draft | None, reporter: Rep
 
 
 def _children(draft: Draft, reporter: Reporter) -> list[Draft]:
-    """Return the queues below; an inserted root lists them where the partition does."""
+    """Return the queues below; for an inserted root, those that the partition lists."""
     inserted = draft.above is None and draft.where[-1] == "queues"
     where = draft.where if inserted else (*draft.where, "queues")
     first: dict[str, int] = {}
@@ -185,20 +188,20 @@ def amounts(written: Mapping[str, str], where: Path, reporter: Reporter) -> dict
 
 
 def _guaranteed(written: shape.Resources, where: Path, reporter: Reporter) -> dict[str, int]:
-    """Return the guarantee without amounts of 0, which equal none (specification section 0)."""
+    """Return the guarantee without amounts of 0, which mean no guarantee (specification section 0)."""
     read = amounts(written.guaranteed, (*where, "resources", "guaranteed"), reporter)
     return {kind: amount for kind, amount in read.items() if amount}
 
 
 def _named(own: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names in the file of these fields of `QueueProperties`."""
+    """Return the names that the file uses for these fields of `QueueProperties`."""
     return frozenset(name for name, field_name in PROPERTY_FIELDS.items() if field_name in own)
 
 
 def _own(
     written: Mapping[str, str], sizes: shape.Resources, where: Path, reporter: Reporter
 ) -> dict[str, Any]:
-    """Return the properties that a queue or template sets, the quota delay in either spelling (Q2)."""
+    """Return the properties that a queue or template sets, with the quota delay from either spelling (Q2)."""
     values = own_values(written, (*where, "properties"), reporter)
     if sizes.quota_delay_s is not None:
         if QUOTA_DELAY in written:

@@ -1,7 +1,7 @@
-"""The process that reads configurations for a server: texts on its input, what was read on its output.
+"""The process that reads configurations for a server: it receives texts on its input and writes the results to its output.
 
-Each message is its length in eight bytes and a pickle; an empty one says that the process is ready. The process ends
-with its input, or when one text takes longer than the server waits for it.
+Each message is its length in eight bytes and a pickle; an empty message says that the process is ready. The process ends when
+its input ends, or when one text takes longer than the server waits for it.
 """
 
 import pickle
@@ -17,9 +17,9 @@ LENGTH_BYTES: Final = 8
 SECONDS_MAX: Final = 30
 """The most seconds that one text may take."""
 BYTES_MAX: Final = 1 << 30
-"""Memory of the process; a text that needs more ends it."""
+"""The memory of the process in bytes; a text that needs more ends it."""
 _LATE_S: Final = 5
-"""The seconds after SECONDS_MAX at which the process ends itself, in case the server is gone and does not end it."""
+"""The seconds after SECONDS_MAX at which the process ends itself, in case the server has ended and cannot end it."""
 
 
 def main() -> None:
@@ -32,7 +32,10 @@ def main() -> None:
 
 
 def serve(texts: BinaryIO, answers: BinaryIO, limit: Callable[[int], object]) -> None:
-    """Answer each text (with the name of its source) by what `examine` returns; ``limit`` sets seconds to live, 0 for ever."""
+    """Answer each text (with the name of its source) with the result of `examine`.
+
+    ``limit`` sets the seconds that the process may still run, 0 for no limit.
+    """
     while len(head := texts.read(LENGTH_BYTES)) == LENGTH_BYTES:
         text, source = pickle.loads(texts.read(int.from_bytes(head)))  # noqa: S301 - from the server
         limit(SECONDS_MAX + _LATE_S)

@@ -149,7 +149,7 @@ class AskSpec:
     def leads(self) -> bool:
         """Return whether the ask is its application's originator.
 
-        A placeholder never is, even when it is marked as one (1.4).
+        A placeholder never is one, even when it is marked as an originator (1.4).
         """
         return self.originator and not self.placeholder
 
@@ -157,7 +157,7 @@ class AskSpec:
     def opted_out(self) -> bool:
         """Return whether the owner wishes that other pods be evicted first.
 
-        The core need not follow the wish (7.6, level 1).
+        The core need not follow this wish (7.6, level 1).
         """
         return not self.allow_preempt_self or self.protection is Protection.PREFER_NOT
 
@@ -187,7 +187,7 @@ class JobClass(enum.StrEnum):
 def job_class(spec: AskSpec, settings: PreemptionSettings) -> JobClass | None:
     """Return the class of an ask: the one that its owner wrote, else the partition's default (J2).
 
-    None without classes (J4).
+    The result is None where the partition has no classes (J4).
     """
     if not settings.lists(JOB):
         return None

@@ -21,7 +21,7 @@ class ForeseenDecision:
     at_ms: int = 0
     """The decision's instant where it ends a wait that began earlier.
 
-    It is the same for every instant at which the change is made.
+    The instant is the same whenever the change is made.
     """
 
 

@@ -114,7 +114,7 @@ class PolicyFacts:
     may_thrash: bool = True
     """Whether the thrashing guard watches the policy and may freeze it.
 
-    False where it has no victims or another bound (7.7).
+    The value is False where the policy has no victims, or another bound (7.7).
     """
 
     retry: Retry = Retry.BACK_OFF

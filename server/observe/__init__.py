@@ -1,1 +1,1 @@
-"""Metrics, traces and logs: made of decisions and of what the core shows, outside the core. Nothing is decided here."""
+"""Metrics, traces and logs, made outside the core from its decisions and reports. No scheduling decision is made here."""

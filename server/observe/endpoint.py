@@ -1,6 +1,6 @@
 """The metrics endpoint: GET /metrics over plain HTTP or HTTPS, answered in the event loop between two ticks.
 
-The endpoint is no web server: one request per connection, nothing but this path, and small limits.
+The endpoint is no full web server: it has one request per connection, only this path, and small limits.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 
 
 Refused = Callable[[ssl.SSLObject | None, str], tuple[int, str] | None]
-"""The check of a request, by TLS of the connection (None: plain HTTP) and Authorization header.
+"""The check of a request, given the connection's TLS object (None for plain HTTP) and the Authorization header.
 
 The result is the HTTP status and the reason of a refusal; None admits the request.
 """
@@ -30,7 +30,7 @@ async def start(
     tls: ssl.SSLContext | None,
     refused: Refused,
 ) -> asyncio.Server:
-    """Listen and return the server; raises OSError when it cannot."""
+    """Listen and return the server; raises OSError when the address is not available."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -50,7 +50,7 @@ async def start(
 def _answer(
     head: bytes, text: Callable[[], bytes], refused: Callable[[str], tuple[int, str] | None]
 ) -> bytes:
-    """Return the whole response to a request's head."""
+    """Return the whole response to the head of a request."""
     lines = head.split(b"\r\n")
     parts = lines[0].split(b" ")
     method, target = parts[0], parts[1] if len(parts) > 1 else b""
@@ -72,7 +72,7 @@ _REFUSALS: Final = {
 
 
 def _authorization(lines: list[bytes]) -> str:
-    """Return the value of the header, empty without one."""
+    """Return the value of the Authorization header, empty without one."""
     for line in lines:
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"authorization":

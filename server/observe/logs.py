@@ -1,4 +1,4 @@
-"""Structured logs: JSON lines, or text where the output is a terminal. Notes of the core become lines here."""
+"""Structured logs: JSON lines, or text where the output is a terminal. Notes of the core are logged here."""
 
 import logging
 from collections.abc import Callable
@@ -23,9 +23,9 @@ _WARNINGS: Final = frozenset(
 _OF_PODS: Final = frozenset({"ask", "allocation"})
 """Kinds of subjects that are keys of pods."""
 _OF_LINES: Final = frozenset({"exception", "stack"})
-"""Texts of many lines."""
+"""The fields whose text has several lines."""
 NOTES_LOGGED_MAX: Final = 50
-"""The most notes of one batch that get a line each; of the others only the number is logged."""
+"""The largest number of notes of one batch that get a line each; the others are only counted."""
 
 
 def configure(stream: TextIO, level: int = logging.INFO) -> None:
@@ -49,7 +49,7 @@ def configure(stream: TextIO, level: int = logging.INFO) -> None:
 
 
 def _on_a_terminal(render: structlog.types.Processor) -> structlog.types.Processor:
-    """Return the processor that renders texts with codes for the characters that act on a terminal or end a line.
+    """Return the processor that renders texts with escape codes for characters that act on a terminal or end a line.
 
     Names and texts come from callers. JSON writes such characters as codes anyway.
     """
@@ -72,7 +72,7 @@ def _printable(text: str) -> str:
 
 
 def _take_over_libraries(stream: TextIO, facts: list[Any], shown: Any) -> None:  # noqa: ANN401
-    """Format what libraries log by the standard module like our own lines; only their warnings and worse are shown."""
+    """Format what libraries log through the standard module like our own lines; show only their warnings and errors."""
     handler = logging.StreamHandler(stream)
     last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, shown]
     handler.setFormatter(
@@ -82,9 +82,9 @@ def _take_over_libraries(stream: TextIO, facts: list[Any], shown: Any) -> None: 
 
 
 class NoteLog:
-    """The log of what the core notes; an observer of the pump.
+    """The log of the notes of the core; an observer of the pump.
 
-    ``name`` gives the name of a pod by partition and key, empty when it is not known.
+    ``name`` returns the name of a pod by partition and key, empty when it is not known.
     """
 
     def __init__(self, name: Callable[[str, str], str]) -> None:

@@ -1,6 +1,6 @@
-"""OpenTelemetry meters over decisions and reports.
+"""OpenTelemetry meters of decisions and reports.
 
-Everything is counted per slice (a batch of events), never per object. Gauges are computed when a client asks:
+Everything is counted per slice (a batch of events), never per object. Gauges are computed when a client asks for them:
 `Metrics.refresh` runs in the event loop between two ticks; exporters, in whichever thread, only read its results.
 """
 
@@ -40,13 +40,13 @@ from server.model.reports import PartitionReport, QueueReport
 from server.model.shadow import ShadowRecord
 
 QUEUES_MAX: Final = 1_000
-"""The most queues whose usage is exported, in path order; a scrape is no listing."""
+"""The largest number of queues whose usage is exported, in path order; a scrape is no listing."""
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _PARTITION: Final = attrgetter("partition")
 _TERMINATION: Final = attrgetter("termination")
 _PLANNED: Final = (Decided, ShadowDecided, Withdrawn)
-"""The decisions of preemption, its withdrawals, and the decisions of shadows."""
+"""The decisions of preemption, their withdrawals, and the decisions of shadows."""
 _NOTICES: Final = frozenset(
     {
         Code.PREEMPTION_REFUSED,
@@ -61,7 +61,7 @@ _NOTICES: Final = frozenset(
         Code.QUOTA_NOT_ENFORCED,
     }
 )
-"""The codes of notes that are counted, because administrators may want alerts for them."""
+"""The codes of the notes that are counted, because administrators may want alerts on them."""
 _REJECTIONS: Final[Mapping[type[AskRejected | ApplicationRejected | NodeRejected], str]] = {
     AskRejected: "ask",
     ApplicationRejected: "application",
@@ -69,18 +69,21 @@ _REJECTIONS: Final[Mapping[type[AskRejected | ApplicationRejected | NodeRejected
 }
 
 Depths = Callable[[], Mapping[tuple[str, str], int]]
-"""Objects that wait for each stream, by manager and kind of stream."""
+"""The number of objects that wait for each stream, by manager and kind of stream."""
 Records = Callable[[], Mapping[str, tuple[int, str]]]
-"""The state of each record: lines that it lost, and why it cannot be written now, empty when it can."""
+"""The state of each record by name: the number of lines that it lost, and why it cannot be written now, empty when it can."""
 Managers = Callable[[], Mapping[str, tuple[bool, int]]]
 """The state of each registered resource manager: whether one of its streams is open, and seconds since its last message."""
 Secrets = Callable[[], tuple[int, Mapping[str, str], int | None]]
-"""Reloads of secrets; by secret, why its newer file is not in force; when the certificate ends, in Unix milliseconds."""
+"""The state of the secrets: the number of reloads, by secret why its newer file is not in force, and the certificate's expiry.
+
+The expiry is in Unix milliseconds.
+"""
 Labels = Mapping[str, str]
 
 
 class Around(NamedTuple):
-    """The sources of what is measured around the core."""
+    """The sources of the metrics that are not about the core itself."""
 
     depths: Depths = dict
     records: Records = dict
@@ -92,12 +95,12 @@ ALONE: Final = Around()
 
 
 class Metrics:
-    """The meters of decisions and reports; an observer of the pump. `text` is what a Prometheus server reads."""
+    """The meters of decisions and reports; an observer of the pump. `text` returns what a Prometheus server reads."""
 
     def __init__(
         self, core: Core, around: Around = ALONE, readers: Iterable[MetricReader] = ()
     ) -> None:
-        """Create all meters; ``readers`` take the metrics besides `text`."""
+        """Create all meters; ``readers`` get the metrics in addition to `text`."""
         self._core = core
         self._around = around
         self._registry = CollectorRegistry()
@@ -163,7 +166,7 @@ class Metrics:
                 self._rejected.add(len(refused), {"kind": word})
 
     def _planned(self, decisions: Decisions) -> None:
-        """Count what preemption decided and took back, and what shadows decided beside it."""
+        """Count the decisions and withdrawals of preemption, and the decisions of shadows."""
         self._preempted(one.record for one in decisions.of(Decided))
         self._beside(one.record for one in decisions.of(ShadowDecided))
         self._spared(decisions.of(Withdrawn))
@@ -211,7 +214,7 @@ class Metrics:
             self._notices.add(count, {"partition": partition, "code": code.value})
 
     def sliced(self, events: int, seconds: float, _now: int) -> None:
-        """Measure a slice."""
+        """Count a slice and its events, and record its duration."""
         self._tick.record(seconds)
         if events:
             self._events.add(events)
@@ -256,7 +259,7 @@ class Metrics:
             yield "open_decisions", count, {"policy": policy}
 
     def _outside(self) -> Iterator[tuple[str, int, Labels]]:
-        """Yield the gauges of what is around the core."""
+        """Yield the gauges that are not about the core itself."""
         for (manager, stream), depth in self._around.depths().items():
             yield "stream_depth", depth, {"manager": manager, "stream": stream}
         synced = {one.rm_id: one.synced for one in self._core.state.managers.values()}
@@ -317,7 +320,7 @@ _SUMS: Final = {
 
 
 def _lost(core: Core, partition: str) -> Iterator[tuple[str, float, Labels]]:
-    """Yield lost work by policy, claimant and victim queue: as many lines as queues are exported."""
+    """Yield lost work by policy, claimant and victim queue, at most as many lines as queues are exported."""
     for line in lost_work(core, partition)[:QUEUES_MAX]:
         labels = {"policy": line.policy, "claimant": line.claimant, "victim": line.victim}
         yield "lost_core_seconds", line.lost.millicore_ms / 1_000_000, labels
@@ -342,7 +345,7 @@ def _open_decisions(core: Core, partition: str) -> Counter[str]:
 
 
 def _first(root: QueueReport) -> Sequence[QueueReport]:
-    """Return the queue and those below it, as many as are exported."""
+    """Return the queue and the queues below it, up to the number that is exported."""
     found, level = [root], [root]
     while level and len(found) < QUEUES_MAX:
         level = [child for queue in level for child in queue.children]

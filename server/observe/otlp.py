@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 
 class ExporterMissingError(RuntimeError):
-    """The error when the environment asks for an exporter that is not installed."""
+    """The error that the environment asks for an exporter that is not installed."""
 
 
 def wanted(signal: str, environment: Mapping[str, str]) -> bool:
@@ -25,14 +25,17 @@ def wanted(signal: str, environment: Mapping[str, str]) -> bool:
 
 
 def span_processor(environment: Mapping[str, str]) -> SpanProcessor | None:
-    """Return the exporter of spans, None where none is asked for; raises ExporterMissingError."""
+    """Return the exporter of spans, None if the environment asks for none; raises ExporterMissingError."""
     if not wanted("traces", environment):
         return None
     return BatchSpanProcessor(_load("trace_exporter", "OTLPSpanExporter"))
 
 
 def metric_reader(environment: Mapping[str, str]) -> MetricReader | None:
-    """Return the exporter of metrics besides the endpoint, None where none is asked for; raises ExporterMissingError."""
+    """Return the exporter of metrics besides the endpoint, None if the environment asks for none.
+
+    Raises ExporterMissingError.
+    """
     if not wanted("metrics", environment):
         return None
     return PeriodicExportingMetricReader(_load("metric_exporter", "OTLPMetricExporter"))

@@ -1,7 +1,7 @@
 """Spans: one for each call, one for each message of a stream, and one for each tick that took messages.
 
-Spans of calls and messages continue the trace in the metadata of the call (`traceparent`); the tick's span is linked
-to the messages that it took. Without an exporter there is no `Traces` object, and nothing of this runs.
+Spans of calls and messages continue the trace that the metadata of the call names (`traceparent`); the span of a tick is linked
+to the messages that it took. Without an exporter there is no `Traces` object, and no code of this module runs.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,19 +17,19 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from server.model.decisions import Decisions
 
 LINKS_MAX: Final = 64
-"""The most messages that a tick's span is linked to."""
+"""The largest number of messages that the span of a tick is linked to."""
 
 _NS_OF_MS: Final = 1_000_000
 _NS_OF_S: Final = 1_000_000_000
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
 _FINE: Final = frozenset({grpc.StatusCode.OK, grpc.StatusCode.CANCELLED})
-"""Ends of a call that are no error; a client that goes away cancels its streams."""
+"""The final statuses of a call that are no error; a client that disconnects cancels its streams."""
 Metadata = Iterable[tuple[str, str | bytes]]
 
 
 def _callers(metadata: Metadata) -> OtelContext:
-    """Return the trace that the caller is in."""
+    """Return the trace context that the caller sent."""
     return _PROPAGATOR.extract({key: value for key, value in metadata if isinstance(value, str)})
 
 
@@ -46,7 +46,7 @@ class Traces:
     def call(
         self, method: str, metadata: Metadata, now: int
     ) -> Callable[[grpc.StatusCode, int], None]:
-        """Start the span of a call; return a function that ends it, with the call's status and instant of end."""
+        """Start the span of a call; return a function that ends it, given the call's status and instant of end."""
         service, _, name = method.removeprefix("/").partition("/")
         span = self._tracer.start_span(
             f"{service}/{name}",
@@ -65,7 +65,7 @@ class Traces:
         return ended
 
     def message(self, stream: str, objects: int, metadata: Metadata, now: int) -> None:
-        """Record the span of a message that came over a stream."""
+        """Record the span of a message that arrived on a stream."""
         span = self._tracer.start_span(
             f"message {stream}",
             context=_callers(metadata),
@@ -100,5 +100,5 @@ class Traces:
         """Do nothing."""
 
     def close(self) -> None:
-        """Send the spans that are left."""
+        """Send the spans that are not sent yet."""
         self._provider.shutdown()

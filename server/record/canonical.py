@@ -21,7 +21,8 @@ _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_
 def line(value: Mapping[str, Plain], steps: int = 0) -> bytes:
     """Return the value as one line, its end included.
 
-    ``steps`` levels are joined here, not by the encoder: a thread that writes a long line lets other threads run meanwhile.
+    The outer ``steps`` levels are joined here and not by the encoder, so that a thread that writes a long line lets other
+    threads run in between.
     """
     return f"{_text(value, steps)}\n".encode("ascii")
 
@@ -38,7 +39,7 @@ def _text(value: object, steps: int) -> str:
 
 
 def digest(written: bytes) -> str:
-    """Return the SHA-256 of a line, its end included: that of `sed -n 5p FILE | sha256sum` for line 5."""
+    """Return the SHA-256 of a line, its end included; `sed -n 5p FILE | sha256sum` prints the same for line 5."""
     return hashlib.sha256(written).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The cells of a page of memory: a few numbers that are replaced atomically, even if the process that writes is killed."""
+"""Cells in a page of memory: each holds a few numbers, replaced atomically even if the process that writes is killed."""
 
 import mmap
 import struct
@@ -11,7 +11,7 @@ CELL_BYTES: Final = SLOTS * SLOT_BYTES
 
 _CRC: Final = struct.Struct("<I")
 _HEAD: Final = struct.Struct("<QQ")
-"""The head of each slot, behind the CRC-32 of all that follows it: its place in the order of writing, and the run."""
+"""The head of each slot, after a CRC-32 of the rest of the slot: the slot's number in the order of writing, and the run."""
 _BODY: Final = _CRC.size
 
 
@@ -19,7 +19,7 @@ Page = mmap.mmap | bytearray
 
 
 class Slot(NamedTuple):
-    """The values that were written at once, and the run that wrote them."""
+    """The values that were written together, and the run that wrote them."""
 
     order: int
     run: int
@@ -27,7 +27,7 @@ class Slot(NamedTuple):
 
 
 class Cell:
-    """Two slots that are written in turn, so that one of them is whole at any time."""
+    """Two slots that are written alternately, so that one of them is complete at any time."""
 
     def __init__(self, page: Page, place: int, form: str) -> None:
         self._page = page
@@ -38,7 +38,7 @@ class Cell:
         self._order = found.order if found else 0
 
     def write(self, run: int, *values: int | bytes) -> None:
-        """Replace the slot that is damaged, else the older one."""
+        """Write the values into the slot that is damaged, else into the older one."""
         self._order += 1
         body = _HEAD.pack(self._order, run) + self._form.pack(*values)
         start = self._place + self._order % SLOTS * SLOT_BYTES

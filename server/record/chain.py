@@ -11,9 +11,9 @@ from server.record import canonical
 from server.record.canonical import DIGEST_CHARACTERS, Plain
 
 FIRST_FORMAT: Final = 1
-"""The format of runs that wrote no line when they ended."""
+"""The format of versions that wrote no line at the end of a run."""
 FORMAT: Final = 2
-"""The version of the lines; named by each line that says that a server started."""
+"""The current format of the lines; each line of kind `started` names it."""
 FORMATS: Final = frozenset({FIRST_FORMAT, FORMAT})
 """The formats that this version reads."""
 
@@ -21,34 +21,34 @@ ORIGIN: Final = "0" * DIGEST_CHARACTERS
 """The digest before the first line."""
 
 STARTED: Final = "started"
-"""The kind of a server's first line: format, version, digest of its configuration."""
+"""The kind of a server's first line: its format, its version, and the digest of its configuration."""
 CONFIGURATION: Final = "configuration"
-"""The kind of a line that a configuration came into force."""
+"""The kind of a line that says that a configuration came into force."""
 DECIDED: Final = "decided"
 MOVED: Final = "moved"
 SHADOW: Final = "shadow"
-"""The kind of a line with a decision of a partition's shadow, beside the live side; nothing was done."""
+"""The kind of a line with a decision of a partition's shadow and the live decision beside it; nothing was carried out."""
 GAP: Final = "gap"
-"""The kind of a line that says that lines are missing: how many, of what time, and why; ``more`` when there may be others."""
+"""The kind of a line that says that lines are missing: how many, since when, and why; ``more`` when more may be missing."""
 TORN: Final = "torn"
-"""The kind of a line that says that the last line was incomplete when the server started, and was cut off."""
+"""The kind of a line that says that the last line was incomplete when the server started, and was removed."""
 ENDED: Final = "ended"
-"""The kind of the last line of a run: the server ended in order."""
+"""The kind of the last line of a run that the server ended in order."""
 KILLED: Final = "killed"
 """The kind of a line that says that the previous run did not end in order."""
 BROKEN: Final = "broken"
-"""The kind of a line that says that the lines before it do not fit together; the chain continues from the last of them."""
+"""The kind of a line that says that earlier lines do not fit together; the chain continues from the last of them."""
 
 _STEPS: Final = 4
-"""The levels that are encoded one by one: the line, its facts, the record, its victims."""
+"""The nested levels that are encoded one by one: the line, its facts, the record, its victims."""
 
 CORE_KINDS: Final = frozenset({CONFIGURATION, DECIDED, MOVED, SHADOW})
-"""The kinds of lines that the core makes, also in a replay of its input."""
+"""The kinds of lines that the core makes; a replay of the core's input makes them, too."""
 KINDS: Final = CORE_KINDS | {STARTED, ENDED, KILLED, GAP, TORN, BROKEN}
 
 
 class Entry(NamedTuple):
-    """The content of a line, without its place in the chain."""
+    """The content of a line, without its number and the digest of the line before."""
 
     at_ms: int
     kind: str
@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 
 
 class Chain:
-    """The chain of entries. ``number`` and ``previous`` are those of the next line."""
+    """The chain of entries. ``number`` and ``previous`` are the values for the next line."""
 
     def __init__(self, number: int = 1, previous: str = ORIGIN) -> None:
         self.number = number
@@ -76,7 +76,10 @@ class Chain:
         )
 
     def passed(self, written: bytes, number: int | None = None) -> None:
-        """Advance behind a line that was written; ``number`` is its own where that is not the expected one."""
+        """Continue the chain after a line that was written.
+
+        ``number`` is the line's own where it differs from the expected one.
+        """
         self.number = (self.number if number is None else number) + 1
         self.previous = canonical.digest(written)
 

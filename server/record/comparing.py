@@ -13,19 +13,20 @@ from server.record.verify import Line, lines_of
 CONTEXT: Final = 2
 """The lines before a difference that are shown with it."""
 _LOST_KINDS: Final = (GAP, TORN, KILLED)
-"""The kinds of lines that say what is missing before them."""
+"""The kinds of lines that report missing lines before them."""
 _WORDS: Final = {kind: f'"kind":"{kind}"'.encode() for kind in (*_LOST_KINDS, ENDED)}
 """The bytes that lines of these kinds contain."""
 
 
 class NotThisLogError(Exception):
-    """The error that no run in the log began as the trace did."""
+    """The error that no run in the log began in the same way as the trace."""
 
 
 class Difference(NamedTuple):
     """The first difference between the log and the replay; one of the two may have no line there.
 
-    ``short``: the log ends, and the replay continues. ``parts`` are the places that differ: path, in the log, in the replay.
+    ``short`` says that the log ends while the replay continues. ``parts`` are the places that differ: the path, the value in
+    the log, and the value in the replay.
     """
 
     where: str
@@ -37,13 +38,14 @@ class Difference(NamedTuple):
 
 
 class Comparison:
-    """The comparison of the entries of a replay in their order. ``same`` counts lines that are equal, ``missed`` those of gaps.
+    """The comparison of the entries of a replay with a log, in their order.
 
-    The last decisions of a run that was killed may be missing, so nothing is expected after the line that says so.
+    ``same`` counts equal lines, ``missed`` the lines that the log reports as missing. The last decisions of a run that was
+    killed may be missing, so that nothing is expected after the line that reports the kill.
     """
 
     def __init__(self, files: list[Path], header: Header) -> None:
-        """Find the run. Raises NotThisLogError and OSError."""
+        """Find the run of the header in the files. Raises NotThisLogError and OSError."""
         self._lines = self._run(lines_of(files), header)
         self._next = next(self._lines, None)
         if self._next is None:
@@ -85,7 +87,7 @@ class Comparison:
                 self._part(self._next, None)
 
     def _run(self, lines: Iterator[Line], header: Header) -> Iterator[Line]:
-        """Yield the lines from the beginning of the run to that of the next run."""
+        """Yield the lines from the beginning of the run up to the beginning of the next run."""
         wanted = header.number, header.previous, header.started_ms
         inside = False
         for line in lines:
@@ -97,7 +99,7 @@ class Comparison:
                 yield line
 
     def _end(self, entry: Entry) -> None:
-        """Compare the end of the run, which may be missing in the log because of a full disk."""
+        """Compare the last entry of the run, which may be missing in the log because the disk was full."""
         self._ended = True
         line = self._next
         if line is not None and line.written == self._chain.line(entry):
@@ -105,7 +107,7 @@ class Comparison:
             self.same += 1
 
     def _pass_own(self, kinds: tuple[str, ...]) -> None:
-        """Skip the log's lines about itself: lines that could not be written are no difference."""
+        """Skip the lines of the log about itself: lines that could not be written are no difference."""
         while self._next is not None and any(_WORDS[kind] in self._next.written for kind in kinds):
             link = _read(self._next)
             if link is None or link.entry.kind not in kinds:
@@ -134,7 +136,7 @@ class Comparison:
 
 
 def _beginning(line: Line) -> tuple[int, str, int] | None:
-    """Return number, previous digest and instant of a line with which a run begins; None for another line."""
+    """Return number, previous digest and instant of a line that begins a run; None for another line."""
     if b'"kind":"started"' not in line.written:
         return None
     link = _read(line)
@@ -151,7 +153,7 @@ def _read(line: Line) -> Link | None:
 
 
 def _parts(path: str, one: object, other: object) -> Iterator[tuple[str, object, object]]:
-    """Yield the places at which two plain values differ, with the values there."""
+    """Yield the paths at which two plain values differ, with both values."""
     if isinstance(one, Entry) and isinstance(other, Entry):
         yield from _parts(path, one._asdict(), other._asdict())
     elif isinstance(one, dict) and isinstance(other, dict):

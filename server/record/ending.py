@@ -1,6 +1,6 @@
-"""The end of the last run in a decision log, and how many lines are missing there, from the log and the mark beside it.
+"""The end of the last run in a decision log: how many lines are missing there, according to the log and the mark beside it.
 
-The result never says less than is missing: what is not certain is said to be unknown.
+The result never understates what is missing: where the number is not certain, the result says so.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ CUT_WHY: Final = "lines that were written are gone from the end of the log"
 
 
 class Missing(NamedTuple):
-    """The ``lines`` that are missing, at least; ``more`` says that there may be others."""
+    """The number of ``lines`` that are missing at least; ``more`` says that more may be missing."""
 
     lines: int
     more: bool
@@ -63,14 +63,14 @@ def gap(missing: Missing, at_ms: int) -> Entry:
 
 
 class Ending(NamedTuple):
-    """The end of a run: whether it was killed, and what is missing of it."""
+    """The end of a run: whether the process was killed, and which lines of the run are missing."""
 
     killed: bool
     missing: Missing | None
 
 
 class _Standing(NamedTuple):
-    """The lines of the mark's run that the log accounts for, and why that number is not certain, empty when it is."""
+    """The number of lines of the mark's run that the log contains or reports as missing, and why it is not certain."""
 
     lines: int
     doubt: str = ""
@@ -79,8 +79,8 @@ class _Standing(NamedTuple):
 def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, boot: str) -> Ending:
     """Return how the last run ended.
 
-    ``chain`` is the chain behind the ``last`` line, which is None where there is none or it cannot be read. ``boot`` is the
-    boot id of the kernel now.
+    ``chain`` is the chain after the ``last`` line, which is None where there is none or it cannot be read. ``boot`` is the
+    present boot id of the kernel.
     """
     has_end = last is not None and last.kind == ENDED
     if state is None:
@@ -100,7 +100,7 @@ def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, bo
 
 
 def _unmarked(path: Path, chain: Chain, last: Entry | None) -> Ending:
-    """Judge a run without a mark: with an end it is whole; one of a version that wrote neither end nor mark is not judged."""
+    """Judge a run without a mark: with a last line it is complete; a run of a version that wrote neither is not judged."""
     has_end = last is not None and last.kind == ENDED
     if chain.number == 1 or has_end or _format(path) == FIRST_FORMAT:
         return Ending(killed=False, missing=None)
@@ -134,14 +134,17 @@ def _standing(path: Path, chain: Chain, state: State) -> _Standing:
 
 
 def _cut(number: int, state: State) -> _Standing:
-    """Judge a log that ends before the last line that its mark knows; each line cut off stood for at least one."""
+    """Judge a log that ends before the last line that its mark names.
+
+    Each line that was cut off stood for at least one line.
+    """
     if number == 0 and state.ended and state.handed == state.accounted and not state.unsure:
-        return _Standing(state.accounted)  # Another log, in the place of one that was whole.
+        return _Standing(state.accounted)  # another log, in place of a complete one
     return _Standing(state.accounted - (state.number - number), CUT_WHY)
 
 
 def _counted(entry: Entry) -> int:
-    """Return how many lines of the core an entry stands for."""
+    """Return how many lines of the core an entry represents."""
     if entry.kind in CORE_KINDS:
         return 1
     return missing_of(entry).lines if entry.kind == GAP else 0
@@ -156,7 +159,7 @@ def _whole(value: object) -> int:
 
 
 def _is_old(link: Link) -> bool:
-    """Return whether a run of a version without marks begins with the line."""
+    """Return whether the line begins a run of a version without marks."""
     return link.entry.kind == STARTED and link.entry.facts.get("format") == FIRST_FORMAT
 
 
@@ -169,7 +172,7 @@ def _format(path: Path) -> object:
 
 
 def _back(path: Path, having: bytes = b"") -> Iterator[tuple[bytes, Link | None]]:
-    """Yield the whole lines of a log that contain ``having``, the last one first, with their content if it can be read."""
+    """Yield the complete lines of a log that contain ``having``, the last one first, with their content if it can be read."""
     for file in reversed([*pieces(path), *([path] if path.exists() else [])]):
         for written in reversed(file.read_bytes().splitlines(keepends=True)):
             if written.endswith(b"\n") and having in written:

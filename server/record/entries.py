@@ -1,4 +1,4 @@
-"""The decisions that are recorded, and what is written of them."""
+"""The decisions that are recorded, and the content of their lines."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -28,7 +28,10 @@ _KINDS: Final = frozenset({Decided, DecisionMoved, ShadowDecided, Noted})
 
 
 class Applied(NamedTuple):
-    """A configuration that came into force. ``by`` is empty where no caller applied it, and for one that was in force already."""
+    """A configuration that came into force.
+
+    ``by`` is empty where no caller applied the configuration, and for a configuration that was in force already.
+    """
 
     source: str
     digest: str
@@ -43,7 +46,7 @@ Told = Decided | DecisionMoved | ShadowDecided | Applied
 def told(
     decisions: Sequence[Decision], in_force: Callable[[], Revision], now: int
 ) -> Iterator[Told]:
-    """Yield what is recorded of decisions, in their order; ``in_force`` returns the revision in force ``now``."""
+    """Yield the decisions to be recorded, in their order; ``in_force`` returns the revision in force at ``now``."""
     if _KINDS.isdisjoint(map(type, decisions)):
         return
     for one in decisions:
@@ -70,10 +73,13 @@ def entry(one: Told, now: int, log_format: int = FORMAT) -> Entry:
 
 
 def started(now: int, version: str, digest: str, log_format: int) -> Entry:
-    """Return the entry that a core begins with an empty state; ``digest`` is that of the configuration in force, or empty."""
+    """Return the entry of a core that starts with an empty state.
+
+    ``digest`` is that of the configuration in force, or empty.
+    """
     return Entry(now, STARTED, {"format": log_format, "version": version, "configuration": digest})
 
 
 def ended(now: int, why: str) -> Entry:
-    """Return the entry that the server ended in order; no line of its run follows."""
+    """Return the entry that says that the server ended in order; it is the last line of its run."""
     return Entry(now, ENDED, {"why": why})

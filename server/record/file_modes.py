@@ -1,7 +1,8 @@
-"""The modes of files and folders: what they let other users of a machine do, which a core refuses or warns about.
+"""The modes of files and folders: a core refuses or warns about files that other users of the machine may read or write.
 
-A user who can write a file of roles or a kept configuration decides for the core: such a file is refused. A file that others
-can read, or a group can write, works and warns: Kubernetes mounts Secrets with mode 0644 unless `defaultMode` says otherwise.
+A user who can write a file of roles or a kept configuration controls the core, so that such a file is refused. A file that
+others can read, or that a group can write, is used with a warning: Kubernetes mounts Secrets with mode 0644 unless
+`defaultMode` says otherwise.
 """
 
 import os
@@ -19,7 +20,7 @@ ADVICE: Final = (
 
 
 def refused_file(path: Path, found: os.stat_result) -> str:
-    """Return why a core must not use the file: all users may write to it; empty where it may."""
+    """Return why a core must not use the file, which is that all users may write to it; empty where it may be used."""
     if not found.st_mode & stat.S_IWOTH:
         return ""
     return f"{path}: everybody may write to it ({shown(found)}); look what it says, then run chmod o-w {path}"
@@ -33,9 +34,9 @@ def refused_owner(path: Path, found: os.stat_result, folder: os.stat_result, use
 
 
 def refused_folder(folder: Path) -> str:
-    """Return why nothing should be kept in the folder: all users could replace its files; empty where it may.
+    """Return why nothing should be kept in the folder, which is that all users could replace its files; else empty.
 
-    Folders above count as far as the volume goes; its root is judged by `warned_mount`. Raises OSError.
+    The folders above are judged as well, up to the root of the volume, which `warned_mount` judges. Raises OSError.
     """
     at = folder.resolve(strict=True)
     for one in (at, *at.parents):
@@ -49,7 +50,7 @@ def refused_folder(folder: Path) -> str:
 
 
 def warned_mount(folder: Path) -> str:
-    """Return the warning about a mounted volume that all users may write to, as an emptyDir of Kubernetes; else empty."""
+    """Return the warning about a mounted volume that all users may write to, such as an emptyDir of Kubernetes; else empty."""
     found = folder.stat()
     if not (os.path.ismount(folder) and _is_open(found)):
         return ""
@@ -57,7 +58,7 @@ def warned_mount(folder: Path) -> str:
 
 
 def findings(private: Iterable[Path], public: Iterable[Path]) -> Iterator[Finding]:
-    """Yield a warning for each file that others can read, where it is private, or its group can write."""
+    """Yield a warning for each private file that others can read, and for each file that its group can write."""
     for is_private, paths in ((True, private), (False, public)):
         for path in paths:
             if why := _exposed(path, is_private=is_private):
@@ -74,7 +75,7 @@ def _exposed(path: Path, *, is_private: bool) -> str:
     try:
         found = path.stat()
     except OSError:
-        return ""  # A missing file is reported by its reader.
+        return ""  # The reader of the file reports a missing one.
     if is_private and found.st_mode & stat.S_IROTH:
         return f"{path}: everybody may read it ({shown(found)}); run chmod o-r {path}"
     if found.st_mode & stat.S_IWGRP:
@@ -83,5 +84,5 @@ def _exposed(path: Path, *, is_private: bool) -> str:
 
 
 def _is_open(folder: os.stat_result) -> bool:
-    """Return whether all users may replace the files of a folder, which the sticky bit prevents."""
+    """Return whether all users may replace the files of a folder; the sticky bit prevents that."""
     return bool(folder.st_mode & stat.S_IWOTH) and not folder.st_mode & stat.S_ISVTX

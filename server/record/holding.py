@@ -1,7 +1,7 @@
 """The holding of decisions until their lines are safe in the decision log: `evenhand serve --durable`.
 
-Nothing of a slice is sent before the disk has its lines. Meanwhile events gather, so that one sync serves all of them; a
-slice without lines for the log does not wait.
+The decisions of a slice are sent only when its lines are on the disk. Events arrive meanwhile, so that one sync serves all of
+them; a slice without lines for the log does not wait.
 """
 
 import asyncio
@@ -11,14 +11,14 @@ from typing import Final
 from server.record.recording import Recording
 
 RETRY_S: Final = 0.25
-"""The seconds between two tries of a disk that took nothing."""
+"""The seconds between two attempts to write to a disk that fails."""
 SLOW_S: Final = 1.0
-"""The seconds without an answer after which a disk is said to hold decisions."""
+"""The seconds without an answer after which the disk is reported as delaying decisions."""
 SLOW_WHY: Final = f"the disk has not answered for {SLOW_S:.0f} s"
 
 
 class Holding:
-    """The wait of the pump before decisions are sent; ``asked`` runs a job in the thread that writes."""
+    """The object that the pump awaits before decisions are sent; ``asked`` runs a job in the thread that writes."""
 
     def __init__(
         self, recording: Recording, asked: Callable[[Callable[[], bool]], Awaitable[bool]]
@@ -27,10 +27,10 @@ class Holding:
         self._asked = asked
         self._held = False
         self.tell: Callable[[bool], object] = bool
-        """The observer that is told when the disk begins to hold decisions, and when it no longer does."""
+        """The function that is called with True when the disk begins to delay decisions, and with False when it stops."""
 
     async def before_leaving(self) -> None:
-        """Return when all decisions made so far may be sent, however long the disk takes nothing."""
+        """Return when all decisions made so far may be sent, however long the disk fails."""
         unsafe = self._recording.unsafe()
         if unsafe is None:
             return

@@ -1,4 +1,4 @@
-"""The keeper of the configuration in force on disk: a thread writes it, and retries what fails."""
+"""The keeper of the configuration in force on disk: a thread writes it, and retries writes that fail."""
 
 import asyncio
 import fcntl
@@ -21,11 +21,14 @@ NO_PLACE: Final = "the core was started without `--state-dir` and `--decision-lo
 NOT_KEPT_ADVICE: Final = "Write it into the file of `serve --config`, on Kubernetes into the ConfigMap; or start the core with one of the two."
 
 InForce = tuple[Revision, Mapping[str, str]]
-"""The revision in force, and by manager the digest of the configuration that it sent last."""
+"""The revision in force, and by manager the digest of the configuration that the manager sent last."""
 
 
 class Keeper:
-    """The writer of what ``kept`` returns, if anything, whenever ``now`` has changed; an Observer of the pump."""
+    """The writer of the content that ``kept`` returns, if any, whenever ``now`` returns a new value.
+
+    The keeper is an observer of the pump.
+    """
 
     def __init__(
         self,
@@ -66,11 +69,11 @@ class Keeper:
             self._queue()
 
     def why_not_kept(self) -> str:
-        """Return why the configuration in force is not on disk; empty when it is, or is about to be."""
+        """Return why the configuration in force is not on disk; empty when it is, or is about to be written."""
         return f"{self._path}: {self._failing}" if self._failing else ""
 
     async def settled(self) -> str:
-        """Return why the configuration in force is not on disk, once everything queued so far was written or has failed."""
+        """Return why the configuration in force is not on disk, after everything queued so far was written or has failed."""
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
         self._run(lambda: _set(loop, done))
@@ -92,7 +95,7 @@ class Keeper:
             yield Finding("warning", NAME, "record-failing", message, advice)
 
     def _queue(self) -> None:
-        """Queue a write of the latest configuration, once: however many changes come while a disk is slow, one text waits for it."""
+        """Queue a write of the latest configuration unless one is queued: many changes on a slow disk need only one write."""
         if not self._is_queued:
             self._is_queued = True
             self._run(self._write)
@@ -110,7 +113,7 @@ class Keeper:
 
 
 class NotKept:
-    """The replacement of a keeper where there is nowhere to keep a configuration."""
+    """The replacement of a keeper for a server that has no path to keep a configuration at."""
 
     def __init__(self, revision: Callable[[], Revision] = Revision) -> None:
         self._revision = revision
@@ -120,22 +123,25 @@ class NotKept:
         return {}
 
     def findings(self) -> Iterator[Finding]:
-        """Yield that a configuration that an operator applied would be lost; files and ConfigMaps are there in the next run, too."""
+        """Yield a finding if an operator applied a configuration, which would be lost.
+
+        The next run reads files and ConfigMaps again.
+        """
         if not (revision := self._revision()).standing:
             message = f"{revision} would be lost in a crash: {NO_PLACE}"
             yield Finding("note", NAME, "configuration-not-kept", message, NOT_KEPT_ADVICE)
 
     def why_not_kept(self) -> str:
-        """Return that there is no place for the configuration."""
+        """Return that no path is given for the configuration."""
         return NO_PLACE
 
     async def settled(self) -> str:
-        """Return that there is no place for the configuration, at once."""
+        """Return at once that no path is given for the configuration."""
         return NO_PLACE
 
 
 def locked(folder: Path) -> int:
-    """Return a descriptor that locks this folder against other servers. Raises RecordError."""
+    """Return a file descriptor that locks this folder against other servers. Raises RecordError."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:

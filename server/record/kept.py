@@ -1,7 +1,7 @@
-"""The file with the configuration in force, so that a core that is restarted has it.
+"""The file with the configuration in force, from which a restarted core reads it.
 
-The file is written whole beside the old one, synced, and then takes its name, so that a crash leaves one of the two. A
-checksum covers all of it: a file that was changed or cut is refused, never used in part.
+A new file is written completely beside the old one, synced, and then renamed to its name, so that a crash leaves one of the
+two. A checksum covers the whole file: a file that was changed or cut is refused, and no part of it is used.
 """
 
 import errno
@@ -19,7 +19,7 @@ from server.record.serialization import BadFormError, Fields, Forms
 
 FORMAT: Final = 1
 KEPT_BYTES_MAX: Final = 32 << 20
-"""The most bytes of such a file; a configuration is limited to 2 MiB, and each of its characters takes up to 12 here."""
+"""The largest number of bytes of such a file; a configuration has at most 2 MiB, and a character takes up to 12 bytes here."""
 _NAME: Final = "configuration.json"
 _CHECKSUM: Final = "checksum"
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -27,9 +27,9 @@ _WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.
 
 
 class Kept(NamedTuple):
-    """The configuration in force with its revision, and the digests of what its sources sent last.
+    """The configuration in force with its revision, and the digests of the texts that its sources sent last.
 
-    ``given`` has the digest by resource manager, ``file`` that of the file of the start; empty where there was none.
+    ``given`` has the digest by resource manager, ``file`` is that of the configuration file; empty where there was none.
     """
 
     revision: Revision
@@ -42,7 +42,7 @@ _FORM: Final = Fields(Kept, Forms().of)
 
 
 def kept_file(state_dir: Path | None, decision_log: Path | None) -> Path | None:
-    """Return the path where the configuration is kept: in the folder, or beside the decision log; None without either."""
+    """Return the path at which the configuration is kept: in the folder, or beside the decision log; None without either."""
     if state_dir is not None:
         return state_dir / _NAME
     if decision_log is not None:
@@ -51,7 +51,7 @@ def kept_file(state_dir: Path | None, decision_log: Path | None) -> Path | None:
 
 
 def write_kept(path: Path, kept: Kept) -> None:
-    """Write the file, or leave the old one. Raises OSError."""
+    """Write the file; on an error the old file stays. Raises OSError."""
     facts = {"format": FORMAT, **_FORM.write(kept)}
     facts[_CHECKSUM] = canonical.digest(canonical.line(facts))
     following = path.with_name(f"{path.name}.new")
@@ -114,7 +114,7 @@ def _damaged(path: Path, why: str) -> RecordError:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name in the folder safe from a loss of power, too."""
+    """Sync the folder, so that the new name also survives a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

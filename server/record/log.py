@@ -1,9 +1,9 @@
 """The decision log: an append-only file in which each line names the digest of the line before it.
 
-Writing never raises and drops nothing while memory allows; dropped lines are counted, and a line says so as soon as
-writing works again. A full file is renamed to the number of its first line, and the chain continues in the next. Lines that
-a killed process lost are counted by the next process, from the mark beside the log. The decisions of a durable log wait
-until `sync` says that their lines are safe; those of another log are sent before their lines are written.
+Writing never raises, and drops no line while memory suffices; dropped lines are counted, and a line reports their number as
+soon as writing works again. A full file is renamed to the number of its first line, and the chain continues in the next file.
+Lines that a killed process lost are counted by the next process, from the mark beside the log. The decisions of a durable log
+wait until `sync` says that their lines are safe; those of another log are sent before their lines are written.
 """
 
 import os
@@ -19,15 +19,16 @@ from server.record.record_file import PENDING_BYTES_MAX, Appender, RecordError, 
 from server.record.tail import Tail, piece, pieces, read_tail
 
 FILE_BYTES_MAX: Final = 64 << 20
-"""The bytes at which a file is full."""
+"""The size in bytes at which a file is full."""
 
 _log = structlog.get_logger("server.record")
 
 
 class DecisionLog:
-    """One log, open for writing. ``failing`` says why it cannot be written, ``lost`` counts lines that never will be.
+    """A decision log that is open for writing.
 
-    ``uncounted`` says why lines that a killed process loses cannot be counted, empty when they can.
+    ``failing`` says why it cannot be written, ``lost`` counts lines that will never be written. ``uncounted`` says why lines
+    that a killed process loses cannot be counted, empty when they can.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class DecisionLog:
         *,
         durable: bool = False,
     ) -> None:
-        """Open or create the log, check its end and continue from there. Raises RecordError."""
+        """Open or create the log, check its end, and continue the chain from there. Raises RecordError."""
         self._path = path
         self._file_max = file_max
         self._pending_max = pending_max
@@ -67,7 +68,7 @@ class DecisionLog:
         self.flush()
 
     def _opened_mark(self) -> Mark | None:
-        """Return the mark, or None where it is not available: lines are written without it, too."""
+        """Return the mark, or None where it is not available: lines are also written without a mark."""
         try:
             return Mark.opened(self._path)
         except OSError as error:
@@ -80,7 +81,7 @@ class DecisionLog:
         return ending(self._path, tail.chain, tail.last, state, boot_id())
 
     def _begin(self, tail: Tail, ended: Ending, now: int) -> None:
-        """Begin the run in the mark, then record in the log what is wrong with its end and how the previous run ended."""
+        """Begin the run in the mark; then record in the log what is wrong with its end, and how the previous run ended."""
         if self._mark is not None:
             number, digest = self.chain.number - 1, self.chain.previous
             unsure = ended.missing is not None and ended.missing.more
@@ -98,7 +99,7 @@ class DecisionLog:
             self.note(found)
 
     def _tail(self, descriptor: int) -> Tail:
-        """Return the end of the file; that of the newest full file, when the server ended between two files."""
+        """Return the end of the file, or that of the newest full file if the server ended between two files."""
         tail = read_tail(descriptor, self._path)
         os.ftruncate(descriptor, tail.size)
         older = pieces(self._path)
@@ -112,13 +113,13 @@ class DecisionLog:
         return Tail(before.chain, 0, before.chain.number, [*before.found, *tail.found])
 
     def hand(self, lines: int, now: int) -> None:
-        """Record that the decisions of so many more lines may be sent from now on, whether these are written or not."""
+        """Record that the decisions of so many more lines may be sent from now on, whether the lines are written or not."""
         self._handed += lines
         if self._mark is not None:
             self._mark.hand(self._handed, now)
 
     def note(self, entry: Entry) -> None:
-        """Add a line about the log itself, which is kept however much waits already."""
+        """Add a line about the log itself, which is kept however many lines wait already."""
         self._close_gap()
         self._append(entry, last=True)
 
@@ -137,7 +138,7 @@ class DecisionLog:
         self.lost += 1
 
     def flush(self) -> None:
-        """Write what was added, as far as the disk takes it."""
+        """Write what was added, as much as the disk takes."""
         self._file.flush()
         self._close_gap()
         self._file.flush()
@@ -146,7 +147,7 @@ class DecisionLog:
             self._report(self._file.failing or self._rotated())
 
     def sync(self) -> bool:
-        """Retry what could not be written, and make everything safe from a loss of power; return whether everything is."""
+        """Retry what could not be written, sync the file, and return whether all lines would survive a loss of power."""
         self.flush()
         self._file.sync()
         problem = self._file.failing or self._sync_folder()
@@ -157,7 +158,7 @@ class DecisionLog:
         return not problem
 
     def close(self) -> None:
-        """Close the log, after one more try to write."""
+        """Close the log, after one more attempt to write."""
         self.flush()
         self._file.close()
         if self._mark is not None:
@@ -190,7 +191,7 @@ class DecisionLog:
         self._gap = None
 
     def _sync_folder(self) -> str:
-        """Make the names of a durable log's files safe; return what prevents that, "" for nothing."""
+        """Sync the folder of a durable log, so that file names survive a loss of power; return the error, "" for none."""
         if self._folder_synced:
             return ""
         try:
@@ -222,7 +223,7 @@ class DecisionLog:
         return ""
 
     def _report(self, problem: str) -> None:
-        """Log one line in the server's own log when writing fails, and one when it works again."""
+        """Log a line in the server's own log when writing begins to fail, and another when it works again."""
         if problem and not self.failing:
             _log.error("decision-log-failing", file=str(self._path), problem=problem)
         elif self.failing and not problem:

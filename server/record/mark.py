@@ -1,8 +1,8 @@
-"""The mark of a decision log: how many lines its server has handed out, kept where they survive a killed process.
+"""The mark of a decision log: the number of lines that its server has handed out, kept where it survives a killed process.
 
-FILE.mark is one page that is mapped into memory. Writing to it takes a microsecond; the kernel keeps the page when the
-process is killed, and the disk has room for it from the start. A loss of power may take what was written to it; the page
-names the boot of the kernel, so that the next run notices.
+FILE.mark is one page that is mapped into memory. Writing to it takes a microsecond. The kernel keeps the page when the process
+is killed, and the space on disk is reserved from the start. A loss of power may lose what was written to it; the page names the
+boot of the kernel, so that the next run notices.
 """
 
 import errno
@@ -27,9 +27,10 @@ _ENDED: Final = 2
 class State(NamedTuple):
     """The content of a mark about the run that wrote it last.
 
-    The decisions of ``handed`` lines may have been sent by ``handed_ms``. Of these lines, ``accounted`` are in the log or its
-    gaps up to the line ``number``, which has this ``digest``. ``unsure``: an unknown number of lines of earlier runs is
-    missing, and the log does not say so up to there. ``damaged``: a part cannot be read, and ``handed`` may be too small.
+    The decisions of ``handed`` lines may have been sent by ``handed_ms``. Of these lines, ``accounted`` are in the log or
+    reported there as missing, up to the line ``number``, which has this ``digest``. ``unsure`` says that an unknown number of
+    lines of earlier runs is missing, which the log does not report up to that line. ``damaged`` says that a part cannot be
+    read, so that ``handed`` may be too small.
     """
 
     boot: str
@@ -45,7 +46,7 @@ class State(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """The beginning of a run: the end of the log, and lines that are missing there and not named yet."""
+    """The state at the beginning of a run: the end of the log, and the missing lines that it does not report yet."""
 
     number: int
     digest: str
@@ -65,7 +66,10 @@ class _Cells:
 
 
 class Mark:
-    """A mark that is being written. The thread that decides calls `hand`, the thread that writes the log everything else."""
+    """A mark that is being written.
+
+    The thread that decides calls `hand`; the thread that writes the log calls everything else.
+    """
 
     def __init__(self, page: mmap.mmap) -> None:
         self._page = page
@@ -76,7 +80,10 @@ class Mark:
 
     @classmethod
     def opened(cls, log: Path) -> Self:
-        """Open or create the mark of a log. Raises RecordError for a file that is no mark, OSError for one that is not available."""
+        """Open or create the mark of a log.
+
+        Raises RecordError for a file that is no mark, OSError for one that is not available.
+        """
         descriptor = _opened(mark_of(log))
         try:
             os.posix_fallocate(descriptor, 0, PAGE_BYTES)
@@ -90,11 +97,11 @@ class Mark:
             os.close(descriptor)
 
     def state(self) -> State | None:
-        """Return the state that an earlier run left; None where nothing can be read."""
+        """Return the state that an earlier run left; None where no slot can be read."""
         return state_of(self._page)
 
     def begin(self, carried: Carried, *, durable: bool, now: int) -> None:
-        """Begin a run. The state of the earlier run can be read until the whole beginning is written."""
+        """Begin a run. The state of the earlier run can be read until the new one is written completely."""
         before = self._cells.run.newest()
         self._run = before.run + 1 if before else 1
         self._flags = _DURABLE if durable else 0
@@ -114,7 +121,7 @@ class Mark:
         self._cells.handed.write(self._run, lines, now)
 
     def settle(self, number: int, digest: str, accounted: int) -> None:
-        """Record that so many lines of this run are in the log, or in its gaps, up to this line."""
+        """Record that so many lines of this run are in the log, or reported there as missing, up to this line."""
         self._cells.settled.write(self._run, number, accounted, bytes.fromhex(digest), 0)
 
     def close(self, *, ended: bool) -> None:
@@ -125,7 +132,7 @@ class Mark:
         self._page.close()
 
     def sync(self) -> None:
-        """Make the page safe from a loss of power, where the disk takes it."""
+        """Sync the page, so that it survives a loss of power if the disk works."""
         with suppress(OSError):
             self._page.flush()
 
@@ -136,7 +143,7 @@ def mark_of(log: Path) -> Path:
 
 
 def read_mark(log: Path) -> State | None:
-    """Return the state in the mark of a log; None where there is none that can be read."""
+    """Return the state in the mark of a log; None where there is no mark that can be read."""
     try:
         text = bytearray(mark_of(log).read_bytes()[:PAGE_BYTES])
     except OSError:
@@ -170,7 +177,7 @@ def state_of(page: Page) -> State | None:
 
 
 def boot_id() -> str:
-    """Return the boot id of the kernel, empty where it has none; memory of files does not outlive a boot."""
+    """Return the boot id of the kernel, empty where it has none; pages that are only in memory do not survive a boot."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
@@ -178,7 +185,7 @@ def boot_id() -> str:
 
 
 def _opened(path: Path) -> int:
-    """Open a mark, also one that is damaged or new. Raises RecordError and OSError."""
+    """Open a mark, even if it is damaged or new. Raises RecordError and OSError."""
     try:
         descriptor = opened(path)
     except RecordError as error:
@@ -189,7 +196,7 @@ def _opened(path: Path) -> int:
     if beginning.rstrip(b"\0") != MAGIC[: len(beginning.rstrip(b"\0"))]:
         os.close(descriptor)
         raise RecordError(f"{path}: is no mark of a decision log; move it away")
-    # Where a file system cannot reserve space, the C library writes it, which it refuses to do by appending.
+    # Where a file system cannot reserve space, the C library writes zeros, which it refuses on a descriptor that appends.
     fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~os.O_APPEND)
     return descriptor
 

@@ -1,4 +1,4 @@
-"""The configuration that was in force when the previous run of a server ended, from its decision log."""
+"""The configuration that was in force when the previous run of a server ended, read from its decision log."""
 
 import mmap
 from pathlib import Path
@@ -10,7 +10,7 @@ from server.record.tail import pieces
 
 _MARKS: Final = tuple(f'"kind":"{kind}"'.encode() for kind in (CONFIGURATION, STARTED))
 FILES_READ: Final = 2
-"""The files of a log that are searched, newest first."""
+"""The number of files of a log that are searched, newest first."""
 
 
 class Previous(NamedTuple):
@@ -49,7 +49,10 @@ def _last(file: Path) -> Previous | None:
 
 
 def _read(line: bytes) -> Previous | None:
-    """Return the configuration in a line; None for a line that only looks like one with it, or is damaged."""
+    """Return the configuration in a line.
+
+    Return None for a damaged line, and for a line that has none although it contains the word.
+    """
     try:
         kind, facts = (entry := read_link(line).entry).kind, entry.facts
     except BadLineError:

@@ -1,4 +1,4 @@
-"""The reader of an input trace, which says exactly what is wrong with one that cannot be replayed."""
+"""The reader of an input trace; for a trace that cannot be replayed its errors say what is wrong, and in which line."""
 
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -11,7 +11,7 @@ from server.record.serialization import BadFormError, Fields, Forms
 from server.record.trace import END, FORMAT, HEADER, KINDS, SPEC, SPECS_MAX, TICK, End, Header, Tick
 
 LINE_BYTES_MAX: Final = 64 << 20
-"""The most bytes of a line; a longer line is not one of a trace."""
+"""The largest number of bytes of a line; no line of a trace is longer."""
 
 _WRITTEN_BY: Final = "a trace is what `evenhand serve --trace FILE` writes"
 _CHANGED: Final = "the file was changed or cut: take it again from where it was written"
@@ -53,10 +53,10 @@ Step = Given | Ticked | Ended
 
 
 class TraceReader:
-    """One trace. ``header`` is there at once; iterating yields the steps, each once."""
+    """One trace. ``header`` is read at once; iterating yields the steps, each once."""
 
     def __init__(self, file: BinaryIO, until: int | None = None) -> None:
-        """Open a trace and read its header; steps end with the instant ``until``, if given. Raises BadTraceError."""
+        """Open a trace and read its header; steps after the instant ``until``, if given, are left out. Raises BadTraceError."""
         self._file = file
         self._until = until
         self._line = 0
@@ -121,7 +121,7 @@ class TraceReader:
 
     @property
     def _advice(self) -> str:
-        """The advice for a line that is not one of a trace."""
+        """Advice on a line that does not belong to a trace."""
         return _WRITTEN_BY if self._line == 1 else _CHANGED
 
     def _check_torn(self, written: bytes) -> None:
@@ -135,7 +135,7 @@ class TraceReader:
             )
 
     def _keep(self, value: dict[str, Any]) -> None:
-        """Keep a template; drop the oldest one when its writer did."""
+        """Keep a template; drop the oldest template where the writer dropped it."""
         if len(self._specs) >= SPECS_MAX:
             del self._specs[next(iter(self._specs))]
         self._specs[self._line] = self._read(self._spec, value.get("spec"))
@@ -159,7 +159,10 @@ class TraceReader:
         return Given(self._line, now, self._read(self._events[kind], value.get("event")))
 
     def _is_wanted(self, now: int) -> bool:
-        """Return whether an instant is not after `until`. Raises BadTraceError for one before that of the previous line."""
+        """Return whether an instant is not after `until`.
+
+        Raises BadTraceError for an instant before that of the previous line.
+        """
         if now < self._now:
             raise self._bad(
                 f"its instant {now} is before that of the line before, {self._now}", _CHANGED
@@ -180,7 +183,7 @@ class TraceReader:
 
 
 class _Named:
-    """The form of a template that reads it by the number of its line."""
+    """The form that reads a template by the number of its line."""
 
     def __init__(self, specs: dict[int, AskSpec]) -> None:
         self._specs = specs
@@ -199,5 +202,5 @@ _END: Final = Fields(trace.End, Forms().of)
 
 
 def _without(value: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Return the fields of a line's value, without those of the line itself."""
+    """Return the fields of the value in a line, without the fields that every line has."""
     return {name: one for name, one in value.items() if name not in ("n", "kind", *names)}

@@ -1,4 +1,4 @@
-"""Files of records: opened for one writer alone, and appended to without an error; lines that cannot be written wait, up to a limit."""
+"""Files of records: each has a single writer, and appending never raises; lines that cannot be written wait, up to a limit."""
 
 import errno
 import fcntl
@@ -11,16 +11,16 @@ from typing import Final
 from server.record.file_modes import refused_file, refused_owner
 
 PENDING_BYTES_MAX: Final = 32 << 20
-"""The bytes that may wait for a disk that takes nothing; further lines are refused."""
+"""The number of bytes that may wait while the disk fails; further lines are refused."""
 MODE: Final = 0o640
-"""The mode of the files: owner and group may read them, because they name pods and queues of all tenants."""
+"""The mode of the files: only owner and group may read them, because they name pods and queues of all tenants."""
 
 
 class Appender:
-    """One open file. ``failing`` says why nothing can be written at the moment, empty when all is well.
+    """One open file. ``failing`` says why nothing can be written at the moment, empty when writing works.
 
-    A durable file keeps what was not synced yet: a kernel that fails to write pages forgets them, and a second sync that
-    succeeds says nothing about them.
+    A durable file keeps in memory what was not synced yet: a kernel that fails to write pages forgets them, and a second sync
+    that succeeds says nothing about them.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Appender:
         return not self._pending
 
     def append(self, lines: bytes, *, last: bool = False) -> bool:
-        """Take whole lines; return False, and keep none of them, when too much waits already.
+        """Take whole lines; return False, and keep none of them, when too many bytes wait already.
 
         The last line is always taken, and a durable file takes every line.
         """
@@ -53,7 +53,7 @@ class Appender:
         return True
 
     def flush(self) -> None:
-        """Write what waits, as far as the disk takes it."""
+        """Write the waiting bytes, as much as the disk takes."""
         if not self._pending:
             return
         left = memoryview(b"".join(self._pending))
@@ -72,7 +72,7 @@ class Appender:
         self._pending = [bytes(left)] if left else []
 
     def sync(self) -> None:
-        """Make what was written safe from a loss of power."""
+        """Sync the file, so that what was written survives a loss of power."""
         if not self._unsynced:
             return
         try:
@@ -85,7 +85,7 @@ class Appender:
             self._write_again()
 
     def _write_again(self) -> None:
-        """Queue what was not synced again, if it was kept: its pages may be lost."""
+        """Queue again what was not synced, if it was kept, because the kernel may have lost its pages."""
         if not self._kept:
             return
         lost = b"".join(self._kept)
@@ -97,7 +97,7 @@ class Appender:
             self._kept = []
 
     def close(self) -> None:
-        """Close the file, after one more try to write."""
+        """Close the file, after one more attempt to write."""
         self.flush()
         self.sync()
         os.close(self._descriptor)
@@ -111,11 +111,11 @@ _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOL
 
 
 class RecordError(Exception):
-    """The error of a record that cannot be begun; ``str()`` says which file and what to do."""
+    """The error of a file that cannot be opened for recording; ``str()`` says which file and what to do."""
 
 
 def opened(path: Path) -> int:
-    """Return a descriptor that appends, locked against other writers. Raises RecordError."""
+    """Return a file descriptor that appends and is locked against other writers. Raises RecordError."""
     try:
         descriptor = os.open(path, _FLAGS, MODE)
     except OSError as error:
@@ -141,7 +141,7 @@ def is_locked(path: Path) -> bool:
 
 
 def check_file(path: Path, found: os.stat_result) -> None:
-    """Raise RecordError for a file that other users may write to, or have put there."""
+    """Raise RecordError for a file that other users may write to, or that another user has put there."""
     folder = path.absolute().parent.stat()
     why = refused_file(path, found) or refused_owner(path, found, folder, os.geteuid())
     if why:

@@ -1,7 +1,7 @@
-"""The recording of a core: it replaces the core for the pump, and does nothing but what the core does.
+"""The recording of a core: the pump calls it in place of the core, and it decides exactly as the core does.
 
-Lines are made here or passed on as values; only ``run`` touches files, which bootstrap makes a
-thread of its own: a slow disk delays no decision. Failures there are logged and counted, never raised.
+Lines are made here or passed on as values. Only ``run`` uses files, and bootstrap runs it in a thread of its own, so that a
+slow disk delays no decision. Failures there are logged and counted, never raised.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +20,9 @@ from server.record.trace import End, TraceLines
 from server.record.tracefile import TraceFile
 
 HANDED_BYTES_MAX: Final = 64 << 20
-"""The bytes that may wait for the thread that writes; more is not kept."""
+"""The number of bytes that may wait for the thread that writes; what exceeds it is dropped."""
 ENTRY_BYTES: Final = 1_000
-"""The bytes that an entry of the log counts for before it is a line."""
+"""The number of bytes that an entry of the log is counted with before its line is made."""
 ENDED_WHY: Final = "the server ended"
 FAILED_WHY: Final = "the core failed"
 
@@ -30,7 +30,10 @@ Job = Callable[[], None]
 
 
 class Unsafe(NamedTuple):
-    """The lines whose decisions wait. ``write`` returns whether all of them are safe, and may be called again until it does."""
+    """The lines that decisions wait for.
+
+    ``write`` returns whether all of them are safe, and may be called again until they are.
+    """
 
     lines: int
     now: int
@@ -38,7 +41,7 @@ class Unsafe(NamedTuple):
 
 
 class Health(NamedTuple):
-    """The health of one file: lines that it lost for good, and why nothing can be written now, empty when all is well."""
+    """The health of one file: the number of lines lost for good, and why no line can be written now, else empty."""
 
     lost: int
     failing: str
@@ -65,7 +68,7 @@ def at_once(job: Job) -> None:
 class Recording:
     """The recorder of a core from its first event on; ``in_force`` returns the revision of its configuration.
 
-    The pump uses it as its Scheduler.
+    The pump uses the recorder as its Scheduler.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class Recording:
         self._syncing = False
         self._durable = False
         self.slow = ""
-        """The reason why nothing is written while a disk does not even answer; empty otherwise."""
+        """Why nothing is written while a disk does not answer at all; empty otherwise."""
         self._deciding = False
         self.next_due = core.next_due
 
@@ -118,9 +121,10 @@ class Recording:
         return replies
 
     def tick(self, now: int, budget: int) -> Tick:
-        """Tick as the core does, and record it. The trace is handed to the writer first, so that it has the input of a core that fails.
+        """Tick as the core does, and record it.
 
-        Lines of a durable log wait for `unsafe`.
+        The trace is passed to the writer first, so that it contains the input of a core that fails. Lines of a durable log wait
+        for `unsafe`.
         """
         self._now = now
         if self._lines is not None:
@@ -182,13 +186,13 @@ class Recording:
             yield Finding("note", "decision-log", "record-uncounted", what, advice)
 
     def sync(self) -> None:
-        """Make what was written safe, and retry what could not be written. To be called from time to time."""
+        """Make what was written safe, and retry what could not be written. Call it from time to time."""
         if not self._syncing:
             self._syncing = True
             self._run(self._sync)
 
     def close(self) -> None:
-        """Write what is left and why the run ends, and end both files. A core that raised has failed."""
+        """Write what is left and why the run ends, and close both files. The run of a core that raised ends as failed."""
         why = FAILED_WHY if self._deciding else ENDED_WHY
         if self._told:
             self._hand_told()
@@ -230,7 +234,7 @@ class Recording:
         if file.ended:
             self._lines = None
         elif self._crowded:
-            # A replay stops at a missing line.
+            # A replay stops at a missing line, so the trace ends here.
             self._lines = None
             self._hand(0, partial(file.end, End(now, "the disk is too slow for it")))
         else:

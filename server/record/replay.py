@@ -15,7 +15,7 @@ from server.record.trace import Header, kind_of
 
 
 class CoreFailedError(Exception):
-    """The error that the core raised; the cause says where. ``line`` is the line of its input."""
+    """The error of a core that raised in a replay; the cause has the traceback. ``line`` is the line of the core's input."""
 
     def __init__(self, line: int, now: int) -> None:
         super().__init__(f"line {line}")
@@ -25,10 +25,10 @@ class CoreFailedError(Exception):
 
 @dataclass(slots=True)
 class Summary:
-    """The totals of a replay: its input and the decisions.
+    """The totals of a replay: its input and its decisions.
 
-    ``parted`` is the line of the first tick before which this core had not made as many decisions as the recorded
-    core, with both numbers: recorded, made. ``ended`` is why the trace ends, None when it just stops.
+    ``parted`` is the line of the first tick before which this core and the recorded core had not made equally many decisions,
+    with both numbers: recorded, made. ``ended`` is why the trace ends, None when it has no last line.
     """
 
     from_ms: int
@@ -56,7 +56,7 @@ class Replay:
         self._victims: dict[str, set[str]] = {}
 
     def entries(self, progress: Callable[[int], None]) -> Iterator[Entry]:
-        """Yield the entries of the core's decisions; ``progress`` is called with the bytes of the trace read so far.
+        """Yield the entries of the core's decisions; ``progress`` is called with the number of trace bytes read so far.
 
         Raises BadTraceError and CoreFailedError.
         """
@@ -96,7 +96,7 @@ class Replay:
             raise CoreFailedError(step.line, now) from error
 
     def _count(self, wanted: int | None, line: int) -> None:
-        """Compare the number of decisions up to here with the recorded core's."""
+        """Compare the number of decisions made so far with that of the recorded core."""
         given = self.summary.decisions
         if wanted is not None and wanted != given and self.summary.parted is None:
             self.summary.parted = line, wanted, given
@@ -110,7 +110,7 @@ class Replay:
             self._decided(one.record)
 
     def _decided(self, record: DecisionRecord) -> None:
-        """Count a decision once; one that was planned again after a veto comes again, with further victims."""
+        """Count a decision once; a decision that is planned again after a veto is reported again, with further victims."""
         known = self._victims.get(record.decision_id)
         if known is None:
             self.summary.policies[record.policy] += 1

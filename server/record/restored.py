@@ -1,7 +1,7 @@
-"""The configuration in force when a core starts: that of the file of the start, or the one that was in force before.
+"""The configuration in force when a core starts: that of the configuration file, or the one that was in force before.
 
-One rule holds for every source that sends its text again and again: its text replaces one that was applied meanwhile only
-if it differs from the text that the source sent before.
+One rule holds for every source that sends its text repeatedly: its text replaces one that was applied meanwhile only if it
+differs from the text that the source sent before.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from server.record.kept import Kept
 
 
 class File(NamedTuple):
-    """The file of the start: its source, its text and the digest of that."""
+    """The configuration file at the start: its source, its text and the digest of the text."""
 
     source: str
     text: str
@@ -19,7 +19,10 @@ class File(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """The start of a core. ``note`` says which of two configurations is in force and why; empty where there is one."""
+    """The configuration at the start of a core.
+
+    Where two configurations were found, ``note`` says which one is in force and why; else it is empty.
+    """
 
     kept: Kept
     is_file: bool
@@ -28,7 +31,7 @@ class Restored(NamedTuple):
 
 
 def restored(file: File | None, kept: Kept | None) -> Restored | None:
-    """Choose between the file of the start and what was in force before; None without either."""
+    """Choose between the configuration file and the configuration that was in force before; None without either."""
     if file is None:
         return None if kept is None else Restored(kept, is_file=False)
     if kept is None:

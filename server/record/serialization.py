@@ -1,7 +1,7 @@
-"""The forms of the types of `server/model`: as plain values and back, exactly, by their type hints.
+"""The forms of the types of `server/model`: they turn values into plain values and back, exactly, according to type hints.
 
-A form writes a value as JSON can hold it, and reads it again to an equal value. Every field is written, so that
-another default in a later version changes nothing; on reading, a field that is not there has its default.
+A form writes a value as JSON can hold it, and reads it again to an equal value. Every field is written, so that another default
+in a later version changes nothing. On reading, a missing field gets its default.
 """
 
 import base64
@@ -16,7 +16,7 @@ from server.record.canonical import Plain
 
 
 class BadFormError(ValueError):
-    """The error of a plain value that cannot be read: where in it, and why."""
+    """The error of a plain value that cannot be read: the path in it, and the reason."""
 
     def __init__(self, why: str, path: str = "") -> None:
         super().__init__(f"{path}: {why}" if path else why)
@@ -24,7 +24,7 @@ class BadFormError(ValueError):
         self.path = path
 
     def under(self, name: str) -> "BadFormError":
-        """Return the error with the path extended by an outer level."""
+        """Return the error with ``name`` put in front of its path."""
         return BadFormError(self.why, f"{name}.{self.path}" if self.path else name)
 
 
@@ -45,11 +45,11 @@ class Scalar:
         self.kind = kind
 
     def write(self, value: Any) -> Plain:  # noqa: ANN401
-        """Return the value as it is."""
+        """Return the value unchanged."""
         return value  # type: ignore[no-any-return]
 
     def read(self, plain: Plain) -> object:
-        """Return the value as it is; True is not read as a number."""
+        """Return the value unchanged; True is not accepted as a number."""
         if type(plain) is not self.kind:
             raise BadFormError(f"a {self.kind.__name__} was expected, not {_shown(plain)}")
         return plain
@@ -71,14 +71,14 @@ class Binary:
 
 
 class Word:
-    """The form of an enumeration: its value when that is a word, else its name."""
+    """The form of an enumeration: a member's value if that is a string, else its name."""
 
     def __init__(self, kind: type[enum.Enum]) -> None:
         self._words = {one: one.value if isinstance(one, str) else one.name for one in kind}
         self._members = {word: one for one, word in self._words.items()}
 
     def write(self, value: enum.Enum) -> Plain:
-        """Return the word of a member."""
+        """Return the word for a member."""
         return self._words[value]
 
     def read(self, plain: Plain) -> object:
@@ -116,16 +116,16 @@ class Several:
         return [self._inner.write(one) for one in ordered]
 
     def read(self, plain: Plain) -> object:
-        """Return the values of a list, each read by itself."""
+        """Return the values of a list, each read with the form of the items."""
         if not isinstance(plain, list):
             raise BadFormError(f"a list was expected, not {_shown(plain)}")
         return self._make(_each(enumerate(plain), self._inner))
 
 
 class Pairs:
-    """The form of a mapping by words, or of a tuple of pairs with words first.
+    """The form of a mapping from words, or of a tuple of pairs that begin with words.
 
-    The form is an object when the pairs are in the order of the words, as they nearly always are, else a list of pairs.
+    The form is an object when the pairs are sorted by word, as they nearly always are, else a list of pairs.
     """
 
     def __init__(self, inner: Form, make: Callable[[Iterable[Any]], object]) -> None:
@@ -152,10 +152,10 @@ class Pairs:
 
 
 class Anything:
-    """The form of `object`: a word, a whole number, yes or no, nothing, or a tuple of such."""
+    """The form of `object`: a string, a whole number, a truth value, None, or a tuple of these."""
 
     def write(self, value: object) -> Plain:
-        """Return the value as it is; a tuple becomes an object, to differ from a list."""
+        """Return the value unchanged; a tuple becomes an object, so that it differs from a list."""
         if isinstance(value, tuple):
             return {"tuple": [self.write(one) for one in value]}
         assert value is None or isinstance(value, str | int), f"{value!r} has no form"
@@ -213,9 +213,9 @@ class Forms:
         self._made: dict[object, Form] = dict(own or {})
 
     def of(self, hint: object) -> Form:
-        """Return the form of a type hint. Raises TypeError where there is none, which is a defect."""
+        """Return the form of a type hint. Raises TypeError for a hint without a form, which is a defect."""
         if hint not in self._made:
-            # A queue has queues: the promise is there before its form is complete.
+            # A queue contains queues: the promise is registered before the form is complete.
             promise = self._made[hint] = Promise()
             promise.form = self._made[hint] = self._make(hint)
         return self._made[hint]
@@ -255,11 +255,11 @@ class Promise:
     form: Form
 
     def write(self, value: object) -> Plain:
-        """Do the same as the form."""
+        """Return what the form's `write` returns."""
         return self.form.write(value)
 
     def read(self, plain: Plain) -> object:
-        """Do the same as the form."""
+        """Return what the form's `read` returns."""
         return self.form.read(plain)
 
 

@@ -14,7 +14,7 @@ from server.record.tracefile import TraceFile
 
 
 class Start(NamedTuple):
-    """The start of a core; ``configuration`` is that of a file, or the one kept of an earlier run."""
+    """The start of a core; ``configuration`` is that of the configuration file, or the one kept from an earlier run."""
 
     now: int
     version: str
@@ -30,7 +30,10 @@ def begin(
     *,
     durable: bool = False,
 ) -> None:
-    """Open the requested files; decisions wait for a durable log. Raises RecordError."""
+    """Open the requested files and write their first lines. Raises RecordError.
+
+    With ``durable``, decisions wait for the log.
+    """
     number, previous = 1, ORIGIN
     if log_file is not None:
         log = DecisionLog(log_file, start.now, durable=durable)
@@ -38,7 +41,7 @@ def begin(
         log.note(started(start.now, start.version, digest_of(start.configuration), FORMAT))
         log.flush()
         if durable:
-            log.sync()  # Otherwise a later sync that fails would undo the beginning of the run.
+            log.sync()  # Else a later sync that fails would undo the beginning of the run.
         recording.write_log(log, start.now)
     if trace_file is not None:
         header = Header(
@@ -54,5 +57,5 @@ def begin(
 
 
 def digest_of(configuration: Configuration | None) -> str:
-    """Return the digest of the configuration of a start; empty when there is none."""
+    """Return the digest of the configuration at a start; empty when there is none."""
     return "" if configuration is None else configuration.digest

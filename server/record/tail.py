@@ -1,4 +1,4 @@
-"""The end of a decision log that a server finds when it starts: where the chain continues, and what is wrong there."""
+"""The end of a decision log at the start of a server: where the chain continues, and what is wrong there."""
 
 import os
 from collections.abc import Iterator
@@ -11,22 +11,23 @@ from server.record.chain import BROKEN, ORIGIN, TORN, Chain, Entry, Link, read_l
 from server.record.record_file import RecordError
 
 WINDOW: Final = 1 << 20
-"""The bytes of the end that are checked at least; `evenhand log verify` checks all of it."""
+"""The number of bytes at the end that are checked at least; `evenhand log verify` checks the whole file."""
 _BEGINNING: Final = b'{"at":'
 """The bytes with which the lines of a decision log begin."""
 
 
 class Found(NamedTuple):
-    """A fault of the end, to be recorded in the log itself."""
+    """A fault at the end of the log, to be recorded in the log itself."""
 
     kind: str
     facts: dict[str, Plain]
 
 
 class Tail(NamedTuple):
-    """The end of a log: ``size`` bytes of whole lines, behind which it is torn; ``first``: the number of the file's first line.
+    """The end of a log: ``size`` bytes of complete lines, perhaps followed by an incomplete one.
 
-    ``last`` is None where there is no line, and where the last one is not readable.
+    ``first`` is the number of the file's first line. ``last`` is None where there is no line, or where the last one cannot be
+    read.
     """
 
     chain: Chain
@@ -57,7 +58,7 @@ def read_tail(descriptor: int, path: Path) -> Tail:
 
 
 def pieces(path: Path) -> list[Path]:
-    """Return the full files of a log, oldest first: FILE.0000000001 and so on, named by their first lines' numbers."""
+    """Return the full files of a log, oldest first: FILE.0000000001 and so on, named by the number of their first lines."""
     beside = path.parent.glob(f"{path.name}.*")
     numbered = [one for one in beside if one.name.removeprefix(f"{path.name}.").isdecimal()]
     return sorted(numbered, key=lambda one: int(one.suffix[1:]))
@@ -69,7 +70,7 @@ def piece(path: Path, first: int) -> Path:
 
 
 def _window(descriptor: int, size: int) -> bytes:
-    """Return the last bytes, from the beginning of a line on; at least two whole lines, unless there are fewer."""
+    """Return the last bytes, beginning with a whole line; at least two lines, unless there are fewer."""
     wanted = WINDOW
     while wanted < size:
         read = os.pread(descriptor, wanted, size - wanted)
@@ -96,7 +97,7 @@ def _strange(path: Path) -> RecordError:
 
 
 def _checked(lines: list[bytes]) -> tuple[Chain, Found | None, Entry | None]:
-    """Return the chain behind these lines, the first place at which they do not fit together, and the content of the last one."""
+    """Return the chain after these lines, the first fault in them, and the content of the last line."""
     chain, broken, last = None, None, None
     for written, link in _links(lines):
         if link is None:

@@ -1,8 +1,8 @@
 """The lines of an input trace: everything that a core was given, in order, so that it can be given to another core.
 
-One JSON object a line; ``n`` is the number of its line. The first line is the header. Then come events with the
-instant at which the core saw them, ticks, and before the first event of a template the template itself: an event names it by
-the number of that line, so that ten thousand asks of one template stay small and are one object again on replay.
+Each line is one JSON object; ``n`` is the line's number. The first line is the header. After it come events with the instant at
+which the core saw them, ticks, and templates, each before its first event. An event names its template by the number of the
+template's line, so that ten thousand asks of one template stay small and are one object again on replay.
 """
 
 from typing import Any, Final, NamedTuple, get_args
@@ -18,7 +18,7 @@ from server.record.serialization import Fields, Forms
 
 FORMAT: Final = 1
 SPECS_MAX: Final = 1 << 18
-"""The templates that events can name; the oldest is dropped first, and written again when it is used again."""
+"""The number of templates that events can name; the oldest is dropped first, and written again when it is used again."""
 
 HEADER: Final = "trace"
 SPEC: Final = "spec"
@@ -27,10 +27,10 @@ END: Final = "end"
 
 
 class Header(NamedTuple):
-    """The start of a core; without a ``beginning`` its configuration is that of a file.
+    """The start of a core; without a ``beginning`` its configuration is that of the configuration file.
 
-    ``number`` and ``previous`` are those of the first line of this run in the decision log, and ``log_format`` is that of its
-    lines, so that a replay makes the same lines.
+    ``number`` and ``previous`` are those of the first line of this run in the decision log, and ``log_format`` is the format of
+    its lines, so that a replay makes the same lines.
     """
 
     started_ms: int
@@ -51,7 +51,10 @@ class Tick(NamedTuple):
 
 
 class End(NamedTuple):
-    """The end of a trace in order, and why; ``decided`` as in a tick, None when lines before the end are missing."""
+    """The regular end of a trace, and its reason.
+
+    ``decided`` is as in a tick, None when lines before the end are missing.
+    """
 
     at_ms: int
     why: str
@@ -73,7 +76,7 @@ def end_line(end: End, number: int) -> bytes:
 
 
 class TraceLines:
-    """The maker of the lines of one trace; lines are to be written in the order in which they are made."""
+    """The maker of the lines of one trace; lines must be written in the order in which they are made."""
 
     def __init__(self, header: Header) -> None:
         self._line = 0
@@ -95,7 +98,7 @@ class TraceLines:
         self._add({"kind": TICK, **tick._asdict()})
 
     def take(self) -> bytes:
-        """Return the lines made since the last time."""
+        """Return the lines made since the last call."""
         taken = b"".join(self._made)
         self._made.clear()
         return taken
@@ -117,7 +120,7 @@ class TraceLines:
 
 
 class _Named:
-    """The form of a template that writes it as the number of its line."""
+    """The form that writes a template as the number of its line."""
 
     def __init__(self, lines: TraceLines) -> None:
         self._lines = lines

@@ -1,4 +1,7 @@
-"""The file of an input trace. A trace that can no longer be written whole ends, and says why: half a trace cannot be replayed."""
+"""The file of an input trace. A trace that can no longer be written completely is ended, with the reason as its last line.
+
+A trace with missing lines cannot be replayed.
+"""
 
 import os
 from pathlib import Path
@@ -11,9 +14,9 @@ from server.record.record_file import PENDING_BYTES_MAX, Appender, RecordError, 
 from server.record.trace import HEADER, End, end_line
 
 TRACE_BYTES_MAX: Final = 4 << 30
-"""The bytes at which a trace ends."""
+"""The size in bytes at which a trace is ended."""
 FIRST_BYTES_MAX: Final = 64 << 20
-"""The most bytes of the first line, which holds a configuration."""
+"""The largest number of bytes of the first line, which holds a configuration."""
 
 _log = structlog.get_logger("server.record")
 
@@ -34,11 +37,11 @@ class TraceFile:
 
     @property
     def failing(self) -> str:
-        """The reason why nothing is written any more, or now; empty while all is well."""
+        """Why nothing is written any more, or at the moment; empty while writing works."""
         return self.ended or self._file.failing
 
     def write(self, lines: bytes, now: int) -> None:
-        """Write whole lines, or end the trace when they cannot be taken."""
+        """Write whole lines; if the file does not take them, end the trace."""
         if self.ended:
             return
         self._taken += len(lines)
@@ -51,18 +54,18 @@ class TraceFile:
             self._file.flush()
 
     def end(self, end: End) -> None:
-        """End the trace before its time; nothing is taken any more."""
+        """End the trace early; further lines are ignored."""
         if not self.ended:
             _log.error("trace-ended", file=str(self._path), problem=end.why)
             self._end(end)
 
     def sync(self) -> None:
-        """Retry what could not be written, and make everything safe from a loss of power."""
+        """Retry what could not be written, and sync the file, so that everything survives a loss of power."""
         self._file.flush()
         self._file.sync()
 
     def close(self, end: End) -> None:
-        """End trace and file, after one more try to write."""
+        """End the trace and close the file, after one more attempt to write."""
         if not self.ended:
             self._end(end)
         self._file.close()
@@ -74,7 +77,7 @@ class TraceFile:
 
 
 def _fresh(path: Path) -> int:
-    """Return a descriptor of an empty file of this name; an earlier trace is renamed. Raises RecordError."""
+    """Return a descriptor of an empty file of this name; an earlier trace is renamed first. Raises RecordError."""
     descriptor = opened(path)
     try:
         if os.fstat(descriptor).st_size == 0:

@@ -39,7 +39,7 @@ _SAID = {
 
 
 class Line(NamedTuple):
-    """A line in its file."""
+    """A line with its place in a file."""
 
     file: Path
     number: int
@@ -52,7 +52,7 @@ class Line(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """A remark about a place in the log; ``wrong``: the log cannot be trusted there, or lines are ``missing``."""
+    """A remark about a place in the log. ``wrong``: the log cannot be trusted there, or lines are ``missing``."""
 
     where: str
     what: str
@@ -62,9 +62,10 @@ class Remark(NamedTuple):
 
 @dataclass(slots=True)
 class Verified:
-    """The result of a check. ``number`` and ``digest`` are those of the last line: keep them elsewhere to notice a cut end.
+    """The result of a check. ``number`` and ``digest`` are those of the last line: store them elsewhere to notice a cut end.
 
-    ``missing`` lines are missing by the log itself; ``more``: there may be others. ``format`` is that of the last run.
+    ``missing`` counts the lines that the log itself reports as missing; ``more`` says that there may be others. ``format`` is
+    that of the last run.
     """
 
     files: int = 0
@@ -82,7 +83,7 @@ class Verified:
 
     @property
     def whole(self) -> bool:
-        """Whether every line fits the one before it, and none is missing that the log knows of."""
+        """Whether every line fits the one before it, and the log reports no missing lines."""
         return self.fits and not self.missing and not self.more
 
     def miss(self, where: str, missing: Missing) -> None:
@@ -93,7 +94,7 @@ class Verified:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files of a log in their order: the full ones, then the one that is written."""
+    """Return the files of a log in their order: the full ones, then the one that is being written."""
     return [*pieces(path), *([path] if path.exists() else [])]
 
 
@@ -130,7 +131,7 @@ def verify(files: list[Path]) -> Verified:
 
 
 def _look_at_end(found: Verified, path: Path, chain: Chain, last: Entry | None) -> None:
-    """Judge the last run as the next start of its server will, if the mark of the log is there. Raises OSError."""
+    """Judge the last run as its server will at the next start, if the log has a mark. Raises OSError."""
     if last is not None and last.kind == ENDED:
         return
     if is_locked(path):
@@ -167,7 +168,7 @@ def _note(found: Verified, line: Line, what: str) -> None:
 
 
 def _check(found: Verified, line: Line, link: Link, chain: Chain | None) -> None:
-    """Check that the line fits the one before it, and that this version knows its kind."""
+    """Check that the line fits the one before it, and that this version knows the line's kind."""
     if chain is None:
         _check_beginning(found, line, link)
     elif link.number != chain.number:
@@ -185,7 +186,7 @@ def _check(found: Verified, line: Line, link: Link, chain: Chain | None) -> None
 
 
 def _check_beginning(found: Verified, line: Line, link: Link) -> None:
-    """Check the first line of all files."""
+    """Check the first line of the log, which may be in an older file that is elsewhere."""
     if link.number == 1 and link.previous != ORIGIN:
         _wrong(found, line, "it is not how a log begins: lines before it are missing")
     elif link.number > 1:
@@ -205,7 +206,7 @@ def _count(found: Verified, line: Line, link: Link) -> None:
 
 
 def _lost(missing: Missing) -> str:
-    """Return how many lines are missing, and why, as text."""
+    """Return as text how many lines are missing, and why."""
     lines = "1 line is" if missing.lines == 1 else f"{missing.lines:,} lines are"
     known = f"{lines} missing" if missing.lines or not missing.more else "lines may be missing"
     others = ", and others may be" if missing.lines and missing.more else ""

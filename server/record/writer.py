@@ -10,15 +10,15 @@ from typing import Any, Final
 import structlog
 
 STUCK_S: Final = 5.0
-"""The seconds that the end of the server waits for one job, such as a sync that never returns."""
+"""The seconds that the server waits at its end for one job, such as a sync that never returns."""
 
 _log = structlog.get_logger("server.record")
 
 
 class Scribe:
-    """The thread that runs jobs one after the other. A defect in one is logged, and stops neither the next one nor the server.
+    """The thread that runs jobs one after the other. A job that raises is logged; later jobs and the server go on.
 
-    The thread is a daemon and not of a `ThreadPoolExecutor`, for whose threads Python waits at its end, however long.
+    The thread is a daemon. Python would wait for the threads of a `ThreadPoolExecutor` at its end, however long they take.
     """
 
     def __init__(self) -> None:
@@ -32,11 +32,11 @@ class Scribe:
         self._submit(job).add_done_callback(_check)
 
     async def asked(self, job: Callable[[], bool]) -> bool:
-        """Run a job as soon as possible and return its result. Raises what the job raises."""
+        """Run a job in the thread and return its result, or raise what it raises."""
         return bool(await asyncio.wrap_future(self._submit(job)))
 
     def close(self) -> None:
-        """Wait until all jobs are done, or one takes longer than `STUCK_S`: that is logged, and the jobs behind it are not done."""
+        """Wait until all jobs are done, or one takes longer than `STUCK_S`: that is logged, and later jobs are not run."""
         self._jobs.put(None)
         done = -1
         while self._thread.is_alive() and self._done != done:
@@ -61,7 +61,7 @@ class Scribe:
 
 
 def _do(job: Callable[[], Any], asked: Future[Any]) -> None:
-    """Run a job that was not cancelled while it waited."""
+    """Run a job unless it was cancelled while it waited."""
     if asked.set_running_or_notify_cancel():
         try:
             result = job()

@@ -160,7 +160,7 @@ class Readings:
     async def _in_order(self, order: str) -> AsyncIterator[None]:
         """Wait for the earlier readings with the same order, and make later ones wait for this one.
 
-        Without an order, do not wait.
+        Without an order, nothing waits.
         """
         if not order:
             yield

@@ -69,6 +69,6 @@ def created_ms(raw: bytes) -> int | None:
 def seconds_ms(text: bytes) -> int | None:
     """Return decimal digits that count seconds as milliseconds.
 
-    None for a text with other characters, or one that is too long.
+    Return None for a text with other characters, or one that is too long.
     """
     return int(text) * 1000 if text.isdigit() and len(text) < _DIGITS_MAX else None

@@ -164,7 +164,7 @@ class DecisionService:
 def _side(record: DecisionRecord, caller: Caller, queue: str) -> Side | None:
     """Return the caller's side of a decision.
 
-    None when the caller has none, or when its side does not touch the requested queue.
+    Return None when the caller has none, or when its side does not touch the requested queue.
     """
     side = side_of(record, caller)
     if side is None or (queue and not known_decisions.touches(side.record, queue.lower())):
@@ -188,7 +188,7 @@ def _of_others(moved: DecisionMoved | None, side: Side) -> bool:
 def _reason(moved: DecisionMoved, side: Side, caller: Caller) -> str:
     """Return why the decision moved, without the names of others.
 
-    "" for a viewer that only has victims, none of them vetoed.
+    The result is "" for a viewer that only has victims, none of them vetoed.
     """
     if sees_all(caller):
         return moved.reason

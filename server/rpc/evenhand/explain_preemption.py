@@ -198,7 +198,7 @@ class Preempted:
     def _taking(self, partition: str, key: str) -> tuple[Side, Victim] | None:
         """Return the latest decision that is evicting this allocation, as the caller may read it, and the victim.
 
-        None without one.
+        Return None where no decision is evicting it.
         """
         state = self._core.state.partitions.get(partition)
         ask = None if state is None else state.asks.get(key)

@@ -37,7 +37,7 @@ class About:
     previous_digest: str = ""
     """The digest of the configuration at the end of the previous run, and below it that configuration's source.
 
-    Empty where not known.
+    The text is empty where they are not known.
     """
     previous_source: str = ""
     not_kept: Callable[[], str] = str
