@@ -1,8 +1,8 @@
 """The command line `evenhand`: its commands, and how they end.
 
-Results go to the output, everything else to the error stream. Exit codes are `faults.ExitCode`.
-A command's module is imported only when the command runs: a query of a core, which scripts and health
-checks repeat, does not wait until server, scheduler or demonstration are loaded.
+Results are written to the standard output, everything else to the error stream. Exit codes are those of
+`faults.ExitCode`. The module of a command is imported only when the command runs, so that a query of a core does not
+wait until server, scheduler or demonstration are loaded.
 """
 
 import os
@@ -29,7 +29,7 @@ RECORDS = "Look at records"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The module of a command, and its function where that does not have the command's name."""
+    """The module of a command, and the name of its function when it differs from the command's name."""
 
     panel: str
     module: str
@@ -102,14 +102,14 @@ def command(name: str, place: Place) -> Any:  # noqa: ANN401
 
 
 class Commands(Group):
-    """The group of all commands; a fault ends it with a message instead of a traceback."""
+    """The group of all commands; a `Fault` ends a command with a message instead of a traceback."""
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401
         super().__init__(**attributes)
         self.commands = Shelf()
 
     def make_context(self, *arguments: Any, **attributes: Any) -> Any:  # noqa: ANN401
-        """Read the options before the command."""
+        """Read the options that stand before the command's name."""
         with ended_by_faults():
             return super().make_context(*arguments, **attributes)
 
@@ -129,7 +129,7 @@ def ended_by_faults() -> Iterator[None]:
         raise typer.Exit(fault.code) from fault
     except typer.TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
-            raise  # It is no error, and prints the help.
+            raise  # This exception prints the help, and is no error.
         terminal.show_fault(usage_fault(error))
         raise typer.Exit(ExitCode.USAGE) from error
 
@@ -167,6 +167,7 @@ def evenhand(
 
 def main() -> None:
     """Run the command line; the entry point of the console script."""
-    # gRPC's own lines would appear among ours on the error stream; who looks for a fault in gRPC sets the variable.
+    # gRPC's own log lines would be mixed with the command's on the error stream; a user who
+    # searches for a fault in gRPC sets the variable.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     app()

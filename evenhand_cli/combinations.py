@@ -1,6 +1,6 @@
-"""The check for options that have no effect beside or without another one: they are refused instead of ignored.
+"""The check for options that have no effect beside or without another option: such an option is refused, not ignored.
 
-An option whose wish the answer fulfils anyway is no contradiction: `--no-headers` with JSON, or `--asks` beside `--waiting`.
+An option whose effect the answer has anyway is accepted: `--no-headers` with JSON, or `--asks` beside `--waiting`.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ Given = bool | str | float | None
 
 
 def refuse_together(option: str, **given: Given) -> None:
-    """Raise Fault for an option that was given although it has no effect beside another one."""
+    """Raise Fault if an option was given that has no effect beside `option`."""
     for name in _names(given):
         raise Fault(
             f"{option} and {name} cannot be combined",
@@ -23,7 +23,7 @@ def refuse_together(option: str, **given: Given) -> None:
 
 
 def refuse_without(needed: str, **given: Given) -> None:
-    """Raise Fault for an option that was given although it has no effect without another one."""
+    """Raise Fault if an option was given that has no effect without `needed`."""
     for name in _names(given):
         raise Fault(
             f"{name} has no effect without {needed}",

@@ -1,7 +1,7 @@
-"""The reading of a command line: shared options may stand before the command, and a wrong option ends with advice.
+"""The reading of a command line: shared options may stand before the command's name.
 
-`evenhand --core HOST:PORT queues` and `evenhand queues --core HOST:PORT` mean the same: the command itself reads the
-options before its name, so that an option that it does not know is refused in the same words.
+`evenhand --core HOST:PORT queues` and `evenhand queues --core HOST:PORT` mean the same. The command itself reads the
+options before its name, so that every unknown option is refused with equal words.
 """
 
 import re
@@ -41,10 +41,10 @@ _CAUSE = re.compile(r", unable to parse .*$|, got a number with a fractional par
 
 
 class Command(TyperCommand):
-    """A command that reads the options before its name as its own."""
+    """A command that also reads the shared options that stand before its name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
-        """Read the options before the command's name, then those behind it."""
+        """Read the options before the command's name, then those after it."""
         return super().parse_args(ctx, [*ctx.meta.get(LEADING, ()), *args])
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
@@ -53,10 +53,10 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands that leaves shared options before a command to the command."""
+    """A group of commands that passes shared options before a command's name on to the command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
-        """Read the group's own options, and keep the shared ones for the command."""
+        """Read the group's own options, and keep the shared options for the command."""
         leading, own, rest = split(args)
         ctx.meta[LEADING] = (*ctx.meta.get(LEADING, ()), *leading)
         return super().parse_args(ctx, [*own, *rest])
@@ -67,7 +67,7 @@ class Group(TyperGroup):
 
 
 def split(args: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-    """Return the shared options before the first word, the other options there, and the rest from this word on."""
+    """Split arguments into the shared options before the first word, other options before it, and the rest."""
     leading: list[str] = []
     own: list[str] = []
     waiting = list(args)
@@ -82,7 +82,7 @@ def split(args: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
 
 
 def usage_fault(error: typer.TyperException) -> Fault:
-    """Return the fault of a wrong command line, without words of the libraries behind it."""
+    """Return the fault of a wrong command line, in words that do not name the libraries behind it."""
     ctx = getattr(error, "ctx", None)
     path = ctx.command_path if ctx is not None else "evenhand"
     unknown = _NO_OPTION.match(error.format_message())
@@ -96,7 +96,7 @@ def usage_fault(error: typer.TyperException) -> Fault:
 
 
 def plain_words(message: str) -> str:
-    """Return a message without the words of the libraries behind it."""
+    """Return a message in words that do not name the libraries behind it."""
     told = message.replace("Value error, ", "").replace("Input should be", "it must be")
     told = told.replace("it must be a valid integer", "it must be a whole number")
     told = told.replace("it must be a valid number", "it must be a number")

@@ -1,6 +1,6 @@
-"""Names that the shell completes, from the running core, which has half a second to answer.
+"""Completion of names in the shell; the names come from the running core, which has half a second to answer.
 
-Without a core, or with one that refuses, there are no names and no message.
+When no core answers, or the core refuses the request, the shell gets no names and no message.
 """
 
 import io
@@ -17,7 +17,7 @@ from evenhand_cli.faults import Fault
 
 TIMEOUT_S = 0.5
 NAMES_MAX = 5_000
-"""Maximum number of names of one kind that are requested: one page."""
+"""Maximum number of names of one kind that are requested, which is one page."""
 POD_NAME = "kubernetes.io/meta/podName"
 POD_NAMESPACE = "kubernetes.io/meta/namespace"
 
@@ -25,7 +25,7 @@ Ask = Callable[[Core, str], Iterable[str]]
 
 
 def _answered(ctx: typer.Context, *asked: Ask) -> list[str]:
-    """Return the names that the core gives and a shell can show; empty when the core cannot be asked."""
+    """Return the names that the core gives and a shell can show; empty when the core does not answer."""
     found: list[str] = []
     given = {name: str(ctx.params.get(name) or "") for name in FIELDS.values()}
     name = ctx.params.get("context") or ""
@@ -40,7 +40,7 @@ def _answered(ctx: typer.Context, *asked: Ask) -> list[str]:
 
 
 def words(choices: Iterable[str]) -> Callable[[], list[str]]:
-    """Return a completer for an option that takes one of these words."""
+    """Return a completion function for an option that accepts one of these words."""
     known = [one.strip().lower().replace(" ", "-") for one in choices]
     return known.copy
 
@@ -81,7 +81,7 @@ def decisions(ctx: typer.Context) -> list[str]:
 
 
 def keys(ctx: typer.Context) -> list[str]:
-    """Complete everything that can be explained: pods, queues, applications, decisions, nodes."""
+    """Complete the names of everything that can be explained: pods, queues, applications, decisions, nodes."""
     return _answered(ctx, _pods, queue_paths, _applications, _decisions, _nodes)
 
 

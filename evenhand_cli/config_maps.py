@@ -1,7 +1,8 @@
 """A queue configuration from the file that the user names: a queues.yaml, a ConfigMap with one, or standard input.
 
-In a ConfigMap the configuration is the text under `queues.yaml` (policy group and `.yaml`); the settings of the shim
-beside it are checked too. In a List with `yunikorn-defaults` and `yunikorn-configs` the second one takes precedence.
+In a ConfigMap the configuration is the text under `queues.yaml` (policy group and `.yaml`); the shim's settings in
+the same ConfigMap are checked too. In a List with `yunikorn-defaults` and `yunikorn-configs` the second one takes
+precedence.
 """
 
 import sys
@@ -26,10 +27,10 @@ KIND: Final = "ConfigMap"
 
 @dataclass(frozen=True, slots=True)
 class QueuesText:
-    """The text of a queue configuration, its source, and the notes about that.
+    """The text of a queue configuration, its source, and notes about the source.
 
-    ``line`` is the line of ``source`` on which the text begins; 0 where its lines are not those of the file. ``base`` is
-    the revision named by the line above it that `evenhand config show` writes.
+    `line` is the line of `source` on which the text begins, or 0 when lines of the text are not lines of the file.
+    `base` is the revision that the first line of a file from `evenhand config show` names.
     """
 
     text: str
@@ -41,7 +42,7 @@ class QueuesText:
     def placed(
         self, problems: Iterable[config_pb2.ConfigProblem]
     ) -> list[config_pb2.ConfigProblem]:
-        """Return the problems of the text with their lines in the file."""
+        """Return problems of the text, with line numbers of the file instead of line numbers of the text."""
         moved = []
         for one in problems:
             problem = config_pb2.ConfigProblem()
@@ -87,7 +88,7 @@ class _Map:
 
 
 def _config_maps(text: str) -> list[_Map]:
-    """Return the ConfigMaps of a text, those of a List one by one; empty where the text is something else."""
+    """Return the ConfigMaps of a text, taking each item of a List; empty when the text is something else."""
     try:
         nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
         items = list(yaml.safe_load_all(text))
@@ -118,7 +119,7 @@ def _value(node: yaml.Node, key: str) -> yaml.Node | None:
 
 
 def _lines(node: yaml.Node) -> Iterator[tuple[str, int]]:
-    """Yield for each text of `data` the line on which it begins; 0 where it is folded or quoted."""
+    """Yield, for each text of `data`, the line on which it begins; 0 when the text is folded or quoted."""
     data = _value(node, "data")
     for key, value in data.value if isinstance(data, yaml.MappingNode) else ():
         yield key.value, value.start_mark.line + 2 if value.style == "|" else 0
@@ -154,7 +155,7 @@ def _unwrapped(found: Sequence[_Map], name: str) -> QueuesText:
 
 
 def _chosen(found: Sequence[_Map], name: str) -> list[_Map]:
-    """Return the ConfigMaps that count; the one that takes precedence is the last."""
+    """Return the ConfigMaps with the shim's settings; the one that takes precedence is the last."""
     if len(found) == 1:
         return list(found)
     known = sorted(
@@ -171,7 +172,7 @@ def _chosen(found: Sequence[_Map], name: str) -> list[_Map]:
 
 
 def _as_known(chosen: Sequence[_Map]) -> list[Mapping[str, Any]]:
-    """Return the ConfigMaps under the names that the shim reads; a single one may have any name."""
+    """Return the ConfigMaps under the names that the shim reads; a single ConfigMap may have any name."""
     if len(chosen) == 1:
         return [{**chosen[0].item, "metadata": {"name": CONFIG_MAPS[-1]}}]
     return [one.item for one in chosen]

@@ -1,4 +1,4 @@
-"""The connection to a core: address, TLS, token, deadline, and one request after the other.
+"""The connection to a core: address, TLS, token, deadline, and requests.
 
 `asks_core` gives a command the connection options and a `Core` as its first argument.
 """
@@ -126,7 +126,7 @@ class Core:
     def ask(
         self, method: "grpc.UnaryUnaryMultiCallable[Request, Response]", request: Request
     ) -> Response:
-        """Send one request and return its answer; print a notice when that takes long. Raises Fault."""
+        """Send one request and return its answer; print a notice when the answer takes long. Raises Fault."""
         with self.faults(), terminal.patience(f"waiting for {self.address}"):
             answer = method(request, timeout=self.timeout_s, metadata=self.metadata)
         self.pictures.look_at(answer)
@@ -138,7 +138,7 @@ class Core:
         request: Request,
         timeout_s: float | None = None,
     ) -> Iterator[Response]:
-        """Yield the answers of a stream; without a deadline unless one is given. Raises Fault when the stream breaks."""
+        """Yield the answers of a stream, without a deadline unless one is given. Raises Fault when the stream breaks."""
         with self.faults():
             call = method(request, timeout=timeout_s, metadata=self.metadata)
             try:
@@ -150,7 +150,7 @@ class Core:
 
     @contextmanager
     def faults(self) -> Iterator[None]:
-        """Turn the error of an RPC into a Fault."""
+        """Convert the error of an RPC into a Fault."""
         try:
             yield
         except grpc.RpcError as error:
@@ -158,7 +158,7 @@ class Core:
 
 
 def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., None]:
-    """Give a command the connection options; its first argument becomes the open connection."""
+    """Return a command with the connection options; the command gets the open connection as its first argument."""
 
     def connected(
         core: CoreAddress = "",
@@ -187,7 +187,7 @@ def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., 
 
 @contextmanager
 def connected_core(given: Context, name: str, timeout_s: float) -> Iterator[Core]:
-    """Open a connection with the given options, completed by the context. Raises Fault."""
+    """Open a connection with the given options; values that they lack come from the context. Raises Fault."""
     way = resolved(given, name)
     credentials = channel_credentials(*map(_path, (way.tls_ca, way.tls_cert, way.tls_key)))
     if credentials is None:
@@ -198,9 +198,10 @@ def connected_core(given: Context, name: str, timeout_s: float) -> Iterator[Core
 
 
 def resolved(given: Context, name: str) -> Context:
-    """Return the values of options and variables, completed by the context of this name or the current one.
+    """Return the values of options and variables; values that they lack come from the named or the current context.
 
-    With another core than the current context's, none of that context's files is used: its token belongs to its own core.
+    When the options name another core than the current context, no file of that context is used, because its token is
+    meant for its own core.
     """
     context = read_contexts().chosen(name)
     if given.core and given.core != context.core and not name:
@@ -240,7 +241,7 @@ def checked_address(address: str) -> str:
 
 
 def check_pair(cert: Path | str | None, key: Path | str | None) -> None:
-    """Raise Fault for a certificate without its key, or a key without its certificate."""
+    """Raise Fault when a certificate is given without its key, or a key without its certificate."""
     if bool(cert) != bool(key):
         raise Fault(
             "a certificate needs its key",
@@ -255,7 +256,7 @@ def channel_credentials(
 ) -> grpc.ChannelCredentials | None:
     """Return the credentials that the TLS options describe; None without TLS.
 
-    Raises Fault for half a pair or an unreadable file.
+    Raises Fault when only a certificate or only a key is given, or when a file cannot be read.
     """
     check_pair(cert, key)
     if ca is None and cert is None:
@@ -268,14 +269,14 @@ def channel_credentials(
 
 
 def bearer(token_file: Path | None) -> tuple[tuple[str, str], ...]:
-    """Return the metadata that carries a token; empty without a file. Raises Fault for an unusable file."""
+    """Return the metadata that carries a token; empty without a token file. Raises Fault for an unusable file."""
     if token_file is None:
         return ()
     return (("authorization", f"Bearer {read_token(token_file)}"),)
 
 
 def read_token(token_file: Path) -> str:
-    """Return the token of a file. Raises Fault for a file without one."""
+    """Return the token that a file contains. Raises Fault when it contains none."""
     token = read_text(token_file, "--token-file").strip()
     if not token or not token.isascii() or not token.isprintable():
         raise Fault(

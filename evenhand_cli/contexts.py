@@ -31,7 +31,7 @@ FILE_FIELDS = frozenset({"tls-ca", "tls-cert", "tls-key", "token-file"})
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The address of a core and the files that give access to it; empty fields are not set."""
+    """The address of a core and the files that give access to it; a field that is not set is empty."""
 
     core: str = ""
     tls_ca: str = ""
@@ -55,7 +55,7 @@ class Contexts:
     known: Mapping[str, Context] = field(default_factory=dict)
 
     def named(self, name: str, where: str = WHERE) -> Context:
-        """Return a context by name. Raises Fault that names near matches."""
+        """Return the context with this name. Raises Fault that names near matches."""
         if name in self.known:
             return self.known[name]
         near = near_matches(name, self.known)
@@ -65,7 +65,7 @@ class Contexts:
         raise Fault(f"there is no context `{name}` in {self.file}", where=where, advice=advice)
 
     def chosen(self, name: str) -> Context:
-        """Return the context of this name or, without a name, the current one. Raises Fault."""
+        """Return the context with this name or, when no name is given, the current context. Raises Fault."""
         if name:
             return self.named(name)
         if not self.current:
@@ -131,7 +131,7 @@ def write_contexts(contexts: Contexts) -> None:
 
 
 def changed(contexts: Contexts, name: str, values: Mapping[str, str]) -> Contexts:
-    """Return the contexts with fields of one of them set, or unset by an empty value. Raises Fault for a bad name."""
+    """Return the contexts after setting fields of one; an empty value unsets a field. Raises Fault for a bad name."""
     if not NAME.fullmatch(name):
         raise Fault(
             f"`{name}` is no name of a context",
@@ -151,10 +151,10 @@ def is_readable_by_others(file: Path) -> bool:
 
 
 class _Reader:
-    """A reader of the file's text; each problem is a fault with its line."""
+    """A reader of the file's text; each problem is raised as a fault with its line."""
 
     def __init__(self, file: Path) -> None:
-        # Only a user with a configuration file waits for these to load.
+        # These modules are loaded only when the user has a configuration file.
         from server.config.problems import Reporter  # noqa: PLC0415
 
         self._file = file

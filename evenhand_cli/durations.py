@@ -1,4 +1,4 @@
-"""Lengths of time and instants as people type them: `90s`, `10m`, `2h`, `1d`; `2026-11-24 14:30:00`."""
+"""Durations and instants as users write them: `90s`, `10m`, `2h`, `1d`; `2026-11-24 14:30:00`."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ _FORM = re.compile(rf"([0-9]{{1,{DIGITS_MAX}}})({'|'.join(UNITS_MS)})")
 
 
 def milliseconds(text: str) -> int:
-    """Return a length of time in milliseconds. Raises typer.BadParameter for another form."""
+    """Return a duration in milliseconds. Raises typer.BadParameter for a text in another form."""
     parts = _FORM.fullmatch(text.strip())
     if parts is None:
         raise typer.BadParameter(f"`{text}` is not a length of time, such as 90s, 10m, 2h or 1d")
@@ -19,9 +19,9 @@ def milliseconds(text: str) -> int:
 
 
 def instant_ms(text: str) -> int:
-    """Return an instant in Unix milliseconds, given as these or as ISO date and time, which is local without a zone.
+    """Return an instant in Unix milliseconds; the text has Unix milliseconds, or ISO date and time.
 
-    Raises typer.BadParameter for another form.
+    A time without a zone is local time. Raises typer.BadParameter for a text in another form.
     """
     if text.strip().isdecimal():
         return int(text)

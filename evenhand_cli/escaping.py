@@ -1,6 +1,7 @@
-"""The escaping of characters that act on a terminal instead of showing: controls (C0, C1, DEL) and those that reorder text.
+"""The escaping of characters that a terminal obeys instead of showing them.
 
-Names and texts come from clients of the core. Without escaping, `ESC [2J` in a pod's name would clear the reader's screen.
+These are control characters (C0, C1, DEL) and characters that reorder text. Names and texts come from clients of the
+core. Without escaping, `ESC [2J` in a pod's name would clear the user's screen.
 """
 
 import re
@@ -14,32 +15,32 @@ from rich.text import Text
 _ACTING: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
-"""Characters that act on a terminal, except tabulators and line ends."""
+"""Characters that a terminal obeys, except tabs and line ends."""
 _ONE_BYTE: Final = 0x100
 
 
 def acts(text: str) -> bool:
-    """Return whether the text contains a character that acts on a terminal."""
+    """Return whether the text contains a character that a terminal obeys instead of showing it."""
     return not text.isprintable() and _ACTING.search(text) is not None
 
 
 def escaped(text: str) -> str:
-    """Return the text with each acting character as a code in hexadecimal."""
+    """Return the text with each such character replaced by its hexadecimal code."""
     return _ACTING.sub(_code, text) if acts(text) else text
 
 
 def escaped_json(text: str) -> str:
-    """Return JSON with the same values: acting characters occur in strings only, where JSON has codes for them."""
+    """Return JSON with equal values: such characters occur only in strings, where JSON has escapes for them."""
     return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if acts(text) else text
 
 
 class EscapingConsole(Console):
-    """A console that escapes every text before it is laid out; the console's own colours stay."""
+    """A console that escapes every text before it computes the layout; the console's own colours stay."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Lay out a renderable after escaping its text; each part of it passes here as well."""
+        """Compute the layout of a renderable after escaping its text; each nested part passes through this method too."""
         if isinstance(renderable, Text):
             renderable = escaped_text(renderable)
         elif isinstance(renderable, str):
@@ -49,7 +50,7 @@ class EscapingConsole(Console):
 
 
 def escaped_text(text: Text) -> Text:
-    """Return the text with its styles and with each acting character as a code."""
+    """Return the text with its styles, and with each such character replaced by its hexadecimal code."""
     if not acts(text.plain):
         return text
     cuts = [at for found in _ACTING.finditer(text.plain) for at in found.span()]

@@ -1,7 +1,7 @@
-"""A fault that a person can act on: what was wrong, where, and what to do next.
+"""A fault: an error for the user, which says what is wrong, where, and what to do next.
 
-Commands raise it; `app` prints it on the error stream and ends with its code. The user sees nothing else of an
-error: a traceback means a defect of Evenhand.
+Commands raise it; `app` prints it on the error stream and ends with its exit code. Users see no other form of an
+error: a traceback means that Evenhand itself has a bug.
 """
 
 import enum
@@ -12,15 +12,15 @@ class ExitCode(enum.IntEnum):
 
     OK = 0
     PROBLEM = 1
-    """The command did its work and found errors, or was given something that it cannot use."""
+    """The command did its work and found errors, or it got input that it cannot use."""
     USAGE = 2
     """The command line itself is wrong."""
     UNREACHABLE = 3
-    """The core could not be asked: no connection, no permission, no answer in time."""
+    """The core did not answer: no connection, no permission, or no answer in time."""
 
 
 class Fault(Exception):
-    """A problem for the user: what was wrong, where, and what to do; each in one or more whole lines."""
+    """An error for the user: what is wrong, where, and what to do; each in one or more complete lines."""
 
     def __init__(
         self, what: str, *, where: str = "", advice: str = "", code: ExitCode = ExitCode.PROBLEM

@@ -1,4 +1,4 @@
-"""Files that the user names: their whole content, or a fault that says which file cannot be read and why."""
+"""Files that the user names: their content, or a fault that says which file cannot be read and why."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The help of a command as text: what it does, examples, arguments, options; connection options in one line.
+"""The help of a command as text: description, examples, arguments, options, and a line about connection options.
 
 The block `Examples:` of a docstring is shown unchanged.
 """
@@ -14,7 +14,7 @@ WIDTH_MAX = 100
 WIDTH_MIN = 60
 INDENT = 2
 NAMES_MAX = 30
-"""Columns for the names beside help texts; a longer name has a line of its own."""
+"""Number of columns for names beside help texts; a longer name has a line of its own."""
 CONNECTION = "Connection"
 EXAMPLES = "Examples:"
 KINDS = {int: "N", float: "NUMBER", str: "TEXT"}
@@ -78,7 +78,7 @@ def described(help_: str) -> Iterator[str]:
 
 
 def _parameters(shown: Any, ctx: Any) -> Iterator[str]:  # noqa: ANN401
-    """Yield the sections of arguments and options, with the connection options folded into one line."""
+    """Yield the sections of arguments and options; one line replaces the connection options."""
     params = [one for one in shown.get_params(ctx) if not getattr(one, "hidden", False)]
     arguments = [(_argument_name(one), one.help or "") for one in params if not _is_option(one)]
     if arguments:
@@ -105,7 +105,7 @@ def _argument_name(param: Any) -> str:  # noqa: ANN401
 
 
 def _option(param: Any) -> tuple[str, str]:  # noqa: ANN401
-    """Return an option's names with its value, and the text of its help."""
+    """Return an option's names with the placeholder of its value, and its help text."""
     names = ", ".join(sorted((*param.opts, *param.secondary_opts), key=len))
     value = "" if param.is_flag else f" {_value_name(param)}"
     variable = [f"[env: {param.envvar}]"] if param.envvar else []

@@ -1,4 +1,4 @@
-"""The options of all listings: forms of output, sorting, no headers, and output again after each change.
+"""The options of all listings: output form, sorting, no headers, and repetition after each change.
 
 `lists` gives these options to a command; the command itself only returns its `Listing`.
 """
@@ -53,7 +53,7 @@ class Shape:
 
 
 def sorting(column: str, fields: Iterable[Field[Any]] = ()) -> Any:  # noqa: ANN401 -- typer's own type of an option
-    """Return the option by which a command sorts: its help names this column, and shells complete the names of all fields."""
+    """Return the option that sorts a listing: its help names this column, and shells complete the names of all fields."""
     return typer.Option(
         "--sort-by",
         metavar="COLUMN",
@@ -65,7 +65,7 @@ def sorting(column: str, fields: Iterable[Field[Any]] = ()) -> Any:  # noqa: ANN
 def lists(
     column: str, fields: Iterable[Field[Any]] = ()
 ) -> Callable[[Command], Callable[..., None]]:
-    """Return a decorator that adds the options of all listings to a command; `column` is an example of its columns."""
+    """Return a decorator that adds the options of all listings to a command; the help names `column` as an example."""
 
     def with_options(command: Command) -> Callable[..., None]:
         def listed(
@@ -87,7 +87,7 @@ def lists(
 
 
 def seconds_between_looks(*, watch: bool, interval: float | None) -> float:
-    """Return the seconds between two looks; 0 for a single look. Raises Fault for an interval without --watch."""
+    """Return the seconds between two requests; 0 for a single one. Raises Fault for an interval without --watch."""
     if not watch:
         refuse_without("--watch", interval=interval)
         return 0
@@ -97,7 +97,7 @@ def seconds_between_looks(*, watch: bool, interval: float | None) -> float:
 def show_listing(
     core: Core, take: Callable[[], Listing[Any]], shape: Shape, interval_s: float
 ) -> None:
-    """Write a listing once or, with an interval between two looks, whenever it has changed."""
+    """Write a listing once or, with an interval, after each change."""
     if interval_s:
         _watch(core, take, shape, interval_s)
     else:
@@ -131,7 +131,7 @@ def _value(listing: Listing[Any], rows: Sequence[Any]) -> dict[str, Any]:
 
 
 def _watch(core: Core, take: Callable[[], Listing[Any]], shape: Shape, interval_s: float) -> None:
-    """Write the listing, and again whenever its rows have changed; only a fault of the core ends it."""
+    """Write the listing, and write it again when its rows have changed; the loop ends only with a fault of the core."""
     before: Mapping[str, Any] | None = None
     with pictures(shape.form) as draw:
         while True:
@@ -153,9 +153,10 @@ def _watch(core: Core, take: Callable[[], Listing[Any]], shape: Shape, interval_
 
 @contextmanager
 def pictures(form: Form) -> Iterator[Callable[[RenderableType, bool], None]]:
-    """Open a display and yield the function that draws one picture after the other.
+    """Open a display and yield a function that draws a picture on it.
 
-    A terminal shows the latest picture in place of the one before. Elsewhere each different picture is written below the last.
+    On a terminal a new picture replaces the one before. On another output a picture that differs is written below the
+    one before.
     """
     console = console_for(form)
     if not console.is_terminal:

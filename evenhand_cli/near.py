@@ -1,4 +1,4 @@
-"""Suggestions for an unknown name: known names that look like it."""
+"""Suggestions for an unknown name: known names that are similar."""
 
 import difflib
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ SIMILARITY = 0.6
 
 
 def near_matches(name: str, known: Iterable[str]) -> str:
-    """Return a sentence that offers near matches; empty when nothing looks alike."""
+    """Return a sentence that offers similar names; empty when no name is similar."""
     names = sorted({one for one in known if one})
     holding = [one for one in names if name and name in one]
     alike = difflib.get_close_matches(name, names, MATCHES_MAX, SIMILARITY)

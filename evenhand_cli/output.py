@@ -1,8 +1,8 @@
-"""Forms of a result: a table for people, JSON, YAML or names for scripts.
+"""Output forms of a result: a table for people; JSON, YAML or names for scripts.
 
-The JSON keys are the field names of `proto/evenhand/v1`; numbers are exact. JSON is one object on the output stream
-and nothing else. Every field is present, empty or not, so that a script may rely on it. An enumeration's value is its
-word in lower case (`active`, `error`). YAML has the same keys.
+The JSON keys are the field names of `proto/evenhand/v1`; numbers are exact. JSON output is one object, and the output
+stream has nothing else. Every field is present, even an empty one, so that scripts can rely on it. The value of an
+enumeration is its word in lower case (`active`, `error`). YAML has the same keys.
 """
 
 import enum
@@ -22,7 +22,7 @@ from evenhand_cli.faults import ExitCode, Fault
 
 
 class Form(enum.StrEnum):
-    """The form in which results are written."""
+    """The form of the output."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -32,7 +32,7 @@ class Form(enum.StrEnum):
 
     @property
     def is_data(self) -> bool:
-        """Return whether the form is for programs, with every field."""
+        """Return whether the form is for programs and has every field."""
         return self in {Form.JSON, Form.YAML}
 
 
@@ -50,7 +50,7 @@ Output = Annotated[
 def show(
     form: Form, value: Mapping[str, Any], picture: Callable[[Console], RenderableType]
 ) -> None:
-    """Write a result: its value as data, or its picture for this console. Raises Fault for `name`."""
+    """Write a result as data, or as text for this console. Raises Fault for `name`, which only listings have."""
     if form is Form.NAME:
         raise no_names()
     if form.is_data:
@@ -61,7 +61,7 @@ def show(
 
 
 def no_names() -> Fault:
-    """Return the fault of `--output name` for a command that is no listing."""
+    """Return the fault of `--output name` for a command that is not a listing."""
     return Fault(
         "there are no names to list here",
         where="--output name",
@@ -71,7 +71,7 @@ def no_names() -> Fault:
 
 
 def console_for(form: Form) -> Console:
-    """Return a console for the output stream: as wide as that is or, for `wide`, as the columns need."""
+    """Return a console for the output stream: as wide as the terminal or, for `wide`, as wide as the columns need."""
     return terminal.results(terminal.UNLIMITED if form is Form.WIDE else None)
 
 
@@ -84,7 +84,7 @@ def write(form: Form, value: Mapping[str, Any]) -> None:
 
 
 def write_next(form: Form, value: Mapping[str, Any]) -> None:
-    """Write one of several results: a line of JSON or a document of YAML, flushed."""
+    """Write one of several results, as a line of JSON or a document of YAML, and flush the output."""
     if form is Form.YAML:
         sys.stdout.write("---\n")
         write_yaml(value)
@@ -116,7 +116,7 @@ def write_json_line(value: Mapping[str, Any]) -> None:
 
 
 def plain(message: Message) -> dict[str, Any]:
-    """Return a message as plain values: all its fields, exact whole numbers, None for an absent part."""
+    """Return a message as plain values: all fields, exact whole numbers, None for an absent message."""
     fields = cast("Sequence[FieldDescriptor]", message.DESCRIPTOR.fields)
     return {field.name: _field(message, field) for field in fields}
 
@@ -127,7 +127,7 @@ def plain_all(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def word(descriptor: EnumDescriptor, number: int) -> str:
-    """Return the word of an enumeration's value: `QUEUE_STATE_ACTIVE` is `active`."""
+    """Return the word of an enumeration's value: `active` for `QUEUE_STATE_ACTIVE`."""
     value = descriptor.values_by_number.get(number)
     if value is None:
         return str(number)

@@ -1,4 +1,4 @@
-"""Listings that the core answers page by page."""
+"""Listings that the core answers in pages."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar

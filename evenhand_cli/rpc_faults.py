@@ -1,6 +1,6 @@
-"""The conversion of an RPC's error into a fault: what was wrong, where, what to do.
+"""The conversion of an RPC's error into a fault, which says what is wrong, where, and what to do.
 
-The core answers with `google.rpc.Status` and details (design 1.12), which become lines here.
+The core answers with `google.rpc.Status` and details (design 1.12); this module converts them to lines of text.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ CONNECTION_CODES = frozenset(
 
 
 def fault_of(error: grpc.RpcError, address: str, secure: bool) -> Fault:
-    """Return the fault that an RPC to `address` ended with."""
+    """Return the fault for an RPC to `address` that failed."""
     code = error.code()
     if code is grpc.StatusCode.UNAVAILABLE:
         return _unreachable(error, address, secure)
@@ -69,7 +69,7 @@ def _unreachable(error: grpc.RpcError, address: str, secure: bool) -> Fault:
 
 
 def _details(error: grpc.RpcError) -> tuple[list[str], str]:
-    """Return the field violations as lines, and the advice of the core."""
+    """Return the field violations as lines, and the core's advice."""
     status = rpc_status.from_call(cast("grpc.Call", error))
     details: Sequence[AnyMessage] = () if status is None else status.details
     violations: list[str] = []

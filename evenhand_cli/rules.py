@@ -1,4 +1,4 @@
-"""The rules of docs/rules, which travel with the command: `evenhand explain G4` needs neither a core nor the pages."""
+"""The rules of docs/rules, stored with the command: `evenhand explain G4` needs neither a core nor these pages."""
 
 import json
 import re
@@ -10,7 +10,7 @@ _FORM: Final = re.compile(r"[A-Z]\d{1,2}")
 
 
 class Rule(NamedTuple):
-    """A rule: its statement, what it says in detail, and where to read on."""
+    """A rule: its statement, its details, and where to read more."""
 
     rule: str
     statement: str
@@ -39,5 +39,5 @@ def rules() -> dict[str, Rule]:
 
 
 def is_rule_id(text: str) -> bool:
-    """Return whether a text has the form of a rule's id, in capital letters as explanations write it."""
+    """Return whether a text has the form of a rule's id: a capital letter and a number."""
     return _FORM.fullmatch(text) is not None

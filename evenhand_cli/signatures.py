@@ -8,10 +8,10 @@ Command = Callable[..., Any]
 
 
 def joined(command: Command, wrapper: Command, *, keep_first: bool = False) -> Command:
-    """Give the wrapper the options of the command before its own, so that the command line offers both.
+    """Return the wrapper with the options of the command before its own, so that the command line offers both.
 
-    The wrapper provides the command's first parameter; with `keep_first` the wrapper has that parameter
-    as well. The wrapper's last parameter is the mapping of the command's options.
+    The wrapper provides the command's first parameter; with `keep_first` the wrapper has that parameter as well. The
+    wrapper's last parameter is a mapping with the command's options.
     """
     first, *own = inspect.signature(command, eval_str=True).parameters.values()
     of_wrapper = list(inspect.signature(wrapper, eval_str=True).parameters.values())[:-1]

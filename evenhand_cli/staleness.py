@@ -1,4 +1,4 @@
-"""Notices that an answer shows a cluster whose manager is away or has not reported everything yet."""
+"""Notices that an answer may be out of date, because a manager is away or has not reported everything yet."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,14 +11,14 @@ from evenhand_cli.render.words import clock_time
 
 
 class Pictures:
-    """The states of managers that came with a command's answers; each problem is reported once."""
+    """The states of managers that came with a command's answers; each problem is printed once."""
 
     def __init__(self) -> None:
         self._latest: inspect_pb2.Picture | None = None
         self._told: set[str] = set()
 
     def look_at(self, answer: Any) -> None:  # noqa: ANN401 - of any type
-        """Print on the error stream which managers are away or have not reported everything."""
+        """Print on the error stream which managers are away or have not reported everything yet."""
         picture = getattr(answer, "picture", None)
         if picture is None:
             return
@@ -29,12 +29,12 @@ class Pictures:
                 terminal.say(line)
 
     def value(self) -> dict[str, Any]:
-        """Return the latest picture for the JSON form; None under its key when no answer had one."""
+        """Return the latest state of the managers for the JSON output; None under its key when no answer had one."""
         return {"picture": None if self._latest is None else plain(self._latest)}
 
 
 def _lines(picture: inspect_pb2.Picture) -> Iterator[tuple[str, str]]:
-    """Yield a key and a line for each manager that is away or is still reporting."""
+    """Yield a key and a line for each manager that is away, or that has not reported everything yet."""
     now = picture.taken_at_ms
     for one in picture.away:
         when, gone = clock_time(one.since_ms, now), span(now - one.since_ms)

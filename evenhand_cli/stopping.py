@@ -1,4 +1,4 @@
-"""Signals as events of the loop: SIGINT and SIGTERM end the program in order, SIGHUP makes it read files again."""
+"""Signals as events of the loop: SIGINT and SIGTERM end the program, SIGHUP makes it read its files again."""
 
 import asyncio
 import signal
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def stop_event() -> asyncio.Event:
-    """Return an event that SIGINT and SIGTERM set; needs a running loop."""
+    """Return an event that SIGINT and SIGTERM set; an event loop must be running."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -16,14 +16,14 @@ def stop_event() -> asyncio.Event:
 
 
 def hangup_event() -> asyncio.Event:
-    """Return an event that SIGHUP sets; needs a running loop."""
+    """Return an event that SIGHUP sets; an event loop must be running."""
     hangup = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
     return hangup
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run the work until it ends or a signal comes; errors: those of the work."""
+    """Run the work until it ends or SIGINT or SIGTERM arrives; errors: those of the work."""
     stopped = asyncio.create_task(stop_event().wait())
     task = asyncio.create_task(work)
     await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,7 @@
-"""The two streams of a command: results on the output, everything else on the error stream.
+"""The two streams of a command: results on the standard output, everything else on the error stream.
 
-Consoles are created when they are needed, because the streams may be replaced. The console itself respects NO_COLOR;
-a colour only repeats what a word or a sign already says.
+Consoles are created when they are needed, because the streams may be replaced. Consoles respect NO_COLOR; a colour
+only repeats what a word or a sign already says.
 """
 
 import os
@@ -21,16 +21,16 @@ from evenhand_cli.escaping import EscapingConsole, escaped
 from evenhand_cli.faults import Fault
 
 PIPE_WIDTH = 240
-"""Columns when the output is not a terminal and COLUMNS is not set: wide enough not to cut any key."""
+"""Number of columns when the output is not a terminal and COLUMNS is not set; no key is longer."""
 
 UNLIMITED = 10_000
-"""Columns of `--output wide`: wider than any table."""
+"""Number of columns of `--output wide`; no table is wider."""
 
 PATIENCE_S = 1.0
-"""Seconds after which a command says what it is doing."""
+"""Seconds after which a command prints what it is doing."""
 
 INDENT = len("where: ")
-"""Columns before the text of a fault."""
+"""Number of columns before the text of a fault."""
 
 WRAP_MIN = 30
 """Minimum number of columns of a wrapped line."""
@@ -40,7 +40,7 @@ _COMMAND = re.compile(
 )
 """A command within a sentence: in backquotes, or the program name with the words after it."""
 _BLANK = "\0"
-"""A character in the place of a blank at which a line may not end."""
+"""A character that replaces a blank at which a line must not end."""
 
 THEME = Theme(
     {
@@ -60,7 +60,7 @@ THEME = Theme(
 
 
 def results(width: int | None = None) -> Console:
-    """Return a console for the output stream; without a width as wide as the terminal, or as COLUMNS says."""
+    """Return a console for the output stream; without a width it is as wide as the terminal, or as COLUMNS says."""
     if width is None and not sys.stdout.isatty():
         width = shutil.get_terminal_size((PIPE_WIDTH, 50)).columns
     return EscapingConsole(theme=THEME, highlight=False, width=width)
@@ -73,7 +73,7 @@ def line(text: str) -> None:
 
 
 def document(text: str) -> None:
-    """Write a text for a file: escaped on a terminal, else unchanged."""
+    """Write a text that may be saved as a file: escaped on a terminal, otherwise unchanged."""
     sys.stdout.write(escaped(text) if sys.stdout.isatty() else text)
     if not text.endswith("\n"):
         sys.stdout.write("\n")
@@ -94,7 +94,7 @@ def say(message: str) -> None:
 
 @contextmanager
 def patience(doing: str) -> Iterator[Callable[[str], None]]:
-    """Say what is being done when the block takes long; the function that this yields changes the words."""
+    """Print what is being done when the block takes long; the yielded function changes the text."""
     console = notices()
     status = console.status(Text(doing))
     start = status.start if console.is_terminal else (lambda: console.print(Text(f"{doing} ...")))
@@ -110,7 +110,7 @@ def patience(doing: str) -> Iterator[Callable[[str], None]]:
 
 
 def show_fault(fault: Fault) -> None:
-    """Print a fault: what was wrong, where, and what to do."""
+    """Print a fault: what is wrong, where, and what to do."""
     console = notices()
     width = _width_of(console)
     parts = (
@@ -129,7 +129,7 @@ def show_fault(fault: Fault) -> None:
 
 
 def wrapped(text: str, width: int | None) -> list[str]:
-    """Return a line broken between words, but never within a command; without a width it stays whole."""
+    """Return a text as lines that are broken between words, but never within a command; one line when `width` is None."""
     if width is None:
         return [text]
     bound = _COMMAND.sub(lambda found: found[0].replace(" ", _BLANK), text)
@@ -140,5 +140,5 @@ def wrapped(text: str, width: int | None) -> list[str]:
 
 
 def _width_of(console: Console) -> int | None:
-    """Return the width for lines by the terminal or COLUMNS; None where lines may be of any width."""
+    """Return the width for lines, from the terminal or from COLUMNS; None when lines may have any width."""
     return console.width if console.is_terminal or os.environ.get("COLUMNS") else None

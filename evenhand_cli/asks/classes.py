@@ -1,4 +1,4 @@
-"""Priorities of pods: by the PriorityClasses of the file, by the system's own, else by what the user says."""
+"""Priorities of pods: from PriorityClasses of the file, from the system's own classes, or from the option `--priority`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,14 +43,14 @@ class Classes:
         self.known[name] = document.item
 
     def resolves(self, spec: Mapping[str, Any]) -> bool:
-        """Return whether the file itself determines the pod's priority."""
+        """Return whether the file itself says which priority the pod has."""
         name = spec.get("priorityClassName")
         if name:
             return name in self.known
         return any(one.get("globalDefault") for one in self.known.values())
 
     def otherwise(self, spec: Mapping[str, Any], pod: Document) -> dict[str, Any]:
-        """Return priority, class and policy of a pod whose file does not determine them. Raises Fault."""
+        """Return priority, class and preemption policy of a pod whose file does not say its priority. Raises Fault."""
         name, written = spec.get("priorityClassName"), spec.get("priority")
         value = written if self.options.priority is None else self.options.priority
         if name and value is None:
@@ -62,7 +62,7 @@ class Classes:
         return {**found, "priorityClassName": name} if name else found
 
     def source(self, spec: Mapping[str, Any]) -> str:
-        """Return where the pod's priority comes from, and how to set another where it is only assumed."""
+        """Return where the pod's priority comes from and, when it is only assumed, how to set another one."""
         name = spec.get("priorityClassName")
         if self.resolves(spec):
             if name:
@@ -76,6 +76,6 @@ class Classes:
         return UNKNOWN_DEFAULT
 
     def allows_preemption(self, name: str) -> bool:
-        """Return whether pods of this class may be preempted before the last resort."""
+        """Return whether pods of this class can be victims like others, or only when no others suffice (False)."""
         found = self.known.get(name)
         return found is None or read_priority_class(found).allow_preemption

@@ -17,7 +17,7 @@ TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
 class Loader(yaml.CSafeLoader):
-    """A loader of YAML as an API server reads it: instants stay texts."""
+    """A loader of YAML that keeps instants as text, as an API server does."""
 
 
 Loader.yaml_implicit_resolvers = {
@@ -28,7 +28,7 @@ Loader.yaml_implicit_resolvers = {
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """An object of a file; `place` is its file and line, for people."""
+    """An object of a file; `place` is its file and line, for messages."""
 
     item: dict[str, Any]
     place: str
@@ -40,7 +40,7 @@ class Document:
         return kind if isinstance(kind, str) else ""
 
     def fault(self, what: str, advice: str = "") -> Fault:
-        """Return a fault at this place."""
+        """Return a fault that names the place of this object."""
         return Fault(what, where=self.place, advice=advice)
 
 

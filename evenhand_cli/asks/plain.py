@@ -25,11 +25,11 @@ from shim_client.translate.resources import amounts
 from si.v1 import si_pb2
 
 APPLICATION = "simulated"
-"""The application of asks that name none."""
+"""The application of asks that name no application."""
 UNSAID = "the ask names none: write `priority`, or pass --priority N"
 PRIORITY_MIN, PRIORITY_MAX = -(2**31), 2**31 - 1
 SHOWN_MAX = 5
-"""Maximum number of mistakes of one ask that are named."""
+"""Maximum number of mistakes of one ask that a fault names."""
 _TRIGGERS = {None: JobTrigger.UNSPECIFIED, True: JobTrigger.YES, False: JobTrigger.NO}
 
 
@@ -55,7 +55,7 @@ class PlainAsk(BaseModel):
     job_key: str = ""
     job_members: Annotated[int, Field(ge=0, le=100_000)] = 0
     preemptible: bool | None = None
-    """False is firm, true lendable; when not set the partition decides (J2)."""
+    """True is lendable, False is firm; when the field is not set, the partition decides (J2)."""
     can_preempt: bool | None = None
 
 
@@ -65,7 +65,7 @@ def is_plain(document: Document) -> bool:
 
 
 def asks(document: Document, options: Options, first: int) -> Iterator[Ask]:
-    """Yield the asks of a document; `first` is the number of the first one without a name. Raises Fault."""
+    """Yield the asks of a document. `first` is the number in the name of the first ask without a name. Raises Fault."""
     several = "asks" in document.item
     listed = document.item["asks"] if several else [document.item]
     if not isinstance(listed, list) or (several and len(document.item) > 1):
@@ -109,7 +109,7 @@ def _asks(written: PlainAsk, document: Document, options: Options, first: int) -
 
 
 def _priority(written: PlainAsk, options: Options, priority: int) -> simulate_pb2.Assumption:
-    """Return the ask's priority and the source of it."""
+    """Return the ask's priority with the place where it was set."""
     because = "of the file"
     if written.priority is None:
         because = "--priority" if options.priority is not None else UNSAID
@@ -122,13 +122,16 @@ def _simulated(
     application: si_pb2.AddApplicationRequest,
     options: Options,
 ) -> simulate_pb2.SimulatedAsk:
-    """Return the ask to simulate; a whole path is its queue, another name is what the placement rules are given."""
+    """Return the ask to simulate.
+
+    A queue that is written as a whole path is used as it is; any other name is passed to the placement rules.
+    """
     queue = options.queue or (written.queue if f"{written.queue}.".startswith("root.") else "")
     return simulate_pb2.SimulatedAsk(queue=queue, ask=message, application=application)
 
 
 def _report(written: PlainAsk, options: Options) -> PodReport:
-    """Return the ask in the form in which the shim would report a pod; raises BadObjectError."""
+    """Return the ask as the shim would report a pod. Raises BadObjectError."""
     spec: dict[str, Any] = {
         "nodeSelector": dict(written.node_selector),
         "tolerations": written.tolerations,
@@ -153,6 +156,6 @@ def _report(written: PlainAsk, options: Options) -> PodReport:
 
 
 def _resource(written: Mapping[str, str | int | float]) -> dict[str, int]:
-    """Return quantities as in queues.yaml, where a vcore is a core; one pod unless another number is given."""
+    """Return quantities with the units of queues.yaml, where a vcore is a core; pods is 1 unless another number is given."""
     listed = {("cpu" if kind == "vcore" else kind): amount for kind, amount in written.items()}
     return {"pods": 1, **amounts({"resources": listed}, "resources")}

@@ -1,6 +1,6 @@
-"""Pods of Kubernetes as asks: with the API server's defaults and priorities, and otherwise as the shim reads them.
+"""Kubernetes pods as asks: with the API server's defaults and priorities, and read as the shim reads them.
 
-A pod that runs already, or was printed by `kubectl get pod -o yaml`, is treated as if it were submitted now.
+A pod that already runs, or was printed by `kubectl get pod -o yaml`, is treated as if it were submitted now.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,10 +29,10 @@ WORKLOADS = (
     "Job",
     "CronJob",
 )
-"""Kinds of workloads; all pods that one wants are simulated."""
+"""Kinds of workloads; all pods that a workload wants are simulated."""
 PER_NODE = "DaemonSet"
 RENEWED = ("uid", "creationTimestamp", "deletionTimestamp", "resourceVersion")
-"""Fields that a pod has only once it was submitted."""
+"""Fields of a pod that are set when it is submitted."""
 UNJUDGED = "volumes, affinity between pods and spread are not judged by a simulation"
 GATED = "its scheduling gates are taken as open"
 
@@ -68,7 +68,7 @@ def _wanted(owner: dict[str, Any]) -> int:
 
 
 def _sized(pod: dict[str, Any], wanted: int) -> dict[str, Any]:
-    """Return the pod with the size of its job as a label, where the shim would ask the owner for it (J1)."""
+    """Return the pod with the size of its job as a label; the shim would ask the owner for this size (J1)."""
     marks = pod["metadata"].get("labels") or {}
     known = marks.get(labels.JOB_MEMBERS) or marks.get(labels.JOB_MEMBERS_OWN)
     if known or not (marks.get(labels.JOB_KEY) or marks.get(labels.JOB_KEY_OWN)):
@@ -85,7 +85,7 @@ def _pod_of(owner: dict[str, Any], number: int) -> dict[str, Any]:
 def ask(
     pod: Document, classes: Classes, namespaces: Mapping[str, NamespaceFacts], options: Options
 ) -> Ask:
-    """Return the ask that the shim would make of a pod. Raises Fault."""
+    """Return the ask that the shim would report for a pod. Raises Fault."""
     metadata, spec = _part(pod, "metadata"), _part(pod, "spec")
     name = metadata.get("name") or f"{metadata.get('generateName') or 'pod-'}x"
     try:
@@ -99,7 +99,7 @@ def ask(
 def _admitted(
     pod: Document, metadata: dict[str, Any], spec: dict[str, Any], classes: Classes, namespace: str
 ) -> dict[str, Any]:
-    """Return the pod as the API server would keep it, for our scheduler and not on any node yet."""
+    """Return the pod as the API server would store it, with Evenhand as its scheduler and without a node."""
     fresh = {key: value for key, value in metadata.items() if key not in RENEWED}
     fresh["namespace"] = metadata.get("namespace") or namespace
     notes = fresh.get("annotations")

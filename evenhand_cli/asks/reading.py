@@ -18,14 +18,14 @@ ONE_POD = "simulate one of its pods: kubectl get pod NAME -o yaml | evenhand sim
 
 @dataclass(slots=True)
 class Reading:
-    """The content of a file. `ignored` counts kinds that do not concern placement."""
+    """The asks of a file; `ignored` has the number of objects by kind, for kinds that do not affect placement."""
 
     asks: list[Ask] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
 
 
 def read_asks(path: Path, options: Options, more: Path | None = None) -> Reading:
-    """Return the asks of a file, in its order; ``more`` holds further PriorityClasses. Raises Fault."""
+    """Return the asks of a file in its order; `more` is a file with further PriorityClasses. Raises Fault."""
     found = documents.read(path)
     classes, namespaces = Classes(options), _namespaces(found)
     for document in [*found, *(documents.read(more) if more is not None else ())]:

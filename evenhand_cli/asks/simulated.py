@@ -1,11 +1,11 @@
-"""An ask to simulate, with its name for people and the notes about it."""
+"""An ask to simulate, with its name for people and notes about it."""
 
 from dataclasses import dataclass
 
 from evenhand.v1 import simulate_pb2
 
 ASKS_MAX = 1_000
-"""Maximum number of asks in one simulation; the core accepts no more."""
+"""Maximum number of asks in one simulation, which is also the core's limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Ask:
     partition: str
     notes: tuple[str, ...] = ()
     assumed: tuple[simulate_pb2.Assumption, ...] = ()
-    """Values that the file does not give and that the answer depends on."""
+    """Values that the file does not give, and on which the answer depends."""
 
     @property
     def name(self) -> str:

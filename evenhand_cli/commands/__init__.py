@@ -1,1 +1,1 @@
-"""The commands, with a module for each group."""
+"""The commands of `evenhand`, with a module for each group of commands."""

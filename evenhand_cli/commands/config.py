@@ -1,4 +1,4 @@
-"""The commands on the queue configuration: check a file, compare it, apply it, show the one in force."""
+"""The commands on the queue configuration: check a file, compare it, apply it, show the configuration in force."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated
@@ -41,7 +41,7 @@ LASTS = (
     "It lasts until the core ends. At its start a core reads the file of `serve --config` again, and on Kubernetes the shim"
     " sends the ConfigMap of its namespace: change it there, too, to keep it."
 )
-"""The notice for a core of a version without revisions."""
+"""The notice for a core whose version has no revisions."""
 SEVERITIES = {
     "error": config_pb2.PROBLEM_SEVERITY_ERROR,
     "warning": config_pb2.PROBLEM_SEVERITY_WARNING,
@@ -73,7 +73,7 @@ def check(file: QueuesFile, ignore: Ignore = None, output: Output = Form.TABLE) 
 
 
 def problems_of(found: Iterable[Problem]) -> list[config_pb2.ConfigProblem]:
-    """Return problems that were found here as messages, as the core would send them."""
+    """Return problems that the command found as messages, in the form in which the core sends them."""
     return [
         config_pb2.ConfigProblem(
             severity=SEVERITIES[one.severity],
@@ -200,7 +200,7 @@ def in_force(core: Core, output: Output = Form.TABLE) -> None:
 
 
 def _about(answer: config_pb2.GetResponse) -> Iterator[str]:
-    """Yield which configuration is in force, who applied it and when, and whether it is kept."""
+    """Yield lines that say which configuration is in force, who applied it and when, and whether it survives a restart."""
     source = answer.source or "the built-in default"
     digest = f", digest {answer.digest[:12]}" if answer.digest else ""
     if not answer.revision:
@@ -214,9 +214,9 @@ def _about(answer: config_pb2.GetResponse) -> Iterator[str]:
 
 
 def _now(core: Core) -> Base:
-    """Return the configuration in force, as the base of an apply: the changes that are shown are then those that are made.
+    """Return the revision in force as the base of an apply, so that the changes that are shown are those that are made.
 
-    The request is that of `version`, which the role of a shim permits too.
+    The request is that of `evenhand version`, which the role of a shim may also send.
     """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     answer = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
@@ -250,7 +250,7 @@ def _applied(answer: config_pb2.ApplyResponse, read: QueuesText) -> Group:
 
 
 def _compared(answer: config_pb2.DiffResponse, read: QueuesText) -> RenderableType:
-    """Return what differs from the revision in force, or the errors of a file that cannot be compared."""
+    """Return the differences from the revision in force, or the errors of a file that cannot be compared."""
     if findings.count_errors(answer.problems):
         return findings.problems(answer.problems, read.source, (), read.notes)
     now = f"revision {answer.revision}" if answer.revision else "the configuration"
@@ -271,7 +271,7 @@ def _tried(
     *,
     whole: bool,
 ) -> RenderableType:
-    """Return the consequences of a configuration, then what differs in it."""
+    """Return the consequences of a configuration, followed by its differences from the one in force."""
 
     def form(detail: forecasts.Detail | None) -> Group:
         return Group(

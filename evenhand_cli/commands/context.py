@@ -123,7 +123,7 @@ def delete(name: Name) -> None:
     terminal.say(f"{name} is deleted")
 
 
-def _option(name: str, metavar: str, help_: str) -> Any:  # noqa: ANN401 - what Typer calls it differs by version
+def _option(name: str, metavar: str, help_: str) -> Any:  # noqa: ANN401 - this type depends on Typer's version
     return typer.Option(f"--{name}", metavar=metavar, help=help_)
 
 

@@ -1,4 +1,4 @@
-"""The command `evenhand decisions`: a list, one decision rule by rule, and what becomes of decisions."""
+"""The command `evenhand decisions`: a list of decisions, one decision rule by rule, and changes of decisions."""
 
 import enum
 from collections.abc import Iterable
@@ -220,7 +220,7 @@ def _listing(core: Core, request: pb.ListDecisionsRequest, since: str) -> Listin
 def _lost_work(
     core: Core, wanted: reports_pb2.GetLostWorkRequest, output: Form, *, full: bool
 ) -> None:
-    """Write the sums of lost work, which begin at zero with each start of the server."""
+    """Write the sums of lost work since the server was started."""
     stub = reports_pb2_grpc.ReportServiceStub(core.channel)
     answer = core.ask(stub.GetLostWork, wanted)
     narrowed = bool(wanted.queue or wanted.policy or wanted.since_ms)
@@ -234,7 +234,7 @@ def _lost_work(
 
 
 def _ago(core: Core, since: str) -> int:
-    """Return the instant that lies `since` before now, by the core's clock; 0 without `since`."""
+    """Return the instant (Unix milliseconds) that lies `since` before now by the core's clock; 0 without `since`."""
     if not since:
         return 0
     length = milliseconds(since)
@@ -278,7 +278,7 @@ def _unknown(core: Core, decision: str) -> Fault:
 
 
 def _follow(core: Core, wanted: pb.ListDecisionsRequest, count: int, output: Form) -> None:
-    """Write changes as they arrive, except recorded ones that are older than requested."""
+    """Write the changes of decisions since the requested instant, and new ones as they occur."""
     if output is Form.NAME:
         raise no_names()
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)

@@ -1,4 +1,4 @@
-"""The command `evenhand demo`: a scheduler places a cluster's pods, in this terminal alone."""
+"""The command `evenhand demo`: core, shim and an embedded cluster in one process."""
 
 import asyncio
 import logging
@@ -37,9 +37,9 @@ PACKED = Path("evenhand_cli/examples/small")
 """The path of the example cluster in a wheel (see hatch_build.py)."""
 LIMIT_S = 600.0
 STOP_MS = 500
-"""Milliseconds that a deleted pod takes to end, at most its grace period, so that people can see it leaving."""
+"""Milliseconds that a deleted pod takes to end, at most its grace period, so that people can see it end."""
 QUEUES_MAX = 60
-"""Maximum number of queues on the last screen where its height has no limit."""
+"""Maximum number of queues on the last screen, whose height is not limited."""
 
 
 def demo(
@@ -100,7 +100,7 @@ def demo(
 
 
 def core_of(options: ServeOptions, told: list[str]) -> CoreProcess:
-    """Return a core as the demonstration runs it; a start that fails is a Fault."""
+    """Return a function that runs a core for the demonstration. Raises Fault when the core cannot start."""
 
     async def core(ready: Ready) -> None:
         code = await run_core(options, ready=ready, errors=told.append)
@@ -124,7 +124,7 @@ def example_cluster() -> Path:
 
 
 def shown_name(directory: Path) -> str:
-    """Return the name of a directory for people: relative where it lies below the working directory."""
+    """Return the name of a directory for people: a relative path when it lies below the working directory."""
     here = Path.cwd()
     return str(directory.relative_to(here) if directory.is_relative_to(here) else directory)
 
@@ -143,7 +143,7 @@ async def _demonstrate(plan: Plan, output: Form) -> tuple[Progress, Outcome]:
 
 
 def _ending(progress: Progress, outcome: Outcome, console: Console) -> RenderableType:
-    """Return the summary; where no live screen stands above it, the last screen comes first."""
+    """Return the summary; without a live screen above it, the last screen comes first."""
     summary = outcome_picture(outcome, console.width)
     if console.is_terminal:
         return Group(Text(), summary)

@@ -17,7 +17,7 @@ from evenhand_cli.render.listing import none_of
 
 
 class Kind(enum.StrEnum):
-    """The kinds of events, by the words that records use."""
+    """The kinds of events, with the words of the JSON output."""
 
     PLACED = "placed"
     RELEASED = "released"
@@ -91,7 +91,7 @@ def events(
 
 
 def _list(core: Core, request: watch_pb2.WatchEventsRequest, count: int, output: Form) -> None:
-    """Write the events that the core holds, or the latest of them."""
+    """Write all events that the core holds, or the last `count` of them."""
     stub = watch_pb2_grpc.WatchServiceStub(core.channel)
     held: deque[watch_pb2.EventRecord] = deque(maxlen=count or None)
     for answer in core.follow(stub.WatchEvents, request, timeout_s=core.timeout_s):
@@ -109,7 +109,7 @@ def _given(since: int) -> str:
 
 
 def _follow(core: Core, request: watch_pb2.WatchEventsRequest, count: int, output: Form) -> None:
-    """Write events as they come; end after the requested number."""
+    """Write events as they come; end after `count` of them."""
     stub = watch_pb2_grpc.WatchServiceStub(core.channel)
     seen = 0
     for answer in core.follow(stub.WatchEvents, request):

@@ -1,4 +1,4 @@
-"""The command `evenhand explain`: why an ask waits, or where a pod runs."""
+"""The command `evenhand explain`: why an ask waits, where a pod runs, what is set for a queue, what a rule says."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ UNKNOWN = (explain_pb2.SUBJECT_KIND_UNKNOWN, explain_pb2.SUBJECT_KIND_UNSPECIFIE
 
 WITH_NODE = (inspect_pb2.ALLOCATION_STATE_ALLOCATED, inspect_pb2.ALLOCATION_STATE_RELEASING)
 MEMBERS_EXPLAINED_MAX = 32
-"""Maximum number of running pods of a workload that are explained one by one."""
+"""Maximum number of running pods of a workload that are explained in one answer."""
 
 NUMBERS = re.compile(r"[0-9]+")
 LIST_ADVICE = "list all keys with `evenhand allocations --asks`, `evenhand apps`, `evenhand nodes`, `evenhand queues`"
@@ -116,7 +116,7 @@ def _explain_object(
 
 
 def _check_application(answer: explain_pb2.ExplainResponse, name: str) -> None:
-    """Raise Fault for an answer that is about something else than an application."""
+    """Raise Fault when the answer is about something other than an application."""
     if answer.kind != explain_pb2.SUBJECT_KIND_APPLICATION:
         raise Fault(
             f"there is no application `{name}`",
@@ -126,7 +126,7 @@ def _check_application(answer: explain_pb2.ExplainResponse, name: str) -> None:
 
 
 def _explained_rule(name: str, output: Form, *, application: bool) -> bool:
-    """Write what a rule says; return False for a name that is no rule's id. Raises Fault for an id that no rule has."""
+    """Write what a rule says; return False when the name has not the form of a rule's id. Raises Fault for an unknown id."""
     if application or not is_rule_id(name):
         return False
     found = rules().get(name)
@@ -137,7 +137,7 @@ def _explained_rule(name: str, output: Form, *, application: bool) -> bool:
 
 
 def _near_rules(name: str) -> str:
-    """Return which rules begin with the same letter, or with which letters rules begin."""
+    """Return which rules begin with the letter of this name or, when there are none, with which letters rules begin."""
     alike = [one for one in rules() if one[0] == name[0]]
     if alike:
         return f"rules {alike[0]} to {alike[-1]} begin with {name[0]}"
@@ -145,7 +145,7 @@ def _near_rules(name: str) -> str:
 
 
 def _are_running(pods: list[inspect_pb2.Allocation]) -> bool:
-    """Return whether these are several pods of which none waits."""
+    """Return whether there are several pods, and each of them has a node."""
     return len(pods) > 1 and all(one.state in WITH_NODE for one in pods)
 
 
@@ -159,15 +159,15 @@ def _show_workload(
     full: bool,
     also: str,
 ) -> None:
-    """Write what is true of all pods of a gang or another workload of which none waits.
+    """Write one answer for all pods of a gang or another workload when each of them has a node.
 
-    JSON has the ``first`` answer and all of them.
+    JSON has the `first` answer, and the list of all pods under the key `members`.
     """
     looked_at = pods[:MEMBERS_EXPLAINED_MAX]
     answers = [_explained(core, one.allocation_key, first.partition) for one in looked_at]
     bare = name.rpartition("/")[2]
     is_gang = any(one.job_key == bare for one in pods)
-    # The core has no answer about a pod that has ended since it was listed.
+    # Without a placement the pod has ended since it was listed.
     answers = [one for one in answers if one.HasField("placed")] or [first]
     found = Workload(name, is_gang, pods, answers)
     show(
@@ -178,16 +178,16 @@ def _show_workload(
 
 
 def _speaking(pods: list[inspect_pb2.Allocation]) -> list[str]:
-    """Return the key of the pod whose answer is shown for a workload, in a list; empty without pods.
+    """Return the key of the pod whose answer is shown for a workload, as a list; an empty list when it has no pods.
 
-    That pod is the first one that waits, else the first one.
+    That pod is the first one that waits or, when none waits, the first one.
     """
     waiting = [one for one in pods if one.state == inspect_pb2.ALLOCATION_STATE_WAITING]
     return [one.allocation_key for one in (waiting or pods)[:1]]
 
 
 def _say_of_whom(pods: list[inspect_pb2.Allocation]) -> None:
-    """Say on the error stream which of several pods is explained, and how many wait."""
+    """Say on the error stream which of several pods is explained, and how many of them wait."""
     for key in _speaking(pods):
         waiting = sum(one.state == inspect_pb2.ALLOCATION_STATE_WAITING for one in pods)
         speaks = next(one for one in pods if one.allocation_key == key)
@@ -198,7 +198,7 @@ def _say_of_whom(pods: list[inspect_pb2.Allocation]) -> None:
 
 
 def _belongs_to(one: inspect_pb2.Allocation, name: str) -> bool:
-    """Return whether a pod belongs to a Deployment, Job or gang: by its name, its label job-name or its gang's key."""
+    """Return whether a pod belongs to a Deployment, Job or gang, by its name, its label job-name or its gang's key."""
     namespace, _, bare = name.rpartition("/")
     space, _, pod = pod_name(one).partition("/")
     if namespace and namespace != space:
@@ -209,7 +209,7 @@ def _belongs_to(one: inspect_pb2.Allocation, name: str) -> bool:
 
 
 def is_pod(allocation: inspect_pb2.Allocation, name: str) -> bool:
-    """Return whether this is the pod's name, with or without its namespace."""
+    """Return whether the allocation's pod has this name, given with or without the namespace."""
     full = pod_name(allocation)
     return bool(full) and name in (full, full.partition("/")[2])
 
@@ -222,7 +222,7 @@ def _explained(core: Core, key: str, partition: str) -> explain_pb2.ExplainRespo
 def _unknown(
     core: Core, key: str, partition: str, allocations: Iterable[inspect_pb2.Allocation]
 ) -> Fault:
-    """Return the fault for a name that nothing has, or that several pods have."""
+    """Return the fault for a name that no object has, or that several pods have."""
     pods = [pod_name(one) for one in allocations if is_pod(one, key)]
     where = f"partition {partition}" if partition else f"core at {core.address}"
     if pods:
@@ -239,20 +239,20 @@ def _unknown(
 
 
 def _is_sibling(name: str, asked: str) -> bool:
-    """Return whether two names differ in numbers alone.
+    """Return whether two names differ only in numbers.
 
-    The pods of one workload do, so that such a name is no misspelling.
+    The pods of one workload have such names, which are therefore not offered as corrections of a misspelling.
     """
     return "/" in asked and name != asked and NUMBERS.sub("", name) == NUMBERS.sub("", asked)
 
 
 def _memory(core: Core) -> str:
-    """Return since when the core knows decisions, and where to find earlier ones."""
+    """Return since when the core has recorded decisions, and where earlier ones can be found."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     try:
         started = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest()).started_at_ms
     except Fault:
-        return ""  # The answer is complete without it.
+        return ""  # The answer is complete without this hint.
     return (
         f"decisions are known since the core started, {instant(started)}; of what was evicted before, the files of"
         " `evenhand serve --decision-log` and `--trace` tell: evenhand replay TRACE --explain KEY"
@@ -275,7 +275,7 @@ def _allocations(
 def _names(
     core: Core, partition: str, allocations: Iterable[inspect_pb2.Allocation]
 ) -> Iterator[str]:
-    """Yield every name that the caller may see, for near matches; a pod without a name has its key."""
+    """Yield every name that the user may see, to find near matches; the key for a pod without a name."""
     for one in allocations:
         yield pod_name(one) or one.allocation_key
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
@@ -288,5 +288,5 @@ def _names(
     try:
         listed = every(core, stub.ListNodes, nodes, lambda page: page.nodes)
     except Fault:
-        return  # A viewer may not see nodes; the names above are all that the caller can mean.
+        return  # A viewer may not see nodes, so only the names above can be meant.
     yield from (node.node_id for node in listed)

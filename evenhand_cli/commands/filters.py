@@ -1,6 +1,6 @@
 """Options that narrow a listing. When nothing matches, a name that does not exist is a fault.
 
-An empty listing of a queue that exists is an answer; one of a misspelled queue would be a wrong answer.
+An empty listing of an existing queue is a correct answer; an empty listing of a misspelled queue would be wrong.
 """
 
 import re
@@ -80,7 +80,7 @@ class Filter:
 
 
 def check_filters(core: Core, partition: str, *filters: Filter) -> None:
-    """Raise Fault for the first filter whose value names nothing that exists."""
+    """Raise Fault for the first filter whose value is not the name of an existing object."""
     for one in filters:
         if one.value:
             _check(one, KNOWN[one.option](core, partition), core, partition)
@@ -98,7 +98,7 @@ def _check(one: Filter, known: Iterable[str], core: Core, partition: str) -> Non
 
 
 def has_labels(labels: Mapping[str, str], wanted: Sequence[str], prefix: str = "") -> bool:
-    """Return whether all wanted labels are there: `KEY` with any value, `KEY=VALUE` with this one."""
+    """Return whether all wanted labels are present: `KEY` with any value, `KEY=VALUE` with this value."""
     for one in wanted:
         key, equals, value = one.partition("=")
         if prefix + key not in labels or (equals and labels[prefix + key] != value):
@@ -114,7 +114,7 @@ def check_labels(wanted: Sequence[str]) -> None:
 
 
 def priorities(text: str) -> Callable[[int], bool]:
-    """Return a function that tells whether a priority is in the written range. Raises typer.BadParameter."""
+    """Return a function that tells whether a priority is in the range that the text describes. Raises typer.BadParameter."""
     parts = _PRIORITY.fullmatch(text.strip())
     if parts is None or (text and not (parts[1] or parts[3])):
         raise typer.BadParameter(
@@ -156,7 +156,7 @@ def _nodes(core: Core, partition: str) -> Iterator[str]:
 
 
 def _nodes_or_none(core: Core, partition: str) -> list[str]:
-    """Return the nodes; empty for a caller who may not see them."""
+    """Return the names of the nodes; empty for a user who may not see nodes."""
     try:
         return list(_nodes(core, partition))
     except Fault:

@@ -74,7 +74,8 @@ def health(
     """
     if core_only:
         refuse_together("--core-only", manager=manager)
-    stub: Any = health_pb2_grpc.HealthStub(core.channel)  # Its types come without methods.
+    # The library's type of a stub has no methods.
+    stub: Any = health_pb2_grpc.HealthStub(core.channel)
     answer = core.ask(stub.Check, health_pb2.HealthCheckRequest())
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status).lower()
     state = _manager_state(core, manager) if manager else ""
@@ -100,16 +101,16 @@ def health(
 
 
 def _info(core: Core) -> inspect_pb2.ServerInfoResponse:
-    """Return the core's facts about its managers; empty where the caller may not read them."""
+    """Return the core's information about its managers; empty when the user may not read it."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     try:
         return core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
-    except Fault:  # A probe without an identity, or a port that serves health alone.
+    except Fault:  # The caller has no identity, or the port offers only the health service.
         return inspect_pb2.ServerInfoResponse()
 
 
 def _manager(one: inspect_pb2.ManagerInfo, now: int) -> str:
-    """Return whether a manager is connected, and when the core last heard from it."""
+    """Return a line that says whether a manager is connected, and when the core last heard from it."""
     if one.away:
         return f"manager {one.rm_id} away for {span(now - one.away_since_ms)}"
     is_synced = one.sync_state == inspect_pb2.SYNC_STATE_SYNCED

@@ -1,4 +1,4 @@
-"""The command `evenhand help`: the help of a command, found by its words."""
+"""The command `evenhand help`: it shows the help of a command that is named by its words."""
 
 from typing import Annotated, Any
 
@@ -41,7 +41,7 @@ def show_help(
 
 
 def _below(ctx: Any, word: str) -> Any:  # noqa: ANN401 - contexts of Typer
-    """Return the context of a command of this group. Raises Fault for one that does not exist."""
+    """Return the context of a command of this group. Raises Fault when the command does not exist."""
     names = ctx.command.list_commands(ctx) if hasattr(ctx.command, "list_commands") else []
     if word not in names:
         raise Fault(

@@ -350,7 +350,7 @@ def _state_of(one: inspect_pb2.Allocation) -> str:
 
 
 def _check_protections(wanted: Sequence[str]) -> None:
-    """Raise Fault for a level of protection that does not exist."""
+    """Raise Fault when a level of protection does not exist."""
     for one in wanted:
         if one not in tables.PROTECTIONS:
             raise Fault(
@@ -363,7 +363,7 @@ def _check_protections(wanted: Sequence[str]) -> None:
 
 
 def _check_states(wanted: Sequence[str], known: Sequence[str]) -> None:
-    """Raise typer.BadParameter for a state that does not exist."""
+    """Raise typer.BadParameter when a state does not exist."""
     for one in wanted:
         if one not in known:
             near = near_matches(one, known)

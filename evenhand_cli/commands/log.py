@@ -1,4 +1,4 @@
-"""The commands `evenhand log`, on the decision log on disk."""
+"""The commands `evenhand log`, which read the decision log on disk."""
 
 from pathlib import Path
 from typing import Annotated

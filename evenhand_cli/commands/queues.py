@@ -1,4 +1,4 @@
-"""The command `evenhand queues`: the tree of queues, once or live."""
+"""The command `evenhand queues`: the tree of queues, shown once or kept up to date."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -126,20 +126,20 @@ def queues(
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """The requested part of the tree, with the limits from above it."""
+    """The requested part of the tree, with the limits of the queues above it."""
 
     whole: inspect_pb2.QueueTree
     root: inspect_pb2.Queue
     limits: Mapping[str, int]
     none: str = ""
-    """The sentence in place of a tree in which nothing waits."""
+    """The sentence that replaces a tree in which no asks wait."""
 
     def value(self) -> dict[str, Any]:
         """Return the tree as data."""
         return plain(self.whole) | {"root": plain(self.root)}
 
     def names(self) -> Iterator[str]:
-        """Yield the paths from the root down."""
+        """Yield the queue paths from the root down."""
         return (row.queue.path for row in picture.rows(self.root, self.limits))
 
     def picture(self, console: Console, *, headers: bool) -> RenderableType:
@@ -152,7 +152,7 @@ class _Tree:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The queues to show, and the form in which to show them."""
+    """The choice of queues, and the form in which they are shown."""
 
     path: str
     shape: Shape
@@ -170,7 +170,7 @@ class _Shape:
 
 
 def _settings(core: Core, partition: str, path: str, output: Form) -> None:
-    """Write what is set for each queue."""
+    """Write the settings of each queue."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     if path:
         asked = inspect_pb2.GetQueueTreeRequest(partition=partition)
@@ -182,7 +182,7 @@ def _settings(core: Core, partition: str, path: str, output: Form) -> None:
 
 
 def _unmet(core: Core, partition: str, path: str, output: Form, *, whole: bool) -> None:
-    """Write the report of unmet guarantees; the core asks its planner, which may take a while."""
+    """Write the report of unmet guarantees, for which the core simulates claims; this may take a while."""
     stub = reports_pb2_grpc.ReportServiceStub(core.channel)
     request = reports_pb2.GetUnmetGuaranteesRequest(partition=partition, queue=path)
     answer = core.ask(stub.GetUnmetGuarantees, request)
@@ -192,7 +192,7 @@ def _unmet(core: Core, partition: str, path: str, output: Form, *, whole: bool) 
 
 
 def _name_pods(core: Core, answer: reports_pb2.GetUnmetGuaranteesResponse) -> None:
-    """Replace the keys of pods by their names in an answer."""
+    """Replace the keys of pods in an answer by the names of the pods."""
     asks = [one for queue in answer.queues for one in queue.asks]
     if not any(UUID.search(text) for one in asks for text in _texts(one)):
         return
@@ -218,7 +218,7 @@ def _named(text: str, names: Mapping[str, str]) -> str:
 def below(
     root: inspect_pb2.Queue, capacity: Mapping[str, int], path: str
 ) -> tuple[inspect_pb2.Queue, Mapping[str, int]]:
-    """Return the queue at a path, with the limits from above it. Raises Fault that names near matches."""
+    """Return the queue at a path, with the limits of the queues above it. Raises Fault that names near matches."""
     found = list(picture.rows(root, capacity))
     for row in found:
         if row.queue.path == (path or root.path):

@@ -1,4 +1,4 @@
-"""The command `evenhand replay`: it gives the recorded input of one core to another one, and compares the decisions."""
+"""The command `evenhand replay`: it gives the recorded input of a core to another core, and compares the decisions."""
 
 import traceback
 from collections.abc import Callable, Iterator
@@ -66,12 +66,12 @@ Explain = Annotated[
 ]
 
 STEPS_A_PICTURE = 500
-"""Lines of a trace between two updates of the progress bar."""
+"""Number of lines of a trace between two updates of the progress bar."""
 
 
 @dataclass(slots=True)
 class Sinks:
-    """The destinations of the entries of a replay."""
+    """The receivers of the log entries that a replay produces."""
 
     chain: Chain
     out: BinaryIO | None = None
@@ -79,7 +79,7 @@ class Sinks:
     entries: int = 0
 
     def take(self, entry: Entry) -> None:
-        """Write and compare one entry."""
+        """Write an entry, and compare it with the recorded log."""
         self.entries += 1
         if self.out is not None:
             written = self.chain.line(entry)
@@ -91,7 +91,7 @@ class Sinks:
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of the command; ``failure`` is a defect of the core with its stack."""
+    """The result of the command; `failure` is an error in the core with its stack."""
 
     replay: Replay
     sinks: Sinks
@@ -101,7 +101,7 @@ class Outcome:
 
     @property
     def same(self) -> bool:
-        """Return whether the recorded core decided the same, as far as can be told."""
+        """Return whether the recorded core made the same decisions, as far as the record shows."""
         comparison = self.sinks.comparison
         differs = comparison is not None and comparison.difference is not None
         return not (differs or self.failure or self.replay.summary.parted)
@@ -144,7 +144,7 @@ def replay(
 
 
 def _say_version(recorded: str) -> None:
-    """Print a notice when the trace is of another version, which is no mistake but may explain a difference."""
+    """Print a notice when another version recorded the trace, because that may explain a difference."""
     own = metadata.version("evenhand")
     if recorded != own:
         terminal.say(
@@ -174,7 +174,7 @@ def _bad(trace: Path, error: BadTraceError) -> Fault:
 
 @contextmanager
 def _created(log: Path) -> Iterator[BinaryIO]:
-    """Open a new file for writing; a log that exists is never touched. Raises Fault."""
+    """Open a new file for writing; an existing log is never overwritten. Raises Fault."""
     try:
         with log.open("xb") as file:
             yield file
@@ -208,7 +208,7 @@ def _comparison(compare: Path | None, reader: TraceReader) -> Comparison | None:
 
 @contextmanager
 def progress(trace: Path) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on a terminal; the function that this yields takes the number of bytes read so far."""
+    """Show a progress bar on a terminal; yield a function that is called with the number of bytes read so far."""
     console = terminal.notices()
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(f"replaying {trace.name}", total=trace.stat().st_size)
@@ -224,7 +224,7 @@ def progress(trace: Path) -> Iterator[Callable[[int], None]]:
 
 
 def _run(outcome: Outcome, trace: Path, tell: Callable[[int], None]) -> CoreFailedError | None:
-    """Replay everything; return the defect of the core at which that ended, else None."""
+    """Replay the trace; return the error in the core that ended the replay, else None."""
     try:
         for entry in outcome.replay.entries(tell):
             outcome.sinks.take(entry)
@@ -247,7 +247,7 @@ def _finish(outcome: Outcome, keys: list[str], *, to_the_end: bool) -> None:
 
 
 def _explained(outcome: Outcome, keys: list[str]) -> list[explain_pb2.ExplainResponse]:
-    """Return what the core's own service answers an operator at the last instant of the replay."""
+    """Return the answers of the core's explain service, as an operator would get them at the last instant of the replay."""
     CALLER.set(LOCAL_OPERATOR)
     instant = cast("Pump", Instant(outcome.replay.summary.to_ms))
     service = ExplainService(outcome.replay.core, instant, outcome.decisions)
@@ -256,7 +256,7 @@ def _explained(outcome: Outcome, keys: list[str]) -> list[explain_pb2.ExplainRes
 
 
 def _key_of(outcome: Outcome, name: str) -> str:
-    """Return the key of the ask or allocation whose pod has this name at the end, else the name itself."""
+    """Return the key of the ask or allocation whose pod has this name at the end; the name itself when there is none."""
     for known, state in outcome.replay.core.state.partitions.items():
         names = outcome.decisions.names(known)
         for key in state.asks if name not in state.asks else ():
@@ -267,7 +267,7 @@ def _key_of(outcome: Outcome, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """The part of a pump that the service needs."""
+    """The clock of a replay, which is the only part of a running core's pump that the explain service needs."""
 
     ms: int
 

@@ -1,4 +1,4 @@
-"""The command `evenhand decisions --shadow`: decisions of shadow settings beside those in force."""
+"""The command `evenhand decisions --shadow`: decisions of shadow settings compared with those of the live settings."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -19,9 +19,9 @@ from evenhand_cli.render.listing import Listing
 from evenhand_cli.render.tables import footer
 
 ALIKE_LISTED_MAX: Final = 10
-"""Maximum number of asks with equal decisions on both sides that are listed; beyond it only asks whose decisions differ."""
+"""Maximum number of asks with equal decisions on both sides that are listed; with more only differing asks are listed."""
 LISTED_MAX: Final = 8
-"""Maximum number of asks with a line each; beyond it equal ones share a line."""
+"""Maximum number of asks with a line each; with more, asks with equal lines share one."""
 NONE = (
     "no partition has a shadow: write the settings that you think of under `preemption.shadow`, "
     "and both are shown here"
@@ -31,7 +31,7 @@ NO_ASK = "No ask yet for which either side decided something."
 
 
 def shadows_listing(core: Core, partition: str, queue: str) -> Listing[pb.ShadowDecision]:
-    """Return the latest choice for each ask for which either side decided something, with the sums below."""
+    """Return the latest decision of both sides for each ask for which one of them decided something, and the sums."""
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     request = pb.ListShadowDecisionsRequest(partition=partition, queue=queue)
     taken, shadows = 0, list[pb.Shadow]()

@@ -41,9 +41,9 @@ _log = structlog.get_logger("evenhand.shim")
 
 PANEL = "On Kubernetes"
 ON_KUBERNETES = ("kubeconfig", "context", "namespace", "instance", "health", "qps", "burst")
-"""Options without a use for an embedded cluster."""
+"""Options that have no effect for an embedded cluster."""
 GIVEN = "COMMANDLINE"
-"""The name of the source of a value that was given on the command line, as the library has it."""
+"""Typer's name for the source of a value that was given on the command line."""
 
 Kubeconfig = Annotated[
     Path | None,
@@ -184,13 +184,13 @@ def shim(
 
 
 def _warn_of_files(*secrets: Path | None) -> None:
-    """Log which files with secrets others can read."""
+    """Log which of the files that contain secrets can be read by other users."""
     for found in open_files([one for one in secrets if one is not None], ()):
         _log.warning(found.code, problem=found.message)
 
 
 def _check_combination(ctx: typer.Context, *, kubernetes: bool) -> None:
-    """Raise Fault for an option of the other kind of cluster; environment variables do not count."""
+    """Raise Fault for an option that belongs to the other kind of cluster; environment variables are ignored here."""
     names = ("stop",) if kubernetes else ON_KUBERNETES
     given = {name: ctx.get_parameter_source(name) for name in names}
     wrong = {name: source is not None and source.name == GIVEN for name, source in given.items()}
@@ -222,7 +222,7 @@ def _join_kubernetes(core: connection.CoreAddress, **place: Any) -> None:  # noq
 
 
 def open_cluster(directory: Path, *, stop_ms: int) -> bootstrap.OpenedDirectory:
-    """Load a cluster directory, and say what of it is left out. Raises Fault."""
+    """Load a cluster directory, and say which objects are ignored. Raises Fault."""
     with shim_faults(""), terminal.patience(f"reading {directory}"):
         opened = bootstrap.open_directory(directory, stop_ms=stop_ms)
     if not (any(opened.cluster.nodes()) or any(opened.cluster.pods())):
@@ -239,7 +239,7 @@ def open_cluster(directory: Path, *, stop_ms: int) -> bootstrap.OpenedDirectory:
 
 @contextmanager
 def shim_faults(core: str) -> Iterator[None]:
-    """Turn the shim's errors into faults."""
+    """Convert the shim's errors into faults."""
     try:
         yield
     except BadFileError as error:

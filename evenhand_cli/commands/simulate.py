@@ -29,7 +29,7 @@ QueuesFile = Annotated[
 NOTES_MAX = 5
 """Maximum number of asks whose notes are printed."""
 SIMULATION_S = 120.0
-"""Seconds for the simulation of a configuration where no `--timeout` is given."""
+"""Seconds that the simulation of a configuration may take when `--timeout` is not given."""
 
 
 @asks_core
@@ -117,7 +117,7 @@ def ask(
 
 
 def _tell(reading: Reading) -> None:
-    """Say on the error stream what of the file the simulation does not follow."""
+    """Say on the error stream which parts of the file the simulation ignores."""
     noted = [one for one in reading.asks if one.notes]
     for one in noted[:NOTES_MAX]:
         for note in one.notes:
@@ -130,7 +130,7 @@ def _tell(reading: Reading) -> None:
 
 
 def _partition(reading: Reading, wanted: str) -> str:
-    """Return the partition of all asks. Raises Fault when they name several."""
+    """Return the partition of all asks. Raises Fault when the asks name several partitions."""
     named = sorted({one.partition for one in reading.asks})
     if not wanted and len(named) > 1:
         raise Fault(
@@ -189,7 +189,7 @@ def _foreseen(
     *,
     whole: bool,
 ) -> RenderableType:
-    """Return the consequences, then the warnings and how to apply the file; for a file with errors, only these."""
+    """Return the consequences, the warnings and how to apply the file; for a file with errors, only the errors."""
     problems, silenced = answer.problems, answer.silenced
     if not answer.valid:
         return Group(findings.problems(problems, read.source, silenced, read.notes))
@@ -205,7 +205,7 @@ def _foreseen(
 
 
 def simulated(core: Core, read: QueuesText) -> simulate_pb2.SimulateConfigurationResponse:
-    """Ask the core for the consequences of a configuration, which may take minutes on a large cluster."""
+    """Ask the core for the consequences of a configuration; on a large cluster the answer may take minutes."""
     stub = simulate_pb2_grpc.SimulateServiceStub(core.channel)
     request = simulate_pb2.SimulateConfigurationRequest(yaml=read.text, source=read.source)
     timeout_s = SIMULATION_S if core.timeout_s == DEFAULT_TIMEOUT_S else core.timeout_s

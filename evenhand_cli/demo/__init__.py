@@ -1,1 +1,1 @@
-"""The demonstration: core, shim and embedded cluster in one terminal."""
+"""The demonstration: core, shim and embedded cluster in one process, shown on a terminal."""

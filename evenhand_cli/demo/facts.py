@@ -1,6 +1,6 @@
-"""The knowledge of the demonstration at an instant, and what follows from it. Pure; instants are arguments.
+"""Facts about the demonstration at an instant, as pure functions; instants are arguments.
 
-Queues and counts come from the core, pods from the cluster; the demonstration compares the two.
+Queues and counts come from the core, pods come from the cluster; the demonstration compares the two.
 """
 
 from collections import Counter
@@ -13,12 +13,12 @@ from evenhand.v1 import inspect_pb2
 WINDOW_S = 1.0
 """Seconds over which the shown rate is measured."""
 TELLING_S = 1.0
-"""Shortest time for a mean rate, in seconds: a shorter one would say more about the looks than about the core."""
+"""Shortest time for a mean rate, in seconds; over a shorter time, a rate would depend on when the screen was updated."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """Counts of the cluster's own pods by what became of them."""
+    """Counts of the cluster's pods by their state."""
 
     total: int = 0
     bound: int = 0
@@ -26,21 +26,21 @@ class PodCounts:
     finished: int = 0
     refused: int = 0
     others: int = 0
-    """Pods of another scheduler; in none of the other counts."""
+    """Pods of another scheduler, which are in none of the other counts."""
     leaving: int = 0
-    """Pods that run and are being evicted; they count as bound until they are gone."""
+    """Pods that run and are being evicted; they also count as bound until they have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One look at core and cluster."""
+    """The state of core and cluster at one instant."""
 
     tree: inspect_pb2.QueueTree
     summary: inspect_pb2.Partition
     pods: PodCounts
 
     def fingerprint(self) -> tuple[object, ...]:
-        """Return a value that stays equal as long as nothing changes."""
+        """Return a value that changes when a count of pods, nodes, applications or asks changes."""
         counts = self.summary.counts
         return (
             self.pods,
@@ -57,13 +57,13 @@ class Picture:
         return self.pods.bound + self.pods.finished
 
     def waiting(self) -> int:
-        """Return the number of pods without a node, whether the core knows them as asks or not."""
+        """Return the number of pods without a node, including pods that the core does not have as asks."""
         return self.pods.pending + self.pods.refused
 
 
 @dataclass(slots=True)
 class Progress:
-    """The latest pictures in time: the rate of placements, and the last change."""
+    """The course of the demonstration: the latest state, placements over time, and the last change."""
 
     started_s: float
     latest: Picture | None = None
@@ -73,7 +73,7 @@ class Progress:
     points: list[tuple[float, int]] = field(default_factory=list)
 
     def see(self, now_s: float, picture: Picture) -> None:
-        """Record a picture: what was placed by when, and when something last changed."""
+        """Record a state of core and cluster, and the instants of the last placement and of the last change."""
         before = self.latest
         self.latest = picture
         if before is None or before.fingerprint() != picture.fingerprint():
@@ -102,19 +102,19 @@ class Progress:
         return (last - first) / (last_s - first_s) if last_s > first_s else 0.0
 
     def mean_rate(self) -> float:
-        """Return the placements per second from the first to the last one; 0 where that time was too short to tell."""
+        """Return placements per second between the first and the last placement; 0 when that time was too short."""
         seconds = self.placing_s()
         if self.latest is None or seconds < TELLING_S:
             return 0.0
         return self.latest.summary.counts.placed_total / seconds
 
     def placing_s(self) -> float:
-        """Return the seconds from the first sign of a placement to the last one."""
+        """Return the seconds between the first and the last placement."""
         return 0.0 if self.first_placed_s is None else self.last_placed_s - self.first_placed_s
 
 
 def count_pods(pods: Iterable[Mapping[str, Any]], schedulers: Iterable[str]) -> PodCounts:
-    """Count the pods of a cluster; those that name none of our schedulers are counted as others."""
+    """Count the pods of a cluster by state; pods that name none of these schedulers are counted as others."""
     names = frozenset(schedulers)
     known = [(fate(pod, names), pod["metadata"].get("deletionTimestamp")) for pod in pods]
     counts = Counter(name for name, _ in known)
@@ -124,7 +124,7 @@ def count_pods(pods: Iterable[Mapping[str, Any]], schedulers: Iterable[str]) -> 
 
 
 def fate(pod: Mapping[str, Any], schedulers: frozenset[str]) -> str:
-    """Return what became of a pod: bound, pending, finished, refused or others."""
+    """Return the state of a pod: bound, pending, finished, refused or others."""
     spec = pod.get("spec") or {}
     if spec.get("schedulerName") not in schedulers:
         return "others"

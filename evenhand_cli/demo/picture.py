@@ -1,4 +1,4 @@
-"""The picture of a demonstration: rich's SVG export at a fixed width, without any external resource."""
+"""The picture of a demonstration: rich's SVG export at a fixed width, without external resources."""
 
 import re
 from io import StringIO
@@ -16,7 +16,7 @@ FONT_FACES = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def picture_console() -> Console:
-    """Return a console that records what is printed to it, of the same size everywhere."""
+    """Return a console that records its output and has the same size on every machine."""
     return EscapingConsole(
         record=True,
         width=WIDTH,
@@ -32,7 +32,7 @@ def picture_console() -> Console:
 
 
 def write_picture(path: Path, console: Console, *parts: RenderableType) -> None:
-    """Draw the parts below each other into an SVG file. Raises Fault when it cannot be written."""
+    """Draw the parts, each below the one before, into an SVG file. Raises Fault when the file cannot be written."""
     console.print(*parts, sep="\n")
     drawn = console.export_svg(title=TITLE, unique_id="evenhand")
     try:

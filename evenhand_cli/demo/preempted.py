@@ -1,4 +1,4 @@
-"""Evicted pods of a demonstration and the asks that they were evicted for, from the core's decisions. Pure."""
+"""Evicted pods of a demonstration and the asks for which they were evicted, from the core's decisions, as pure functions."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,23 +18,23 @@ UNDONE = (
     pb.DECISION_STATE_EXPIRED,
     pb.DECISION_STATE_OBSERVED,
 )
-"""States of decisions that gave capacity to no ask."""
+"""States of decisions that gave no capacity to an ask."""
 NAMED_MAX = 2
-"""Maximum number of victims of the example that are named."""
+"""Maximum number of victims that the example names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """Counts over all decisions, and one of them as the example; None without decisions."""
+    """Counts over all decisions, and one decision as an example; the example is None without decisions."""
 
     policies: Mapping[str, int]
-    """Decisions by policy, most first."""
+    """Number of decisions by policy, the largest first."""
     gone: int
     leaving: int
     served: int
-    """Asks that got capacity."""
+    """Number of asks that got capacity."""
     observed: int
-    """Decisions that were only evaluated."""
+    """Number of decisions that were only evaluated, not carried out."""
     example: pb.Decision | None
 
     @property
@@ -58,7 +58,7 @@ def preempted(decisions: Sequence[pb.Decision]) -> Preempted:
 
 
 def _example(decisions: Iterable[pb.Decision]) -> pb.Decision | None:
-    """Return a decision that was carried out and evicted pods, else any."""
+    """Return a decision that was carried out and evicted pods; when there is none, any decision."""
     ranked = sorted(decisions, key=lambda one: (one.state in UNDONE, not one.victims))
     return ranked[0] if ranked else None
 
@@ -77,9 +77,9 @@ def preempted_value(found: Preempted) -> dict[str, Any]:
 
 
 def preempted_lines(found: Preempted) -> list[Text]:
-    """Return lines for people; none without decisions.
+    """Return lines of text for people; none without decisions.
 
-    The lines tell how many decisions there were, by which policies, an example, and where to read more.
+    The lines say how many decisions there were and by which policies, give an example, and say where to read more.
     """
     if found.example is None:
         return []
@@ -104,7 +104,7 @@ def _counts(found: Preempted) -> str:
 
 
 def _story(one: pb.Decision) -> Iterator[str | tuple[str, str]]:
-    """Yield the parts of one line about a decision; it has a beneficiary, or is a quota run or a trim."""
+    """Yield the parts of a line about a decision for an ask, of a quota run, or of a surplus reclaim."""
     yield one.decision_id, "key"
     yield f" ({one.policy}): "
     if facts(one.policy).shrinks_partition:

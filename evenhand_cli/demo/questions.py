@@ -1,4 +1,4 @@
-"""The requests of the demonstration to its core, over the same wire as those of any other client."""
+"""The requests of the demonstration to its core; they are sent over the network, like those of every other client."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -20,19 +20,19 @@ from evenhand_cli.demo.reasons import WaitingGroup
 INTERVAL_MS = 100
 PAGE_SIZE = 1000
 EXPLAINED_MAX = 20
-"""Maximum number of reasons of which the example is explained."""
+"""Maximum number of reasons to wait for which the core is asked to explain an example."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The state of the core at one instant."""
+    """Queue tree and counts of the core at one instant."""
 
     tree: inspect_pb2.QueueTree
     summary: inspect_pb2.Partition
 
 
 class Observer:
-    """A client that follows one partition; `latest` is the newest look, None before the first."""
+    """A client that follows one partition; `latest` is the newest state, None before the first answer."""
 
     def __init__(self, channel: grpc.aio.Channel, partition: str = "default") -> None:
         self._partition = partition
@@ -90,7 +90,7 @@ class Observer:
         return list((await self._inspect.CheckConsistency(request)).findings)
 
     async def explained(self, groups: list[WaitingGroup]) -> list[WaitingGroup]:
-        """Return the groups, the first of them with the core's sentence about their example; errors: RpcError."""
+        """Return the groups; the first `EXPLAINED_MAX` have the core's sentence about their example; errors: RpcError."""
         told = []
         for number, group in enumerate(groups):
             if group.key and number < EXPLAINED_MAX:
@@ -103,7 +103,7 @@ class Observer:
 
 
 def _reason(answer: explain_pb2.ExplainResponse) -> str:
-    """Return the first sentence without its beginning, which says how long the ask has waited."""
+    """Return the first sentence of an explanation without its beginning, which says how long the ask has waited."""
     first = answer.lines[0] if answer.lines else ""
     return first.partition(": ")[2] or first
 

@@ -1,4 +1,4 @@
-"""Pods without a node by reason: the core's reason where they are asks, else that of the pod itself."""
+"""Pods without a node, grouped by reason: the core's reason for an ask, otherwise the pod's own status."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,24 +8,24 @@ from evenhand.v1 import inspect_pb2
 from evenhand_cli.demo.facts import fate
 
 UNDECIDED = frozenset({"", "not-tried", "not-synced"})
-"""Codes that are no reason yet: the core has not tried."""
+"""Codes that say that the core has not tried to place the ask yet."""
 WITHOUT_NODE = frozenset({"pending", "refused"})
 
 
 Reason = tuple[str, str]
-"""The reason's code and sentence."""
+"""The code and the sentence of a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingGroup:
-    """Pods without a node for the same reason, with one of them as the example."""
+    """The pods that have no node for one reason, with one of them as an example."""
 
     code: str
     pods: int
     pod: str
     """The example's namespace and name."""
     key: str
-    """The example's key at the core, for `evenhand explain`; empty when the core does not know it."""
+    """The key of the example at the core, for `evenhand explain`; empty when the core does not know the pod."""
     why: str = ""
 
 
@@ -35,10 +35,10 @@ def waiting_groups(
     schedulers: Iterable[str],
     events: Mapping[str, Reason],
 ) -> list[WaitingGroup]:
-    """Return the pods without a node by reason, the most frequent first.
+    """Return the pods without a node, grouped by reason, the largest group first.
 
-    `events` has the last event on a pod by its namespace and name: what the shim said about a pod that is no ask
-    yet.
+    `events` has the last event on each pod, by namespace and name. For a pod that is not an ask yet, the shim
+    explains in such an event why.
     """
     names = frozenset(schedulers)
     codes = {ask.allocation_key: ask.waiting_code for ask in asks}
@@ -58,7 +58,7 @@ def _group(code: str, known: bool, members: list[tuple[str, str, str]]) -> Waiti
 
 
 def _own_reason(pod: Mapping[str, Any], event: Reason | None) -> Reason:
-    """Return reason and message of the pod's condition or status, else those of the last event on it."""
+    """Return reason and message of the pod's condition or status; when it has none, those of the last event on the pod."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":

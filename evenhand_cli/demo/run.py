@@ -1,6 +1,6 @@
-"""Core, shim and embedded cluster on one event loop, talking over a socket of the loopback.
+"""The demonstration itself: core, shim and embedded cluster on one event loop, connected over a loopback socket.
 
-There are no shortcuts: the shim and the screen are ordinary clients of the core's port.
+The shim and the screen are ordinary clients of the core; nothing bypasses its port.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ CoreProcess = Callable[[Ready], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The cluster to show, and the end of the demonstration."""
+    """The cluster to show, and when the demonstration ends."""
 
     opened: OpenedDirectory
     core: CoreProcess
@@ -53,10 +53,10 @@ class Parts:
     shim: Shim
     observer: Observer
     before: int
-    """Pods that ran when the demonstration began."""
+    """Number of pods that ran when the demonstration began."""
 
     def picture(self) -> Picture | None:
-        """Return core and cluster as they are now; None before the first answer of the core."""
+        """Return the present state of core and cluster; None before the first answer of the core."""
         look = self.observer.latest
         if look is None:
             return None
@@ -67,7 +67,7 @@ class Parts:
 async def demonstrate(
     plan: Plan, view: Callable[[Stage], AbstractContextManager[Update]], stop: asyncio.Event
 ) -> tuple[Progress, Outcome]:
-    """Run everything until the cluster has settled or `stop` is set. Raises Fault."""
+    """Run all parts until the cluster has settled or `stop` is set. Raises Fault."""
     clock = asyncio.get_running_loop().time
     progress = Progress(started_s=clock())
     async with _running(plan) as (parts, tasks):
@@ -89,7 +89,7 @@ async def demonstrate(
 
 @asynccontextmanager
 async def _running(plan: Plan) -> AsyncIterator[tuple[Parts, list[asyncio.Task[None]]]]:
-    """Run core, shim and observer for the block, and end them in reverse order."""
+    """Run core, shim and observer while the block runs, and end them in reverse order."""
     before = count_pods(plan.opened.cluster.pods(), plan.opened.settings.scheduler_names).bound
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     core = asyncio.ensure_future(_as_coroutine(plan.core(listening.set_result)))
@@ -121,7 +121,7 @@ async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 
 def _raise_failure(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Raise the failure of a part, or a Fault where a part ended by itself."""
+    """Raise the error of a part that failed, or a Fault when a part ended by itself."""
     for task in tasks:
         if task.done() and not task.cancelled():
             error = task.exception()
@@ -131,7 +131,7 @@ def _raise_failure(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 
 async def _pause(stop: asyncio.Event) -> None:
-    """Wait for the time of a frame, or until `stop` is set."""
+    """Wait until the screen is to be drawn again, or until `stop` is set."""
     waiter = asyncio.ensure_future(stop.wait())
     await asyncio.wait([waiter], timeout=FRAME_S)
     waiter.cancel()
@@ -144,7 +144,7 @@ def _see(parts: Parts, progress: Progress, now_s: float) -> None:
 
 
 def _at_rest(parts: Parts, progress: Progress, now_s: float) -> bool:
-    """Return whether nothing changes in the core and no work is under way in the shim."""
+    """Return whether nothing changes in the core and the shim has no work left."""
     return progress.quiet_s(now_s) >= QUIET_S and parts.shim.progress().is_settled
 
 
@@ -163,7 +163,7 @@ async def _all_decided(parts: Parts) -> bool:
 
 
 async def _outcome(parts: Parts, progress: Progress, *, settled: bool, stopped: bool) -> Outcome:
-    """Query everything once more, and compare core and cluster."""
+    """Query the core once more, and compare the core's state with the cluster's."""
     clock = asyncio.get_running_loop().time
     elapsed_s = progress.elapsed_s(clock())
     await parts.observer.look()

@@ -15,14 +15,14 @@ from evenhand_cli.render.tables import lined_up
 from evenhand_cli.render.words import plural, reasons
 
 TYPES_MAX = 3
-"""Maximum number of resource types with a column of their own."""
+"""Maximum number of resource types that have a column of their own."""
 LINES_AROUND = 9
-"""Lines of the screen that are not for queues."""
+"""Number of lines of the screen that do not show queues."""
 BAR_WIDTH = 20
 BAR_WIDTH_MIDDLE = 14
 BAR_WIDTH_NARROW = 10
 MIDDLE, WIDE = 100, 130
-"""Least widths of the screen for columns of resource types, and for longer bars."""
+"""Smallest widths of the screen at which resource types have columns, and at which bars are longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Stage:
 def screen(
     stage: Stage, progress: Progress, now_s: float, console: Console, queues_max: int | None = None
 ) -> RenderableType:
-    """Return the whole screen; before the first picture, one line that says what is awaited."""
+    """Return the whole screen; before the first answer, one line that says what the screen waits for."""
     title = Text.assemble(
         ("evenhand", "heading"),
         ("  cluster ", "faint"),
@@ -54,7 +54,7 @@ def screen(
 
 
 def queue_table(picture: Picture, queues_max: int, console: Console) -> RenderableType:
-    """Return the first queues of the tree, and how many more there are."""
+    """Return a table of the first queues of the tree, and the number of the queues that are not shown."""
     capacity = picture.summary.capacity
     kinds = [kind for kind in in_order(capacity) if kind != PODS]
     kinds = kinds[:TYPES_MAX] if console.width >= MIDDLE else []
@@ -73,14 +73,14 @@ def queue_table(picture: Picture, queues_max: int, console: Console) -> Renderab
 
 
 def bar_width(width: int) -> int:
-    """Return the number of cells of a bar on a screen of so many columns."""
+    """Return the number of character cells of a bar on a screen with this number of columns."""
     if width >= WIDE:
         return BAR_WIDTH
     return BAR_WIDTH_MIDDLE if width >= MIDDLE else BAR_WIDTH_NARROW
 
 
 def one_line(progress: Progress, now_s: float) -> str:
-    """Return the state in one line, for a log instead of a terminal."""
+    """Return the progress in one line, for an output that is not a terminal."""
     picture = progress.latest
     if picture is None:
         return f"{progress.elapsed_s(now_s):.1f} s: the shim reads the cluster"
@@ -114,7 +114,7 @@ def _counts(picture: Picture, progress: Progress) -> Table:
 
 
 def _speed(progress: Progress) -> list[tuple[str, str]]:
-    """Return the rate now; once nothing is being placed, the mean rate if it is known."""
+    """Return the present rate; when nothing is being placed, the mean rate if it is known."""
     now, mean = progress.rate(), progress.mean_rate()
     if now:
         return [("rate", f"{now:,.0f}/s")]

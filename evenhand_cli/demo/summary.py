@@ -1,4 +1,4 @@
-"""The end of a demonstration: as plain values for JSON, and as text for people."""
+"""The summary at the end of a demonstration: as plain values for JSON, and as text for people."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +19,7 @@ from evenhand_cli.render.columns import Column, table
 from evenhand_cli.render.words import plural
 
 BECAUSE_LEAST = 20
-"""Width to which the sentences about waiting pods are folded."""
+"""Smallest width of the column with sentences about waiting pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +30,21 @@ class Outcome:
     picture: Picture
     settled: bool
     stopped: bool
-    """The user ended the demonstration."""
+    """Whether the user ended the demonstration."""
     seconds: float
     placing_seconds: float
     waiting: tuple[WaitingGroup, ...]
     findings: tuple[inspect_pb2.Finding, ...]
     before: int
-    """Pods that ran when it began."""
+    """Number of pods that ran when the demonstration began."""
     preempted: Preempted
 
     def consistent(self) -> bool:
-        """Return whether core and cluster agree, each pod is accounted for, and the core's state is consistent."""
+        """Return whether core and cluster agree, every pod is counted, and the core's state is consistent."""
         return not self.disagreements() and not render_findings.count_error_findings(self.findings)
 
     def disagreements(self) -> list[str]:
-        """Return the differences between cluster and core, a sentence each."""
+        """Return the differences between cluster and core, one sentence each."""
         pods, counts = self.picture.pods, self.picture.summary.counts
         asks = sum(group.pods for group in self.waiting if group.key)
         mute = [group for group in self.waiting if group.code in UNDECIDED]
@@ -139,7 +139,7 @@ def _placing(outcome: Outcome) -> Text:
 
 
 def _groups(groups: Sequence[WaitingGroup], width: int) -> RenderableType:
-    """Return the reasons with an example each; the sentence is true of the example, other pods may wait elsewhere."""
+    """Return a table of the reasons with an example each; the sentence is about the example, other pods may differ."""
     columns = (
         Column("pods", [f"{one.pods:,}" for one in groups], right=True),
         Column("reason", [Text(one.code, style="warn") for one in groups]),

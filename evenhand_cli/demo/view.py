@@ -1,4 +1,4 @@
-"""The display of a running demonstration: a live screen, or lines where there is no terminal."""
+"""The display of a running demonstration: a live screen on a terminal, lines on another output."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,12 +13,12 @@ from evenhand_cli.demo.screen import Stage, one_line, screen
 LINE_EVERY_S = 2.0
 
 Update = Callable[[Progress, float], None]
-"""A function that shows the progress at an instant, in seconds."""
+"""A function that shows the progress at an instant, given in seconds."""
 
 
 @contextmanager
 def live_view(stage: Stage, console: Console) -> Iterator[Update]:
-    """Hold a live screen on a terminal and yield the function that updates it; its last state stays."""
+    """Show a live screen on a terminal and yield the function that updates it; the last update stays visible."""
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         yield lambda progress, now_s: live.update(
             screen(stage, progress, now_s, console), refresh=True
@@ -27,7 +27,7 @@ def live_view(stage: Stage, console: Console) -> Iterator[Update]:
 
 @contextmanager
 def line_view() -> Iterator[Update]:
-    """Yield a function that writes a line on the error stream from time to time, and only after a change."""
+    """Yield a function that writes a line on the error stream at intervals, and only after a change."""
     next_s, told = 0.0, ""
 
     def update(progress: Progress, now_s: float) -> None:

@@ -1,6 +1,6 @@
 """Quantities for people: cores instead of millicores, binary units instead of bytes.
 
-Exact whole numbers stay in the JSON output; for people three digits are enough.
+People see three digits; exact whole numbers are in the JSON output.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,22 +12,22 @@ NOTHING = "-"
 ONE_CORE = 1000
 PODS = "pods"
 NOUNS = {"vcore": "cores", "nvidia.com/gpu": "gpu"}
-"""Words for resource types; every other type keeps its name, so that no two types have the same word."""
+"""Words for resource types; every other type is shown with its own name, so that no two types share a word."""
 
 
 def heading(kind: str) -> str:
-    """Return the word for a resource type, as the core's sentences have it too: cores, gpu; else its name."""
+    """Return the word for a resource type that the core's sentences also use (cores, gpu), else the type's name."""
     return NOUNS.get(kind, kind)
 
 
 def in_order(kinds: Iterable[str]) -> list[str]:
-    """Return each type once: cores, memory, then the others by name."""
+    """Return each type once: cores first, then memory, then the others by name."""
     known = set(kinds)
     return [kind for kind in FIRST_TYPES if kind in known] + sorted(known.difference(FIRST_TYPES))
 
 
 def amount(kind: str, value: int) -> str:
-    """Return a quantity with its unit; cores and plain counts have none."""
+    """Return a quantity with its unit; cores and counts have no unit."""
     if kind == "vcore":
         return _short(value / 1000)
     if _is_bytes(kind):
@@ -37,12 +37,12 @@ def amount(kind: str, value: int) -> str:
 
 
 def maybe(kind: str, values: Mapping[str, int]) -> str:
-    """Return the quantity of a type, or a dash where the mapping does not have it."""
+    """Return the quantity of a type; a dash when the mapping does not have the type."""
     return amount(kind, values[kind]) if kind in values else NOTHING
 
 
 def pair(kind: str, part: int, whole: int) -> str:
-    """Return `part/whole` in one common unit: `12/64`, `3.5/16 GiB`."""
+    """Return `part/whole` in one unit: `12/64`, `3.5/16 GiB`."""
     if _is_bytes(kind):
         unit = _unit(max(abs(part), abs(whole)))
         left, right = (_short(value / 1024**unit) for value in (part, whole))
@@ -51,9 +51,9 @@ def pair(kind: str, part: int, whole: int) -> str:
 
 
 def phrase(values: Mapping[str, int]) -> str:
-    """Return a whole resource in one line: `4 cores, 16 GiB memory, 2 gpu`.
+    """Return a resource in one line: `4 cores, 16 GiB memory, 2 gpu`.
 
-    Zeros are left out. So is the number of pods where another type is shown: the lines around have it.
+    Zeros are left out. The number of pods is left out when another type is shown, because nearby lines have it.
     """
     asked = [kind for kind in in_order(values) if values[kind]]
     shown = [kind for kind in asked if kind != PODS] or asked
@@ -62,7 +62,7 @@ def phrase(values: Mapping[str, int]) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Return a rounded share: a tiny one is `<1 %`, not 0 %, and nearly all is `>99 %`, not 100 %."""
+    """Return a rounded percentage: less than 1 % is `<1 %`, and more than 99 % but not all is `>99 %`."""
     if whole <= 0:
         return NOTHING
     share = round(100 * part / whole)
@@ -74,7 +74,7 @@ def percent(part: int, whole: int) -> str:
 
 
 def span(milliseconds: int) -> str:
-    """Return a length of time: `0.4 s`, `42 s`, `3 m 05 s`, `2 h 10 m`, `5 d 3 h`."""
+    """Return a duration: `0.4 s`, `42 s`, `3 m 05 s`, `2 h 10 m`, `5 d 3 h`."""
     seconds = max(0, milliseconds) / 1000
     if seconds < 10:  # noqa: PLR2004
         return f"{seconds:.1f} s"

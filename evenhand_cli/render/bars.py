@@ -1,6 +1,6 @@
 """A bar for one quantity: how much of a limit is used, and where the guarantee ends.
 
-The colour repeats what the position says: up to the guarantee, over it, full.
+The colour repeats what the length shows: usage up to the guarantee, above it, or at the limit.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ ASCII_SIGNS = {"full": "#", "room": ".", "mark": "|"}
 
 
 class Bar:
-    """A bar of `usage` within `limit`, with a mark at `guaranteed` when that lies inside; sized by `width`."""
+    """A bar of `usage` relative to `limit`, `width` cells wide, with a mark at `guaranteed` when that is below the limit."""
 
     def __init__(self, usage: int, limit: int, guaranteed: int = 0, width: int = 20) -> None:
         self.usage = usage
@@ -25,7 +25,7 @@ class Bar:
         self.width = width
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-        """Draw the bar, in ASCII where the output has no other signs."""
+        """Draw the bar, with ASCII characters when the output supports no others."""
         signs = ASCII_SIGNS if options.ascii_only else SIGNS
         mark = self._cells(self.guaranteed) if 0 < self.guaranteed < self.limit else -1
         filled = self._filled()
@@ -40,7 +40,7 @@ class Bar:
                 yield Segment(signs["full" if cell < filled else "room"], style)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """Return the bar's width, which is fixed."""
+        """Return the bar's fixed width."""
         del console, options
         return Measurement(self.width, self.width)
 

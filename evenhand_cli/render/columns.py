@@ -1,9 +1,9 @@
-"""Tables that fit the terminal: the least important columns are left out whole, long text is folded between words.
+"""Tables that fit the terminal: whole columns are left out, the least important first, and long text is folded between words.
 
 Every column has a priority. A column whose cells are all equal is left out before one that distinguishes rows, unless
-it carries the answer. Names get their width before columns that carry no answer; a name that still does not fit is
-shortened in its middle, because a name that is broken over two lines cannot be copied. A note below the table says what
-was left out or shortened; `--output wide` shows all of it.
+the column carries the answer. Names get their width before columns that carry no answer. A name that still does not
+fit is shortened in its middle, because a name that is broken over two lines cannot be copied. A note below the table
+says what was left out or shortened; `--output wide` shows all of it.
 """
 
 import re
@@ -23,41 +23,41 @@ from evenhand_cli.render.bars import Bar
 from evenhand_cli.terminal import PIPE_WIDTH
 
 GAP = 2
-"""Blanks between two columns."""
+"""Number of blanks between two columns."""
 ALWAYS = 0
 """Priority of a column that is never left out."""
 ANSWER = 1
 """Priority of a column that carries the answer: it is left out after all others, even when its cells are all equal."""
 FIRST = 9
-"""Priority from which on a column is left out before all others, even before those with equal cells."""
+"""Priorities from this one on: the column is left out before all others, even before those with equal cells."""
 NEVER_FOLDED = 0
 NAME_MAX = 40
-"""Widest name beside facts; longer names are shortened."""
+"""Maximum width of a name in a list of facts; longer names are shortened."""
 NAME_LEAST = 16
-"""Width to which names are shortened when their column sets no other."""
+"""Smallest width to which names are shortened when their column sets no other."""
 NAME_FIRST = 40
 """Width up to which a name takes precedence over columns that carry no answer."""
 CONTINUED = Text()
 """The cell of a line that continues the row above it."""
 _WORDS = re.compile(r"(?<= )")
 _PARTS = re.compile(r"(?<=\.)")
-"""The places in a word after which a line may end."""
+"""Positions within a word at which a line may end."""
 _LEAD = re.compile(r"(?:[│├└─ ]+|[|+`\- ]+ )?")
-"""The indent or the tree's guides before a name, which are never shortened."""
+"""The indent, or the guides of the tree, before a name; they are never shortened."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column with one cell for each row; the greater `gives_way`, the sooner it is left out."""
+    """A column with one cell for each row; of two columns, the one with the greater `gives_way` is left out first."""
 
     name: str
     cells: Sequence[RenderableType]
     gives_way: int = ALWAYS
     right: bool = False
     least: int = NEVER_FOLDED
-    """Width to which the column's text may be folded; 0: the text is shown in one line or not at all."""
+    """Smallest width to which the column's text may be folded; 0: the text is never folded."""
     names: bool = False
-    """The cells are names, which are shortened instead of folded, to `NAME_LEAST` unless `least` is set."""
+    """Whether the cells are names, which are shortened and not folded; at least `least` or `NAME_LEAST` columns stay."""
 
     def width(self) -> int:
         """Return the width that shows every cell in one line."""
@@ -71,7 +71,7 @@ class Column:
         return min(self.width(), max(least, cell_len(self.name)))
 
     def wanted(self) -> int:
-        """Return the width for which columns that carry no answer are left out."""
+        """Return the width that the column needs before columns that carry no answer get any."""
         if not self.names:
             return self.narrowest()
         return min(self.width(), max(NAME_FIRST, self.narrowest()))
@@ -81,7 +81,7 @@ class Column:
         return not any(map(_width, self.cells))
 
     def constant(self) -> str:
-        """Return the text that several cells have in common; empty when they differ."""
+        """Return the text that all cells have in common; empty when they differ or there is only one."""
         texts = [_plain(cell) for cell in self.cells if cell is not CONTINUED]
         return texts[0] if len(texts) > 1 and len(set(texts)) == 1 else ""
 
@@ -91,7 +91,7 @@ def table(
 ) -> RenderableType:
     """Return the table at this width; columns without any content are left out without a note.
 
-    Without ``noted`` the table has no note: for commands that have no `--output wide`.
+    With `noted` False the table has no note; that is meant for commands that have no `--output wide`.
     """
     telling = _telling([replace(one, cells=list(map(_escaped, one.cells))) for one in columns])
     shown = fitting(telling, width)
@@ -113,7 +113,7 @@ def table(
 
 
 def is_shown(name: str, columns: Sequence[Column], width: int) -> bool:
-    """Return whether the column of this name is in the table at this width."""
+    """Return whether the table at this width shows the column with this name."""
     return any(one.name == name for one in fitting(_telling(columns), width))
 
 
@@ -122,7 +122,7 @@ def _telling(columns: Iterable[Column]) -> list[Column]:
 
 
 def left_out(hidden: Iterable[Column], *, shortened: bool = False) -> Text:
-    """Return a note with the columns that did not fit, and the value of those that are equal in every row."""
+    """Return a note about the columns that did not fit; for a column with equal cells the note has their value."""
     names = [
         one.name if one.constant() in {"", NOTHING} else f"{one.name} ({one.constant()} everywhere)"
         for one in hidden
@@ -135,18 +135,18 @@ def left_out(hidden: Iterable[Column], *, shortened: bool = False) -> Text:
 
 
 def titled(title: str, columns: Sequence[Column], width: int) -> list[RenderableType]:
-    """Return a table below an empty line and its title."""
+    """Return a table with its title above it, after an empty line."""
     return [Text(f"\n{title}", style="heading"), table(columns, width)]
 
 
 class Facts:
-    """Names and values, a line each; a long name is shortened, so that its value fits."""
+    """Names with values, one line each; a long name is shortened, so that its value fits."""
 
     def __init__(self, rows: Iterable[tuple[str, str | Text]]) -> None:
         self.rows = [(f"  {escaped(name)}", value) for name, value in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
-        """Draw the lines; where the width is not known every name is whole."""
+        """Draw the lines; names are not shortened when the width is unknown."""
         del console
         widest = max([cell_len(name) for name, _ in self.rows], default=0)
         width = widest if options.max_width >= PIPE_WIDTH else min(widest, NAME_MAX)
@@ -161,13 +161,13 @@ class Facts:
 
 
 def facts(found: Iterable[tuple[str, str | Text]]) -> Facts:
-    """Return names and values, a line each."""
+    """Return names with values, one line each."""
     return Facts(found)
 
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """A text whose further lines begin ``indent`` columns from the left.
+    """A text whose second and further lines are indented by `indent` columns.
 
     Lines are broken between words, or after the dots of a path.
     """
@@ -176,7 +176,7 @@ class Hanging:
     indent: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the lines; a single one for a console that does not wrap."""
+        """Yield the lines of the text; for a console that does not wrap, yield one line."""
         if options.no_wrap or cell_len(self.text.plain) <= options.max_width:
             yield self.text
             return
@@ -191,7 +191,7 @@ class Hanging:
 
 
 def _lines(text: str, width: int) -> list[str]:
-    """Return a text as lines, broken between words or, in a single word such as a path, after dots; nothing is lost."""
+    """Return a text as lines that are broken between words or, within a long word such as a path, after dots."""
     lines = [""]
     for piece in (_WORDS if " " in text else _PARTS).split(text):
         if lines[-1] and cell_len(lines[-1] + piece.rstrip()) > width:
@@ -201,7 +201,7 @@ def _lines(text: str, width: int) -> list[str]:
 
 
 def fitting(columns: Sequence[Column], width: int) -> list[Column]:
-    """Return the columns that fit beside each other, in their order."""
+    """Return the columns that fit next to each other, in their order."""
     if width >= PIPE_WIDTH:
         columns = [_unshortened(one) for one in columns]
     shown = list(columns)
@@ -219,29 +219,29 @@ def fitting(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def _unshortened(column: Column) -> Column:
-    """Return the column with whole names, for an output of unknown width or one that is wide enough."""
+    """Return the column with names that are not shortened, for a wide output or one of unknown width."""
     return replace(column, names=False, least=NEVER_FOLDED) if column.names else column
 
 
 def fits(columns: Sequence[Column], width: int) -> bool:
-    """Return whether all columns fit beside each other at their full width."""
+    """Return whether all columns fit next to each other at their full width."""
     return _sum(one.width() for one in columns) <= width
 
 
 def _leaves_first(column: Column) -> tuple[bool, bool, int]:
-    """Return the rank by which columns are left out; the greatest is left out first."""
+    """Return the rank by which columns are left out, the greatest first."""
     is_constant = column.gives_way > ANSWER and bool(column.constant())
     return column.gives_way >= FIRST, is_constant, column.gives_way
 
 
 def _sum(widths: Iterable[int]) -> int:
-    """Return the width of columns beside each other."""
+    """Return the width of columns next to each other, including the blanks between them."""
     each = list(widths)
     return sum(each) + GAP * (len(each) - 1)
 
 
 def _shares(columns: Sequence[Column], width: int) -> list[int]:
-    """Return the width of each column: the spare width goes to names first, then to text, in order."""
+    """Return the width of each column: spare width is given to names first, then to text, in order."""
     widths = [one.narrowest() for one in columns]
     spare = max(width - _sum(widths), 0)
     for limits in (
@@ -266,7 +266,7 @@ def _add_column(drawn: Table, column: Column, share: int) -> None:
 
 
 class Shortened:
-    """A cell with names shortened in their middle, as wide as its column."""
+    """A cell with names that are shortened in their middle to the width of the column."""
 
     def __init__(
         self, cell: RenderableType, width: int, fit: Callable[[str, int, str], str]
@@ -276,7 +276,7 @@ class Shortened:
         self.fit = fit
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Draw the cell with an ellipsis, or with `~` where the output has only ASCII."""
+        """Draw the cell with an ellipsis, or with `~` on an ASCII output."""
         del console
         text = self.fit(_plain(self.cell), self.width, "~" if options.ascii_only else "…")
         yield Text(text, style=_style(self.cell))
@@ -288,7 +288,7 @@ class Shortened:
 
 
 def shortened(name: str, width: int, sign: str) -> str:
-    """Return a name of this width: the middle of a longer one is left out; the indent before the name stays."""
+    """Return a name of at most this width, without its middle when it is longer; the indent before it stays."""
     lead = _LEAD.match(name)[0]  # type: ignore[index] # It matches the empty text, too.
     kept = width - cell_len(lead) - 1
     if cell_len(name) <= width or kept < 1:
@@ -299,7 +299,7 @@ def shortened(name: str, width: int, sign: str) -> str:
 
 
 def folded(text: str, width: int, sign: str) -> str:
-    """Return a text as lines of this width, broken between words; a longer word is shortened."""
+    """Return a text as lines of at most this width, broken between words; a longer word is shortened."""
     lines = [""]
     for piece in _WORDS.split(text):
         word = shortened(piece.rstrip(), width, sign)
@@ -310,7 +310,7 @@ def folded(text: str, width: int, sign: str) -> str:
 
 
 def _escaped(cell: RenderableType) -> RenderableType:
-    """Return a cell with escaped text, so that its width is the one shown."""
+    """Return a cell with escaped text, so that its width is the width on the screen."""
     if isinstance(cell, Text):
         return escaped_text(cell)
     return escaped(cell) if isinstance(cell, str) else cell
@@ -337,7 +337,7 @@ def _style(cell: RenderableType) -> str | Style:
 
 
 def _last_style(cell: Text) -> str | Style:
-    """Return the style of the name in a cell that is assembled of guides and the name."""
+    """Return the style of the name in a cell that consists of guides and a name."""
     return cell.spans[-1].style if cell.spans else ""
 
 

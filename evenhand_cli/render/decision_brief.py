@@ -1,6 +1,6 @@
-"""A decision in at most 30 lines: what was evicted, for which pod, by which rule, numbers, the order, what to do next.
+"""A decision in at most 30 lines: what was evicted, for which pod, by which rule, with numbers and the next step.
 
-Equal victims and equal asks are folded into a line; `--all` leaves nothing out.
+Equal victims share a line, and so do equal asks; `--all` shows each of them.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from server.model import policies
 Row = TypeVar("Row")
 
 ROWS_MAX = 8
-"""Maximum number of victims with a line each; more of them are folded."""
+"""Maximum number of victims with a line each; of more victims, equal ones share a line."""
 QUEUES_NAMED_MAX = 2
 """Maximum number of queues that are named for one rule that protects candidates; the others are counted."""
 
@@ -31,9 +31,9 @@ QUEUES_NAMED_MAX = 2
 class Detail(NamedTuple):
     """The amount of detail with which a decision is shown.
 
-    ``table``: whether each victim has a line. The other fields are numbers: ``rules`` that protect candidates, in full; ``codes``
-    of further rules; ``groups`` of equal asks, equal victims, reasons and queues; ``names`` in a group; sentences on the
-    ``order``. What exceeds a number is counted.
+    `table` says whether each victim has a line. Each other field is a maximum, and what exceeds it is only counted:
+    `rules` that protect candidates and are shown in full; `codes` of further rules; `groups` of equal asks, equal
+    victims, reasons and queues; `names` in a group; sentences about the `order` of victims.
     """
 
     table: bool = False
@@ -53,13 +53,16 @@ DETAILS = (
     Detail(codes=2, groups=0, order=0),
     Detail(codes=0, groups=0, order=0),
 )
-"""Levels of detail from the most to the least; the first one that fits is used."""
+"""Levels of detail from the most to the least; the first level whose lines fit is used."""
 
 
 def decision_brief(
     found: pb.Decision, title: Text, now: int, width: int, told: str = "", asked: str = ""
 ) -> RenderableType:
-    """Return a decision with as much detail as fits; `told` answers for the victim with the key `asked`."""
+    """Return a decision with as much detail as fits the screen.
+
+    When the user asked about one victim, `asked` is its key and `told` the answer about it.
+    """
     forms = (Group(title, *_parts(found, now, width, told, asked, one)) for one in DETAILS)
     return first_that_fits(forms, width)
 
@@ -89,7 +92,7 @@ def _parts(
 
 
 def _named_once(rows: Iterable[tuple[str, str | Text]]) -> Iterator[tuple[str, str | Text]]:
-    """Yield the rows; where consecutive rows have one name only the first keeps it."""
+    """Yield the rows; of consecutive rows with equal names only the first keeps its name."""
     before = ""
     for name, value in rows:
         yield "" if name == before else name, value
@@ -97,7 +100,7 @@ def _named_once(rows: Iterable[tuple[str, str | Text]]) -> Iterator[tuple[str, s
 
 
 def _gets(found: pb.Decision, detail: Detail) -> Iterator[tuple[str, str | Text]]:
-    """Yield the asks that get the capacity, equal ones of a queue in one line."""
+    """Yield the asks that get the capacity; equal asks of a queue share a line."""
     groups = _groups(found.beneficiaries, lambda one: (one.queue, _amounts(one), one.priority))
     for same in groups[: detail.groups]:
         one = same[0]
@@ -123,7 +126,7 @@ def _gets(found: pb.Decision, detail: Detail) -> Iterator[tuple[str, str | Text]
 def _numbers(
     found: pb.Decision, most: int, *, with_victims: bool
 ) -> Iterator[tuple[str, str | Text]]:
-    """Yield how much of their guarantees the deciding queues held, one line for each queue."""
+    """Yield how much of its guarantee each deciding queue held, one line for each queue."""
     queues: dict[tuple[bool, str], list[pb.DecidingLevel]] = {}
     for one in found.levels:
         is_victim = one.role == "victim"
@@ -138,7 +141,7 @@ def _numbers(
 
 
 def _held(one: pb.DecidingLevel) -> str:
-    """Return how much of its guarantee a queue held, and its max where that matters."""
+    """Return how much of its guarantee a queue held, and its max when the max matters."""
     kind, name = one.resource_type, heading(one.resource_type)
     told = [f"{amount(kind, one.held)} {name}, no guarantee"]
     if one.by_weight:
@@ -161,7 +164,7 @@ def _ends(found: pb.Decision, now: int) -> Iterator[tuple[str, str | Text]]:
 
 
 def _folded(found: pb.Decision, asked: str, detail: Detail) -> Iterator[tuple[str, str | Text]]:
-    """Yield the victims, equal ones in one line; the group of the victim that was asked for comes first."""
+    """Yield the victims, equal ones in one line; the group of the victim that the user asked about comes first."""
     groups = _groups(
         found.victims,
         lambda one: (one.queue, _amounts(one), one.priority, one.opted_out, one.originator),
@@ -189,7 +192,7 @@ def _elsewhere(found: pb.Decision) -> Iterator[tuple[str, str | Text]]:
 
 
 def _because(found: pb.Decision, asked: str, most: int) -> Iterator[tuple[str, str | Text]]:
-    """Yield the rules by which victims were picked, except the one that the answer has named already."""
+    """Yield the rules by which victims were picked, except the rule that the answer has already named."""
     told = {one.because for one in found.victims if one.allocation_key == asked}
     why = Counter(one.because for one in found.victims if one.because)
     others = [(rule, count) for rule, count in why.most_common() if rule not in told]
@@ -230,7 +233,7 @@ def _by_rules(rest: Sequence[tuple[str, int]], more: str) -> str:
 
 
 def _next(found: pb.Decision, asked: str) -> Iterator[str]:
-    """Yield what would have protected a victim, and where to read the rest."""
+    """Yield what would have protected a victim, and where to read more."""
     of_asked = [one.queue for one in found.victims if one.allocation_key == asked]
     queues = of_asked or [one.queue for one in found.victims]
     if found.HasField("quota_run"):
@@ -248,7 +251,7 @@ def _kept_by(found: pb.Decision) -> str:
 
 
 def _groups(found: Iterable[Row], alike: Callable[[Row], Hashable]) -> list[list[Row]]:
-    """Return the groups of equal rows, the largest first."""
+    """Return groups of rows that are equal by `alike`, the largest group first."""
     groups: dict[Hashable, list[Row]] = {}
     for one in found:
         groups.setdefault(alike(one), []).append(one)

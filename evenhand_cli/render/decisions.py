@@ -1,4 +1,4 @@
-"""Preemption decisions: a line each, one of them rule by rule, and what becomes of them."""
+"""Preemption decisions: a line for each, one decision rule by rule, and changes of decisions."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,9 +21,9 @@ ENDED = (pb.DECISION_STATE_FULFILLED, pb.DECISION_STATE_ABORTED, pb.DECISION_STA
 CORES = "vcore"
 ELSEWHERE = "another queue"
 SHARES = "shares below"
-"""Words instead of a preemptor for a trim: queues below the named one give back what exceeds their shares."""
+"""Text in place of a preemptor for a surplus reclaim, in which queues below the named one give back their surplus."""
 VICTIMS_SHOWN_MAX = 50
-"""Maximum number of victims in a table; the others are counted below it, and are in the JSON."""
+"""Maximum number of victims in a table; further ones are counted below it, and JSON has all of them."""
 REASONS_SHOWN_MAX = 10
 STATE_WIDTH = len("fulfilled")
 SPARED_SHOWN_MAX = 8
@@ -33,7 +33,7 @@ EXAMPLES_MAX = 3
 
 
 def decisions(now: int) -> Sequence[Field[pb.Decision]]:
-    """Return the fields of a decision, for a table with one line each."""
+    """Return the fields of a decision, for a table with one line for each decision."""
     return (
         Field("decision", lambda one: Text(one.decision_id, style="key")),
         Field(
@@ -51,7 +51,7 @@ def decisions(now: int) -> Sequence[Field[pb.Decision]]:
 
 
 def decision(found: pb.Decision, now: int, width: int) -> list[RenderableType]:
-    """Return everything about one decision, from the most important fact to the details."""
+    """Return everything about one decision, the most important facts first."""
     parts: list[RenderableType] = [
         Padding(Text(found.summary), (0, 0, 0, 2), expand=False),
         Text(),
@@ -69,7 +69,7 @@ def decision(found: pb.Decision, now: int, width: int) -> list[RenderableType]:
 def victims(
     found: Sequence[pb.Victim], title: str, width: int, most: int = VICTIMS_SHOWN_MAX
 ) -> list[RenderableType]:
-    """Return a table of the victims with their nodes, and below it the rules by which they are evicted."""
+    """Return a table of the victims with their nodes; below it are the rules by which they are evicted."""
     parts = victims_table(found[:most], title, width)
     if len(found) > most:
         more = f"{len(found) - most:,} more: see --output json"
@@ -104,7 +104,7 @@ def _victims(found: Sequence[pb.Victim]) -> list[Column]:
 def spared(
     found: Sequence[pb.SparedCandidates], most: int = SPARED_SHOWN_MAX
 ) -> list[RenderableType]:
-    """Return the protected candidates by rule and queue: the rules of the largest groups, the others counted."""
+    """Return the protected candidates by rule and queue: a line for each large group, and the number of the others."""
     if not found:
         return []
     lines = [(f"{one.count:,} of {one.queue}", _rule(one)) for one in found[:most]]
@@ -126,7 +126,7 @@ def _rule(one: pb.SparedCandidates) -> Text:
 
 
 def levels(found: Sequence[pb.DecidingLevel], width: int) -> list[RenderableType]:
-    """Return the queues that decided, with their numbers at that instant."""
+    """Return the queues that decided, with their numbers when the decision was made."""
     shown = [one for one in found if not one.hidden]
     if not shown:
         return []
@@ -142,7 +142,7 @@ def levels(found: Sequence[pb.DecidingLevel], width: int) -> list[RenderableType
 
 
 def change(found: pb.DecisionChange, console: Console) -> Text:
-    """Return a change of a decision, in one line or in as many as the console needs."""
+    """Return a change of a decision, in one line or in as many as the console's width requires."""
     state = enum_state(pb.DecisionState, found.state)
     head = Text.assemble(
         (instant(found.time_ms), "faint"),
@@ -165,7 +165,7 @@ def _news(found: pb.DecisionChange) -> str:
 
 
 def beneficiary(found: pb.Decision) -> str:
-    """Return the preemptor: a pod, or the number of pods; a quota run or a trim has none."""
+    """Return the preemptor as a pod's name or a number of pods; a quota run or a surplus reclaim has none."""
     everybody = len(found.beneficiaries) + found.beneficiaries_elsewhere
     if found.beneficiaries and everybody == 1:
         one = found.beneficiaries[0]
@@ -178,7 +178,7 @@ def beneficiary(found: pb.Decision) -> str:
 
 
 def _in_favour_of(found: pb.Decision) -> str:
-    """Return the preemptor in words that need no queue beside them."""
+    """Return the preemptor with its queue in words."""
     told, path = beneficiary(found), queue(found)
     if found.HasField("quota_run"):
         shares = policies.facts(found.policy).shrinks_partition
@@ -189,7 +189,7 @@ def _in_favour_of(found: pb.Decision) -> str:
 
 
 def queue(found: pb.Decision) -> str:
-    """Return the queue that gets capacity, or that comes down to its max."""
+    """Return the queue that gets capacity, or the queue that has to come down to its max."""
     if found.HasField("quota_run"):
         return found.quota_run.queue
     named = list(dict.fromkeys(one.queue for one in found.beneficiaries))
@@ -207,14 +207,14 @@ def _victims_count(found: pb.Decision) -> int:
 
 
 def _gone(found: pb.Decision) -> str:
-    """Return the number of victims, such as `3`, or `1/3 gone` while the decision goes on."""
+    """Return the number of victims: `3`, or `1/3 gone` while the decision is open."""
     every = _victims_count(found)
     gone = sum(one.state == pb.VICTIM_STATE_GONE for one in found.victims)
     return f"{every:,}" if found.state in ENDED or not gone else f"{gone:,}/{every:,} gone"
 
 
 def _lost(found: pb.Decision) -> str:
-    """Return the work that the victims had done when their eviction was ordered."""
+    """Return the work that the victims had done when their eviction was ordered, as one quantity."""
     return core_time(found.lost_millicore_ms) if found.lost_ran_ms else ""
 
 
@@ -251,7 +251,7 @@ def lost(found: pb.Decision) -> str:
 
 
 def quota_run(run: pb.QuotaRun) -> Iterable[tuple[str, str | Text]]:
-    """Yield how much a queue has to free, and how much of that the run frees."""
+    """Yield how much a queue has to free, and how much of that this run frees."""
     yield "queue", run.queue
     if not run.target:
         return
@@ -268,7 +268,7 @@ def quota_run(run: pb.QuotaRun) -> Iterable[tuple[str, str | Text]]:
 
 
 def state(found: pb.Decision, now: int) -> Text:
-    """Return the state of a decision, and how long it has had it, or why it ended."""
+    """Return the state of a decision, with how long it has lasted or why the decision ended."""
     rest = ""
     if found.ended_ms:
         why = f": {found.end_reason}" if found.end_reason else ""

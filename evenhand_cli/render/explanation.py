@@ -1,4 +1,4 @@
-"""The reason why a key waits, or where it runs, from the most important fact to the details."""
+"""The explanation of a key: why it waits, or where it runs, the most important facts first."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -26,13 +26,13 @@ from evenhand_cli.render.words import instant, plural, state
 from server.model import policies
 
 SHORT = "short-"
-"""Beginning of the codes for a resource type that nodes lack."""
+"""Beginning of the reason codes for a resource type that nodes lack."""
 REASONS_SHOWN_MAX = 4
-"""Maximum number of reasons that keep nodes off, in a table; `--output wide` has all."""
+"""Maximum number of reasons that exclude nodes, in a table; `--output wide` has all of them."""
 EXAMPLES_MAX = 3
 """Maximum number of nodes that are named for each reason."""
 EXAMPLES_LEAST = 24
-"""Width to which the names of examples are folded."""
+"""Smallest width to which the names of examples are folded."""
 
 Levels = Sequence[explain_pb2.QueueLevel] | Sequence[explain_pb2.LimitLevel]
 
@@ -45,9 +45,10 @@ def explanation(
     full: bool = False,
     also: str = "",
 ) -> RenderableType:
-    """Return the answer; `asked` is the name that the user gave, which may not be the key; `full` leaves nothing out.
+    """Return the explanation as text.
 
-    `also` is a last line about another subject of this name.
+    `asked` is the name that the user gave, which may differ from the key. With `full` nothing is left out. `also` is
+    a last line about another object with this name.
     """
     kind = word(explain_pb2.SubjectKind.DESCRIPTOR, answer.kind).replace("_", " ")
     if asked == answer.waiting.job_key:
@@ -76,7 +77,7 @@ def explanation(
 def _decision(
     answer: explain_pb2.ExplainResponse, title: Text, width: int, *, full: bool
 ) -> RenderableType:
-    """Return the text of a decision, or of what became of a pod that it evicted."""
+    """Return a decision as text, or what happened to a pod that the decision evicted."""
     told = answer.lines[0] if answer.HasField("evicted") else ""
     if not full:
         key = answer.evicted.allocation_key
@@ -88,7 +89,7 @@ def _decision(
 def _details(
     answer: explain_pb2.ExplainResponse, width: int, *, full: bool
 ) -> list[RenderableType]:
-    """Return the facts about a subject of this kind, beyond the sentences."""
+    """Return the facts about this kind of subject that the sentences do not say."""
     if answer.HasField("waiting"):
         return _waiting(answer.waiting, answer.taken_at_ms, width, full=full)
     if answer.HasField("placed"):
@@ -124,9 +125,9 @@ def _waiting(
 
 
 def _telling(ask: explain_pb2.WaitingAsk, kinds: Sequence[str]) -> Sequence[explain_pb2.QueueLevel]:
-    """Return the levels that limit what the ask requests, if one of them blocks it.
+    """Return the queue levels that limit what the ask requests, if one of them blocks the ask.
 
-    A gang whose limits say so already has none.
+    For a gang whose limits are already in other lines, the result is empty.
     """
     if ask.HasField("gang") and ask.gang.limits:
         return []
@@ -169,9 +170,9 @@ def _of_waiting(ask: explain_pb2.WaitingAsk, now: int, *, full: bool) -> Iterato
 
 
 def _preemption(ask: explain_pb2.WaitingAsk, now: int) -> Iterator[tuple[str, str]]:
-    """Yield what preemption does, in a sentence each, and how many candidates are protected by which rule.
+    """Yield what preemption does, in one sentence each, and how many candidates each rule protects.
 
-    For a gang, which has other facts to show, only differences between shadow and live settings are added.
+    A gang has other facts to show; for a gang, only differences between shadow and live settings are added.
     """
     if ask.HasField("preemption"):
         yield "preemption", brief(ask.preemption, now)
@@ -200,7 +201,7 @@ def _reservation(held: explain_pb2.AskReservation) -> str:
 def _levels(
     levels: Sequence[explain_pb2.QueueLevel], kinds: Sequence[str], width: int
 ) -> list[Column]:
-    """Return the columns; free amounts that would make them too wide are in the JSON only."""
+    """Return the columns of the queue levels; free amounts that would make the table too wide are only in the JSON."""
     queue = Column("queue", [one.queue for one in levels], names=True)
     columns = [queue, *_head_room(levels, kinds)]
     if fits(columns, width):
@@ -214,7 +215,7 @@ def _limits(limits: Sequence[explain_pb2.LimitLevel], kinds: Sequence[str]) -> l
 
 
 def _head_room(levels: Levels, kinds: Sequence[str], *, free: bool = True) -> Iterator[Column]:
-    """Yield a column for each type that has a max on some level, and one for what follows from them."""
+    """Yield a column for each resource type that has a max on some level, and a column for the headroom."""
     limited = [kind for kind in kinds if any(kind in one.max for one in levels)]
     for place, kind in enumerate(limited, start=ANSWER + 1):
         cells = [_used_of_max(one, kind, free=free) for one in levels]
@@ -226,7 +227,7 @@ def _head_room(levels: Levels, kinds: Sequence[str], *, free: bool = True) -> It
 def _used_of_max(
     level: explain_pb2.QueueLevel | explain_pb2.LimitLevel, kind: str, *, free: bool
 ) -> str:
-    """Return the usage of a level: `6/8 (2)`, or `6/-` without a max."""
+    """Return the usage of a level: `6/8 (2)` with its max and what is free, or `6/-` without a max."""
     used = level.usage.get(kind, 0)
     text = pair(kind, used, level.max[kind]) if kind in level.max else f"{amount(kind, used)}/-"
     return (
@@ -259,7 +260,7 @@ def _tally(every: Sequence[explain_pb2.NodeTally], *, full: bool) -> list[Column
 
 
 def _in_words(code: str) -> str:
-    """Return a code unchanged, except that a resource type that a node lacks gets its usual word."""
+    """Return a reason code; in the code for a missing resource type, the type's usual word replaces its name."""
     return f"short of {heading(code.removeprefix(SHORT))}" if code.startswith(SHORT) else code
 
 

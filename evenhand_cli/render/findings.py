@@ -1,4 +1,4 @@
-"""Problems and changes of a configuration, findings of the consistency check, events."""
+"""Text for problems and changes of a configuration, findings of the consistency check, and events."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,7 +14,7 @@ from evenhand_cli.render.words import STYLES, instant, plural
 from server.config.codes import counted
 
 INDENT = 10
-"""Column at which the facts of a problem begin, and their further lines."""
+"""Column at which the facts of a problem begin; lines that continue a fact begin there too."""
 KIND_SIGNS = {"added": ("+", "good"), "removed": ("-", "bad"), "changed": ("~", "warn")}
 
 
@@ -24,7 +24,7 @@ def problems(
     silenced: Sequence[config_pb2.ConfigProblem] = (),
     notes: Sequence[str] = (),
 ) -> RenderableType:
-    """Return each problem with its place, its code and its consequence, then the count of each severity."""
+    """Return each problem with its place, its code and its consequence, then the number of problems by severity."""
     parts: list[RenderableType] = [Text(one, style="faint") for one in notes]
     for one in found:
         severity = word(config_pb2.ProblemSeverity.DESCRIPTOR, one.severity)
@@ -44,12 +44,12 @@ def problems(
 
 
 def _beside(name: str, value: str) -> Hanging:
-    """Return a fact below a problem or change, aligned with the others."""
+    """Return a fact below a problem or change, aligned with the other facts."""
     return Hanging(Text(f"{f'    {name}':<{INDENT}}{value}", style="faint"), INDENT)
 
 
 def verdict(found: Sequence[config_pb2.ConfigProblem], source: str) -> Text:
-    """Return the last line of a check."""
+    """Return the last line of a check: whether the file is good, and how many problems it has."""
     errors = count_errors(found)
     warnings = len(found) - errors
     if errors:
@@ -68,7 +68,7 @@ def warned(
     *,
     whole: bool = False,
 ) -> Iterator[RenderableType]:
-    """Yield the warnings of a file that can be applied: their codes alone, or all of their text when ``whole``."""
+    """Yield the warnings of a file that can be applied: only their codes, or their whole text with `whole`."""
     if whole:
         if found or silenced or notes:
             yield problems(found, source, silenced, notes)
@@ -90,18 +90,18 @@ def _silenced(found: Sequence[config_pb2.ConfigProblem]) -> Text:
 
 
 def _codes(found: Iterable[str]) -> str:
-    """Return each code once, with how often it occurs where that is more than once."""
+    """Return each code once, with its number of occurrences when that is more than one."""
     each = counted(found).items()
     return ", ".join(code if number == 1 else f"{code} ({number})" for code, number in each)
 
 
 def count_errors(found: Sequence[config_pb2.ConfigProblem]) -> int:
-    """Return how many problems forbid applying."""
+    """Return how many problems are errors, with which the file cannot be applied."""
     return sum(one.severity == config_pb2.PROBLEM_SEVERITY_ERROR for one in found)
 
 
 def changes(found: Sequence[config_pb2.ConfigChange], most: int | None = None) -> RenderableType:
-    """Return the difference, one line for each change: at most ``most``, then the number of the others."""
+    """Return one line for each change, at most `most` lines, and then the number of the other changes."""
     if not found:
         return Text("nothing changes", style="faint")
     parts: list[RenderableType] = []
@@ -144,7 +144,7 @@ def diagnosis(answer: inspect_pb2.CheckConsistencyResponse) -> RenderableType:
 
 
 def memory(up_ms: int, reported: tuple[int, int], decision_log: str) -> Text:
-    """Return how many allocations and asks managers reported at registration, and where decisions of earlier runs are."""
+    """Return how many allocations and asks managers reported at registration, and where earlier decisions are recorded."""
     allocations, asks = reported
     found = f"{plural(allocations, 'allocation')} and {plural(asks, 'ask')}"
     registered = f"; at registration its managers reported {found}" if any(reported) else ""
@@ -158,7 +158,7 @@ def count_error_findings(found: Sequence[inspect_pb2.Finding]) -> int:
 
 
 def event(record: watch_pb2.EventRecord, console: Console) -> Text:
-    """Return an event in one line, or in as many as the console needs; with its code where the text does not have it."""
+    """Return an event in one line or in as many as the width requires; its code is added when the text lacks it."""
     head = Text.assemble(
         (f"{record.number:>6}  ", "faint"),
         (instant(record.time_ms), "faint"),

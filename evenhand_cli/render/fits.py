@@ -1,4 +1,4 @@
-"""The fit of a group of asks: the nodes that come nearest, the limits without headroom, and what to do next."""
+"""Why a group of asks does not fit: the nearest nodes, the limits without headroom, and what to do next."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -12,13 +12,13 @@ from evenhand_cli.render.columns import Column, titled
 from evenhand_cli.render.words import plural
 
 NODES_SHOWN_MAX = 3
-"""Maximum number of nodes in a table; JSON has more of them."""
+"""Maximum number of nodes in a table; JSON can have more."""
 LIMITS_SHOWN_MAX = 1
-"""Maximum number of limits among the facts of a group."""
+"""Maximum number of limits in the facts about a group."""
 
 
 def next_steps(steps: Iterable[str]) -> Table:
-    """Return the next steps, in the form in which every fault of this command line has them."""
+    """Return the next steps, in the form in which faults of the command line have them."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(style="heading", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -28,7 +28,7 @@ def next_steps(steps: Iterable[str]) -> Table:
 
 
 def members(fit: explain_pb2.GroupFit) -> str:
-    """Return how many members there are: `train: 8 needed, 6 wait, 2 run`."""
+    """Return the numbers of members: `train: 8 needed, 6 wait, 2 run`."""
     counts = [f"{fit.size:,} needed"] if fit.size else []
     counts.append(f"{fit.members:,} {'waits' if fit.members == 1 else 'wait'}")
     if fit.running:
@@ -37,7 +37,7 @@ def members(fit: explain_pb2.GroupFit) -> str:
 
 
 def nodes_most(fit: explain_pb2.GroupFit, *, full: bool) -> int:
-    """Return how many of the nodes that come nearest to show: fewer where limits are shown too."""
+    """Return how many of the nearest nodes to show: fewer when limits are shown too."""
     if full:
         return len(fit.nodes)
     return max(NODES_SHOWN_MAX - len(fit.limits), 1)
@@ -46,7 +46,7 @@ def nodes_most(fit: explain_pb2.GroupFit, *, full: bool) -> int:
 def nodes(
     fit: explain_pb2.GroupFit, width: int, most: int = NODES_SHOWN_MAX
 ) -> list[RenderableType]:
-    """Return the nodes that come nearest: how many members each takes, and what it lacks for how many more."""
+    """Return a table of the nearest nodes: how many members each can take, and what it lacks for further ones."""
     shown = fit.nodes[:most]
     if not shown:
         return []
@@ -68,7 +68,7 @@ def _lacks(one: explain_pb2.NodeFit) -> Text:
 
 
 def limits(found: Sequence[explain_pb2.LimitFit]) -> Iterator[tuple[str, str]]:
-    """Yield a fact for each limit without headroom for all members."""
+    """Yield a fact for each limit that has no headroom for all members."""
     for one in found:
         where = "" if one.kind in {"queue", "firm"} else f" in {one.queue}"
         what = {"queue": "max", "firm": "guarantee"}.get(one.kind, one.kind)
@@ -79,7 +79,7 @@ def limits(found: Sequence[explain_pb2.LimitFit]) -> Iterator[tuple[str, str]]:
 
 
 def most_limits(fit: explain_pb2.GroupFit, *, full: bool) -> Sequence[explain_pb2.LimitFit]:
-    """Return the limits to show: the tightest one, which the sentence names too; for a gang only if there are several."""
+    """Return the limits to show: the tightest one, which the sentence also names; for a gang only if there are several."""
     if full:
         return fit.limits
     if fit.gang and len(fit.limits) == 1:

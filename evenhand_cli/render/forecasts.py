@@ -1,4 +1,4 @@
-"""The consequences of a configuration: the answer in one line, then decisions with their instants, queues, and assumptions."""
+"""The consequences of a configuration: a headline, decisions with their instants, queues, and assumptions."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,23 +18,23 @@ from evenhand_cli.render.words import instant, plural
 from server.model import policies
 
 ROWS_MAX = 4
-"""Maximum number of decisions with a row each; when there are more, equal ones share a row."""
+"""Maximum number of decisions with a row each; of more decisions, equal ones share a row."""
 EVICTS_LEAST = 24
-"""Width to which the names of victims are folded."""
+"""Smallest width to which the names of victims are folded."""
 NAMED_MAX = 2
-"""Maximum number of victims of one decision that its row names; when there are more, those of each queue are counted."""
+"""Maximum number of victims of a decision that its row names; of more, the row has their number by queue."""
 LISTED_MAX = 8
-"""Maximum number of victims that are named below the table because rows only count them; `--all` has all of them."""
+"""Maximum number of victims that are named below the table when rows have only their number; `--all` names all."""
 RULES_MAX = 2
-"""Maximum number of rules for choosing victims that are shown in full; `--all` has all."""
+"""Maximum number of rules for choosing victims that are shown in full; `--all` shows all."""
 QUEUES_NAMED_MAX = 2
-"""Maximum number of queues that a sentence names; further ones are counted."""
+"""Maximum number of queues that a sentence names; further ones are only counted."""
 
 
 class Detail(NamedTuple):
-    """Numbers of rows that are shown without `--all`.
+    """Maximum numbers of rows that are shown without `--all`.
 
-    The rows are those of changing queues (one per resource type), of decisions, and of differences.
+    There are rows for changing queues (one for each resource type), for decisions, and for differences.
     """
 
     queues: int = 8
@@ -50,7 +50,7 @@ DETAILS = (
     Detail(1, 3, 2),
     Detail(0, 2, 1),
 )
-"""Levels of detail from the most to the least; the first one with which an answer fits a screen is used."""
+"""Levels of detail from the most to the least; the first level with which an answer fits the screen is used."""
 
 
 def configuration(
@@ -58,7 +58,7 @@ def configuration(
     width: int,
     detail: Detail | None,
 ) -> RenderableType:
-    """Return all consequences; without ``detail`` each decision, victim and queue has a row."""
+    """Return all consequences; without `detail` each decision, victim and queue has a row."""
     parts: list[RenderableType] = [Text(headline(found), style=_style(found))]
     for one in found.partitions:
         if len(found.partitions) > 1:
@@ -93,7 +93,7 @@ def headline(found: pb.SimulateConfigurationResponse) -> str:
 
 
 def _drains(found: pb.SimulateConfigurationResponse) -> str:
-    """Return which queues drain and what becomes of their pods and asks; "" where none drains."""
+    """Return which queues drain, and what happens to their pods and asks; "" when no queue drains."""
     queues = [
         one
         for part in found.partitions
@@ -127,7 +127,7 @@ def _unjudged(found: pb.SimulateConfigurationResponse) -> list[str]:
 
 
 def _evicted(decided: Sequence[pb.ForeseenDecision]) -> str:
-    """Return what would be evicted, such as `2 pods of root.batch within 4 s, in favour of 2 asks of root.prod`."""
+    """Return what would be evicted: `2 pods of root.batch within 4 s, in favour of 2 asks of root.prod`."""
     total = sum(map(_count, decided))
     last = max(decided, key=lambda one: one.after_ms)
     when = f"within {span(last.after_ms)} of applying it"
@@ -192,7 +192,7 @@ def _style(found: pb.SimulateConfigurationResponse) -> str:
 
 
 def next_steps(found: pb.SimulateConfigurationResponse, file: str) -> Iterator[Text]:
-    """Yield the next commands: explain a victim, simulate what was not judged, apply."""
+    """Yield the commands to run next: explain a victim, simulate what was not judged, apply the file."""
     goes = next((each for one in _evicting(found) for each in one.decision.victims), None)
     if goes is not None:
         name = goes.name or goes.allocation_key
@@ -212,7 +212,7 @@ def _partition(
     width: int,
     detail: Detail | None,
 ) -> Iterator[RenderableType]:
-    """Yield the consequences in one partition; without ``detail`` all of them."""
+    """Yield the consequences in one partition; without `detail` nothing is left out."""
     whole = detail is None
     if one.removed:
         yield Text(
@@ -241,7 +241,7 @@ def _partition(
 
 
 def _is_told(queue: pb.QueueSimulation, decided: Iterable[pb.ForeseenDecision]) -> bool:
-    """Return whether one of the decisions brings the queue within its max, so that its numbers say nothing more."""
+    """Return whether a decision brings the queue within its max; then its own numbers add nothing."""
     runs = {
         one.decision.quota_run.queue
         for one in decided
@@ -253,9 +253,9 @@ def _is_told(queue: pb.QueueSimulation, decided: Iterable[pb.ForeseenDecision]) 
 def _timeline(
     one: pb.PartitionSimulation, width: int, most: int | None
 ) -> tuple[Sequence[Column], int]:
-    """Return the decisions in the order of their instants, and how many rows are left out.
+    """Return the decisions in the order of their instants, and the number of rows that are left out.
 
-    Queues and nodes have columns where these fit, or without ``most``.
+    Queues and nodes have columns when these fit, or when `most` is None.
     """
     whole = most is None
     each = whole or len(one.decisions) <= ROWS_MAX
@@ -306,14 +306,14 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _own(one: pb.ForeseenDecision) -> str:
-    """Return what a decision without a preemptor serves: the max of a queue (quota), or shares (trim)."""
+    """Return what a decision without a preemptor serves: a queue's max (quota), or the deserved shares (trim)."""
     run = one.decision.quota_run
     of_queue = policies.facts(one.decision.policy).shrinks_queue
     return f"the max of {run.queue}" if of_queue else "shares by weight"
 
 
 def _victims(found: Sequence[pb.ForeseenDecision]) -> str:
-    """Return the names of the victims where one decision has few of them, else their number by queue."""
+    """Return the names of the victims when one decision has few of them; otherwise their number by queue."""
     goes = [each for one in found for each in one.decision.victims]
     if not goes:
         return "nothing"
@@ -324,7 +324,7 @@ def _victims(found: Sequence[pb.ForeseenDecision]) -> str:
 
 
 def _folded(found: Sequence[pb.ForeseenDecision]) -> list[tuple[str, ...]]:
-    """Return rows of decisions; those in succession at one instant, by one policy and for one queue share a row."""
+    """Return rows of decisions; consecutive decisions with equal instant, policy and queue share a row."""
     rows: list[list[pb.ForeseenDecision]] = []
     for one in found:
         if rows and _alike(rows[-1][0]) == _alike(one):
@@ -348,7 +348,7 @@ def _together(line: Sequence[pb.ForeseenDecision]) -> tuple[str, ...]:
 
 
 def _victims_named(one: pb.PartitionSimulation, width: int) -> Iterator[RenderableType]:
-    """Yield a table of victims for each decision that evicts several pods, with the rules that chose them."""
+    """Yield a table of victims for each decision that evicts several pods, and the rules that chose them."""
     for found in one.decisions:
         if len(found.decision.victims) > 1:
             yield from victims(found.decision.victims, f"evicted {_when(found)}", width)
@@ -412,13 +412,13 @@ class _Row:
 
     queue: str
     texts: tuple[str, ...]
-    """The cells of `_NAMES` after the queue."""
+    """The cells for the columns of `_NAMES` except the queue."""
     rank: tuple[bool, int] = (False, 0)
-    """Importance of the row, the least first: another guarantee or a share that the queue lacks, then cores before memory."""
+    """Sort key of the row's importance, the least first: a changed guarantee or a missing share, then cores, then memory."""
 
 
 def _most_telling(rows: Sequence[_Row], most: int) -> Sequence[_Row]:
-    """Return the most important rows, in their order; the root is the least important, for it holds what the others hold."""
+    """Return the most important rows in their order; the root comes last, because it repeats what other queues have."""
 
     def rank(at: int) -> tuple[bool, tuple[bool, int], int]:
         return "." not in rows[at].queue, rows[at].rank, at

@@ -1,6 +1,6 @@
-"""Lines of a stream, one per record.
+"""Records of a stream, one line each.
 
-Text that does not fit the terminal continues below, indented and broken between words.
+Text that does not fit the terminal is broken between words, and continues in indented lines.
 """
 
 from typing import Final
@@ -11,13 +11,13 @@ from rich.text import Text
 from evenhand_cli.terminal import PIPE_WIDTH, wrapped
 
 INDENT: Final = 10
-"""Columns before a text that continues below its line."""
+"""Number of columns by which continued lines are indented."""
 
 
 def line(head: Text, body: str, console: Console, tail: str = "") -> Text:
-    """Return a record in one line, or with its text below its head where both do not fit the console.
+    """Return a record in one line or, when it does not fit the console, with its text below its head.
 
-    An output of unknown width has one line for each record.
+    On an output of unknown width each record has one line.
     """
     told = Text.assemble(head, "  ", body, (f"  {tail}" if tail else "", "faint"))
     if console.width >= PIPE_WIDTH or told.cell_len <= console.width:

@@ -1,4 +1,4 @@
-"""Listings: rows with named fields, which determine the table, its order and the names."""
+"""Listings: rows with named fields; the fields determine the columns, the sort order and the names."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ Given = bool | str | Sequence[str] | None
 
 @dataclass(frozen=True, slots=True)
 class Field(Generic[Row]):
-    """A column of a listing: the cell of a row, and the value by which rows are sorted."""
+    """A column of a listing: a function for the cell of a row, and a function for the value by which rows are sorted."""
 
     name: str
     cell: Callable[[Row], RenderableType]
@@ -30,9 +30,9 @@ class Field(Generic[Row]):
     right: bool = False
     least: int = NEVER_FOLDED
     names: bool = False
-    """The cells are names, which are shortened instead of folded."""
+    """Whether the cells are names, which are shortened instead of folded."""
     order: Callable[[Row], Any] | None = None
-    """The value behind the cell; None: the cell's text, with numbers in it compared as numbers."""
+    """The function for the sort value; None: rows are sorted by the cell's text, in which numbers compare as numbers."""
 
     def column(self, rows: Sequence[Row]) -> Column:
         """Return the column of these rows."""
@@ -49,7 +49,7 @@ class Field(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Row]):
-    """Rows of one kind, and the way in which they are shown."""
+    """Rows of one kind, and how they are shown."""
 
     kind: str
     """Key of the rows in the JSON output, such as `nodes`."""
@@ -63,12 +63,12 @@ class Listing(Generic[Row]):
     foot: Callable[[], Iterable[RenderableType]] = tuple
     """A function that returns the lines below the table."""
     none: str = ""
-    """The sentence in place of a table without rows."""
+    """The sentence that replaces a table without rows."""
     draw: "Callable[[Sequence[Row], Console, bool], RenderableType] | None" = None
-    """A function that draws rows with or without headers where a row has several lines; None: a line each."""
+    """A function that draws the rows, with or without headers, when a row has several lines; None: one line for each row."""
 
     def sorted_by(self, wanted: str) -> Sequence[Row]:
-        """Return the rows by a field, descending with `-` before its name. Raises Fault for an unknown one."""
+        """Return the rows sorted by a field, in descending order with `-` before its name. Raises Fault."""
         if not wanted:
             return self.rows
         chosen = named_field(self.fields, wanted)
@@ -77,7 +77,7 @@ class Listing(Generic[Row]):
     def picture(
         self, rows: Sequence[Row], console: Console, *, headers: bool = True
     ) -> RenderableType:
-        """Return the table at the console's width, with the lines below it; a sentence when there are no rows."""
+        """Return the table at the console's width and the lines below it; a sentence when there are no rows."""
         if not rows and self.none:
             return Text(self.none) if headers else Group()
         if self.draw is not None:
@@ -88,7 +88,7 @@ class Listing(Generic[Row]):
 
 
 def none_of(noun: str, then: str = "", **given: Given) -> str:
-    """Return `No nodes yet.` with the next step, or `No node matches --label zone=a.` with the given options."""
+    """Return the sentence for an empty listing: `No nodes yet.`, or `No node matches --label zone=a.` with options."""
     options = list(_options(given))
     if options:
         return f"No {noun} matches {' '.join(options)}."
@@ -105,7 +105,7 @@ def _options(given: Mapping[str, Given]) -> Iterator[str]:
 
 
 def named_field(fields: Sequence[Field[Row]], wanted: str) -> Field[Row]:
-    """Return the field of this name, in which blanks and hyphens are equal. Raises Fault."""
+    """Return the field with this name, in which blanks and hyphens count as equal. Raises Fault."""
     name = spelled(wanted.removeprefix(DESCENDING))
     for one in fields:
         if spelled(one.name) == name:
@@ -120,7 +120,7 @@ def named_field(fields: Sequence[Field[Row]], wanted: str) -> Field[Row]:
 
 
 def spelled(name: str) -> str:
-    """Return a column's name as people type it: `waits-for`."""
+    """Return a column's name in the form in which users type it: `waits-for`."""
     return name.strip().lower().replace(" ", "-")
 
 

@@ -1,4 +1,4 @@
-"""Work that preemption destroyed: sums by policy, by claimant and victim queue, by user and by application."""
+"""Work that preemption destroyed: sums by policy, by pair of claimant and victim queue, by user and by application."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,24 +15,24 @@ from evenhand_cli.render.words import instant, plural
 MILLION = 1_000_000
 HOUR = 3_600
 ROWS_MAX = 4
-"""Maximum number of rows of each view, unless all of them are requested."""
+"""Maximum number of rows of each view unless the user requests all of them."""
 NAME_LEAST = 18
-"""Width to which the name of a row may be folded."""
+"""Smallest width to which the name of a row may be folded."""
 UNNAMED = "unknown"
-"""Word for a user or an application that is unknown, or that the caller may not read."""
+"""Word for a user or an application that is unknown, or whose name the user may not read."""
 OTHER = "of "
-"""Beginning of the key of a resource type among the sums."""
+"""Beginning of the key for a resource type in the sums."""
 
 
 def core_time(millicore_ms: int) -> str:
-    """Return core time: `0.4 core s`, `42 core s`, `3.5 core h`."""
+    """Return core time with its unit: `0.4 core s`, `42 core s`, `3.5 core h`."""
     return _held_for(millicore_ms / MILLION, "core")
 
 
 def lost_work(
     found: pb.GetLostWorkResponse, width: int, *, narrowed: bool = False, full: bool = False
 ) -> RenderableType:
-    """Return sums by policy, queue, user and application, the largest first; `full` leaves no line out."""
+    """Return sums by policy, queue, user and application, the largest first; with `full` no line is left out."""
     if not found.lines:
         since = (
             f"{instant(found.since_ms)}, of what was asked for"
@@ -62,13 +62,13 @@ _OWNERS: Sequence[tuple[str, _Key]] = (
     ("user", lambda one: one.user or UNNAMED),
     ("application", lambda one: one.application_id or UNNAMED),
 )
-"""The views by owner of the victims."""
+"""The views by user and by application of the victims."""
 
 
 def _side_by_side(
     views: Sequence[tuple[str, _Sums]], rows: int, width: int
 ) -> Iterator[RenderableType]:
-    """Yield one table with the first rows of every view; the others are counted in a row."""
+    """Yield one table with the first rows of every view; one more row has the sum of the others."""
     lines = [
         (title if first else "", name, sums)
         for title, view in views
@@ -85,7 +85,7 @@ def _side_by_side(
 
 
 def _first_rows(view: _Sums, most: int) -> Iterator[tuple[bool, tuple[str, Counter[str]]]]:
-    """Yield the largest sums, then the sum of the others; each with whether it is the first row."""
+    """Yield the largest sums, then the sum of the others; each with a flag that marks the first row."""
     ranked = _ranked(view)
     shown = ranked if len(ranked) <= most else ranked[: most - 1]
     rest = ranked[len(shown) :]
@@ -111,19 +111,19 @@ def _summed(lines: Sequence[pb.LostWork], key: _Key) -> dict[str, Counter[str]]:
 
 
 def _others(sums: Iterable[Counter[str]]) -> list[str]:
-    """Return the types other than cores of which something was lost: memory, then the others by name."""
+    """Return the resource types other than cores of which something was lost: memory, then the others by name."""
     keys = {key for one in sums for key, held in one.items() if key.startswith(OTHER) and held}
     return in_order({key.removeprefix(OTHER) for key in keys} - {"vcore", PODS})
 
 
 def type_time(kind: str, held: int) -> str:
-    """Return `12 GiB h` for MiB seconds, `20 gpu h` for GPU seconds; below an hour in seconds."""
+    """Return `12 GiB h` for MiB seconds, `20 gpu h` for GPU seconds; less than an hour is shown in seconds."""
     value, noun = (held / 1024, "GiB") if kind == "memory" else (held, heading(kind))
     return _held_for(value, noun)
 
 
 def _held_for(seconds: float, noun: str) -> str:
-    """Return the time for which units were held, given as unit seconds: in hours from one hour on."""
+    """Return unit seconds as text: in seconds, or in hours from one hour on."""
     if seconds >= HOUR:
         return f"{seconds / HOUR:,.1f} {noun} h"
     return f"{seconds:,.1f} {noun} s" if seconds < 100 else f"{seconds:,.0f} {noun} s"  # noqa: PLR2004

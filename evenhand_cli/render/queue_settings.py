@@ -1,4 +1,4 @@
-"""The settings of queues and where each comes from: one queue explained, or the settings of many in one table."""
+"""The settings of queues and where each comes from: one queue explained, or many queues in one table."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -20,15 +20,15 @@ ORIGINS: Mapping[int, str] = {
     inspect_pb2.SETTING_ORIGIN_TAG: "namespace annotation",
 }
 SETTING_LEAST = 28
-"""Width to which queues and settings are shortened."""
+"""Smallest width to which queues and settings are shortened."""
 TEXT_LEAST = 20
-"""Width to which values and their origins are folded."""
+"""Smallest width to which values and their origins are folded."""
 Line = tuple[str, str, str]
 """Name, value and origin of a setting; the amounts of one key share a line."""
 
 
 def explained(found: explain_pb2.ExplainedQueue, width: int) -> list[RenderableType]:
-    """Return the numbers of the queue, then its settings: those that were written, and those by default."""
+    """Return the numbers of the queue, then the settings that were written, then those with default values."""
     parts = titled("now", _numbers(found.queue), width)
     if found.queue.waiting_reasons:
         parts.append(Text(f"waits for: {reasons(found.queue.waiting_reasons)}", style="warn"))
@@ -41,7 +41,7 @@ def explained(found: explain_pb2.ExplainedQueue, width: int) -> list[RenderableT
 
 
 def listing(found: Sequence[inspect_pb2.QueueSettings], width: int) -> RenderableType:
-    """Return what is set in each queue; a value that is the default everywhere is left out."""
+    """Return the settings of each queue; values that are the default everywhere are left out."""
     names: list[RenderableType] = []
     lines: list[Line] = []
     for queue in found:
@@ -69,7 +69,7 @@ def _columns(lines: Sequence[Line]) -> list[Column]:
 
 
 def _lines(settings: Iterable[inspect_pb2.QueueSetting]) -> Iterator[Line]:
-    """Yield one line for each key and origin, with the amounts of all types."""
+    """Yield one line for each key and origin, with the amounts of all resource types."""
     amounts: dict[tuple[str, str], dict[str, int]] = {}
     lines: list[tuple[str, str, str]] = []
     for one in settings:
@@ -88,7 +88,7 @@ def _lines(settings: Iterable[inspect_pb2.QueueSetting]) -> Iterator[Line]:
 
 
 def _limits(amounts: Mapping[str, int]) -> str:
-    """Return amounts in one line, including zeros, which forbid a type."""
+    """Return amounts in one line, including zeros, because a limit of zero forbids the type."""
     zeros = [f"no {heading(kind)}" for kind in in_order(amounts) if not amounts[kind]]
     rest = {kind: value for kind, value in amounts.items() if value}
     return ", ".join([*([phrase(rest)] if rest else []), *zeros])
@@ -104,13 +104,13 @@ def _is_default(one: inspect_pb2.QueueSetting) -> bool:
 
 
 def _is_of_queue(one: inspect_pb2.QueueSetting) -> bool:
-    """Return whether a listing shows the setting; limits and access lists are shown only at the queue that sets them."""
+    """Return whether a listing shows the setting; limits and access lists are shown only for the queue that sets them."""
     inherited = one.origin == inspect_pb2.SETTING_ORIGIN_INHERITED
     return not _is_default(one) and not (inherited and one.name in OF_PEOPLE)
 
 
 def _numbers(queue: inspect_pb2.Queue) -> list[Column]:
-    """Return columns with a row for each type that the queue has, wants or is limited in."""
+    """Return columns with a row for each resource type that the queue uses, wants or has a limit for."""
     share = queue.proportional_share
     kinds = in_order((*queue.guaranteed, *queue.max, *queue.usage, *queue.pending, *share.deserved))
     kinds = [kind for kind in kinds if _says_something(queue, kind)] or ["vcore"]

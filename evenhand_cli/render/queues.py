@@ -1,4 +1,4 @@
-"""The tree of queues, one line for each resource type that matters for the queue."""
+"""The tree of queues, with one line for each important resource type of a queue."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +26,9 @@ from evenhand_cli.render.tables import TEXT_LEAST, size
 from evenhand_cli.render.words import reasons, state
 
 UNIFORM = 11
-"""Priority of a column that is left out before every column of `COLUMNS`."""
+"""Priority with which a column is left out before every column of `COLUMNS`."""
 WIDE = 120
-"""Width from which on the bars are longer."""
+"""Width of the screen from which on bars are longer."""
 BARS = ""
 """The heading of the usage bars."""
 GUIDES = {"bar": "│  ", "fork": "├─ ", "end": "└─ ", "none": "   "}
@@ -37,36 +37,36 @@ ASCII_GUIDES = {"bar": "|  ", "fork": "+- ", "end": "`- ", "none": "   "}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A queue with its place in the tree and the limits that hold for it from above."""
+    """A queue with its place in the tree and the limits that the queues above it set."""
 
     queue: inspect_pb2.Queue
     lead: str
-    """Guides before the queue's name."""
+    """The guides of the tree before the queue's name."""
     below: str
-    """Guides before the queue's children."""
+    """The guides of the tree before the queue's children."""
     beside: str
-    """Guides before the queue's further lines."""
+    """The guides of the tree before the queue's further lines."""
     limits: Mapping[str, int]
-    """Smallest max on the path to the root; at the root the partition's capacity."""
+    """The smallest max on the path to the root, by type; at the root the partition's capacity."""
 
     def dominant(self) -> str:
-        """Return the type of which the greatest part of its limit is used."""
+        """Return the resource type of whose limit the queue uses the greatest part."""
         limited = [kind for kind in in_order(self.limits) if self.limits[kind] > 0]
         telling = [kind for kind in limited if kind != PODS or kind in self.queue.max]
         return max(telling or limited, key=self._used_ppm, default="")
 
     def kinds(self) -> list[str]:
-        """Return the types with a line: with a guarantee or max, or with more or less than the share; else the dominant one."""
+        """Return the types with a line: those with a guarantee, a max or an uneven share; otherwise the dominant type."""
         own = in_order((*self.queue.guaranteed, *self.queue.max, *self._uneven()))
         return own or [kind for kind in (self.dominant(),) if kind]
 
     def _uneven(self) -> list[str]:
-        """Return the contended types of which the queue holds more or less than it deserves: it may claim or has to give."""
+        """Return the contended types of which the queue has more or less than it deserves."""
         share = self.queue.proportional_share
         return [kind for kind in share.standing if share.entitled[kind] == share.deserved[kind]]
 
     def bar(self, kind: str, width: int) -> Bar:
-        """Return the bar of a type: how much of its limit the queue uses."""
+        """Return a bar that shows how much of its limit of a type the queue uses."""
         queue = self.queue
         limit = self.limits.get(kind, 0)
         return Bar(queue.usage.get(kind, 0), limit, queue.guaranteed.get(kind, 0), width)
@@ -83,7 +83,7 @@ class Row:
 def rows(
     root: inspect_pb2.Queue, capacity: Mapping[str, int], *, ascii_only: bool = False
 ) -> Iterator[Row]:
-    """Yield the queues from the root down, each with the tree's lines before it."""
+    """Yield the queues from the root down, each with the guides of the tree before its lines."""
     guides = ASCII_GUIDES if ascii_only else GUIDES
     yield from _walk(root, "", "", capacity, guides)
 
@@ -120,7 +120,7 @@ def tree(
     *,
     headers: bool = True,
 ) -> RenderableType:
-    """Return the whole tree for `evenhand queues` as it was at the instant `now`, with a legend."""
+    """Return the whole tree at the instant `now`, with a legend."""
     found = list(rows(root, capacity, ascii_only=console.options.ascii_only))
     width = 16 if console.width >= WIDE else 10
     lines = [line for row in found for line in _lines(row, width)]
@@ -140,20 +140,20 @@ def tree(
 
 
 def _demoted(column: Column) -> Column:
-    """Return the column; the state column is the first to give way when all queues are active."""
+    """Return the column; the state column is left out first when all queues are active."""
     uniform = column.name == "state" and column.constant() == "active"
     return replace(column, gives_way=UNIFORM) if uniform else column
 
 
 def _tells(column: Column) -> bool:
-    """Return whether any row has a value in the column, such as a guarantee, a max or headroom."""
+    """Return whether a row has a value in the column, such as a guarantee, a max or headroom."""
     return column.gives_way == ALWAYS or any(
         str(cell) not in {"", NOTHING} for cell in column.cells
     )
 
 
 def ordered(root: inspect_pb2.Queue, wanted: str) -> inspect_pb2.Queue:
-    """Return the tree with the queues below each queue sorted by a field, descending with `-` before its name."""
+    """Return the tree with the children of each queue sorted by a field, in descending order with `-` before its name."""
     if not wanted:
         return root
     chosen = named_field(SORTED_BY, wanted)
@@ -171,7 +171,7 @@ def ordered(root: inspect_pb2.Queue, wanted: str) -> inspect_pb2.Queue:
 
 
 def only_waiting(root: inspect_pb2.Queue) -> inspect_pb2.Queue:
-    """Return the tree with only those queues in which asks or applications wait, and the root."""
+    """Return the tree with only those queues in which asks or applications wait, and with the root."""
     found = inspect_pb2.Queue()
     found.CopyFrom(root)
     below = [found]
@@ -236,7 +236,7 @@ COLUMNS = (
 
 
 def _lines(row: Row, bar_width: int) -> Iterator[list[RenderableType]]:
-    """Yield the cells of `COLUMNS`: one line for each type; facts of the whole queue stand on the first."""
+    """Yield the cells of `COLUMNS`, one line for each type; facts about the whole queue are on the first line."""
     queue = row.queue
     lead: Text = Text.assemble((row.lead, "faint"), (queue.name or queue.path, "key"))
     told = _facts(row)
@@ -246,7 +246,7 @@ def _lines(row: Row, bar_width: int) -> Iterator[list[RenderableType]]:
 
 
 def _amounts(row: Row, kind: str) -> list[RenderableType]:
-    """Return how much of one type is used, guaranteed, allowed, left and waited for."""
+    """Return the amounts of one type that are used, guaranteed, allowed, left and waited for."""
     queue = row.queue
     return [
         Text(percent(row.used(kind), row.limits.get(kind, 0)), style=_alarm(queue, kind)),
@@ -263,21 +263,21 @@ def _amounts(row: Row, kind: str) -> list[RenderableType]:
 
 
 def _share(kind: str, queue: inspect_pb2.Queue) -> RenderableType:
-    """Return the share that the queue deserves by weight, as a warning where it has less and wants more."""
+    """Return the share that the queue deserves by weight; it is a warning when the queue has less and wants more."""
     share = queue.proportional_share
     under = share.standing.get(kind) == "under"
     return Text(maybe(kind, share.deserved), style="warn" if under else "")
 
 
 def _alarm(queue: inspect_pb2.Queue, kind: str) -> str:
-    """Return the colour of a share: bad above the max, a warning when enough is terminating to end below it."""
+    """Return the colour of a usage: bad above the max; a warning when terminating pods will bring it below the max."""
     if kind in queue.over_max:
         return "bad"
     return "warn" if kind in queue.max and queue.usage[kind] > queue.max[kind] else ""
 
 
 def _moving(kind: str, amounts: Mapping[str, int]) -> str:
-    """Return the amount that is on its way in or out; empty for none."""
+    """Return the amount that is being freed or promised; empty when there is none."""
     return amount(kind, amounts[kind]) if amounts.get(kind) else ""
 
 
@@ -286,7 +286,7 @@ def _is_over(queue: inspect_pb2.Queue) -> bool:
 
 
 def over_max(queue: inspect_pb2.Queue, now: int) -> Text:
-    """Return by how much a queue is over its max, and when pods are evicted for that, or why none are."""
+    """Return by how much a queue is over its max, and when pods are evicted for that or why none are."""
     beyond = [f"{phrase(queue.over_max)} too much"] if queue.over_max else []
     if queue.quota_due_ms:
         due = f"enforced in {span(queue.quota_due_ms - now)}"
@@ -297,7 +297,7 @@ def over_max(queue: inspect_pb2.Queue, now: int) -> Text:
 
 
 def _facts(row: Row) -> list[RenderableType]:
-    """Return the counts and the state of the queue, and what its asks wait for."""
+    """Return counts and state of the queue, and the reasons for which its asks wait."""
     queue = row.queue
     found = state(word(inspect_pb2.QueueState.DESCRIPTOR, queue.state))
     kind = Text("dynamic" if queue.dynamic else "", style="faint")

@@ -1,4 +1,4 @@
-"""The result of a replay, its differences from a log, and the verification of a log."""
+"""Text for the result of a replay, its differences from a log, and the verification of a log."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,9 +14,9 @@ from server.record.replay import Summary
 from server.record.verify import Remark, Verified
 
 REMARKS_MAX = 20
-"""Maximum number of remarks on a log that are shown; the JSON output has all."""
+"""Maximum number of remarks on a log that are shown; JSON has all of them."""
 PARTS_MAX = 5
-"""Maximum number of places within one line that are shown."""
+"""Maximum number of differing fields within one line that are shown."""
 VALUE_CHARACTERS_MAX = 200
 
 
@@ -40,7 +40,7 @@ def summary_value(summary: Summary, entries: int) -> dict[str, Any]:
 
 
 def summary(found: Summary, entries: int) -> RenderableType:
-    """Return the text of the summary, a line for each number."""
+    """Return the summary as text, one line for each number."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in found.events.most_common())
     policies = ", ".join(f"{count:,} {policy}" for policy, count in sorted(found.policies.items()))
     told = f": {kinds}" if kinds else ""
@@ -59,7 +59,7 @@ def summary(found: Summary, entries: int) -> RenderableType:
 
 
 def verdict(found: Summary, comparison: Comparison | None) -> list[RenderableType]:
-    """Return whether the replay decided the same as the recorded run, and where it first differs."""
+    """Return whether the replay made the same decisions as the recorded run, and where the two first differ."""
     parts: list[RenderableType] = []
     if found.parted:
         line, wanted, given = found.parted
@@ -131,7 +131,7 @@ def _link_value(link: Link | None) -> dict[str, Any] | None:
 
 
 def verified_value(found: Verified) -> dict[str, Any]:
-    """Return the findings on a log as JSON."""
+    """Return the result of a log's verification as JSON."""
     return {
         "whole": found.whole,
         "fits": found.fits,
@@ -152,7 +152,7 @@ def verified_value(found: Verified) -> dict[str, Any]:
 
 
 def verified(found: Verified) -> RenderableType:
-    """Return the findings on a log: whether it can be trusted, then why not, then its facts."""
+    """Return the result of a log's verification: whether the log can be trusted, if not why, and facts about it."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in found.kinds.most_common())
     told = f": {kinds}" if kinds else ""
     told_facts = [
@@ -165,7 +165,7 @@ def verified(found: Verified) -> RenderableType:
 
 
 def _judgement(found: Verified) -> str:
-    """Return in a sentence whether the log can be trusted."""
+    """Return a sentence that says whether the log can be trusted."""
     if not found.fits:
         return "the log does not fit together"
     fits = "every line fits the one before it"
@@ -185,7 +185,7 @@ def _remarks(found: Verified) -> Iterable[RenderableType]:
 
 
 def _when(remark: Remark) -> str:
-    """Return the period of missing lines; empty when none are missing."""
+    """Return the time span of missing lines; empty when no line is missing."""
     if remark.missing is None:
         return ""
     return f" ({instant(remark.missing.from_ms)} to {instant(remark.missing.to_ms)})"

@@ -1,4 +1,4 @@
-"""Unmet guarantees: what binds the asks, and what would help."""
+"""The report of unmet guarantees: what prevents the asks, and what would help."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,18 +12,18 @@ from evenhand_cli.render.screen import first_that_fits
 from evenhand_cli.render.words import plural
 
 UNMET_ROWS_MAX = 8
-"""Maximum number of queues and types below their guarantee that are listed; `--all` has all."""
+"""Maximum number of pairs of queue and type below their guarantee that are listed; `--all` lists all."""
 CASES_MAX = 3
-"""Maximum number of kinds of asks below an unmet guarantee that are shown; `--all` has all."""
+"""Maximum number of groups of asks that are shown for unmet guarantees; `--all` shows all."""
 
 
 def unmet(
     found: pb.GetUnmetGuaranteesResponse, width: int, *, whole: bool = False
 ) -> RenderableType:
-    """Return a line for each queue and type, then for each kind of ask what binds it and what would help.
+    """Return a line for each queue and type, then for each group of asks what prevents it and what would help.
 
-    ``whole`` leaves nothing out. Otherwise, the reason why a remedy does not help the next ask is left out where the
-    answer would not fit on a screen.
+    With `whole` nothing is left out. Otherwise, a reason why a remedy does not help the next ask is left out when the
+    answer would not fit the screen.
     """
     forms = (_unmet(found, width, whole=whole, then=then) for then in (True, whole))
     return first_that_fits(forms, width)
@@ -58,7 +58,7 @@ def _unmet(
 def _lacking(
     rows: Sequence[tuple[pb.UnmetQueue, pb.UnmetType]], width: int, *, by_weight: bool
 ) -> RenderableType:
-    """Return the table of what each queue lacks."""
+    """Return a table of the amounts that each queue lacks."""
     entitled = "entitled" if by_weight else "guaranteed"
     columns = (
         Column("queue", [Text(queue.queue, style="key") for queue, _ in rows], names=True),
@@ -80,11 +80,11 @@ def _bindings(queue: pb.UnmetQueue) -> str:
 
 
 _Case = tuple[Sequence[str], pb.UnmetAsks]
-"""Asks with one reason and remedy, and the queues on their path that lack something in the order of the report."""
+"""Asks with one reason and remedy, and those queues on their path that lack something, in the order of the report."""
 
 
 def _cases(found: pb.GetUnmetGuaranteesResponse) -> list[_Case]:
-    """Return each kind of asks once: a leaf and its parents often lack the same amount."""
+    """Return each group of asks once; without this, a leaf and its parents would repeat the same asks."""
     cases: dict[tuple[str, ...], tuple[list[str], pb.UnmetAsks]] = {}
     for queue in found.queues:
         for one in queue.asks:
@@ -94,7 +94,7 @@ def _cases(found: pb.GetUnmetGuaranteesResponse) -> list[_Case]:
 
 
 def _uncounted(found: pb.GetUnmetGuaranteesResponse, left: int) -> Iterator[RenderableType]:
-    """Yield what is not shown: cases that this output leaves out, and asks and queues that the report leaves out."""
+    """Yield lines about what is not shown: groups that this output leaves out, and asks and queues that the report lacks."""
     if left:
         yield Text(f"\n{plural(left, 'more kind')} of asks: --all", style="faint")
     for queue in found.queues:
@@ -113,7 +113,7 @@ def _title(one: pb.UnmetAsks) -> Text:
 
 
 def _facts(queues: Sequence[str], one: pb.UnmetAsks, *, then: bool) -> list[tuple[str, str | Text]]:
-    """Return the ask, the queues above its own whose guarantee it counts for, what binds it, and the remedy."""
+    """Return the ask, the queues above its own that also lack their guarantee, what prevents the ask, and the remedy."""
     name, rest = one.name or one.allocation_key, one.because or one.rule
     above = [queue for queue in queues if queue != one.leaf]
     counts = f" (counts for {', '.join(above)})" if above else ""

@@ -1,4 +1,4 @@
-"""The picture of a rule: its statement first, then the details, the reason, and where to read on."""
+"""A rule as text: its statement, the details, the reason, and where to read more."""
 
 import textwrap
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ from rich.text import Text
 from evenhand_cli.rules import Rule
 
 WIDTH_MAX = 80
-"""The columns that a rule takes at most, however wide the console is: longer lines are hard to read."""
+"""Maximum number of columns of the text of a rule; longer lines are hard to read."""
 _INDENT = "    "
 
 
 def rule(found: Rule, width: int) -> Text:
-    """Return a rule as text of so many columns, at most `WIDTH_MAX`."""
+    """Return a rule as text with lines of at most `width` and at most `WIDTH_MAX` columns."""
     return Text("\n".join(_lines(found, min(width, WIDTH_MAX))))
 
 

@@ -1,4 +1,4 @@
-"""Answers that fit a screen of 30 lines: the first of several forms that is short enough."""
+"""Answers that fit a screen of 30 lines: of several forms, the first that is short enough."""
 
 from collections.abc import Iterable
 from io import StringIO
@@ -9,11 +9,11 @@ from evenhand_cli.escaping import EscapingConsole
 from evenhand_cli.terminal import THEME
 
 LINES_MAX = 30
-"""Maximum number of lines of an answer without `--all`, including its title."""
+"""Maximum number of lines of an answer without `--all`; its title is included."""
 
 
 def first_that_fits(forms: Iterable[RenderableType], width: int) -> RenderableType:
-    """Return the first form of at most 30 lines at this width, else the last one."""
+    """Return the first form that has at most 30 lines at this width; otherwise the last form."""
     shown: RenderableType = Group()
     for shown in forms:
         if height(shown, width) <= LINES_MAX:

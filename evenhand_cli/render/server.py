@@ -1,4 +1,4 @@
-"""The running server: its versions and managers."""
+"""The running server: its versions and the resource managers that are connected to it."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Decisions of shadow settings beside those in force: one line per ask, and sums."""
+"""Decisions by shadow settings compared with those by the live settings: one line for each ask, and sums."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,7 +22,7 @@ STYLES: Final = {
 }
 VICTIMS_NAMED: Final = 2
 CHOICE_LEAST: Final = 16
-"""Width to which a choice may be folded."""
+"""Smallest width to which a decision's text may be folded."""
 
 
 def decisions(now: int) -> Sequence[Field[pb.ShadowDecision]]:
@@ -41,7 +41,7 @@ def decisions(now: int) -> Sequence[Field[pb.ShadowDecision]]:
 
 
 def together(found: Sequence[pb.ShadowDecision]) -> list[Column]:
-    """Return a line for the asks of one queue for which both sides differ in the same way, most asks first."""
+    """Return one line for all asks of a queue for which both sides differ in the same way, most asks first."""
     groups: dict[tuple[str, str, str], list[pb.ShadowDecision]] = {}
     for one in found:
         sides = (_policy(one, "live"), _policy(one, "shadow"))
@@ -61,7 +61,7 @@ def _policy(one: pb.ShadowDecision, side: str) -> str:
 
 
 def _choices(line: Sequence[pb.ShadowDecision], side: str) -> str:
-    """Return choices in words: `28 victims of root.batch.etl`; victims of one decision for several asks count once."""
+    """Return decisions in words: `28 victims of root.batch.etl`; a decision for several asks counts its victims once."""
     choices = [getattr(one, side) for one in line if one.HasField(side)]
     if not choices:
         return NOTHING
@@ -102,14 +102,14 @@ def _sums(found: Sequence[pb.ShadowSum]) -> list[Column]:
 
 
 def name(one: pb.ShadowDecision) -> str:
-    """Return the ask's name, or what replaces it where it is another queue's."""
+    """Return the ask's name, or a replacement when the ask belongs to another queue."""
     if one.of_queue:
         return SHARES
     return one.name or one.allocation_key or "another ask"
 
 
 def _choice(one: pb.ShadowDecision, side: str) -> str:
-    """Return a choice in words: `2 victims on node-a (web/front-1, web/front-2)`."""
+    """Return a decision in words: `2 victims on node-a (web/front-1, web/front-2)`."""
     if not one.HasField(side):
         return NOTHING
     choice: pb.ShadowChoice = getattr(one, side)

@@ -1,4 +1,4 @@
-"""Simulations: what would happen to asks that were not submitted, and to queues under another configuration."""
+"""Simulations: what would happen to asks that were not submitted, and to queues with another configuration."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,34 +26,34 @@ from evenhand_cli.render.verdicts import brief, verdict
 from evenhand_cli.render.words import enum_state, plural
 
 DETAILED_MAX = 2
-"""Maximum number of groups and asks without a place that are shown in detail among several; `--output wide` has all."""
+"""Maximum number of groups and asks without a node that are shown in detail; `--output wide` shows all."""
 VICTIMS_NAMED_MAX = 2
-"""Maximum number of victims that one cell names; further ones are counted."""
+"""Maximum number of victims that one cell names; further ones are only counted."""
 RULES_MAX = 2
 """Maximum number of rules for choosing victims that are shown below the table of asks."""
 NODES_NAMED_MAX = 3
-"""Maximum number of nodes that one cell names; further ones are counted."""
+"""Maximum number of nodes that one cell names; further ones are only counted."""
 LISTED_MAX = 12
-"""Maximum number of rows of the table of asks; JSON has all."""
+"""Maximum number of rows of the table of asks; JSON has all of them."""
 
 Answer = simulate_pb2.SimulateAsksResponse
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Asks with one answer: a gang, equal asks that wait, or a single ask. ``asks`` is never empty."""
+    """Asks with one common answer: a gang, equal asks that wait, or a single ask. `asks` is never empty."""
 
     asks: tuple[simulate_pb2.AskSimulation, ...]
     group: simulate_pb2.SimulatedGroup | None = None
 
     @property
     def first(self) -> simulate_pb2.AskSimulation:
-        """The ask whose answer is shown for all."""
+        """The ask whose answer is shown for all asks of the block."""
         return self.asks[0]
 
     @property
     def name(self) -> str:
-        """The name for people: that of the ask, or of the group with the number of its asks."""
+        """The name for people: that of the single ask, or that of the group with its number of asks."""
         if len(self.asks) == 1:
             return self.first.allocation_key
         if self.group is not None and self.group.fit.gang:
@@ -62,7 +62,7 @@ class Block:
 
     @property
     def is_placed(self) -> bool:
-        """Return whether all asks get a node at once."""
+        """Return whether all asks of the block get a node at once."""
         return all(one.outcome == simulate_pb2.ASK_OUTCOME_PLACED for one in self.asks)
 
     @property
@@ -73,16 +73,16 @@ class Block:
     def is_told(self, *, several: bool) -> bool:
         """Return whether the row in the table says everything about the asks.
 
-        With ``several`` a row also does so where others would be evicted.
+        With `several` this also holds for asks for which pods would be evicted.
         """
         evicts = all(one.victims and not one.victims_elsewhere for one in self.asks)
         return self.is_placed or (several and evicts)
 
 
 def asks(found: Answer, width: int, *, full: bool = False) -> RenderableType:
-    """Return a single ask in full, or a table of several, and the assumptions.
+    """Return a single ask in full, or a table of several asks, and the assumptions.
 
-    Below the table follow those of the asks that are not simply placed.
+    Below the table, asks that are not placed without evictions are shown in detail.
     """
     blocks, now = _blocks(found), found.taken_at_ms
     parts: list[RenderableType] = []
@@ -103,7 +103,7 @@ def asks(found: Answer, width: int, *, full: bool = False) -> RenderableType:
 def _detailed(
     blocks: Sequence[Block], now: int, width: int, *, full: bool
 ) -> Iterator[RenderableType]:
-    """Yield a single answer in full; among several, only those that the table above does not show completely."""
+    """Yield a single answer in full; of several answers, only those that the table does not show completely."""
     several = len(blocks) > 1 and not full
     if several:
         yield from _rules(blocks)
@@ -117,7 +117,7 @@ def _detailed(
 
 
 def _blocks(found: Answer) -> list[Block]:
-    """Return the asks that are answered together, in the order of the first ask of each."""
+    """Return the asks grouped by common answer, in the order of the first ask of each group."""
     members: dict[object, list[simulate_pb2.AskSimulation]] = {}
     for number, one in enumerate(found.asks):
         refused = one.outcome == simulate_pb2.ASK_OUTCOME_REFUSED
@@ -143,7 +143,7 @@ def _columns(blocks: Sequence[Block]) -> list[Column]:
 
 
 def _evicts(one: Block) -> str:
-    """Return the victims: their names while they are few."""
+    """Return the names of the victims or, when there are many, their number."""
     return _named(one.evicted, VICTIMS_NAMED_MAX)
 
 
@@ -161,14 +161,14 @@ def _rules(blocks: Sequence[Block]) -> Iterator[RenderableType]:
 
 
 def _because(goes: Iterable[decisions_pb2.Victim]) -> list[tuple[str, int]]:
-    """Return the rules that chose most victims, with the number of each."""
+    """Return the rules that chose the most victims, with the number of victims of each."""
     return Counter(one.because for one in goes if one.because).most_common(RULES_MAX)
 
 
 def _block(
     one: Block, now: int, width: int, *, full: bool, several: bool
 ) -> Iterator[RenderableType]:
-    """Yield the answer, what to do, the facts, and the nodes that come nearest."""
+    """Yield the answer, what to do, the facts, and the nearest nodes."""
     first = one.first
     yield Text.assemble((one.name, "key"), "  ", _outcome(one))
     lines = _answer_lines(one, full=full)
@@ -194,7 +194,7 @@ def _block(
 
 
 def _answer_lines(one: Block, *, full: bool) -> Sequence[str]:
-    """Return the sentences of the answer; for waiting asks only the first one, because facts say the rest."""
+    """Return the sentences of the answer; for asks that wait only the first sentence, because facts say the others."""
     if len(one.asks) > 1 and one.is_placed:
         return [f"All {len(one.asks):,} would be placed at once."]
     waits = one.first.outcome == simulate_pb2.ASK_OUTCOME_WAITS
@@ -202,7 +202,7 @@ def _answer_lines(one: Block, *, full: bool) -> Sequence[str]:
 
 
 def _facts(one: Block, now: int, *, full: bool, several: bool) -> Iterator[tuple[str, str]]:
-    """Yield the facts, the most important first; beside ``several`` other answers fewer of them."""
+    """Yield the facts, the most important first; with `several` answers on the screen, yield fewer of them."""
     first, group = one.first, one.group
     gang = group is not None and group.fit.gang
     if gang and full and group is not None:
@@ -227,7 +227,7 @@ def _facts(one: Block, now: int, *, full: bool, several: bool) -> Iterator[tuple
 
 
 def _evictions(one: Block) -> Iterator[tuple[str, str]]:
-    """Yield what would be evicted for a group, and by which rules."""
+    """Yield what would be evicted for a group of asks, and by which rules."""
     if one.evicted:
         yield "evicts", _named(one.evicted, LISTED_MAX)
         yield from (("because", because) for because, _ in _because(one.evicted))
@@ -236,7 +236,7 @@ def _evictions(one: Block) -> Iterator[tuple[str, str]]:
 def _lacking(
     fit: explain_pb2.GroupFit, *, many: bool, full: bool, several: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield the limits without headroom for the group, and what nodes lack for it."""
+    """Yield the limits without headroom for the group, and the resources that nodes lack for it."""
     if not several:
         yield from limits(most_limits(fit, full=full))
     if many and fit.missing and not fit.gang:
@@ -246,7 +246,7 @@ def _lacking(
 def _of_preemption(
     first: simulate_pb2.AskSimulation, now: int, *, brief_only: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield why preemption frees no capacity and, for a single ask, how many candidates which rule protects."""
+    """Yield why preemption frees no capacity and, for a single ask, how many candidates each rule protects."""
     if first.verdict.law:
         yield "preemption", brief(first.verdict, now)
     counts = Counter[str]()
@@ -259,9 +259,9 @@ def _of_preemption(
 def _assumed(
     found: Sequence[simulate_pb2.AskSimulation], *, full: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield the assumptions of the answers, each once, with the number of asks that it concerns unless it concerns all.
+    """Yield each assumption once, with the number of asks that it concerns unless it concerns all of them.
 
-    The source of a value is shown for the priority, and for the others with ``full``.
+    For the priority the source of the value is always shown; for other values only with `full`.
     """
     counts = Counter((one.name, one.value, one.because) for ask in found for one in ask.assumed)
     first, others = [], []
@@ -280,7 +280,7 @@ def _outcome(one: Block) -> Text:
 
 
 def _nodes(one: Block) -> str:
-    """Return the node, or how many asks are placed on how many nodes."""
+    """Return the node, or on how many nodes how many asks are placed."""
     named = list(dict.fromkeys(ask.node_id for ask in one.asks if ask.node_id))
     if len(named) > NODES_NAMED_MAX:
         return plural(len(named), "node")
@@ -319,7 +319,7 @@ def _summary(found: Sequence[simulate_pb2.AskSimulation]) -> str:
 
 
 def _verb(outcome: str, count: int) -> str:
-    """Return the outcome as the verb of so many asks: `1 waits`, `5 wait`."""
+    """Return the outcome as a verb for this number of asks: `1 waits`, `5 wait`."""
     return outcome if count == 1 or outcome in {"placed", "refused"} else outcome.removesuffix("s")
 
 
@@ -329,9 +329,9 @@ def _verb(outcome: str, count: int) -> str:
 def queues_over(
     found: Sequence[simulate_pb2.QueueSimulation], now: int, width: int, until_ms: int | None
 ) -> Iterator[RenderableType]:
-    """Yield the queues over their new max: by how much, what stays missing, and when the max is enforced.
+    """Yield the queues over their new max: by how much, how much cannot be freed, and when the max is enforced.
 
-    A simulation that was cut at ``until_ms`` did not judge the runs that begin later.
+    A simulation that stopped at `until_ms` did not judge quota runs that begin later.
     """
     yield Text("\nqueues over their new max", style="heading")
     lines = [line for one in found for line in _lines(one, now, until_ms)]
@@ -352,7 +352,7 @@ def queues_over(
 def _lines(
     one: simulate_pb2.QueueSimulation, now: int, until_ms: int | None
 ) -> Iterable[Sequence[RenderableType]]:
-    """Yield the cells of a line for each type of the target; facts of the whole queue stand on the first."""
+    """Yield the cells of a line for each resource type; facts about the whole queue are on the first line."""
     queue: RenderableType = Text(one.queue, style="key")
     goes = len(one.victims) + one.victims_left_out
     rest: Sequence[RenderableType] = (f"{goes:,}", _result(one), _begins(one, now))

@@ -1,4 +1,4 @@
-"""A summary of equal allocations: how many there are, what they take, and their names."""
+"""A summary of equal allocations: their number, what they use, and their names."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,11 +14,11 @@ from evenhand_cli.render.amounts import phrase
 from evenhand_cli.render.words import plural
 
 NAMED_MAX: Final = 30
-"""Maximum number of pods of one kind that are named; `--output wide` names all."""
+"""Maximum number of equal pods that are named; `--output wide` names all of them."""
 
 
 def summary(found: Sequence[inspect_pb2.Allocation], *, full: bool = False) -> RenderableType:
-    """Return two lines or more for the pods of each queue with one state, reason to wait and protection."""
+    """Return two or more lines for the pods of each queue that have equal state, reason to wait and protection."""
     alike: dict[tuple[str, str], list[inspect_pb2.Allocation]] = {}
     for one in found:
         alike.setdefault((one.queue, _kind(one)), []).append(one)
@@ -31,7 +31,7 @@ def summary(found: Sequence[inspect_pb2.Allocation], *, full: bool = False) -> R
 
 
 def _kind(one: inspect_pb2.Allocation) -> str:
-    """Return the state and what is special: `waiting (no-node), prefer-not`."""
+    """Return the state of a pod, its reason to wait and its protection: `waiting (no-node), prefer-not`."""
     state = word(inspect_pb2.AllocationState.DESCRIPTOR, one.state)
     code = f" ({one.waiting_code})" if one.waiting_code else ""
     held = tables.protection(one)

@@ -26,9 +26,9 @@ BAR_WIDTH = 10
 NORMAL = "normal"
 OPTED_OUT = "prefer-not"
 PROTECTIONS = (NORMAL, OPTED_OUT, "firm", "untouchable")
-"""Levels of protection from preemption, the least first."""
+"""Levels of protection from preemption, the weakest first."""
 TEXT_LEAST = 20
-"""Width to which reasons and notes may be folded."""
+"""Smallest width to which reasons and notes may be folded."""
 
 
 def _submitted(one: inspect_pb2.Application) -> int:
@@ -48,7 +48,7 @@ def _waiting(one: inspect_pb2.Application) -> int:
 
 
 def lined_up(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str] = ()) -> Table:
-    """Return an empty table: columns to the left, numbers to the right, then columns to the left again."""
+    """Return an empty table: columns aligned left, then columns aligned right for numbers, then columns aligned left."""
     empty = Table(box=None, pad_edge=False, header_style="heading", show_edge=False)
     for name in left:
         empty.add_column(name, no_wrap=True)
@@ -62,7 +62,7 @@ def lined_up(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str]
 def partitions(
     found: Sequence[inspect_pb2.Partition], width: int, *, headers: bool = True
 ) -> RenderableType:
-    """Return a line for each partition, and one for each resource type with its bar; without nodes for a viewer."""
+    """Return a line for each partition, and a line with a bar for each resource type; viewers see no nodes."""
     own = [one.visible_queue for one in found if one.visible_queue]
     drawn = table(_partitions(found), width, headers=headers)
     if not own:
@@ -117,7 +117,7 @@ PARTITIONS: Sequence[Field[inspect_pb2.Partition]] = (
     Field("running", lambda one: str(one.counts.allocations)),
     Field("waiting", lambda one: str(one.counts.waiting_asks)),
 )
-"""Fields by which partitions are sorted; `partitions` draws them."""
+"""Fields by which partitions are sorted; the function `partitions` draws them."""
 
 
 def _waits_for(one: inspect_pb2.Application) -> str:
@@ -138,7 +138,7 @@ APPLICATIONS: Sequence[Field[inspect_pb2.Application]] = (
 
 
 def nodes(found: Sequence[inspect_pb2.Node]) -> Sequence[Field[inspect_pb2.Node]]:
-    """Return the fields of nodes, with used of capacity for each resource type that one of them has."""
+    """Return the fields of nodes, with used and total capacity of each resource type that a node has."""
     return node_fields(in_order(kind for one in found for kind in one.capacity))
 
 
@@ -164,7 +164,7 @@ def _used_of_node(kind: str, gives_way: int) -> Field[inspect_pb2.Node]:
 
 
 def allocations(found: Sequence[inspect_pb2.Allocation]) -> Sequence[Field[inspect_pb2.Allocation]]:
-    """Return the fields of allocations and asks, with a column for the pod's name where one is known."""
+    """Return the fields of allocations and asks, with a column for pod names when a pod's name is known."""
     return allocation_fields(named=any(map(pod_name, found)))
 
 
@@ -188,7 +188,7 @@ def allocation_fields(*, named: bool) -> Sequence[Field[inspect_pb2.Allocation]]
 
 
 def protection(one: inspect_pb2.Allocation) -> str:
-    """Return how a pod is protected from preemption: as its manager reported, or because it opted out."""
+    """Return how a pod is protected from preemption: the level that its manager reported, or that it opted out."""
     if one.state == inspect_pb2.ALLOCATION_STATE_FOREIGN or one.protection not in {"", NORMAL}:
         return one.protection
     return NORMAL if one.may_be_preempted else OPTED_OUT
@@ -204,7 +204,7 @@ def _unless_normal(one: inspect_pb2.Allocation) -> str:
 
 
 def name_of(allocation: inspect_pb2.Allocation) -> str:
-    """Return the pod's name, or the key where no pod is known."""
+    """Return the pod's name, or the allocation's key when the name is not known."""
     return pod_name(allocation) or allocation.allocation_key
 
 
@@ -213,7 +213,7 @@ def _resources(one: inspect_pb2.Allocation) -> tuple[int, ...]:
 
 
 def size(values: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the key by which resources are sorted: cores, then memory, then the sum of the others."""
+    """Return the key by which resources are sorted: cores, then memory, then the sum of all other types."""
     rest = sum(amount for kind, amount in values.items() if kind not in FIRST_TYPES)
     return (*(values.get(kind, 0) for kind in FIRST_TYPES), rest)
 
@@ -223,7 +223,7 @@ def _node_state(one: inspect_pb2.Node) -> Text:
 
 
 def pod_name(allocation: inspect_pb2.Allocation) -> str:
-    """Return namespace and name of the allocation's pod, as its tags say; empty when they do not."""
+    """Return namespace and name of the allocation's pod from its tags; empty when the tags lack them."""
     if allocation.name:
         return allocation.name
     tags = allocation.tags
@@ -232,7 +232,7 @@ def pod_name(allocation: inspect_pb2.Allocation) -> str:
 
 
 def footer(count: int, noun: str, others: Iterable[str] = ()) -> Text:
-    """Return the line below a table."""
+    """Return the line below a table, with the number of its rows."""
     return Text(", ".join([plural(count, noun), *others]), style="faint")
 
 

@@ -1,4 +1,4 @@
-"""The effect of preemption for a waiting ask: the rule in its way, the nearest node, when it is tried again."""
+"""What preemption does for a waiting ask: the rule that prevents it, the nearest node, and the next attempt."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def brief(found: pb.PreemptionVerdict, now: int) -> str:
 
 
 def protected(found: pb.PreemptionVerdict) -> str:
-    """Return how many candidates are protected by which rule; "" for none."""
+    """Return how many candidates each rule protects; "" when none are protected."""
     counts = Counter[str]()
     for one in found.spared:
         counts[one.law] += one.count

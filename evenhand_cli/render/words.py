@@ -1,4 +1,4 @@
-"""Words and times in tables: states with their colour, instants, lists of reasons."""
+"""Words and times in tables: coloured states, instants, lists of reasons."""
 
 import time
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def enum_state(enum: EnumTypeWrapper, number: int) -> Text:
 
 
 def instant(milliseconds: int) -> str:
-    """Return Unix milliseconds as local time with its zone, with the date when it is not today; a dash for never."""
+    """Return Unix milliseconds as local time with its zone, with the date unless that is today; a dash for 0."""
     if not milliseconds:
         return NOTHING
     at = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone()
@@ -70,7 +70,7 @@ def instant(milliseconds: int) -> str:
 
 
 def clock_time(milliseconds: int, now: int) -> str:
-    """Return the local time of day of Unix milliseconds, with the date when that is not the day of `now`."""
+    """Return Unix milliseconds as local time of day, with the date unless that is the day of `now`."""
     at, today = (
         datetime.fromtimestamp(one / 1000, UTC).astimezone() for one in (milliseconds, now)
     )
@@ -89,7 +89,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def some(names: Sequence[str], most: int) -> str:
-    """Return the first names of several: `a, b and 3 more`."""
+    """Return the first `most` names: `a, b and 3 more`."""
     more = [f"{len(names) - most:,} more"] if len(names) > most else []
     *shown, last = [*names[:most], *more]
     return f"{', '.join(shown)} and {last}" if shown else last

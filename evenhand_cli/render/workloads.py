@@ -1,4 +1,4 @@
-"""Pods of a gang or of another workload that all have a node: where they run, and what protects or threatens them."""
+"""Pods of a gang or another workload that all have a node: where they run, and what protects or threatens them."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,16 +17,16 @@ from evenhand_cli.render.words import plural, some
 
 NODES_NAMED_MAX = 4
 SENTENCES_MAX = 5
-"""Maximum number of different sentences about the pods, those about only some of the pods first; `--all` shows every one."""
+"""Maximum number of different sentences about the pods; those about only some pods come first; `--all` shows all."""
 PODS_NAMED_MAX = 3
 _OF_FACTS = ("It has run on", "It uses ")
-"""Beginnings of sentences whose content the facts have already."""
+"""Beginnings of sentences whose content the facts already have."""
 NOT_NEEDED = "not-needed"
 LEAVING = inspect_pb2.ALLOCATION_STATE_RELEASING
 
 
 class Workload(NamedTuple):
-    """Pods that have a node, and the explanations of the first of them."""
+    """Pods that have a node, and explanations of the first of these pods."""
 
     name: str
     is_gang: bool
@@ -35,9 +35,9 @@ class Workload(NamedTuple):
 
 
 def workload(found: Workload, *, full: bool = False, also: str = "") -> RenderableType:
-    """Return the answer for all pods together, equal ones once.
+    """Return one answer for all pods; a sentence that is true of several pods is shown once.
 
-    `also` is a last line about another subject of this name.
+    `also` is a last line about another object with this name.
     """
     first = found.answers[0]
     kind = "gang" if found.is_gang else "pods"
@@ -81,7 +81,10 @@ def _facts(found: Workload) -> Iterator[tuple[str, str | Text]]:
 
 
 def _sentences(found: Workload, *, full: bool) -> Iterator[tuple[str, str | Text]]:
-    """Yield the sentences about the pods beyond where each runs, each once, with the number of pods that it is true of."""
+    """Yield each sentence about the pods once, with the number of pods of which it is true.
+
+    Sentences that only say where a pod runs are left out.
+    """
     total = len(found.answers)
     pods: dict[str, list[str]] = {}
     for one in found.answers:
@@ -101,7 +104,7 @@ def _sentences(found: Workload, *, full: bool) -> Iterator[tuple[str, str | Text
 
 
 def _told(answer: explain_pb2.ExplainResponse) -> Iterator[str]:
-    """Yield the sentences about one pod, except those that the facts have and those on its own place in an order."""
+    """Yield the sentences about one pod, except those that the facts repeat and those about its place in an order."""
     placed = answer.placed
     ranked = {one.sentence for one in placed.quota_outlook}
     ranked.update(one.sentence for one in placed.not_evicted)
