@@ -47,7 +47,7 @@ def scaled(part: Array, whole: Array) -> Ranks:
 
 
 def fullness(room: Array, whole: Array, weights: Iterable[tuple[int, int]]) -> Ranks:
-    """Return by row the weighted sum of (whole - room) / whole in 2^-20; columns of which a row has nothing count 0."""
+    """Return by row the weighted sum of (whole - room) / whole in 2^-20; columns in which a row has no capacity count 0."""
     sums: Ranks = np.zeros(len(room), dtype=np.int64)
     for column, weight in weights:
         measure = whole[:, column]

@@ -100,7 +100,10 @@ def _levels(levels: Sequence[Sequence[tuple[int, int]]]) -> Iterator[Level]:
 
 
 def _capped(tree: Sequence[Level], wanted: Array, most: Array) -> tuple[Array, Array]:
-    """Return by row what it wants, and its cap: that, limited by ``most``. A parent wants the sum of its children's caps."""
+    """Return by row the wanted amount, and the cap, which is that amount limited by ``most``.
+
+    A parent wants the sum of its children's caps.
+    """
     wanted, caps = wanted.copy(), np.empty_like(most)
     for level in reversed(tree):
         caps[level.rows] = np.minimum(wanted[level.rows], most[level.rows])

@@ -1,7 +1,7 @@
 """The order in which waiting asks would be taken one at a time, computed for all at once, and what they use together.
 
-Taken one at a time, the next ask is found level by level from the root down: at each level in the child with the smallest key.
-The share of a child only grows while its asks are taken, so the keys of its asks rise. Taking the smallest key first therefore
+If asks are taken one at a time, the next one is found from the root down: at each level in the child with the smallest key. The
+share of a child only grows while its asks are taken, so the keys of its asks rise. Taking the smallest key first therefore
 merges sorted lists, and a sort does that. Levels are merged from the applications up to the root.
 """
 

@@ -111,8 +111,8 @@ def _put_back(free: Amounts, demand: Demand, until: int) -> None:
 def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
     """Return the node for one ask of the class, from the heaps that classes share or from its own; None if there is none.
 
-    In fair order, classes share heaps for as long as they find a node there within a few looks. A class whose constraints bar
-    the first nodes of the shared heap uses the heap of all nodes that its mask allows. A class that is too large for the first
+    In fair order, classes share heaps as long as each finds a node there after few attempts. A class whose constraints bar the
+    first nodes of the shared heap uses the heap of all nodes that its mask allows. A class that is too large for the first
     nodes gets a heap of its own.
     """
     if ask_class.mask.names is not None:
@@ -152,7 +152,7 @@ def _note_failed(index: NodeIndex, ask_class: AskClass) -> None:
 
 
 def _exceeds_failed(index: NodeIndex, ask_class: AskClass) -> bool:
-    """Return whether a demand that is no larger found no node under the same mask, and no node has gained capacity since.
+    """Return whether an equal or smaller demand found no node under the same mask, and no node has gained capacity since.
 
     So many asks of different sizes that fit nowhere cost one look at the nodes, not one for each size.
     """

@@ -150,7 +150,7 @@ def of_leaves(columns: AllocationColumns, numbers: list[int]) -> Mask:
 
 
 def most_on_a_node(columns: AllocationColumns, screened: Screen) -> list[int]:
-    """Return by type the largest amount that the rows that passed hold together on any one node."""
+    """Return by type the largest sum that the rows that passed hold on any one node."""
     order = columns.by_node()
     rows = order[screened.codes[order] == PASSED]
     if not len(rows):

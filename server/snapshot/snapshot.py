@@ -28,8 +28,8 @@ from server.snapshot.waiting import ClassFacts, FirmUse, OpenCommitment, Waiting
 class Snapshot:
     """A snapshot of one partition. ``types`` names the resource types by index, ``ports`` marks those that only nodes know.
 
-    ``waiting`` has the asks that the taker of the snapshot requested. For the asks in ``claims`` others may be evicted by a
-    claim, for those in ``daemons`` on the node that they require. ``jobs`` are gangs that wait for capacity as a whole,
+    ``waiting`` has the asks that the taker of the snapshot requested. ``claims`` has the asks that may claim, ``daemons`` those
+    for which pods may be evicted on the node that they require. ``jobs`` are gangs that wait for capacity as a whole,
     ``replacing`` are asks that may replace others of their own queue. ``firm`` has by path what firm asks hold and want, where
     the partition has classes (J4). ``leaf_paths`` gives the path of a leaf by its number in the columns. ``disruptions`` says
     by disruption group how many of its pods may be evicted now, open decisions counted. ``pace`` says when the last round of

@@ -97,7 +97,7 @@ class EquivalenceClasses:
     - ``plain`` has the class of each spec whose asks may be added on the fast path.
     - ``crowded`` names the resource types whose usage and requests are so large that small asks count, too (6.13).
     - ``dead`` are the classes that fit no node.
-    - ``live_asks`` counts waiting asks of classes that are not dead. At 0 nothing can be placed.
+    - ``live_asks`` counts waiting asks of classes that are not dead. If it is 0, no ask can be placed.
     """
 
     __slots__ = ("by_key", "by_spec", "crowded", "dead", "live_asks", "plain")

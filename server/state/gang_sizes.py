@@ -18,7 +18,7 @@ from server.state.placeholders import PLACEHOLDERS, is_reserving
 def gathers(partition: Partition, job: Job) -> bool:
     """Return whether a job's size still has to be counted.
 
-    It has to if it was never counted, or if some counted members are gone and others wait for replacements.
+    This is the case if it was never counted, or if some counted members are gone and others wait to replace them.
     """
     if not job.counted or job.application.jobs.get(job.key) is not job or job.key == PLACEHOLDERS:
         return False
@@ -77,7 +77,7 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
 def size_placeholders(partition: Partition, application: Application) -> None:
     """Combine placeholders that name no job into one job, once they sum up to what their application declared (1.9).
 
-    Placed ones count. When the application goes on, with or without its placeholders, they are ordinary asks.
+    Placed placeholders count. When the application goes on, with or without its placeholders, they are ordinary asks.
     """
     job, reserve = application.jobs.get(PLACEHOLDERS), application.reserve
     if job is None or reserve is None:

@@ -35,7 +35,8 @@ class Queue:
       ``priority`` is the entry's priority as the parent sees it, ``best`` the priority inside the queue that it comes from.
       Both may be too high for a while and are repaired when the queue comes to the top; they are never too low (design 6.4).
     - ``measure`` is compared with the usage of its applications, ``basis`` with its own usage. The two differ only where shares
-      are in proportion to weights (W5). The ``scales`` of each are for computing shares.
+      are in proportion to weights (W5). ``measure_scales`` and ``basis_scales`` are the divisors from which shares are
+      computed.
     - ``climb`` has (queue, parent) pairs for the queue and each ancestor but the root, for updates on every level.
     - ``above`` is the queue's parent, None if that is the root. Waiting asks are counted in queues that have a limit or
       siblings: by class in ``pending`` and together in ``pending_asks``. A root has neither, so it counts only the asks that

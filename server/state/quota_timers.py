@@ -237,7 +237,7 @@ def is_left_to_victims(partition: Partition, queue: Queue, shrinking: Iterable[s
 
 
 class WhyNot(enum.StrEnum):
-    """The reason why nothing enforces a max that a queue is over."""
+    """The reason why nothing enforces the max of a queue that exceeds it."""
 
     SWITCHED_OFF = "quotapreemptionenabled is not true in this partition"
     DYNAMIC = "a dynamic queue has no timer of its own"
@@ -246,7 +246,7 @@ class WhyNot(enum.StrEnum):
 
 
 def why_not(partition: Partition, queue: Queue) -> WhyNot | None:
-    """Return why nothing enforces the max of a queue over it; None if it is within, its timer is set, or a run is open."""
+    """Return why nothing enforces the max of a queue; None if usage is within the max, the timer is set, or a run is open."""
     waits = queue.path in partition.quota_due or is_running(partition, queue.path)
     if waits or not over(partition, queue):
         return None

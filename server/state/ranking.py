@@ -148,7 +148,7 @@ def _best_inside(queue: Queue) -> int:
 
 
 def _present(queue: Queue) -> bool:
-    """Return whether the queue and all its ancestors have entries. If so, each has at least the priority of those below."""
+    """Return whether the queue and all its ancestors have entries. If so, no entry has a lower priority than those below it."""
     for one, _ in queue.climb:  # noqa: SIM110 - each new ask asks, and all() costs a generator
         if one.entry is None:
             return False

@@ -1,6 +1,6 @@
 """Usage of applications and queues: amounts, shares, headroom and rank are updated together.
 
-Only `journal` writes it, and the `..._fast` modules for many asks at once.
+Only `journal` and, for many asks at once, the `..._fast` modules change usage.
 """
 
 from collections import Counter

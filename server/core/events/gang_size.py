@@ -64,7 +64,7 @@ def joins(
 ) -> int | None:
     """Add a member to its gang: a gathering gang starts its wait again, or ends it if the member states a size.
 
-    If the member is known (``known``), it does not count as new. Then return since when its gang gathers.
+    A known member (``known``) does not count as new; for it the result is since when its gang gathers.
     """
     job = application.jobs.get(spec.job_key)
     if job is None or not job.counted:

@@ -75,7 +75,7 @@ def forget(state: State, event: ManagerForgotten) -> list[Decision]:
 def _configure(
     state: State, event: ManagerRegistered, brought: Configuration, now: int
 ) -> list[Decision]:
-    """Apply a registration's configuration. Only those of the first manager that brings one count (design 1.11)."""
+    """Apply a registration's configuration. Only the first manager that brings a configuration can change it (design 1.11)."""
     rm_id = event.rm_id
     state.configured_by = state.configured_by or rm_id
     if state.configured_by == rm_id:

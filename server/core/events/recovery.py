@@ -42,9 +42,9 @@ def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
 def rebuild(
     partition: Partition, now: int, *, all_known: bool
 ) -> tuple[list[Decision], list[tuple[int, str]]]:
-    """Open the decisions whose preemptors wait again; for a gang as soon as all its members have arrived (J10).
+    """Reopen the decisions whose preemptors wait; the decision of a gang as soon as all its members have arrived (J10).
 
-    When all pods are known, the remaining decisions are given up. Return the decisions for the shell, and when each reopened
+    When all pods are known, the remaining decisions are given up. Return the decisions to report, and when each reopened
     decision expires.
     """
     decisions: list[Decision] = []

@@ -35,7 +35,7 @@ _MANAGER: Final = attrgetter("rm_id")
 
 
 class Written(NamedTuple):
-    """The decisions for the shell, each before its releases, and the instants at which decisions expire."""
+    """The decisions to report, each before its releases, and the instants at which decisions expire."""
 
     decisions: list[Decision]
     expiring: list[tuple[int, str]]

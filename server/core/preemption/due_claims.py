@@ -20,7 +20,7 @@ NEVER: Final = 1 << 62
 
 
 def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
-    """Return asks that may claim now, of each group as many as its queues' deficits admit; for the others set the next instant."""
+    """Return asks that may claim now, from each group as many as its queues' deficits admit; set the instant for the others."""
     settings = partition.spec.preemption
     if not settings.enabled or not settings.lists(GUARANTEED):
         return []

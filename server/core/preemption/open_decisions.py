@@ -38,7 +38,7 @@ def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
 
 
 def _is_meant(partition: Partition, ask: Ask, event: VictimVetoed) -> bool:
-    """Return whether the decision that the veto names is the one that evicts the allocation. An ended one may be vetoed, too."""
+    """Return whether the veto names the decision that evicts the allocation, which may have ended already."""
     if not ask.releasing:
         return False
     if ask.released_by is not None:
@@ -67,7 +67,7 @@ def _vetoed(
 
 
 def _stays(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
-    """Keep the victim, before anything else ends, so that it is no loss of its queue. No plan chooses it for a while."""
+    """Keep the victim; no plan chooses it for a while. Call this before its decision ends, which would count it as lost."""
     journal.spare(partition, ask)
     ask.vetoed = True
     partition.columns.changed[ask] = None

@@ -4,8 +4,8 @@ The order is always the same (O6, specification 7.3): required nodes, due quota 
 replacements within a queue, and reservations, which evict nothing. Each plans on top of those before it.
 
 A round is held only when something may have become possible since the last one: a counter of the state changed, an ask joined,
-or an instant came. A snapshot is taken only if an ask is due then. With `rounds.interval` claims wait for their next round (P1,
-see `pacing`). A round that its budget cuts off continues in the next tick on a new snapshot (design 6.2).
+or a set instant was reached. A snapshot is taken only if an ask is due then. With `rounds.interval` claims wait for their next
+round (P1, see `pacing`). A round that its budget cuts off continues in the next tick on a new snapshot (design 6.2).
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ ROWS_PER_STEP: Final = 256
 
 @dataclass(slots=True)
 class RoundResult:
-    """The result of a round: decisions for the shell, steps spent, and whether there is more to do at once.
+    """The result of a round: decisions to report, steps spent, and whether there is more to do at once.
 
     ``cut``: the budget of steps ended before the round did. ``refused`` counts intents by the rule that refused them, ``moves``
     is the takeover that is made unless the round made a plan, ``expiring`` has the decisions with the instants at which they
@@ -228,7 +228,7 @@ def decide(side: Side, trial: Trial, result: RoundResult, *, trims: bool) -> Non
 
 
 def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -> None:
-    """Plan the due quota runs, each on top of the others: an ancestor counts the releases of queues below it (Q6).
+    """Plan the due quota runs, each on top of those before it, because an ancestor counts the releases of its descendants (Q6).
 
     A run that continues is planned once a round, however many ticks the round takes.
     """

@@ -9,12 +9,12 @@ takes the reservation over, under these rules:
 2. It may reserve: it has waited long enough, no queue on its path is stopped, and its limits have headroom without all
    reservations that it outranks.
 3. Asks take turns in the order of reservations. An ask gets the node that lacks least for it, of equal ones the one that
-   arrived first. If only the use of its limits by those reservations kept it from another node, it reserves that node and
-   takes no reservation over.
+   arrived first. If only the use of its limits by those reservations kept it from another node, it reserves that node and takes
+   no reservation over.
 4. At most RESERVATIONS_PER_LEAF nodes are reserved for its leaf afterwards, and in the partition no more than before.
 
-Asks behind it in the order reserve nothing before it has its node. Otherwise a node reserved for one of them could be taken
-over at the same instant.
+Asks that come after this ask in the order reserve nothing before this ask has its node. Otherwise a node reserved for one of
+them could be taken over at the same instant.
 
 A search costs one look at each group of equal asks. Groups that outrank no owner are skipped. Which nodes could hold a class is
 computed once for as long as nodes and reservations do not change.

@@ -147,9 +147,10 @@ def _unit(ask: Ask) -> tuple[str, ...]:
 
 
 def _free(partition: Partition, known: Iterable[Ask]) -> set[str]:
-    """Return victims that may be unneeded. For all victims of one ended decision the awaited asks are checked once.
+    """Return the keys of victims that may be unneeded.
 
-    An open decision for asks needs the victims that it ordered until other capacity is freed.
+    For the victims of an ended decision, the asks that may still need their capacity are checked once. An open decision for
+    asks needs the victims that it ordered until other capacity is freed.
     """
     moved = partition.round.looked != partition.relief
     free: set[str] = set()

@@ -22,7 +22,7 @@ PASSES_FENCES: Final = (
 
 
 def explain_queue(partition: Partition, queue: Queue, now: int) -> Explanation:
-    """Return sentences on the queue's usage and guarantee, then its max, then what preemption may do for it and to it."""
+    """Return sentences on the queue's usage and guarantee, its max, and what preemption may do for its asks and to its pods."""
     summary = _standing(partition, queue)
     lines = [
         summary,

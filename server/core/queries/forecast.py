@@ -226,7 +226,7 @@ class _Course:
                 self._note(one)
 
     def _is_repeated(self, one: Decision) -> bool:
-        """Return whether an observed decision was made before: the state is unchanged, so it recurs without end."""
+        """Return whether a partition that only observes made the decision before: its state does not change, so it would recur."""
         if not isinstance(one, Decided) or one.record.state is not DecisionState.OBSERVED:
             return False
         record = one.record
@@ -298,7 +298,10 @@ class _Course:
     # What the cluster answers -----------------------------------------------------------------------------------------
 
     def _ends(self) -> list[Event]:
-        """Return the release of every pod that was ordered to end. Each victim reduces its disruption budgets by one."""
+        """Return the release of every pod that was ordered to end.
+
+        Each victim lowers the disruption budgets in which it counts by one.
+        """
         events: list[Event] = []
         for (name, key), why in self._going.items():
             partition = self._core.state.partitions.get(name)

@@ -54,7 +54,7 @@ def would(core: Core, key: str, now: int) -> Verdict | None:
 
 
 def _verdict(other: Partition, known: Shadow, ask: Ask, now: int) -> Verdict | None:
-    """Return the verdict as in the shadow's turn, on top of its standing decisions, none of which the query ends."""
+    """Return the verdict as in the shadow's turn, on top of its standing decisions. The query ends none of these."""
     with side.settled(other):
         return verdicts.of_ask(
             other, ask, now, lambda trial: standing.lay_copy(other, known, trial)

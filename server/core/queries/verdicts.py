@@ -83,7 +83,7 @@ def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
 
 
 def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict | None:
-    """Return the verdict for an ask that was refused a moment ago (G1); None if it was not."""
+    """Return the verdict for an ask whose back-off after a refusal is not over (G1); None if there is no such back-off."""
     retry, backs_off = due_gangs.awaits(partition, ask, found.policy)
     if not backs_off or retry <= now:
         return None

@@ -67,7 +67,7 @@ class Turn:
         ]
 
     def told(self, live: rounds.RoundResult | None) -> list[Decision]:
-        """Return the records for the shell; the live side's decisions have their ids by now."""
+        """Return the records to report; the live side's decisions have their ids by now."""
         notes = () if live is None else live.notes
         ids = dict(_ids(notes))
         self._known.round.open = self._result.cut or (live is not None and live.more)

@@ -38,7 +38,7 @@ class OutOfPlansError(Exception):
 
 
 class Planner:
-    """The planner with a bounded number of questions to it.
+    """The planner, with a limit on the number of questions.
 
     ``snapshot`` is the partition as it is, ``listed`` the same with policy `job` on. Changes may use half of the budget; the
     rest is for the bindings of later queues.
@@ -187,7 +187,10 @@ def _assign(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def _cost(claimant: Claimant) -> int:
-    """Return the cost of one question about the claimant, in questions. A gang costs more, because it is placed by members."""
+    """Return the cost of one question about the claimant, in questions.
+
+    A gang costs more, because its members are placed one by one.
+    """
     return 1 + len(claimants.members(claimant)) // MEMBERS_A_PLAN
 
 

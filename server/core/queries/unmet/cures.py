@@ -167,7 +167,10 @@ _WORDS: Final[tuple[tuple[Rule, Mapping[str, bool], Change, str], ...]] = (
 
 
 def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
-    """Yield the lowest priority with which the claimant gets victims outside its own queue (rule 6). Others gain it nothing."""
+    """Yield the lowest priority with which the claimant gets victims outside its own queue (rule 6).
+
+    Victims inside that queue gain it nothing.
+    """
     own = claimants.priority(need.claimant)
 
     def helps(priority: int) -> bool:

@@ -197,7 +197,7 @@ def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
 
 
 def _owed_too_little(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return what a gang's queue lacks of guarantee, because pods are evicted for a gang only up to the guarantee (J7)."""
+    """Return by how much the guarantee of a gang's queue is too small: pods are evicted for a gang only up to it (J7)."""
     paths = {level.queue for level in refusal.levels}
     if len(paths) != 1:
         return {}
@@ -312,7 +312,7 @@ def _rounded_down(
 
 
 def _kept_for_a_job(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
-    """Return the most that a guarantee may keep for a gang to fit. Lowered to zero it must help.
+    """Return the most that a guarantee may keep for a gang to fit. A guarantee of zero must help.
 
     A gang's members may be placed on other nodes each time, so that a plan without victims is possible.
     """
