@@ -1609,7 +1609,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "the gate asks for each member of a job whether queues are in the dead zone",
-        "server.preemption.rules.need",
+        "server.preemption.rules.claims",
         "        for release in plan.releases:\n            if release.leaf != ask.leaf and not",
         "        wanted = {index for index, _ in ask.kind.demand}\n"
         "        for release in plan.releases:\n            if release.leaf != ask.leaf and not",
@@ -1637,7 +1637,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "the gate does not see what is kept for firm asks below a maximum",
-        "server.preemption.rules.excess",
+        "server.preemption.rules.claims",
         "            most = admission.most(trial, queue, index, ask.kind, claiming=True)",
         "            most = queue.max[index]",
         judge=Judge.STORIES,

@@ -19,7 +19,7 @@ from server.preemption.claims import guarantee
 from server.preemption.nodes import required_node
 from server.preemption.policy import Plan, Pledge, Policy, Release, ShrinkIntent
 from server.preemption.quota import enforcement
-from server.preemption.rules import gangs, gate, need
+from server.preemption.rules import claims, gangs, gate
 from server.preemption.trial import Trial
 from server.state import snapshotting
 from tests.preemption import quota_oracle
@@ -426,7 +426,7 @@ def compare(draft: Draft, on: Trial, where: str) -> Counter[str]:
         holds = INVARIANTS[name](draft)
         assert (rule(on, plan) is None) == holds, f"{where}: {name} holds: {holds}, for {draft}"
         broken[name] += not holds
-    suits = need.suitable_node(on, plan.facts, plan.pledges[0]) is None
+    suits = claims.suitable_node(on, plan.facts, plan.pledges[0]) is None
     assert suits == suitable_node(draft), f"{where}: the node suits: {suits}, for {draft}"
     broken["suitable_node"] += not suits
     legal = draft.sound and all(invariant(draft) for invariant in INVARIANTS.values())

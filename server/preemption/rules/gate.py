@@ -26,7 +26,7 @@ from server.preemption.entitlement import (
 from server.preemption.nodes import reservation
 from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule
 from server.preemption.quota import reclaim
-from server.preemption.rules import excess, gangs, need
+from server.preemption.rules import claims, gangs
 from server.preemption.trial import Trial
 from server.snapshot.columns import REPLACED, REQUIRED_NODE, UNTOUCHABLE, VETOED
 from server.snapshot.queues import FrozenAmounts
@@ -243,7 +243,7 @@ def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
             return Refusal(Rule.OWN_QUEUE, f"{release.key} runs in the preemptor's queue")
         if not is_below(release.leaf, scope_root(snapshot, ask.leaf).path):
             return Refusal(Rule.FENCE, f"{release.key} runs outside the preemptor's fence")
-        if not excess.types(trial, ask, release):
+        if not claims.types(trial, ask, release):
             return Refusal(Rule.DECIDING_QUEUE, f"{release.key} runs below a queue that claims")
         policy = snapshot.queues[release.leaf].spec.properties.preemption_policy
         if policy is PreemptionPolicy.DISABLED:
@@ -257,7 +257,7 @@ def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
     A type is closed when the queue that decides for it has its share of it.
     """
     for pledge in plan.pledges if _is_claim(plan) else ():
-        found = excess.lacking_closed(trial, pledge)
+        found = claims.lacking_closed(trial, pledge)
         if found is not None:
             kind = noun(trial.snapshot.types[found.at])
             because = (
@@ -274,7 +274,7 @@ def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
     `within_the_fence`.
     """
     for release in plan.releases if _is_claim(plan) else ():
-        if all(excess.goes_for_nothing(trial, one, release) for one in plan.pledges):
+        if all(claims.goes_for_nothing(trial, one, release) for one in plan.pledges):
             because = f"{release.key} holds nothing that is lacking and its queues have too much of"
             return Refusal(Rule.NOT_OVER_GUARANTEE, because)
     return None
@@ -316,7 +316,7 @@ def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
     if _below_the_floor(trial, less) is not None:
         return False
     freed, before = _freed(trial, plan), _freed(trial, less)
-    if not any(excess.goes_for_something(trial, one, victim, before) for one in plan.pledges):
+    if not any(claims.goes_for_something(trial, one, victim, before) for one in plan.pledges):
         return False
     return all(
         _had_its_share(trial, path, index, before.get(path, {}).get(index, 0))
@@ -381,6 +381,21 @@ def _add(line: dict[int, int], amounts: Iterable[tuple[int, int]]) -> None:
         line[index] = line.get(index, 0) + quantity
 
 
+def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
+    """Refuse a victim of a quota run or surplus reclaim that frees nothing of the target (15), or is not needed (11)."""
+    if plan.facts.shrinks is Shrinks.NOTHING or plan.shrink is None:
+        return None
+    columns, names = trial.snapshot.allocations, trial.snapshot.types
+    wanted = [names.index(name) for name in plan.shrink.target if name in names]
+    held = columns.held_by(plan.rows, wanted)
+    if not held.all_useful:
+        return Refusal(Rule.TARGET_TYPES, "a victim uses none of the types to be freed")
+    target = [plan.shrink.target[names[index]] for index in wanted]
+    if held.any_spare([freed - much for freed, much in zip(held.total, target, strict=True)]):
+        return Refusal(Rule.NOT_MINIMAL, "a victim could be given back")
+    return None
+
+
 def _is_claim(plan: Plan) -> bool:
     """Return whether the plan takes capacity from other queues for a single ask."""
     return plan.facts.scope is Scope.OTHER_QUEUES
@@ -402,23 +417,23 @@ ASK_RULES: Final[tuple[AskRule, ...]] = (
     head_room,
     admission.admitted,
 )
-PLEDGE_RULES: Final[tuple[PledgeRule, ...]] = (reservations_one_a_node, need.suitable_node)
+PLEDGE_RULES: Final[tuple[PledgeRule, ...]] = (reservations_one_a_node, claims.suitable_node)
 PLAN_RULES: Final[tuple[PlanRule, ...]] = (
     each_ask_once,
     each_victim_once,
     untouchables,
     one_node,
-    need.entitled,
+    claims.entitled,
     no_closed_type_lacking,
     within_the_fence,
     lower_priority,
     nobody_below_the_floor,
     room_made,
-    need.important_stay,
-    need.budgets_respected,
-    need.beyond_the_dead_zone,
-    need.of_the_target,
-    need.nobody_for_nothing,
+    claims.important_stay,
+    claims.budgets_respected,
+    claims.beyond_the_dead_zone,
+    of_the_target,
+    claims.nobody_for_nothing,
     taken_for_a_lacking_type,
     *gangs.PLAN_RULES,
 )
