@@ -42,7 +42,10 @@ TABLE: Final = "server.model.policies"
 OTHER_MEANINGS: Final = ("cross_node", "key")
 """Names and attributes whose values may be spelled like a policy's name and are none."""
 RULE: Final = re.compile(r"(?<![\w.])([GJIPQVW][1-9]\d?)(?![\w.%])")
-DECISION: Final = re.compile(r"\bdesign\s+(\d+(?:\.\d+)?)")
+NUMBER: Final = r"\d+(?:\.\d+)?"
+DECISION: Final = re.compile(rf"\bdesign\s+({NUMBER}(?:(?:, and |, | and |-| to )\d+\.\d+)*)")
+"""A citation of decisions with all its numbers, such as "design 6.3", "design 1.8 and 6.10", "design 6.3-6.6"."""
+RANGE: Final = re.compile(r"(\d+)\.(\d+)(?:-| to )\1\.(\d+)")
 LAW: Final = re.compile(r"\b(law\s+\d+)\b", re.IGNORECASE)
 HEADING: Final = re.compile(
     r"^#{2,6} ([GJIPQVW]\d{1,2})\b|<a (?:id|name)=\"([^\"]+)\"", re.MULTILINE
@@ -260,8 +263,19 @@ def policy_readers(sources: Sources) -> list[PolicyReader]:
 def cited_ids(text: str) -> Counter[str]:
     """Return how often a text cites each rule, decision or rule of a seed."""
     found = Counter(RULE.findall(text))
-    found.update(f"design {one}" for one in DECISION.findall(text))
+    found.update(f"design {one}" for one in cited_decisions(text))
     found.update(" ".join(one.lower().split()) for one in LAW.findall(text))
+    return found
+
+
+def cited_decisions(text: str) -> list[str]:
+    """Return the numbers of the decisions that a text cites, each as often as there are citations of it."""
+    found: list[str] = []
+    for citation in DECISION.findall(text):
+        numbers = set(re.findall(NUMBER, citation))
+        for part, first, last in RANGE.findall(citation):
+            numbers.update(f"{part}.{one}" for one in range(int(first), int(last) + 1))
+        found += sorted(numbers)
     return found
 
 

@@ -6,13 +6,11 @@ from typing import Final
 
 import pytest
 
+from scripts.figures import cited_decisions
+
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "docs" / "decisions"
 PAGES: Final = sorted(FOLDER.glob("[0-9]*.md"))
-NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
-CITED: Final = re.compile(rf"\bdesign\s+({NUMBER}(?:(?:, and |, | and |-| to )[0-9]+\.[0-9]+)*)")
-"""A citation with all its numbers, such as "design 6.3", "design 1.8 and 6.10", "design 6.3-6.6"."""
-RANGE: Final = re.compile(r"([0-9]+)\.([0-9]+)(?:-| to )\1\.([0-9]+)")
 PATH: Final = re.compile(r"`((?:server|shim_client|evenhand_cli|proto|tests|docs)/[\w./-]+)`")
 LINK: Final = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 PARTS: Final = ["Context", "Decision", "Consequence"]
@@ -23,16 +21,6 @@ WIDTH: Final = 150
 def number(page: Path) -> str:
     """Return the number that the page's name begins with."""
     return page.name.partition("-")[0]
-
-
-def numbers(text: str) -> set[str]:
-    """Return the numbers of all decisions that a text cites."""
-    found: set[str] = set()
-    for citation in CITED.findall(text):
-        found.update(re.findall(NUMBER, citation))
-        for part, first, last in RANGE.findall(citation):
-            found.update(f"{part}.{one}" for one in range(int(first), int(last) + 1))
-    return found
 
 
 def cited() -> dict[str, list[str]]:
@@ -50,7 +38,7 @@ def cited() -> dict[str, list[str]]:
     for file in (file for pattern in patterns for file in sorted(ROOT.glob(pattern))):
         if FOLDER in file.parents or file == Path(__file__):
             continue
-        for one in numbers(file.read_text(encoding="utf-8")):
+        for one in set(cited_decisions(file.read_text(encoding="utf-8"))):
             found.setdefault(one, []).append(str(file.relative_to(ROOT)))
     return found
 
@@ -115,4 +103,4 @@ def test_the_index_lists_every_page_with_its_title() -> None:
     ],
 )
 def test_a_citation_may_have_several_numbers(text: str, expected: set[str]) -> None:
-    assert numbers(text) == expected
+    assert set(cited_decisions(text)) == expected
