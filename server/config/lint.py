@@ -362,7 +362,7 @@ def _natural_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 
 def _order_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield warnings about orders of victims for policies that are switched off (7.5)."""
+    """Yield warnings about orders of victims for policies that are switched off (V2)."""
     kinds = (settings.entitlement, settings.shadow.get("entitlement"))
     idle = (
         ("quota", settings.order_quota and not settings.quota_enabled, "quotas are not enforced"),
@@ -386,7 +386,7 @@ def _order_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 def _shadow_warnings(
     written: shape.LivePreemption, settings: PreemptionSettings
 ) -> Iterator[Warned]:
-    """Yield warnings about a shadow that decides the same as the live side, and about keys without effect in it (7.2)."""
+    """Yield warnings about a shadow that decides the same as the live side, and about keys without effect in it (docs/shadow.md)."""
     if written.shadow is None:
         return
     for path, name in FIELDS.items():

@@ -113,7 +113,7 @@ def _check_policies(written: shape.Preemption, where: Path, reporter: Reporter) 
 
 
 def _check_order(written: Mapping[str, Sequence[str]], where: Path, reporter: Reporter) -> None:
-    """Check that a list names no key twice, and no key with which the policy's list begins anyway (7.5)."""
+    """Check that a list names no key twice, and no key with which the policy's list begins anyway (V2)."""
     for what, keys in written.items():
         fixed = FIXED[what]
         for number, key in enumerate(keys):

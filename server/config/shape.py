@@ -194,7 +194,7 @@ class Job(Section):
 
 
 class Order(Section):
-    """`preemption.order`: by policy the keys that follow the fixed ones (specification 7.5)."""
+    """`preemption.order`: by policy the keys that follow the fixed ones (V2)."""
 
     claim: list[Key] = []
     quota: list[Key] = []
@@ -204,7 +204,7 @@ class Order(Section):
 
 
 class Preemption(Section):
-    """`preemption` of a partition, with the keys that `shadow` may also have (specification 7.2)."""
+    """`preemption` of a partition, with the keys that `shadow` may also have (docs/configuration.md)."""
 
     enabled: bool = True
     quotapreemptionenabled: bool = False

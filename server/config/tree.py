@@ -188,7 +188,7 @@ def amounts(written: Mapping[str, str], where: Path, reporter: Reporter) -> dict
 
 
 def _guaranteed(written: shape.Resources, where: Path, reporter: Reporter) -> dict[str, int]:
-    """Return the guarantee without amounts of 0, which mean no guarantee (specification section 0)."""
+    """Return the guarantee without amounts of 0, which mean no guarantee (G2)."""
     read = amounts(written.guaranteed, (*where, "resources", "guaranteed"), reporter)
     return {kind: amount for kind, amount in read.items() if amount}
 

@@ -267,7 +267,7 @@ class Core:
         return Tick(decisions, self._shadows_go_on())
 
     def validate(self) -> None:
-        """Assert every invariant of the state (design section 5)."""
+        """Assert every invariant of the state (design 5)."""
         self._take_in_fresh()
         for partition in self.state.partitions.values():
             validate(partition)

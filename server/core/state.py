@@ -30,7 +30,7 @@ class Manager:
     recovered_asks: int = 0
     """The waiting asks at that time."""
     disruptions_allowed: dict[str, int] = field(default_factory=dict)
-    """The number of pods of each disruption group that may be evicted now (specification 7.6)."""
+    """The number of pods of each disruption group that may be evicted now (V5)."""
 
 
 Timer = tuple[int, int, str, str, str]

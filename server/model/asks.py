@@ -16,7 +16,7 @@ AVOIDED_NODES_MAX: Final = 32
 
 
 class Protection(enum.IntEnum):
-    """The levels of protection (specification 7.6)."""
+    """The levels of protection (V3)."""
 
     NORMAL = 0
     PREFER_NOT = 1
@@ -149,7 +149,7 @@ class AskSpec:
     def leads(self) -> bool:
         """Return whether the ask is its application's originator.
 
-        A placeholder never is one, even when it is marked as an originator (1.4).
+        A placeholder never is one, even when it is marked as an originator.
         """
         return self.originator and not self.placeholder
 
@@ -157,7 +157,7 @@ class AskSpec:
     def opted_out(self) -> bool:
         """Return whether the owner wishes that other pods be evicted first.
 
-        The core need not follow this wish (7.6, level 1).
+        The core need not follow this wish (V3, level 1).
         """
         return not self.allow_preempt_self or self.protection is Protection.PREFER_NOT
 
@@ -202,7 +202,7 @@ PLAIN: Final = AskSpec(resource=NOTHING)
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMark:
-    """The mark of an ordered release, which the shim found on a victim after a restart (specification 1.7)."""
+    """The mark of an ordered release, which the shim found on a victim after a restart (C8)."""
 
     termination: int
     decision_id: str

@@ -1,4 +1,4 @@
-"""The keys by which victims are compared, and the list of them that each policy has (specification 7.5)."""
+"""The keys by which victims are compared, and the list of them that each policy has (V1, V2)."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, get_args

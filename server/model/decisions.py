@@ -40,7 +40,7 @@ class ApplicationState(enum.StrEnum):
 
 
 class AskState(enum.IntEnum):
-    """The scheduling state of an ask towards the shim, sent when it changes (specification 1.8)."""
+    """The scheduling state of an ask towards the shim, sent when it changes (design 6.9)."""
 
     SKIPPED = 1
     FAILED = 4

@@ -120,7 +120,7 @@ class ApplicationAdded(NamedTuple):
     """The submission of an application; placement rules decide its queue.
 
     With ``placeholder_ask`` no other pod of the application is placed before its placeholders sum up to that resource
-    (specification 1.9). ``execution_timeout_ms`` is how long the placeholders may take to sum up, and then to be replaced; with
+    (docs/gang-placeholders.md). ``execution_timeout_ms`` is how long the placeholders may take to sum up, and then to be replaced; with
     ``gang_style`` Hard the application fails after that time.
     """
 

@@ -100,7 +100,7 @@ def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> i
 
 
 def adjusted(priority: int, offset: int, *, fence: bool) -> int:
-    """Return the priority that a queue shows to its parent (specification G5): with the offset added, or the offset alone."""
+    """Return the priority that a queue shows to its parent (G5): with the offset added, or the offset alone."""
     if fence:
         return offset
     return min(max(priority + offset, PRIORITY_MIN), PRIORITY_MAX)

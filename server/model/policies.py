@@ -64,7 +64,7 @@ class Shrinks(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class VictimOrder:
-    """A list of keys by which victims are compared (specification 7.5); `server.model.comparing` names the keys."""
+    """A list of keys by which victims are compared (V2); `server.model.comparing` names the keys."""
 
     name: str
     """The key of the list under `preemption.order`."""
@@ -95,7 +95,7 @@ class PolicyFacts:
     reserves: bool = False
     """Whether it keeps a node for an ask, evicts nothing, and yields to all other policies (design 6.6)."""
     replaces_placeholder: bool = False
-    """Whether a real pod replaces its application's placeholder, which is no preemption (specification 1.9)."""
+    """Whether a real pod replaces its application's placeholder, which is no preemption (docs/gang-placeholders.md)."""
     shrinks: Shrinks = Shrinks.NOTHING
 
     delay: Delay = Delay.NONE
@@ -114,14 +114,14 @@ class PolicyFacts:
     may_thrash: bool = True
     """Whether the thrashing guard watches the policy and may freeze it.
 
-    The value is False where the policy has no victims, or another bound (7.7).
+    The value is False where the policy has no victims, or another bound (invariant 18).
     """
 
     retry: Retry = Retry.BACK_OFF
     reported_after_others: bool = True
     """Whether its refusal is also reported when another policy refused the same ask in the same round."""
     compared: bool = True
-    """Whether its decisions are compared with those of a shadow (specification 8)."""
+    """Whether its decisions are compared with those of a shadow (docs/shadow.md)."""
     kept_by: str = ""
     """The text that says what would have protected its victims."""
 
@@ -230,7 +230,7 @@ RESERVATION: Final = PolicyFacts(
 """A node is kept for an ask that is too large for the capacity that others leave free (design 6.6)."""
 
 REPLACEMENT: Final = PolicyFacts(name="replacement", replaces_placeholder=True)
-"""A real pod replaces its placeholder, without a preemption round (specification 1.9)."""
+"""A real pod replaces its placeholder, without a preemption round (docs/gang-placeholders.md)."""
 
 NO_POLICY: Final = PolicyFacts(name="")
 """The facts of a tentative placement, which no policy decided."""

@@ -230,9 +230,9 @@ class PlacementRule:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionSettings:
-    """The partition's `preemption` section (specification 7.2).
+    """The partition's `preemption` section (docs/configuration.md).
 
-    ``order_claim`` and the other ``order_`` fields are the keys by which victims are compared after the fixed ones (7.5); empty
+    ``order_claim`` and the other ``order_`` fields are the keys by which victims are compared after the fixed ones (V2); empty
     means the default keys. ``shadow`` maps fields of this class to other values: ``replace(settings, **settings.shadow)`` is
     evaluated beside the live settings.
     """

@@ -18,7 +18,7 @@ Amounts = Mapping[str, int]
 
 
 class DecisionState(enum.StrEnum):
-    """The states of a decision (specification 7.1)."""
+    """The states of a decision (C1)."""
 
     PLANNED = "planned"
     ORDERED = "ordered"

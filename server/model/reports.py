@@ -73,7 +73,7 @@ class PartitionReport:
     waiting: Mapping[str, int]
     synced: bool
     frozen_pairs: int = 0
-    """The number of pairs that are frozen because of preemption thrashing (7.7)."""
+    """The number of pairs that are frozen because of preemption thrashing (invariant 18)."""
 
 
 @dataclass(frozen=True, slots=True)

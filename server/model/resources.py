@@ -31,7 +31,7 @@ def resource(quantities: Mapping[str, int]) -> Resource:
 
 
 def limit(quantities: Mapping[str, int]) -> Limit:
-    """Return the canonical limit of a mapping; explicit zeros are kept (specification section 0).
+    """Return the canonical limit of a mapping; an explicit 0 forbids the type and is kept.
 
     Raises BadQuantity for negative or huge quantities.
     """

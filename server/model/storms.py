@@ -1,4 +1,4 @@
-"""The values of the thrashing monitor: pairs of a preemptor and victims that preempt repeatedly (specification 7.7)."""
+"""The values of the thrashing monitor: pairs of a preemptor and victims that preempt repeatedly (docs/rules/invariants.md)."""
 
 from typing import Final, NamedTuple
 

@@ -1,4 +1,4 @@
-"""The entitlement of queues, and the queues that decide whether an ask may claim (specification 7.1, G2, G3, W2, W6).
+"""The entitlement of queues, and the queues that decide whether an ask may claim (G2, G3, W2, W6).
 
 As the partition chooses, a queue is entitled to its guarantee, or to its share in proportion to weights with the guarantee as
 floor.

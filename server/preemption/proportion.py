@@ -191,7 +191,7 @@ def _in_levels(queues: Mapping[str, QueueFacts]) -> tuple[list[str], Families]:
 
 
 def _held(queue: QueueFacts, nothing: FrozenAmounts) -> FrozenAmounts:
-    """Return what a queue will have once every open decision is fulfilled (specification section 0)."""
+    """Return what a queue will have once every open decision is fulfilled (held, see G2)."""
     if queue.releasing == queue.promised == nothing:
         return queue.usage
     lines = zip(queue.usage, queue.releasing, queue.promised, queue.reserved, strict=True)

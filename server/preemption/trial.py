@@ -213,7 +213,7 @@ class Trial:
     # Queues ---------------------------------------------------------------------------------------
 
     def eff(self, path: str) -> FrozenAmounts:
-        """Return what a queue uses less what is being released: the victims' side (specification section 0)."""
+        """Return what a queue uses less what is being released: the victims' side (effective usage, see G4)."""
         known = self._known_eff.get(path)
         if known is None:
             using = self._eff.get(path) or _eff(self.snapshot.queues[path])
@@ -250,7 +250,7 @@ class Trial:
         return self._shares
 
     def entitled(self, path: str) -> FrozenAmounts:
-        """Return E of a queue (specification 7.1)."""
+        """Return the entitlement of a queue (design 1.6)."""
         snapshot = self.snapshot
         return (
             self.shares.entitled(path)
@@ -403,7 +403,7 @@ class Trial:
         return self.snapshot.disruptions.get(group, 0) - self._disrupted[group]
 
     def exhausted(self) -> Mask | None:
-        """Return the rows without a disruption left (7.6); None where budgets count for nothing, or no row has any."""
+        """Return the rows without a disruption left (V5); None where budgets count for nothing, or no row has any."""
         ignored = self.snapshot.settings.disruption_budgets == "ignore"
         return None if ignored else self.snapshot.exhausted(self.disruptions_left)
 

@@ -1,4 +1,4 @@
-"""The order of victims: ordered lists of keys, the first difference decides, the allocation's own key last (7.5, P6).
+"""The order of victims: ordered lists of keys, the first difference decides, the allocation's own key last (V2, P6).
 
 Each policy has its list. It begins with the keys that the policy's seed fixes; a partition may put others in place of the rest
 (`preemption.order`). A key is a whole number, or a text, that is read from a row of the snapshot: the lower is evicted first. A
@@ -18,7 +18,7 @@ from server.snapshot.columns import GANG, NOT_STARTED, OPTED_OUT, ORIGINATOR, PL
 Read = Callable[[int], Rank]
 """A function from a row of the snapshot to the value of one key."""
 Exhausted = Callable[[int], bool]
-"""A function that says whether a row counts as opted out, because its disruption budget is used up (7.6)."""
+"""A function that says whether a row counts as opted out, because its disruption budget is used up (V5)."""
 MOVING: Final = frozenset({"fit", "job-broken"})
 """The keys whose value for an allocation changes with what is lacking, or after another plan."""
 

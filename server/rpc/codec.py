@@ -1,4 +1,4 @@
-"""The decoder of AllocationRequest bytes into events: the fast path (performance, section 1).
+"""The decoder of AllocationRequest bytes into events: the fast path (docs/performance.md).
 
 An ask with a known template costs one cache look-up, three reads and one tuple; every other ask takes the slow path through
 `translate`. The result equals that of the generated classes: `tests/rpc` compares both for arbitrary bytes.

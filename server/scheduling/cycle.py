@@ -79,7 +79,7 @@ def _revive(partition: Partition, nodes: list[Node]) -> None:
 
 
 def _waits_for_placeholder(ask_class: AskClass) -> bool:
-    """Return whether the ask has a node and waits for the placeholder there, so that no other capacity is of use (1.9)."""
+    """Return whether the ask has a node and waits for the placeholder there, so that no other capacity is of use."""
     return ask_class.pledge is not None and ask_class.pledge.replaces
 
 

@@ -1,4 +1,4 @@
-"""The replacement of placeholders by real asks: done before ordinary placement, after pledged asks (1.9).
+"""The replacement of placeholders by real asks: done before ordinary placement, after pledged asks.
 
 An ask that fits into a placeholder of its task group gets the placeholder's node if it may run there, else any node with free
 capacity; it is placed when the placeholder is gone. An ask that is larger than all placeholders stops waiting, and one

@@ -131,7 +131,7 @@ def _bounds(
 
 
 def ranks(columns: AllocationColumns, reluctant: Mask) -> Array:
-    """Return by row a number that sorts opted-out rows last, then higher priorities, then originators (7.5)."""
+    """Return by row a number that sorts opted-out rows last, then higher priorities, then originators (V2)."""
     protection = reluctant.astype(np.int64) << 34
     originator = (columns.flags & ORIGINATOR != 0).astype(np.int64)
     found: Array = protection + (columns.priorities - PRIORITY_MIN << 1) + originator

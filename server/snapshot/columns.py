@@ -15,7 +15,7 @@ from server.model.asks import AskSpec, Protection
 from server.model.fit import Demand
 
 OPTED_OUT: Final = 1
-"""The flag of a pod that is opted out by `allow-preemption: "false"` on itself or its class, or prefer-not (7.6, level 1)."""
+"""The flag of a pod that is opted out by `allow-preemption: "false"` on itself or its class, or prefer-not (V3, level 1)."""
 ORIGINATOR: Final = 2
 REQUIRED_NODE: Final = 4
 PLACEHOLDER: Final = 8

@@ -36,7 +36,7 @@ class LeafTerms:
 
     ``spared`` is the number of a rule that protects all of them, 0 for none. ``most`` is by type the largest amount that one
     victim may hold, ``useful`` marks the types in which an eviction helps (G4). ``priority`` is the highest that may be evicted
-    (G5), ``since_ms`` the latest start (7.6). ``inside`` marks the types whose deciding queue contains the leaf (G2); empty for
+    (G5), ``since_ms`` the latest start (V4). ``inside`` marks the types whose deciding queue contains the leaf (G2); empty for
     none.
     """
 

@@ -34,7 +34,7 @@ class Snapshot:
     the partition has classes (J4). ``leaf_paths`` gives the path of a leaf by its number in the columns. ``disruptions`` says
     by disruption group how many of its pods may be evicted now, open decisions counted. ``pace`` says when the last round of
     claims began and what rounds released (P5). ``runs`` has the queues that a quota run shrinks, with the instant at which it
-    began; ``frozen`` the pairs of preemptor and leaf that the thrashing monitor stopped (7.7).
+    began; ``frozen`` the pairs of preemptor and leaf that the thrashing monitor stopped (invariant 18).
 
     ``node_count`` counts all registered nodes, schedulable or not; ``capacity`` is their sum. ``pending`` and ``total`` are the
     measures of a partition that is shared in proportion to weights: by leaf what its waiting asks want beyond its usage, and
@@ -72,7 +72,7 @@ class Snapshot:
 
     @property
     def is_shared_out(self) -> bool:
-        """Return whether queues are entitled to shares in proportion to weights, not only to their guarantees (7.1)."""
+        """Return whether queues are entitled to shares in proportion to weights, not only to their guarantees (design 1.6)."""
         return self.settings.entitlement == "proportional"
 
     @property

@@ -1,7 +1,7 @@
 """The running allocations of some queues, least important first: the candidates of a quota run (Q11).
 
 A *place* is a position in that order: non-originators before originators, low priority before high, preemptible before opted
-out, younger before older (or by the keys that a partition configures instead, 7.5), then by key. Callers never see an array.
+out, younger before older (or by the keys that a partition configures instead, V2), then by key. Callers never see an array.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

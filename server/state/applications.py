@@ -31,10 +31,10 @@ class Ask:
     - ``released_by`` is the open decision that evicts the allocation, ``leaves_by`` the id of the decision that ordered its
       eviction, ``going`` the other facts of that order.
     - ``vetoed`` says that the allocation could not be released a moment ago.
-    - ``tried_ms`` is when preemption for the ask last failed, ``wait_ms`` its back-off since then (7.7).
+    - ``tried_ms`` is when preemption for the ask last failed, ``wait_ms`` its back-off since then (C6).
     - ``tried_node`` is the ``changes`` counter of its required node when preemption for it was last refused (G11).
     - ``was_brought`` says that the pod ran already when the core first learned of it.
-    - ``ordinary`` says that the ask waited for placeholders of its application, and no longer does (specification 1.9).
+    - ``ordinary`` says that the ask waited for placeholders of its application, and no longer does (docs/gang-placeholders.md).
     """
 
     __slots__ = (
@@ -113,7 +113,7 @@ class Ask:
 
     @property
     def is_replaced(self) -> bool:
-        """Return whether the ask is a placeholder that a real ask is to replace (1.9)."""
+        """Return whether the ask is a placeholder that a real ask is to replace."""
         return self.released_by is not None and self.released_by.replaces
 
     @property

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Pledge:
     """The capacity kept for one ask on one node. ``exclusive``: no other ask gets any capacity of the node meanwhile (G11).
 
-    If the ask is to replace a placeholder (1.9), the placeholder counts for the ask in all usage until it is gone: nothing is
+    If the ask is to replace a placeholder, the placeholder counts for the ask in all usage until it is gone: nothing is
     promised in the queues, and on the node only the amount that the ask needs beyond the placeholder.
     """
 
@@ -115,7 +115,7 @@ class Commitment:
 
     @property
     def replaces(self) -> bool:
-        """Return whether the victim is a placeholder that a real ask replaces; if so, it does not count as releasing (1.9)."""
+        """Return whether the victim is a placeholder that a real ask replaces; if so, it does not count as releasing."""
         return self.facts.replaces_placeholder
 
 

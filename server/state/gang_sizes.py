@@ -75,7 +75,7 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
 
 
 def size_placeholders(partition: Partition, application: Application) -> None:
-    """Combine placeholders that name no job into one job, once they sum up to what their application declared (1.9).
+    """Combine placeholders that name no job into one job, once they sum up to what their application declared.
 
     Placed placeholders count. When the application goes on, with or without its placeholders, they are ordinary asks.
     """

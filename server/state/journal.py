@@ -113,7 +113,7 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
 
 
 def lose(leaf: Queue, demand: Demand) -> None:
-    """Count a demand that queues held as lost by an external event, for the thrashing monitor (7.7)."""
+    """Count a demand that queues held as lost by an external event, for the thrashing monitor (invariant 18)."""
     for queue in leaf.path_up():
         for index, quantity in demand:
             queue.lost[index] += quantity
@@ -304,7 +304,7 @@ def harden(partition: Partition, ask: Ask, delivery: str) -> None:
 def replace(
     partition: Partition, commitment: Commitment, ask: Ask, placeholder: Ask, node: Node
 ) -> None:
-    """Let a waiting ask replace a placeholder as soon as the placeholder is gone, on its node or another (1.9).
+    """Let a waiting ask replace a placeholder as soon as the placeholder is gone, on its node or another.
 
     Until then the placeholder counts for the ask in all usage, so that nothing counts twice and no other ask gets the capacity.
     """
@@ -351,7 +351,7 @@ def fulfil(partition: Partition, held: Pledge) -> None:
 
 
 def suspend(partition: Partition, commitment: Commitment) -> None:
-    """Suspend a decision that has to be replanned, because one of its victims could not be evicted (section 9).
+    """Suspend a decision that has to be replanned, because one of its victims could not be evicted (C6).
 
     Until it is replanned, the decision keeps its pledges, so that no other ask takes the capacity, but they give way to claims
     as reservations do. The decision is listed under the keys of its asks, or under the queue that it shrinks.
@@ -365,7 +365,7 @@ def suspend(partition: Partition, commitment: Commitment) -> None:
 
 
 def _lose_promises(commitment: Commitment) -> None:
-    """Count the promises that a decision does not keep as lost by an external event: a veto, an expiry or an end (7.7)."""
+    """Count the promises that a decision does not keep as lost by an external event: a veto, an expiry or an end (invariant 18)."""
     for held in commitment.pledges.values():
         if not held.reserves:
             lose(held.ask.application.leaf, held.demand)

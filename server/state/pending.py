@@ -139,7 +139,7 @@ def by_turn(ask: Ask) -> tuple[int, int, int]:
 
 
 def _join_hold(partition: Partition, ask: Ask) -> None:
-    """Add an ask to those that wait for a placeholder of its application; the next tick looks for one (1.9)."""
+    """Add an ask to those that wait for a placeholder of its application; the next tick looks for one."""
     application, name = ask.application, ask.spec.task_group
     hold = application.holds.get(name)
     if hold is None:

@@ -1,4 +1,4 @@
-"""The placeholders of applications: gangs as the published interface declares them (specification 1.9).
+"""The placeholders of applications: gangs as the published interface declares them (docs/gang-placeholders.md).
 
 A placeholder is a small pod that holds capacity until the real pod of its task group comes. The state remembers what was
 declared. The placeholders that exist are read from the application's asks and allocations, so that no ask waits for a

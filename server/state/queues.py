@@ -41,7 +41,7 @@ class Queue:
     - ``above`` is the queue's parent, None if that is the root. Waiting asks are counted in queues that have a limit or
       siblings: by class in ``pending`` and together in ``pending_asks``. A root has neither, so it counts only the asks that
       wait in it, and `waiting` sums up those below it.
-    - ``lost`` is the sum of what the queue lost by external events, for the thrashing monitor (7.7). It never falls.
+    - ``lost`` is the sum of what the queue lost by external events, for the thrashing monitor (invariant 18). It never falls.
     """
 
     __slots__ = (

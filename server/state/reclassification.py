@@ -16,7 +16,7 @@ def reclass(partition: Partition, ask: Ask) -> None:
         made.pledge = ask.pledge
     ask.ask_class = made
     partition.leave_class(before)
-    counted = ask.pledge is not None and not ask.pledge.replaces  # else its placeholder is (1.9)
+    counted = ask.pledge is not None and not ask.pledge.replaces  # else its placeholder is
     if counted and before.firm is not made.firm:
         usage.hold_firm(ask.application.leaf, made.demand, 1 if made.firm else -1)
     pending.enqueue(partition, ask)

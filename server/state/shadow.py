@@ -1,4 +1,4 @@
-"""The memory of a shadow: the decisions that it would have open, its records, and its tries (7.2 `shadow`).
+"""The memory of a shadow: the decisions that it would have open, its records, and its tries.
 
 This memory belongs to one configuration, and is forgotten with it and at a restart. A shadow changes nothing else.
 """

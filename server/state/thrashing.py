@@ -1,4 +1,4 @@
-"""The memory of a partition's thrashing monitor: deficits after claims, strikes, frozen pairs (7.7).
+"""The memory of a partition's thrashing monitor: deficits after claims, strikes, frozen pairs (invariant 18).
 
 Each table is bounded: its oldest entries are forgotten first. `preemption.thrash_guard` decides what is written here.
 """

@@ -139,7 +139,7 @@ def nearest_template(queue: Queue) -> ChildTemplate | None:
 def retag_queue(
     queue: Queue, guaranteed: Limit, maximum: Limit | None, max_applications: int
 ) -> None:
-    """Set the quota of a dynamic leaf from its application's tags (specification 1.3)."""
+    """Set the quota of a dynamic leaf from its application's tags (docs/yunikorn/migrate.md)."""
     values = {
         "guaranteed": guaranteed,
         "max": maximum is not None,

@@ -68,7 +68,7 @@ def discharge(partition: Partition, application: Application, demand: Demand) ->
 
 
 def discharge_all(partition: Partition, asks: Iterable[Ask]) -> None:
-    """Discharge many allocations at once, and count them as lost by an external event (7.7)."""
+    """Discharge many allocations at once, and count them as lost by an external event (invariant 18)."""
     charged = _alike(asks)
     for (application, ask_class), many in charged.items():
         demand = ask_class.demand

@@ -1,4 +1,4 @@
-"""`preemption` of a partition: every key, its default and its checks (specification 7.2)."""
+"""`preemption` of a partition: every key, its default and its checks (docs/configuration.md)."""
 
 import textwrap
 from dataclasses import replace

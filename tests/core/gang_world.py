@@ -211,7 +211,7 @@ class World:
         self.now += self.chance.choice((1, 100, 2_000, 20_000))
 
     def restart(self) -> None:
-        """Restart the core, to which the shim then reports what there is (1.7)."""
+        """Restart the core, to which the shim then reports what there is (C8)."""
         self.core = Core(_configuration())
         self.replaced.clear()
         self.say(ManagerRegistered("rm", explicit_sync=True))

@@ -186,7 +186,7 @@ def stage() -> Stage:
 
 FLAGS: Final = [
     (
-        "a placeholder is never an originator (1.4)",
+        "a placeholder is never an originator",
         {"placeholder": True, "originator": True},
         PLACEHOLDER,
     ),

@@ -1,4 +1,4 @@
-"""The record of a decision that a new core rebuilt from the marks on its victims (specification 1.7)."""
+"""The record of a decision that a new core rebuilt from the marks on its victims (C8)."""
 
 import pytest
 
@@ -20,7 +20,7 @@ OPTED_OUT = (spec(allow_preempt_self=False), spec(protection=Protection.PREFER_N
 
 @pytest.mark.parametrize("running", [WILLING, *OPTED_OUT])
 def test_a_rebuilt_decision_says_which_victims_opted_out(running: AskSpec) -> None:
-    """Both ways of the wire to say so count, as in the decision that was made before (7.6, rung 1)."""
+    """Both ways of the wire to say so count, as in the decision that was made before (V3, level 1)."""
     world = World(leaf("a"), leaf("b"))
     world.node("n1", vcore=1)
     world.application("app")

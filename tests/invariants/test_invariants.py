@@ -204,7 +204,7 @@ class AnythingGoes(RuleBasedStateMachine):
 
     @invariant()
     def usage_of_a_queue_is_the_sum_of_the_allocations_below(self) -> None:
-        """Rule 1 of specification 8, and the same for what is pending and for counts."""
+        """Invariant 1, and the same for what is pending and for counts."""
         items = [item for item in self._items() if not item.foreign]
         for path, queue in self._queues().items():
             below = [item for item in items if f"{item.queue}.".startswith(f"{path}.")]

@@ -40,7 +40,7 @@ def preemptible(stack: Stack) -> dict[str, bool]:
 def test_a_classs_opinion_on_preemption_reaches_pods_that_run_and_that_wait(
     kube: Kube, namespace: str, stack: Stack
 ) -> None:
-    """The annotation changes on the API server only; no pod is touched (specification 1.4)."""
+    """The annotation changes on the API server only; no pod is touched (docs/yunikorn/migrate.md)."""
     name = f"class-{namespace}"[:60]
 
     def write(opinion: str | None) -> None:

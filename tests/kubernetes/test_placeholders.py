@@ -1,4 +1,4 @@
-"""Gangs on a real API server: placeholder pods are made, give their places up, and leave nothing behind (1.9)."""
+"""Gangs on a real API server: placeholder pods are made, give their places up, and leave nothing behind."""
 
 import json
 from typing import Any

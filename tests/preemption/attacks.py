@@ -506,7 +506,7 @@ class Attack:
         )
 
     def mark(self, state: Partition, pod: Pod) -> ReleaseMark | None:
-        """Return the mark that the shim finds on a pod after a restart (1.7)."""
+        """Return the mark that the shim finds on a pod after a restart (C8)."""
         if pod.dying is None:
             return None
         return ReleaseMark(3, pod.dying, *self._beneficiary(state, pod.dying))
@@ -593,7 +593,7 @@ class Attack:
         self.tell(DisruptionsAllowed(manager, self.dice.choice(GROUPS), allowed))
 
     def restart(self) -> None:
-        """Register a manager once more, which reports all that it knows in the order of specification 1.7."""
+        """Register a manager once more, which reports all that it knows in the order of design 1.10."""
         manager = self.dice.choice(list(self.managers.values()))
         self.again(manager)
 

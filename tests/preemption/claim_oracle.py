@@ -1,8 +1,8 @@
-"""The best claim by brute force: what seed 001 and the specification allow one ask, on every node, from every subset.
+"""The best claim by brute force: what seed 001 and the rules allow one ask, on every node, from every subset.
 
 Written from the rules alone, on plain data: queues with their numbers, nodes, what runs, one waiting ask. Nothing is
-clever here; a claim by the core that differs is wrong, or the rule is (specification 3, G2 to G8; 6, W2, W6, W8 and W9
-where shares go by weight; 7.6; where jobs are planned for 5, J4 for classes and J12 for gangs that run).
+clever here; a claim by the core that differs is wrong, or the rule is (G2 to G8; W2, W6, W8 and W9
+where shares go by weight; V1 to V5; where jobs are planned for, J4 for classes and J12 for gangs that run).
 """
 
 from collections.abc import Iterator
@@ -161,7 +161,7 @@ class Cluster:
 
     @property
     def by_weight(self) -> bool:
-        """Return whether the partition is shared in proportion to weights (7.1)."""
+        """Return whether the partition is shared in proportion to weights (design 1.6)."""
         return self.entitlement == "proportional"
 
     @property
@@ -269,7 +269,7 @@ def _is_within_share(cluster: Cluster, ask: Ask) -> bool:
 
 
 def is_firm(cluster: Cluster, one: Pod | Ask) -> bool:
-    """Is it firm, so that it never goes? Its class says so, or its rung (J2, 7.6)."""
+    """Is it firm, so that it never goes? Its class says so, or its rung (J2, V3)."""
     return cluster.knows_classes and (one.firm or one.protection == 2)
 
 
@@ -583,7 +583,7 @@ def _is_opted_out(cluster: Cluster, pod: Pod) -> bool:
 
 
 def claim_order(cluster: Cluster, pods: list[Pod]) -> list[Pod]:
-    """Willing first, no originator first, low priority, young, key (7.5)."""
+    """Willing first, no originator first, low priority, young, key (V2)."""
     return sorted(
         pods,
         key=lambda pod: (

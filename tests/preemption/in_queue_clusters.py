@@ -1,4 +1,4 @@
-"""Random tiny clusters in which asks wait that may take the places of others of their queue (specification 7.8)."""
+"""Random tiny clusters in which asks wait that may take the places of others of their queue (I1 to I5)."""
 
 import random
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """The best replacement within a queue by brute force: what I1 to I5 allow one ask, on every node, from every subset.
 
-Written from the rules alone (specification 7.8; 7.6 and G5 to G8 for victims; J4 and J12 where jobs are planned for).
+Written from the rules alone (V1 to V5 and G5 to G8 for victims; J4 and J12 where jobs are planned for).
 A replacement by the core that differs is wrong, or the rule is.
 """
 

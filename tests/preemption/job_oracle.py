@@ -196,7 +196,7 @@ class Oracle:
         return bool(pod.group) and self.world.allowed[pod.group] == 0
 
     def would_rather_stay(self, pod: Pod) -> bool:
-        """Return whether the pod opted out, or counts as opted out (7.6)."""
+        """Return whether the pod opted out, or counts as opted out (V3)."""
         return pod.opted_out or (self.world.budgets == "prefer" and self.is_spent(pod))
 
     def keeps_budgets(self, gone: list[Pod]) -> bool:
@@ -417,7 +417,7 @@ class Oracle:
         return highest, len(jobs), len(more), node
 
     def rank(self, pod: Pod) -> tuple[bool, int, str, str]:
-        """Least important first (7.5)."""
+        """Least important first (V2)."""
         return self.would_rather_stay(pod), pod.priority, pod.gang, pod.key
 
     def walk(

@@ -1,4 +1,4 @@
-"""Quota runs as the specification says them, one sentence after the other (Q9-Q15, 7.6). Slow and plain on purpose."""
+"""Quota runs as the specification says them, one sentence after the other (Q9-Q15, V3). Slow and plain on purpose."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -156,7 +156,7 @@ class QuotaRun:
         return pod.originator, pod.priority, pod.opted_out, -pod.created, pod.key
 
     def order(self, pod: Pod) -> Order:
-        """Q11; with `prefer` a pod without disruptions left counts as opted out (7.6)."""
+        """Q11; with `prefer` a pod without disruptions left counts as opted out (V5)."""
         opted_out = pod.opted_out or (self.budgets == "prefer" and self._exhausted(pod))
         return pod.originator, pod.priority, opted_out, -pod.created, pod.key
 

@@ -594,7 +594,7 @@ NEEDS: Final = (
         claims=False,
     ),
     Case(
-        "a group that allows no disruption is not respected (7.6)",
+        "a group that allows no disruption is not respected (V5)",
         "budgets_respected",
         Rule.BUDGET,
         owed(pod("b1", B, group="g/none"), pod("b2", B), budgets="respect", allowed={"g/none": 0}),

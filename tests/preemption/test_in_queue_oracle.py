@@ -97,7 +97,7 @@ def _place(cluster: Cluster, key: str, node: str) -> None:
 
 
 def _judge(seed: int, cluster: Cluster, ask: Ask, policy: str, found: Claim) -> None:
-    """Assert that a plan is that of the rules, and that no earlier policy has one (7.3)."""
+    """Assert that a plan is that of the rules, and that no earlier policy has one (P3)."""
     where = f"seed {seed}: {policy}, {found} for {ask} in {cluster}"
     if policy != "guaranteed" and "guaranteed" in cluster.policies:
         claim = claim_oracle.best(cluster, ask)

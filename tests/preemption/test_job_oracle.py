@@ -135,7 +135,7 @@ def test_plans_for_very_many_jobs(chunk: int) -> None:
 
 
 def test_the_oracle_knows_the_story_of_the_specification() -> None:
-    """Three times 4 cores: n1 is free, n2 after a victim, n3 never; two of three fit, so that nobody goes (5.1)."""
+    """Three times 4 cores: n1 is free, n2 after a victim, n3 never; two of three fit, so that nobody goes (J8)."""
     queues = [Queue("root.p.a", {"vcore": 12}), Queue("root.p.b")]
     nodes = {name: {"vcore": 4} for name in ("n1", "n2", "n3")}
     pods = [

@@ -86,7 +86,7 @@ def told(found: Proportion, name: str) -> tuple[Amounts, Amounts]:
     return standing.allocated, standing.preempting
 
 
-# Seed 004's tables, cpu and memory (6.1) ----------------------------------------------------------------------------
+# Seed 004's tables, cpu and memory (W1) ----------------------------------------------------------------------------
 
 TOTAL = (9, 27)
 
@@ -108,7 +108,7 @@ def test_first_table_two_queues_race_and_one_is_over() -> None:
 
 
 def test_first_table_while_the_pod_is_still_going() -> None:
-    """Pod-1 of queue 1 was ordered to end: what it still has is on its way to queue 2 (6.2)."""
+    """Pod-1 of queue 1 was ordered to end: what it still has is on its way to queue 2 (W5)."""
     found = plain(Queue("root.q1", 2, (5, 3), releasing=(2, 1)), Queue("root.q2", 4, (5, 3)))
     assert told(found, "q1") == ((3, 9), (0, 0))
     assert told(found, "q2") == ((5, 18), (1, 0))
@@ -161,7 +161,7 @@ def test_last_table_both_victims_are_gone() -> None:
 
 
 def test_the_victims_may_go_and_a_larger_one_may_not() -> None:
-    """Queue 1 has 3 of the 2 cpu that it deserves: a pod of 1 leaves 2, pod-2 would leave 1 (6.1)."""
+    """Queue 1 has 3 of the 2 cpu that it deserves: a pod of 1 leaves 2, pod-2 would leave 1 (W1)."""
     found = plain(Queue("root.q1", 2, (3, 2)), Queue("root.q2", 4, (5, 3)), Queue("root.q3", 3))
     assert found.entitled("root.q1") == (2, 6)
     assert 3 - 1 >= found.entitled("root.q1")[0] > 3 - 2
@@ -300,7 +300,7 @@ def test_a_level_may_be_contended_below_one_that_is_not() -> None:
 
 
 def test_demand_is_what_is_held_and_what_is_pending() -> None:
-    """Terminating pods do not count, asks with promises do; a reservation gives way (section 0)."""
+    """Terminating pods do not count, asks with promises do; a reservation gives way (C2)."""
     one = Queue("root.a", 1, (8, 0), (5, 0), releasing=(3, 0), promised=(4, 0), reserved=(1, 0))
     assert shared((100, 0), one).of("root.a").demand == (8 - 3 + 4 - 1 + 5, 0)
 

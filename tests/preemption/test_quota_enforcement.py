@@ -154,7 +154,7 @@ def check_invariants(some: World, plan: Plan, seed: int) -> None:
 
 
 def test_a_run_with_all_room_changes_nothing_but_takes_what_it_says() -> None:
-    """After the plan the queue is where the plan says it is (7.7: a shrink ends at E or above)."""
+    """After the plan the queue is where the plan says it is (Q12: a run ends at E or above)."""
     for seed in range(6_000, 6_100):
         some = random_world(random.Random(seed))
         cluster = some.cluster()
@@ -195,7 +195,7 @@ def test_a_search_among_sixteen_ends_soon() -> None:
     ],
 )
 def test_shares_by_largest_remainder(amount: int, weights: list[int], expected: list[int]) -> None:
-    """Section 2.1; plain floors would give 9 of 10."""
+    """Q15: plain floors would give 9 of 10."""
     assert largest_remainder(amount, weights) == expected
 
 

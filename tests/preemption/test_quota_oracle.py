@@ -1,4 +1,4 @@
-"""The planner of quota runs gives the specification's answer, on random worlds (Q9-Q15, 7.6)."""
+"""The planner of quota runs gives the specification's answer, on random worlds (Q9-Q15, V3)."""
 
 import random
 

@@ -1,6 +1,6 @@
 """Rules on random views: what policies plan passes the gate, and the gate agrees with the invariants in plain words.
 
-The invariants (specification section 8: 3, 5, 6, 7, 8, 10, 11 and 12) are stated here once more, over the words of
+The invariants 3, 5, 6, 7, 8, 10, 11 and 12 are stated here once more, over the words of
 brute force and nothing of the core's; random plans, mostly illegal ones, are judged by both.
 """
 
@@ -530,7 +530,7 @@ def for_the_target(world: World, victims: list[quota_oracle.Pod]) -> bool:
 
 
 def respects(world: World, victims: list[quota_oracle.Pod]) -> bool:
-    """Where budgets are respected no group loses more than it allows (7.6)."""
+    """Where budgets are respected no group loses more than it allows (V5)."""
     taken = Counter(group for pod in victims for group in pod.groups)
     return world.budgets != "respect" or all(
         count <= world.allowed.get(group, 0) for group, count in taken.items()

@@ -1,4 +1,4 @@
-"""Shadows in random lives: they change nothing, one with the same settings says the same, and memory is bounded (7.2)."""
+"""Shadows in random lives: they change nothing, one with the same settings says the same, and memory is bounded."""
 
 import random
 from collections import Counter

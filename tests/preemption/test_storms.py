@@ -1,4 +1,4 @@
-"""The storm monitor (7.7): wrong rules are stopped, right ones never, and what is stopped says so and ends."""
+"""The storm monitor (invariant 18): wrong rules are stopped, right ones never, and what is stopped says so and ends."""
 
 from typing import Any
 
@@ -112,7 +112,7 @@ def test_two_children_that_swap_pods_under_their_parents_guarantee_are_stopped(
 
 
 def test_a_queue_whose_promises_do_not_count_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every pending ask of a starving queue takes a victim of its own (section 0, held)."""
+    """Every pending ask of a starving queue takes a victim of its own (held, see G2)."""
     eff_for_held(monkeypatch)
     monkeypatch.setattr(gate, "PLAN_RULES", ())
     life = small()
@@ -265,7 +265,7 @@ def test_the_digest_knows_strikes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_pod_that_takes_the_place_of_one_that_took_its_place_is_stopped() -> None:
-    """Inside one queue, where no guarantee decides, preemptor and victims are alike (7.8)."""
+    """Inside one queue, where no guarantee decides, preemptor and victims are alike (I2)."""
     life = Replicas([{"name": "b"}])
     life.say("node n1 memory=2", "app y root.b", "existing y1 y n1 memory=2", "ask y2 y memory=2")
     partition = life.core.state.partitions["default"]

@@ -117,7 +117,7 @@ def is_overfull(cluster: Cluster, name: str, kind: str, gone: tuple[Pod, ...]) -
 
 
 def candidates(cluster: Cluster) -> list[Pod]:
-    """Return the pods that may be evicted for a trim at all (7.6)."""
+    """Return the pods that may be evicted for a trim at all (V3)."""
     return [
         pod
         for pod in cluster.pods
@@ -133,7 +133,7 @@ def is_spent(cluster: Cluster, pod: Pod) -> bool:
 
 
 def order(cluster: Cluster, pod: Pod) -> tuple[bool, bool, int, int, str]:
-    """Return the order of eviction: opted out last, originators, low priority, short running time, key (W8, 7.5)."""
+    """Return the order of eviction: opted out last, originators, low priority, short running time, key (W8, V2)."""
     prefers = cluster.budgets == "prefer" and is_spent(cluster, pod)
     opted = pod.opted_out or pod.protection == 1 or prefers
     return opted, pod.originator, pod.priority, -pod.created, pod.key

@@ -488,7 +488,7 @@ def refused_once() -> Replicas:
 
 
 def test_who_may_be_tried_at_once_does_not_wait_for_the_back_off() -> None:
-    """A victim of its decision was vetoed, after it had been refused (section 9)."""
+    """A victim of its decision was vetoed, after it had been refused (C6)."""
     life = refused_once()
     (ask,) = [one for one in life.core.state.partitions["default"].asks.values() if one.key == "x1"]
     ask.tried_ms = life.now

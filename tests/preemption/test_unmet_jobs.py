@@ -458,7 +458,7 @@ def test_a_single_ask_of_policy_job_waits_for_its_back_off() -> None:
 
 
 def test_a_job_goes_for_no_pair_that_is_frozen() -> None:
-    """Neither the report nor `explain` tells a job that it is served when one of its members' claims repeated (7.7)."""
+    """Neither the report nor `explain` tells a job that it is served when one of its members' claims repeated."""
     life = Replicas([OWED, FREE], **JOBS)
     life.say(*FULL, "ask x1 x memory=2 job=train/2", "ask x2 x memory=1 job=train/2")
     pair = Pair(Side("root.a", (("memory", 1),), 0), Side("root.b"))

@@ -185,7 +185,7 @@ def ask(key: str, **more: Any) -> si.Allocation:
 
 
 def soft_mark(decision: str, beneficiary: str, node_id: str) -> si.ReleasingMark:
-    """Return the mark that a restarted shim finds on a pod it had marked for another operator (1.7, J11)."""
+    """Return the mark that a restarted shim finds on a pod it had marked for another operator (C8, J11)."""
     return si.ReleasingMark(
         terminationType=si.PREEMPTED_BY_SCHEDULER,
         decisionID=decision,

@@ -1,4 +1,4 @@
-"""Gangs on the wire, in both generations of the published interface (1.9)."""
+"""Gangs on the wire, in both generations of the published interface (docs/gang-placeholders.md)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Hostile annotations and settings: no number or letter in them breaks reports or orders (1.2, 1.3, 1.9, 1.10)."""
+"""Hostile annotations and settings: no number or letter in them breaks reports or orders (docs/gang-placeholders.md)."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Stories of pods: gates, claims, placement, binding, deletion, updates, refusals (1.1, 1.4, 1.8)."""
+"""Stories of pods: gates, claims, placement, binding, deletion, updates, refusals."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Stories of victims and their preemptors: the order, the mark, the end, the veto, the restart (1.7, 1.8)."""
+"""Stories of victims and their preemptors: the order, the mark, the end, the veto, the restart (C8)."""
 
 import pytest
 
@@ -220,7 +220,7 @@ def test_at_a_resync_a_pod_that_is_being_deleted_is_told_as_going() -> None:
     assert "alloc a@n1 going" in story.told()
 
 
-# Restarts (1.7).
+# Restarts (C8).
 
 
 def marked(name: str = "a", mark: str = "d1/uid-w/n1", **more: str) -> Item:

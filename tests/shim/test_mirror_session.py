@@ -1,4 +1,4 @@
-"""Stories of sessions: start-up order (1.7), restart, resync, orphans, answers that come late."""
+"""Stories of sessions: start-up order (C8), restart, resync, orphans, answers that come late."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Gangs with everything that is there: core, shim, Jobs, kubelets; no node is ever over its capacity (1.9)."""
+"""Gangs with everything that is there: core, shim, Jobs, kubelets; no node is ever over its capacity."""
 
 import asyncio
 import json

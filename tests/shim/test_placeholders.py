@@ -1,4 +1,4 @@
-"""Placeholders in the shim: declared, made once, written down, gone with their application (specification 1.9)."""
+"""Placeholders in the shim: declared, made once, written down, gone with their application (docs/gang-placeholders.md)."""
 
 import json
 from typing import Any

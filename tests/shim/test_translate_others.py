@@ -1,4 +1,4 @@
-"""Nodes (1.6), namespaces (1.3), PriorityClasses (1.4), settings (1.10)."""
+"""Nodes, namespaces, PriorityClasses, settings (1.10)."""
 
 import json
 from typing import Any

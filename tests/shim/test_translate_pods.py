@@ -1,4 +1,4 @@
-"""Specification 1.1-1.5 and 1.7: a pod becomes facts and a report."""
+"""A pod becomes facts and a report."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Partitions drawn at random, every policy and setting among the rest: as `queues.yaml` writes them (specification 7.2).
+"""Partitions drawn at random, every policy and setting among the rest: as `queues.yaml` writes them (docs/configuration.md).
 
 Queue trees are one to four queues deep. What the file's checks would refuse (a maximum below a guarantee, sums that
 contradict each other) is not drawn, so that nearly every partition is accepted.
@@ -210,7 +210,7 @@ def job(dice: random.Random) -> Section:
 
 
 def order(dice: random.Random) -> Section:
-    """`preemption.order`: what follows the keys that are fixed (7.5)."""
+    """`preemption.order`: what follows the keys that are fixed (V2)."""
     found = {}
     for name, fixed in FIXED.items():
         if dice.random() < 0.25:

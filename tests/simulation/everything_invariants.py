@@ -1,4 +1,4 @@
-"""The invariants of specification 8 over all policies, judged from outside: by replies, events and the configuration alone.
+"""The invariants of docs/rules/invariants.md over all policies, judged from outside: by replies, events and the configuration alone.
 
 Plain Python, written from the specification; nothing here is shared with what decides. Where the account cannot know what
 the core counts (a victim was vetoed and its decision is being replanned, a placeholder is being replaced) it looks
@@ -35,7 +35,7 @@ OverUse = dict[str, dict[str, int]]
 
 
 def is_firm(pod: Pod, settings: PreemptionSettings) -> bool:
-    """J2, and rung 2 of the ladder (7.6): nobody is where jobs are not planned for (J4)."""
+    """J2, and level 2 of V3: nobody is where jobs are not planned for (J4)."""
     spec = pod.spec
     if "job" not in settings.policies:
         return False
@@ -50,7 +50,7 @@ def is_below(path: str, ancestor: str) -> bool:
 
 
 def _is_on(policy: str, settings: PreemptionSettings) -> bool:
-    """Return whether a policy is switched on (7.2)."""
+    """Return whether a policy is switched on (docs/configuration.md)."""
     if policy == "quota":
         return settings.quota_enabled
     if policy == "trim":
@@ -105,7 +105,7 @@ class Judge(Account):
             del self.partitions[partition].pods[key]
 
     def _allocation(self, event: AllocationAdded) -> None:
-        """After a restart the mark is all that is left of an order (1.7)."""
+        """After a restart the mark is all that is left of an order (C8)."""
         super()._allocation(event)
         pod, mark = self.partitions[event.partition].pods[event.key], event.releasing
         if mark is None:
@@ -234,7 +234,7 @@ class Judge(Account):
     def _assert_unprotected(
         self, pod: Pod, record: DecisionRecord, settings: PreemptionSettings
     ) -> None:
-        """Assert that the protection ladder (7.6) and G6 allow the victim."""
+        """Assert that the protection ladder (V3) and G6 allow the victim."""
         assert pod.node, f"{pod.key} waits and shall go"
         assert not pod.required, f"{pod.key} belongs to its node"
         assert pod.spec.protection is not Protection.UNTOUCHABLE, f"{pod.key} is untouchable"
@@ -246,7 +246,7 @@ class Judge(Account):
             spec = self.leaf_of(record.partition, pod)
             least = spec.properties.preemption_minruntime_ms
             ran = None if pod.started_ms is None else self.now - pod.started_ms
-            assert ran is None or ran >= least, f"{pod.key} ran for {ran} ms (7.6)"
+            assert ran is None or ran >= least, f"{pod.key} ran for {ran} ms (V3)"
             disabled = spec.properties.preemption_policy is PreemptionPolicy.DISABLED
             own = record.policy == "in-queue"
             assert own or not disabled, f"{pod.key} goes, preemption is disabled there (G3)"

@@ -141,7 +141,7 @@ class JobJudge(Judge):
     def _assert_whole(self, plan: Plan) -> None:
         """Every member that waits gets room, and with those that run they are as many as they have to be (9)."""
         first, keys = plan.members[0], {pod.key for pod in plan.members}
-        together = first.spec.placeholder  # those of an application are placed together (1.9)
+        together = first.spec.placeholder  # those of an application are placed together
         if not first.spec.job_key and not together:
             assert len(plan.members) == 1, f"{keys} are no job (9)"
             return

@@ -174,7 +174,7 @@ class Everything(Pressed):
         )
 
     def add_application(self) -> None:
-        """Now and then one that begins with placeholders (1.9)."""
+        """Now and then one that begins with placeholders."""
         if self.chance.random() > 0.2:
             super().add_application()
             return
@@ -248,7 +248,7 @@ class Everything(Pressed):
             self.tell(AskAdded(manager, key, one.application, spec, partition, self.now))
 
     def start_pod(self) -> None:
-        """Report, as a kubelet would, that pods run (7.6, 7.5)."""
+        """Report, as a kubelet would, that pods run (V2, V4)."""
         partition, state, manager = self.place()
         ready = [pod for pod in self.pods(state, running=True) if pod.started_ms is None]
         for pod in self.chance.sample(ready, min(len(ready), 4)):
@@ -297,7 +297,7 @@ class Everything(Pressed):
                 pod.order = pod.dying = None
 
     def mark(self, state: Partition, pod: Pod) -> ReleaseMark | None:
-        """Return the mark that the shim wrote on a pod when it received the order (1.7)."""
+        """Return the mark that the shim wrote on a pod when it received the order (C8)."""
         order = pod.order
         if order is None or not (pod.dying or _is_swapped(pod)):
             return super().mark(state, pod)
@@ -457,7 +457,7 @@ class Everything(Pressed):
         )
 
     def settle(self) -> None:
-        """Everybody who goes comes back, and all comes to rest: no ping-pong, no decision that never ends (17, 7.7)."""
+        """Everybody who goes comes back, and all comes to rest: no ping-pong, no decision that never ends (invariants 17 and 18)."""
         self.rest()
         for _ in range(WAITS):
             before = [key for state in self.account.partitions.values() for key in state.open]
@@ -487,7 +487,7 @@ class Everything(Pressed):
             self.now = self.now if due is None or not quiet else due
         assert quiet >= QUIET or due is None, "it does not come to rest"
         after = [state.storms.total for state in self.core.state.partitions.values()]
-        assert after == frozen, "pairs were frozen although nothing happened outside (7.7)"
+        assert after == frozen, "pairs were frozen although nothing happened outside (invariant 18)"
 
     def nobody_starves(self) -> None:
         """No ask waits beside room, J4 counted."""

@@ -137,7 +137,7 @@ class Pressed(Attack):
         return min(leaves, key=lambda path: state.usage(path, dying=False).total())
 
     def replace_own(self) -> None:
-        """More important ones of a leaf that uses all it may (7.8)."""
+        """More important ones of a leaf that uses all it may (I2)."""
         partition, state, _ = self.place()
         running = self.pods(state, running=True)
         if running:

@@ -116,7 +116,7 @@ class Outsiders:
     # -- a restart -------------------------------------------------------------------------------------------------
 
     def _restart(self) -> None:
-        """Register the shim once more, which reports what runs, with the marks that it finds on victims (1.7)."""
+        """Register the shim once more, which reports what runs, with the marks that it finds on victims (C8)."""
         life, account = self.life, self.life.account
         marked = {account.beneficiaries[decision] for decision in account.going.values()}
         kept = [one for one in life.cluster.promises if one.ask.key in marked]

@@ -1,7 +1,7 @@
 """A shim that lives through claims, lowered quotas and daemons while its core is lost again and again.
 
 What the shim knows is all that is left then: pods, nodes, and the marks on victims whose orders it heard. It registers
-once more, reports everything, and continues (specification 1.7, design 1.10). Beside it an account says which pods a
+once more, reports everything, and continues (design 1.10). Beside it an account says which pods a
 restart may evict: no further one for an ask of which a victim still terminates (invariant 19).
 """
 
@@ -107,7 +107,7 @@ class Pod:
 
     @property
     def mark(self) -> ReleaseMark | None:
-        """Return the mark of the pod that is reported after a restart (1.7)."""
+        """Return the mark of the pod that is reported after a restart (C8)."""
         if self.order is not None:
             node = self.order.nodes[0] if self.order.nodes else ""
             return ReleaseMark(GONE, self.order.decision_id, self.order.beneficiary, node)
@@ -280,7 +280,7 @@ class Life:
         self.changed = self.now
 
     def _moved(self, moved: DecisionMoved) -> None:
-        """Record that a decision was given up: its preemptor may be planned for again, with other victims (7.7)."""
+        """Record that a decision was given up: its preemptor may be planned for again, with other victims (C6)."""
         self.changed = self.now
         if moved.state in {DecisionState.ABORTED, DecisionState.EXPIRED}:
             record = next(

@@ -1,7 +1,7 @@
 """Clusters that claim until nobody claims any more, with a second account of what everybody holds.
 
 Each victim comes back at once as a new ask of the same application, as a replica set would have it. The account is
-kept from the core's decisions alone, and judges each claim by the rules of brute force (specification 7.7 and 8).
+kept from the core's decisions alone, and judges each claim by the rules of brute force (docs/rules/invariants.md).
 """
 
 import random
@@ -52,7 +52,7 @@ QUIET_MS: Final = 60_000
 """Longer than the delay of a claim and its back-off together: nobody who waits has anything left to try."""
 STEPS_MOST: Final = 3_000
 CLAIMS_BY_WEIGHT_MOST: Final = 9
-"""Between two events from outside (specification 6); what is deserved moves as victims go, so that no sum bounds it."""
+"""Between two events from outside; what is deserved moves as victims go, so that no sum bounds it."""
 Deficits = dict[tuple[str, str], int]
 
 
@@ -70,7 +70,7 @@ class Account:
     """The most claims between two events from outside."""
 
     def deficits(self) -> Deficits:
-        """How far each queue is below its entitlement, by type, with what is promised to it (7.7).
+        """How far each queue is below its entitlement, by type, with what is promised to it (invariant 18).
 
         Shared by weight the root has none: nobody beside it has anything.
         """
@@ -217,7 +217,7 @@ def _check_deficits(
     }
     assert may_raise or not raised, f"{claim} raises {raised} (invariant 18)"
     lowered = [where for where in after if after[where] < before[where]]
-    assert lowered, f"{claim} lowers no deficit (7.7)"
+    assert lowered, f"{claim} lowers no deficit (invariant 18)"
 
 
 class Life:
@@ -338,7 +338,7 @@ class Life:
         return self.dice.ask(number, self.leaves, self.random.choice(nodes).name if belongs else "")
 
     def new_baseline(self) -> None:
-        """After something from outside: what may follow is bounded by the deficits of now (7.7)."""
+        """After something from outside: what may follow is bounded by the deficits of now (invariant 18)."""
         self.since_outside = 0
         self.claims_most = sum(self.account.deficits().values())
 
@@ -458,7 +458,7 @@ class Life:
 
 
 def check_calm(core: Core) -> None:
-    """Under the right rules the storm monitor never as much as strikes (7.7)."""
+    """Under the right rules the storm monitor never as much as strikes (invariant 18)."""
     for partition in core.state.partitions.values():
         storms = partition.storms
         assert not storms.strikes, f"strikes against {list(storms.strikes)}"

@@ -1,4 +1,4 @@
-"""Every policy and every setting at once, with restarts: the invariants of specification 8, judged from outside.
+"""Every policy and every setting at once, with restarts: the invariants, judged from outside.
 
 Each life is judged step by step by an account of its own and lived through a second time, decision by decision. What did
 not happen proves nothing, and neither does a judge who looked away: each policy has to have decided often enough, and

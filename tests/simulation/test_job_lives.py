@@ -1,4 +1,4 @@
-"""Random lives of clusters that list `job` and `in-queue`, at random with the other policies (specification 8).
+"""Random lives of clusters that list `job` and `in-queue`, at random with the other policies.
 
 Gangs and single asks come and go, victims end late, come back, or stay by a veto; nodes close. Every event is answered
 as it should be. After every tick the state hold, no plan was dropped, no node holds more than it can, nobody of a gang

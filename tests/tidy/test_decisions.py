@@ -98,7 +98,7 @@ def test_the_index_lists_every_page_with_its_title() -> None:
         ("design 6.3-6.5, 6.10", {"6.3", "6.4", "6.5", "6.10"}),
         ("design 6.3 to 6.5", {"6.3", "6.4", "6.5"}),
         ("a new snapshot (design\n6.2).", {"6.2"}),
-        ("design 5, specification 8", {"5"}),
+        ("design 5, invariant 8", {"5"}),
         ("design 6.6, 10 % of the nodes", {"6.6"}),
     ],
 )

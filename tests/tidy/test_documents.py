@@ -20,6 +20,10 @@ MARKS = sorted(
     for name, value in vars(labels).items()
     if name.isupper() and not name.startswith(FORMS) and name not in NOT_FOR_USERS
 )
+ELSEWHERE = re.compile(
+    r"\b(?:specification,? |sections? )\d|\((?:[A-Z]\d+, )*7\.[1-8]\)", re.IGNORECASE
+)
+"""A numbered section, cited as if its document were here: pages, rules and decisions are cited by their names."""
 SETTINGS = sorted(value for name, value in vars(config).items() if name.endswith("_KEY"))
 
 
@@ -71,6 +75,32 @@ def test_links_lead_to_headings(document: Path) -> None:
         if anchor not in anchors(document.parent / path if path else document)
     ]
     assert lost == []
+
+
+def test_no_text_cites_a_numbered_section_of_a_document_that_is_not_here() -> None:
+    told = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for folder in ("server", "shim_client", "evenhand_cli", "scripts", "tests", "docs", "proto")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in {".py", ".yaml", ".md", ".proto", ".json"} and path != Path(__file__)
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if ELSEWHERE.search(line)
+    ]
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(specification 7.6)",
+        "specification, section 0",
+        "see section 9",
+        "Sections 2 and 3",
+        "(7.6)",
+    ],
+)
+def test_a_numbered_section_is_found(text: str) -> None:
+    assert ELSEWHERE.search(text)
 
 
 def anchors(document: Path) -> set[str]:

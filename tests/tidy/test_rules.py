@@ -12,15 +12,15 @@ from tests.stories.story import stories
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "docs" / "rules"
 GUARANTEED: Final = [f"G{number}" for number in range(1, 13)]
-"""Claims under a guarantee (specification 3)."""
+"""Claims under a guarantee (docs/rules/guarantee.md)."""
 JOBS: Final = [f"J{number}" for number in range(1, 13)]
-"""Jobs (specification 5)."""
+"""Jobs (docs/rules/gangs.md)."""
 IN_QUEUE: Final = [f"I{number}" for number in range(1, 6)]
-"""Replacement within a queue (specification 7.8)."""
+"""Replacement within a queue (docs/rules/in-queue.md)."""
 QUOTAS: Final = [f"Q{number}" for number in range(1, 18)]
-"""Lowered quotas (specification 2)."""
+"""Lowered quotas (docs/rules/quota.md)."""
 ROUNDS: Final = [f"P{number}" for number in range(1, 10)]
-"""Paced rounds (specification 4)."""
+"""Paced rounds (docs/rules/rounds.md)."""
 RULE: Final = re.compile(r"\b([A-Z])([0-9]{1,2})\b(?: to \1?([0-9]{1,2})\b)?")
 INVARIANT: Final = re.compile(r"\binvariants? ([0-9]+)\b")
 SOURCES: Final = (
@@ -72,7 +72,7 @@ def test_every_rule_has_a_story(rules: list[str]) -> None:
 def test_a_line_names_its_rules() -> None:
     assert named("G1, the delay") == {"G1"}
     assert named("G11 and Q2 to Q4") == {"G11", "Q2", "Q3", "Q4"}
-    assert named("specification 7.6, rung 2") == set()
+    assert named("docs/rules/protection.md, level 2") == set()
 
 
 def test_every_cited_id_has_a_definition() -> None:

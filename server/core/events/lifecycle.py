@@ -45,7 +45,7 @@ def asks_added(partition: Partition, application: Application, now: int) -> list
 
 
 def allocated(partition: Partition, application: Application, now: int) -> list[Decision]:
-    """Make an application Running at its first allocation; if it declared placeholders, at the last of these (1.9)."""
+    """Make an application Running at its first allocation; if it declared placeholders, at the last of these."""
     if is_reserving(application) and not is_complete(partition, application):
         return []
     if application.state in _BEGINNING:
@@ -219,7 +219,7 @@ def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) ->
 
 
 def _take_over(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
-    """Place the real ask now that its placeholder is gone, if the node still has capacity for it (1.9)."""
+    """Place the real ask now that its placeholder is gone, if the node still has capacity for it."""
     for held in list(commitment.pledges.values()):
         ask, node = held.ask, held.node
         if not has_room_pledged(ask.ask_class, held):

@@ -171,7 +171,7 @@ def held(state: State, rm_id: str) -> dict[str, int]:
 
 
 def allow_disruptions(state: State, event: DisruptionsAllowed) -> list[Decision]:
-    """Set how many pods of a disruption group may be evicted, as its manager last reported (specification 7.6)."""
+    """Set how many pods of a disruption group may be evicted, as its manager last reported (V5)."""
     manager = state.managers.get(event.rm_id)
     if manager is None:
         message = REGISTER_FIRST.format(rm_id=event.rm_id)

@@ -208,7 +208,7 @@ def _drop_pledges(
 
 
 def remove(state: State, partition: Partition, node: Node, now: int) -> list[Decision]:
-    """Remove a node (DECOMISSION): all its pods are released, each with a message to the shim (specification 1.6)."""
+    """Remove a node (DECOMISSION): all its pods are released, each with a message to the shim."""
     node.schedulable = node.opened = False
     partition.index.leave(node)
     decisions = _drop_pledges(partition, node, now, Code.NODE_LOST, daemons=True)

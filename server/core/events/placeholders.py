@@ -1,4 +1,4 @@
-"""The life of placeholders: real asks replace them, and unused ones are released after a while (specification 1.9).
+"""The life of placeholders: real asks replace them, and unused ones are released after a while (docs/gang-placeholders.md).
 
 States and their messages are those of the published interface. An application whose placeholders were not all placed in time is
 Resuming (Soft) or Failing (Hard). A running application loses the placeholders that it did not need.
@@ -35,7 +35,7 @@ TIMER: Final = "placeholders"
 LETTER: Final = "p"
 """The first letter of the ids of replacements: a shim marks a placeholder with it before it ends."""
 LOOK_AGAIN_MS: Final = 1_000
-"""The time after which a time-out is checked again while its manager has not reported yet what runs (1.7)."""
+"""The time after which a time-out is checked again while its manager has not reported yet what runs (C8)."""
 RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
 
 # Declared ---------------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
 def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
     partition: Partition, decision_id: str, ask: Ask, placeholder: Ask, node_id: str, now: int
 ) -> list[tuple[int, str]]:
-    """Continue, if possible, a replacement that was under way before a restart (1.7); return when it expires.
+    """Continue, if possible, a replacement that was under way before a restart (C8); return when it expires.
 
     If that is not possible, the placeholder ends anyway, and the real ask becomes an ordinary one.
     """
@@ -237,7 +237,7 @@ def timed_out(state: State, partition: Partition, application_id: str, now: int)
 def _is_told(state: State, partition: Partition) -> bool:
     """Return whether the core knows all running pods.
 
-    Without an explicit sync a node's pods are reported before the node is opened (1.7).
+    Without an explicit sync a node's pods are reported before the node is opened (C8).
     """
     manager = state.managers.get(partition.owner)
     if manager is not None and manager.explicit_sync:

@@ -1,4 +1,4 @@
-"""The quota in application tags, where a namespace's annotations arrive (specification 1.3)."""
+"""The quota in application tags, where a namespace's annotations arrive (docs/yunikorn/migrate.md)."""
 
 import json
 import re

@@ -115,7 +115,7 @@ def _content(plan: Plan) -> tuple[str, ...]:
 
 
 def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
-    """Return the decision that the plan continues, because one of its victims was vetoed (section 9)."""
+    """Return the decision that the plan continues, because one of its victims was vetoed (C6)."""
     keys = [pledge.ask.key for pledge in plan.pledges]
     keys += [plan.shrink.queue] if plan.shrink is not None else []
     found = [
@@ -192,7 +192,7 @@ def _make_way(partition: Partition, pledge: words.Pledge) -> list[Decision]:
 def _released(
     partition: Partition, record: DecisionRecord, going: Sequence[Ask], how: str
 ) -> Iterable[Decision]:
-    """Yield an order for each victim. Its text names neither the preemptor nor the preemptor's queue (specification 9)."""
+    """Yield an order for each victim. Its text names neither the preemptor nor the preemptor's queue (design 1.14)."""
     if not going:
         return ()
     fresh, many = record.victims[-len(going) :], len(going)

@@ -151,12 +151,12 @@ def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
 
 
 def backoff_of(partition: Partition, ask: Ask) -> int:
-    """Return the back-off of an ask after a refusal; for a gang the longest back-off of its members (7.7)."""
+    """Return the back-off of an ask after a refusal; for a gang the longest back-off of its members (C6)."""
     return longest_backoff(partition, ask.group.members if isinstance(ask.group, Job) else (ask,))
 
 
 def longest_backoff(partition: Partition, asks: Iterable[Ask]) -> int:
-    """Return the longest back-off of the asks after a refusal. Decisions without effect make it longer (7.7)."""
+    """Return the longest back-off of the asks after a refusal. Decisions without effect make it longer (C6)."""
     return max([partition.spec.preemption.backoff_ms, *(ask.wait_ms for ask in asks)])
 
 

@@ -67,7 +67,7 @@ def single(ask: Ask) -> JobDue:
 
 
 def again(commitment: Commitment) -> JobDue:
-    """Return a gang whose decision is planned again, because one of its victims was vetoed (section 9)."""
+    """Return a gang whose decision is planned again, because one of its victims was vetoed (C6)."""
     members = tuple(held.ask for held in commitment.pledges.values())
     first = members[0]
     known = first.application.jobs.get(first.spec.job_key)

@@ -53,7 +53,7 @@ def _vetoed(
     reason = event.reason or "its manager could not release it"
     decisions: list[Decision] = [_stays(state, partition, ask, reason, now)]
     if commitment is not None and commitment.replaces:
-        why = "its placeholder could not be ended"  # the real ask waits as before (1.9)
+        why = "its placeholder could not be ended"  # the real ask waits as before
         journal.close(partition, commitment, DecisionState.ABORTED, why)
         return decisions
     if commitment is not None:
@@ -89,7 +89,7 @@ def _record_veto(
 
 
 def _set_back(partition: Partition, ask: Ask, now: int) -> None:
-    """Let the ask be tried at once; if that fails, its back-off is twice as long as before (7.7)."""
+    """Let the ask be tried at once; if that fails, its back-off is twice as long as before (C6)."""
     ask.tried_ms = now
     if isinstance(ask.group, Group):
         ask.group.wake()

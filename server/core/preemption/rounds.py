@@ -1,6 +1,6 @@
 """The round loop: after placement the policies plan for the remaining asks; plans that pass the rules are written (design 1.5).
 
-The order is always the same (O6, specification 7.3): required nodes, due quota runs, surplus reclaim, claims and gangs,
+The order is always the same (P3): required nodes, due quota runs, surplus reclaim, claims and gangs,
 replacements within a queue, and reservations, which evict nothing. Each plans on top of those before it.
 
 A round is held only when something may have become possible since the last one: a counter of the state changed, an ask joined,
@@ -42,7 +42,7 @@ from server.state.equivalence import AskClass
 from server.state.partition import Partition
 
 POLICIES: Final[tuple[Policy, ...]] = (required_node, guarantee, in_queue, reservation)
-"""The policies in their order; gangs and claims are one step (7.3)."""
+"""The policies in their order; gangs and claims are one step (P3)."""
 PLANNERS: Final[dict[str, Policy]] = {one.NAME: one for one in (*POLICIES, gang_policy)}
 
 ROWS_PER_STEP: Final = 256

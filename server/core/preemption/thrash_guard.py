@@ -1,4 +1,4 @@
-"""The thrashing monitor: it stops a preemptor and a victim that take capacity from each other without end (specification 7.7).
+"""The thrashing monitor: it stops a preemptor and a victim that take capacity from each other without end (docs/rules/invariants.md).
 
 A claim lowers the deficits of the queues that decide for it and raises none, so between external events there are never more
 claims than deficits. Three cases show that a wrong rule raised a deficit:
@@ -110,7 +110,7 @@ def _goes_on(partition: Partition, plan: Plan) -> bool:
 
 
 def _count_lost(partition: Partition, snapshot: Snapshot, releases: tuple[Release, ...]) -> None:
-    """Count the victims of required-node preemption as lost: they may raise deficits and so explain claims (7.7)."""
+    """Count the victims of required-node preemption as lost: they may raise deficits and so explain claims (invariant 18)."""
     for release in releases:
         queue = partition.queues.get(release.leaf)
         if queue is not None:
@@ -136,7 +136,7 @@ def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
 
 
 def _unexplained(partition: Partition, trial: Trial, plan: Plan) -> bool:
-    """Return whether a deficit grew since its last claim without an external cause, or the claim lowers none (G2, 7.7).
+    """Return whether a deficit grew since its last claim without an external cause, or the claim lowers none (G2, invariant 18).
 
     Record the deficits after this claim.
     """
@@ -187,7 +187,7 @@ def _lost(partition: Partition, level: Level) -> int:
 
 
 def _returns(partition: Partition, pair: Pair, now: int) -> bool:
-    """Return whether the pair reverses an earlier replacement between the same sides of one queue (7.8), and record the pair."""
+    """Return whether the pair reverses an earlier replacement between the same sides of one queue (I2), and record the pair."""
     if pair.beneficiary.queue != pair.victims.queue:
         return False
     taken = partition.storms.taken

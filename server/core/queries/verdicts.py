@@ -112,7 +112,7 @@ def _decided(policy: str, decision_id: str, node_id: str) -> Verdict:
 
 
 def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
-    """Return the first plan that a policy finds for the ask, else the answer of the first policy that serves it (7.3)."""
+    """Return the first plan that a policy finds for the ask, else the answer of the first policy that serves it (P3)."""
     first = None
     for policy in serving(trial.snapshot.settings, ask):
         answer = _planned(trial, Intent(policy.name, ask))
@@ -145,7 +145,7 @@ def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[PolicyFacts]:
 
 
 def _planned(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return the answer of the intent's policy, unless a rule or the thrashing monitor forbids its plan (7.7)."""
+    """Return the answer of the intent's policy, unless a rule or the thrashing monitor forbids its plan (invariant 18)."""
     refusal = gate.admit(trial, intent)
     answer = refusal if refusal is not None else PLANNERS[intent.policy].plan(trial, intent)
     if isinstance(answer, Plan):

@@ -1,1 +1,1 @@
-"""The shadow: other settings of the partition, evaluated beside those in force and never carried out (7.2 `shadow`)."""
+"""The shadow: other settings of the partition, evaluated beside those in force and never carried out."""

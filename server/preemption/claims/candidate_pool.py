@@ -66,7 +66,7 @@ Least = tuple[tuple[int, int], ...]
 class Ground:
     """The candidate pool for one class. ``seen`` counts the touched nodes of the Trial when it was made.
 
-    ``preferred`` rows count as opted out (7.6). Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed``: the
+    ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed``: the
     screen protects rows that the field has.
     """
 
@@ -148,7 +148,7 @@ def _is_alike(one: LeafTerms, other: LeafTerms) -> bool:
 
 
 def preferred_now(trial: Trial) -> Mask | None:
-    """Return the rows that count as opted out because their disruption budgets are used up by now (7.6)."""
+    """Return the rows that count as opted out because their disruption budgets are used up by now (V5)."""
     return _spent(trial, "prefer")
 
 
@@ -277,7 +277,7 @@ class Caps:
 
 
 class Candidates:
-    """The candidates for one class of asks on one Trial. ``preferred`` marks rows that count as opted out (7.6)."""
+    """The candidates for one class of asks on one Trial. ``preferred`` marks rows that count as opted out (V3)."""
 
     def __init__(
         self, trial: Trial, terms: Terms | OwnTerms, keys: Sequence[str], preferred: Mask | None
@@ -307,7 +307,7 @@ class Candidates:
         return caps
 
     def of(self, trial: Trial, rows: list[int], need: Need, caps: Caps) -> Iterator[Candidate]:
-        """Yield the candidates that help, in claim order (7.5)."""
+        """Yield the candidates that help, in claim order (V2)."""
         place = 0
         for number in self._order.in_order(rows, need.kinds):
             row = self.row(trial, number)
@@ -324,7 +324,7 @@ class Candidates:
                 place += 1
 
     def ranks(self, rows: Iterable[int], kinds: Sequence[int]) -> list[Ranked]:
-        """Return the values by which each of the rows is compared (7.5)."""
+        """Return the values by which each of the rows is compared (V2)."""
         return self._order.ranks(rows, kinds)
 
     def leaves(self, rows: Iterable[int]) -> list[str]:

@@ -48,7 +48,7 @@ BECAUSE_IN_PROPORTION: Final = (
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield the asks that may claim, and gangs, those of the queue that is furthest below its entitlement first (7.3, P4)."""
+    """Yield the asks that may claim, and gangs, those of the queue that is furthest below its entitlement first (P3, P4)."""
     for claimant in Claimants(trial, (*trial.snapshot.claims, *trial.snapshot.jobs)).in_turn():
         if isinstance(claimant, WaitingJob):
             yield Intent(JOB.name, claimant.members[0], claimant)
@@ -258,7 +258,7 @@ def _closed_in_the_way(
 
 
 def _rule_of(claim: Claim, nearest: Nearest, spared: tuple[Spared, ...]) -> Rule:
-    """Return the rule by which there are no victims. A frozen pair is named rather than the lack of victims (7.7)."""
+    """Return the rule by which there are no victims. A frozen pair is named rather than the lack of victims (invariant 18)."""
     if claim.closed_blocks() or nearest.is_barred:
         return Rule.OVER_GUARANTEE
     if any(one.rule is Rule.FROZEN for one in spared):

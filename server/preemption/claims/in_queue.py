@@ -1,4 +1,4 @@
-"""Replacement within a queue (specification 7.8): an ask takes the place of less important ones of its own queue.
+"""Replacement within a queue (I1 to I5): an ask takes the place of less important ones of its own queue.
 
 I1. Off unless the policy is listed. I2. Victims run in the preemptor's leaf, have strictly lower priorities, and never belong
 to its application. I3. All run on one node, which is pledged first; they pass what victims of claims pass (G6 to G8, G10). An
@@ -28,7 +28,7 @@ REFUSED: Final = "refused"
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield the asks that may replace others, in the order in which they wait (7.3)."""
+    """Yield the asks that may replace others, in the order in which they wait (P3)."""
     asks = trial.snapshot.replacing if trial.snapshot.settings.lists(IN_QUEUE) else ()
     for ask in sorted(asks, key=_order):
         hopeless = (NAME, _class_of(ask), REFUSED) in trial.kept

@@ -155,7 +155,7 @@ class Claim:
         if any(lacks.get((one.path, one.at), 0) < one.lack for one in self._blocks):
             self._begin(trial)  # others made headroom: nodes may be better than their bounds say
         elif self.is_stale(trial) and not equal(self._ground.preferred, preferred_now(trial)):
-            self._begin(trial)  # rows without a disruption left count as opted out by now (7.6)
+            self._begin(trial)  # rows without a disruption left count as opted out by now (V5)
         elif self._began != len(trial.touched) and self._improves:
             self._begin(trial)  # rows that were protected may be evicted by now (W8)
         self._blocks = blocks

@@ -1,4 +1,4 @@
-"""The order of claimants: next comes the queue furthest below its entitlement, measured again after each plan (7.3, P4).
+"""The order of claimants: next comes the queue furthest below its entitlement, measured again after each plan (P3, P4).
 
 A plan moves what the queues of its asks and of its victims hold. Only leaves that are measured by these queues are measured
 again, so that one more queue with claimants costs a plan nothing.
@@ -14,7 +14,7 @@ from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk, WaitingJob
 
 Claimant = WaitingAsk | WaitingJob
-"""A single ask or a gang; both wait in one line (7.3)."""
+"""A single ask or a gang; both wait in one line (P3)."""
 LAST: Final = Fraction(1 << 63)
 """The distance of a queue that is entitled to nothing, beyond any other: amounts stay under 2^62."""
 

@@ -71,7 +71,7 @@ class NotFound(NamedTuple):
 
 
 def choose(candidates: Sequence[Candidate], task: Task) -> Found | NotFound:
-    """Return the best set. ``candidates`` come in claim order (7.5); each helps with some need and is legal alone."""
+    """Return the best set. ``candidates`` come in claim order (V2); each helps with some need and is legal alone."""
     first = _walk(candidates, task) or _walk(sorted(candidates, key=_most_useful(task)), task)
     best = _better(_of(first, task) if first else None, _single(candidates, task))
     if best is not None and _meets_bound(best.key, candidates, task):

@@ -37,7 +37,7 @@ OTHER: Final = (
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield the gangs of the snapshot in the order in which asks wait; the round merges them with claims (7.3)."""
+    """Yield the gangs of the snapshot in the order in which asks wait; the round merges them with claims (P3)."""
     for job in sorted(trial.snapshot.jobs, key=_order):
         yield Intent(NAME, job.members[0], job)
 

@@ -96,7 +96,7 @@ class JobSearch:
         self._fields: dict[tuple[int, bool], assignments.Field] = {}
 
     def best(self) -> Answer:
-        """Return a plan without opted-out pods, else with them (7.6), else why there is none."""
+        """Return a plan without opted-out pods, else with them (V3), else why there is none."""
         self.units.willing = True
         answer = self._try()
         if not answer.found and self.units.has_reluctant():

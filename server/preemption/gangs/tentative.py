@@ -1,7 +1,7 @@
 """The running sums of a gang's plan: its members' places, its victims, and what each node and queue has then (J8).
 
 Everything is a sum, so that a try is taken back by subtracting it. The questions that a victim has to pass are here: what its
-queues can lose (G4), what its disruption budget allows (7.6), and what other queues have to give at all (J7).
+queues can lose (G4), what its disruption budget allows (V5), and what other queues have to give at all (J7).
 """
 
 from collections import Counter

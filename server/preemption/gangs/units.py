@@ -20,7 +20,7 @@ from server.snapshot.columns import GROUPED, OPTED_OUT
 from server.snapshot.eligibility_filter import PASSED, Screen
 
 Rank = tuple[int | str, ...]
-"""The keys of the partition's order for gangs, then the allocation's own: the least is evicted first (7.5)."""
+"""The keys of the partition's order for gangs, then the allocation's own: the least is evicted first (V2)."""
 HARMLESS = frozenset(
     {
         PASSED,
@@ -52,7 +52,7 @@ class Line(NamedTuple):
 class Units:
     """The allocations that may be evicted for a gang on a Trial, as units. What was taken is not known here.
 
-    ``willing``: opted-out pods are not evicted (7.6).
+    ``willing``: opted-out pods are not evicted (V3).
     """
 
     def __init__(self, trial: Trial, terms: JobTerms, screen: Screen, spent: Iterable[int]) -> None:
@@ -100,7 +100,7 @@ class Units:
         return int(self.trial.snapshot.allocations.priorities[row])
 
     def opted_out(self, row: int) -> bool:
-        """Return whether the allocation is opted out, or its disruption budget is used up (7.6)."""
+        """Return whether the allocation is opted out, or its disruption budget is used up (V5)."""
         return (
             bool(int(self.trial.snapshot.allocations.flags[row]) & OPTED_OUT) or row in self._spent
         )

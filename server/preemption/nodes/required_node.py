@@ -7,7 +7,7 @@ each change of the node.
 Fences and guarantees protect no pod here.
 3. Regular pods come first, then those that opted out or whose disruption budget is used up, originators last; among
 these the lower priority first, then the younger, then the smaller, or what `preemption.order` says instead of age and size
-(7.5).
+(V2).
 4. The headroom of its own queue counts, with what its victims give back.
 5. The node is held for it alone until it runs there.
 """

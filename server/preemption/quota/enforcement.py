@@ -1,10 +1,10 @@
-"""Quota enforcement: a queue over a lowered maximum gives back what it has too much (seed 000, specification 2).
+"""Quota enforcement: a queue over a lowered maximum gives back what it has too much (Q1 to Q17).
 
 1. The target is what the queue uses beyond its maximum, in the types that the maximum names (Q9).
 2. Candidates hold something of that. DaemonSet pods, foreign pods and those that are ending already are none (Q10); nor are
-firm and untouchable ones, nor, with `disruptionbudgets: respect`, one whose group has no disruption left (7.6).
+firm and untouchable ones, nor, with `disruptionbudgets: respect`, one whose group has no disruption left (V5).
 3. Non-originators before originators, low priority before high, preemptible before opted out, young before old (Q11); a
-partition may put other keys in place of age (`preemption.order`, 7.5).
+partition may put other keys in place of age (`preemption.order`, V2).
 4. No queue from the victim's leaf to the root falls below its guarantee in a type that the victim uses. A candidate that would
 bring one there is left out, and the walk continues. In the end no pod is evicted that is not needed (Q12).
 5. The last victim may be larger than what is left of the target, or none may (`quota.preemption.overshoot`, Q13).
@@ -95,7 +95,7 @@ def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> Run:
 
 
 def _further(trial: Trial, tree: Tree, wanted: int) -> Callable[[int], tuple[Rank, ...]] | None:
-    """Return what compares victims after originator, priority and protection, where it is not age (7.5)."""
+    """Return what compares victims after originator, priority and protection, where it is not age (V2)."""
     keys = victim_order.tail(trial.snapshot.settings, QUOTA.order.name)
     if keys == QUOTA.order.usual:
         return None

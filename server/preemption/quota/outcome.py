@@ -19,9 +19,9 @@ BARS: Final = {
     UNTOUCHABLE | VETOED: Rule.UNTOUCHABLE,
     FIRM: Rule.FIRM,
 }
-"""The flags by which an allocation is no candidate, each with its rule (Q10, 7.6)."""
+"""The flags by which an allocation is no candidate, each with its rule (Q10, V3)."""
 BLOCKING: Final = (Rule.BELOW_GUARANTEE, Rule.OVERSHOOT, Rule.BUDGET)
-"""The rules by which a candidate is skipped when its turn comes (Q12, Q13, 7.6)."""
+"""The rules by which a candidate is skipped when its turn comes (Q12, Q13, V3)."""
 GROUNDS: Final = (*BARS.values(), Rule.NO_COMMON_TYPE, Rule.NOT_NEEDED, *BLOCKING)
 """The rules that protect an allocation; those that bar it come first, in the order of the bars."""
 WHOLE: Final = 10_000

@@ -6,11 +6,11 @@ schedulers, or when a node shrank. Pods on a drained node have their capacity th
 3. Candidates hold something of the target, on a node on which more of it is used than the node has: elsewhere an evicted pod
 frees capacity for the next, and so without end. DaemonSet, firm and untouchable pods, those that are ending already, those
 that run for less than `preemption.minruntime`, those of a queue with `preemption.policy: disabled`, and with
-`disruptionbudgets: respect` those without a disruption left, are none (7.6).
+`disruptionbudgets: respect` those without a disruption left, are none (V5).
 4. No queue below the root falls below what it deserves in a type of which too much is used, nor below its entitlement
 in another that the victim uses.
 5. Opted-out pods come last, originators before them; lower priority first, not running before running, the shortest
-running time first (or what `preemption.order` says instead of these two, 7.5), key (W8). In the end no pod is evicted that is
+running time first (or what `preemption.order` says instead of these two, V2), key (W8). In the end no pod is evicted that is
 not needed.
 """
 
@@ -160,7 +160,7 @@ def _objection(
 
 
 def _is_allowed(trial: Trial, one: Candidate, spent: Counter[str]) -> bool:
-    """Return whether each of the candidate's groups has a disruption left, those of this plan counted (7.6).
+    """Return whether each of the candidate's groups has a disruption left, those of this plan counted (V5).
 
     Always true where budgets are not respected.
     """

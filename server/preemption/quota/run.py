@@ -26,7 +26,7 @@ Rooms = tuple[Line, ...]
 
 @dataclass(slots=True)
 class Budgets:
-    """The disruptions left by group, and the effect of having none: respect, prefer or ignore (specification 7.6)."""
+    """The disruptions left by group, and the effect of having none: respect, prefer or ignore (V5)."""
 
     mode: str = "ignore"
     groups: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class Run:
                 at = stop
 
     def _walk_grouped(self, lot: Lot, step: Step) -> None:
-        """Free a leaf's part where disruption budgets count (7.6).
+        """Free a leaf's part where disruption budgets count (V5).
 
         The candidates are taken together in an order that holds while each is evicted when its turn comes; then one by one.
         """
@@ -194,7 +194,7 @@ class Run:
         return self.rooms[self.running.leaves[one.home]]
 
     def _in_turn(self, candidates: Iterable[Standing]) -> Iterator[Standing]:
-        """Yield the candidates in Q11's order; one without disruptions left counts as opted out when its turn comes (7.6)."""
+        """Yield the candidates in Q11's order; one without disruptions left counts as opted out when its turn comes (V5)."""
         if self._budgets.mode != "prefer" or not self._budgets.groups:
             yield from candidates
             return

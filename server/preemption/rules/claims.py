@@ -92,7 +92,7 @@ def important_stay(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan that takes more of a disruption group than it allows, where budgets are respected (7.6).
+    """Refuse a plan that takes more of a disruption group than it allows, where budgets are respected (V5).
 
     Plans for required nodes only prefer other victims (G11).
     """

@@ -152,7 +152,7 @@ def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim that no policy may evict: DaemonSet pods, firm and untouchable ones (G6, Q10, 7.6)."""
+    """Refuse a victim that no policy may evict: DaemonSet pods, firm and untouchable ones (G6, Q10, V3)."""
     breaks_firm = plan.facts.breaks_firm and trial.snapshot.settings.firm_break
     firm = 0 if breaks_firm else trial.snapshot.firm_flags
     barred = REQUIRED_NODE | UNTOUCHABLE | VETOED | REPLACED | firm

@@ -220,7 +220,7 @@ def _is_called(name: str, key: str, names: Callable[[str], str]) -> bool:
 
 
 def _why(record: DecisionRecord, victim: Victim) -> str:
-    """Return the sentence that the owner of a victim may read about the decision (specification 9)."""
+    """Return the sentence that the owner of a victim may read about the decision (design 1.14)."""
     why = f": {victim.because.rstrip('.')}" if victim.because else ""
     return (
         f"It is ordered to be evicted from queue {victim.queue}, with priority {victim.priority}, by decision "

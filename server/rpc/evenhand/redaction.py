@@ -1,4 +1,4 @@
-"""The side of a decision that a viewer may know: its own (specification 9).
+"""The side of a decision that a viewer may know: its own (design 1.14).
 
 The viewer's own pods are shown in full: queue, policy, rule, priority, decision. The pods of others are only counted; no pod,
 application, queue or node of others is named. Sentences that the core wrote for operators are left out or, where they speak of

@@ -138,7 +138,7 @@ def _held(raw: bytes) -> Tags:
 
 
 def _foreign(rm_id: str, head: Head, raw: bytes, template: Template) -> ForeignAdded:
-    """Return the event of a pod of another scheduler: no application, a node, and the tag `foreign` (specification 1.1)."""
+    """Return the event of a pod of another scheduler: no application, a node, and the tag `foreign`."""
     kind = tags.decoded((raw,)).get(tags.FOREIGN)
     if kind is None:
         raise RefusedError(

@@ -1,1 +1,1 @@
-"""The invariants of the state. Each check recomputes a value from the data that it summarizes (design 5, specification 8)."""
+"""The invariants of the state. Each check recomputes a value from the data that it summarizes (design 5)."""

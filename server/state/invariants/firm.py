@@ -12,7 +12,7 @@ from server.state.types import NO_LIMIT
 def check_firm(partition: Partition) -> None:
     """Assert that firm use of each queue = its firm allocations and pledges, and its headroom = the guarantee less that.
 
-    An ask that is to replace a placeholder does not count, because the placeholder counts in all usage (1.9).
+    An ask that is to replace a placeholder does not count, because the placeholder counts in all usage.
     """
     held = {path: partition.types.zeros() for path in partition.queues}
     waiting = {path: partition.types.zeros() for path in partition.queues}

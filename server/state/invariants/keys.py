@@ -238,7 +238,7 @@ def _check_commitment(partition: Partition, name: str, commitment: Commitment) -
     for key, ask in commitment.victims.items():
         assert partition.asks.get(key) is ask, f"{what}: victim {key} is gone"
         assert ask.released_by is commitment, f"{what}: victim {key} goes for another decision"
-        # A placeholder that is being replaced counts for the real ask in all usage (1.9).
+        # A placeholder that is being replaced counts for the real ask in all usage.
         assert ask.releasing != commitment.replaces, f"{what}: victim {key} is not releasing"
 
 

@@ -5,7 +5,7 @@ from server.state.partition import Partition
 
 
 def check_storms(partition: Partition) -> None:
-    """Assert that the thrashing monitor's tables are bounded, and that a queue's external losses never shrink (7.7)."""
+    """Assert that the thrashing monitor's tables are bounded, and that a queue's external losses never shrink (invariant 18)."""
     known = partition.storms
     for name in ("deficits", "taken", "strikes", "frozen"):
         entries = len(getattr(known, name))

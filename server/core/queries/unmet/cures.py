@@ -1,4 +1,4 @@
-"""The single changes that may cure an unmet guarantee, the smallest kind first; each is tried on the planner (7.7, 4.1.12).
+"""The single changes that may cure an unmet guarantee, the smallest kind first; each is tried on the planner.
 
 The order is: waiting; a number of one queue; a switch of one queue; a setting of the partition; a field of the ask; a node. For
 a number, the smallest change that helps is searched for.
@@ -45,7 +45,7 @@ def cure(planner: Planner, need: Need, refusal: Refusal) -> Cure | None:
 
 
 def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of waiting until candidates have run long enough (7.6)."""
+    """Yield the cure of waiting until candidates have run long enough (V3)."""
     snapshot = planner.snapshot
     leaves = spared_leaves(refusal, Rule.MIN_RUNTIME)
     spans = [snapshot.queues[leaf].spec.properties.preemption_minruntime_ms for leaf in leaves]
