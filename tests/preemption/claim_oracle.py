@@ -481,7 +481,7 @@ def may_go(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
 
 
 def may_go_at_all(cluster: Cluster, pod: Pod) -> bool:
-    """Return whether nothing protects the pod, whatever the preemptor (G6, 7.6 and J12)."""
+    """Return whether nothing protects the pod, whatever the preemptor (G6, V3 and J12)."""
     return (
         not (pod.belongs_to_node or pod.dying)
         and pod.protection < 3
