@@ -194,7 +194,7 @@ def _most(partition: Partition, queue: Queue) -> Bounds:
 
 
 def _disruptions(partition: Partition) -> Mapping[str, int]:
-    """Return by disruption group the evictions that are allowed, less victims of decisions that are not gone yet (spec. 7.6)."""
+    """Return by disruption group the evictions that are allowed, less victims of decisions that are not gone yet (V5)."""
     left = dict(partition.disruptions)
     for ask in partition.decisions.leaving.values():
         for group in ask.spec.disruption_groups:

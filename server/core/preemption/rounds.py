@@ -1,6 +1,6 @@
 """The round loop: after placement the policies plan for the remaining asks; plans that pass the rules are written (design 1.5).
 
-The order is always the same (P3): required nodes, due quota runs, surplus reclaim, claims and gangs,
+The order is always the same (O6): required nodes, due quota runs, surplus reclaim, claims and gangs,
 replacements within a queue, and reservations, which evict nothing. Each plans on top of those before it.
 
 A round is held only when something may have become possible since the last one: a counter of the state changed, an ask joined,
