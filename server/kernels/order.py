@@ -92,7 +92,7 @@ def positive(sizes: Array) -> Mask:
 
 
 def fitting(sizes: Array, room: Sequence[int]) -> list[int]:
-    """Return the items that fit, in order, each into what the items before it left of ``room``.
+    """Return the items that are taken if each one in turn is taken when it fits into the rest of ``room``.
 
     ``sizes`` has one line per column.
     """

@@ -24,7 +24,7 @@ class Rows(NamedTuple):
     """The rows of a tree, with one line of amounts each.
 
     ``wanted`` and ``more`` are added up; they count only for rows that have no rows below them. A ``most`` of None is
-    UNLIMITED. ``endless`` marks rows that want an unlimited amount, whatever is reported; an empty ``endless`` marks no row.
+    UNLIMITED. ``endless`` marks rows that count as wanting an unlimited amount; an empty ``endless`` marks no row.
     """
 
     weights: Sequence[int]

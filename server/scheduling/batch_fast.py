@@ -1,7 +1,7 @@
 """The placement of plain asks that arrived since the last tick, all at once, with the result of one at a time (design 6.3).
 
-The cycle looks up the next ask before each placement, and updates the changed numbers up to the root. Where nothing else can be
-placed, all asks have one priority and no limit is near, the order follows from the asks alone: `kernels.turns` sorts them,
+The cycle looks up the next ask before each placement, and updates the changed numbers up to the root. If nothing else can be
+placed, all asks have one priority and no limit is near, then the order follows from the asks alone. `kernels.turns` sorts them,
 nodes are taken in that order, and usage is charged in sums. A batch that does not meet these conditions joins the backlog, and
 the cycle places it, with the same result (tests/simulation/test_twins.py).
 """

@@ -50,8 +50,8 @@ class Shadow:
     """The memory of one shadow. ``live`` is the specification in force, ``spec`` the one with the shadow's settings.
 
     - ``round`` has the pace of the shadow's own rounds.
-    - ``held`` has its open decisions by first subject. ``checked`` is the last of these whose rules were checked again, at
-      ``checked_ms``.
+    - ``held`` has its open decisions by first subject. ``checked`` is the last of these decisions that was checked against the
+      rules again, at ``checked_ms``.
     - ``records`` is by subject, oldest first; ``forgotten`` counts the records that are not kept any more.
     - ``sums`` is by policy and side, ``told`` counts records by difference.
     - ``seen`` has the counters of the state at which ended decisions were last looked for.

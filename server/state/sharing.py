@@ -47,7 +47,7 @@ def is_too_much_used(partition: Partition) -> bool:
 
 
 def pending(partition: Partition) -> dict[str, FrozenAmounts]:
-    """Return by leaf the sum its waiting asks want, less the capacity pledged to them, which counts as held (W1)."""
+    """Return by leaf the requests of its waiting asks, less the capacity pledged to them, which counts as held (W1)."""
     leaves = [queue for queue in partition.queues.values() if queue.leaf and queue.pending_asks]
     sums = {leaf.path: _pending(partition, leaf) for leaf in leaves}
     for held in partition.decisions.pledges.values():

@@ -62,13 +62,13 @@ def test_what_the_victims_of_a_job_wait_for_is_looked_at_once(
     partition = core.state.partitions["default"]
     assert len(partition.decisions.marked) == MEMBERS
     looks: list[str] = []
-    look = withdrawal._is_planned_anew
+    look = withdrawal._waits_without_decision
 
     def counted(partition: Partition, key: str) -> bool:
         looks.append(key)
         return look(partition, key)
 
-    monkeypatch.setattr(withdrawal, "_is_planned_anew", counted)
+    monkeypatch.setattr(withdrawal, "_waits_without_decision", counted)
     core.tick(START + 60_001)
     assert sorted(looks) == sorted(f"g{number}" for number in range(MEMBERS))
 

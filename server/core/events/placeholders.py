@@ -121,10 +121,10 @@ def _too_small(partition: Partition, swap: Swap) -> list[Decision]:
         f"the real pod of task group {placeholder.spec.task_group} is larger than its placeholder"
     )
     note = Noted("ask", ask.key, Code.PLACEHOLDER_TOO_SMALL, message, partition.name, ask.rm_id)
-    return [note, _go(partition, placeholder, message)]
+    return [note, _release_unreplaced(partition, placeholder, message)]
 
 
-def _go(partition: Partition, placeholder: Ask, message: str) -> Decision:
+def _release_unreplaced(partition: Partition, placeholder: Ask, message: str) -> Decision:
     """Release a placeholder that no ask replaces."""
     journal.set_releasing(partition, placeholder, releasing=True)
     return lifecycle.released(partition, placeholder, Termination.TIMEOUT, message)
@@ -251,7 +251,7 @@ def _release_unused(
     """Release unused placeholders, except those that are preempted already or being replaced, which end anyway (G1)."""
     message = "its application did not use it in time"
     decisions: list[Decision] = [
-        _go(partition, one, message)
+        _release_unreplaced(partition, one, message)
         for one in application.allocations.values()
         if one.spec.placeholder and not one.releasing and one.released_by is None
     ]

@@ -175,7 +175,7 @@ def delay_ms(partition: Partition, leaf: Queue, policy: str) -> int:
 
 
 def call_again(partition: Partition, instant: int) -> None:
-    """Set an instant from which time alone may let an ask claim, in the first round at or after it (P1)."""
+    """Schedule a round for an instant, because an ask may claim from then on; the pace may delay the round (P1)."""
     if instant == NEVER:
         return
     known = partition.round.claims_ms

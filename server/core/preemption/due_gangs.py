@@ -81,7 +81,7 @@ def again(commitment: Commitment) -> JobDue:
 
 
 def promised(partition: Partition) -> dict[str, JobDue]:
-    """Return by member the gangs of several for which a decision holds capacity, whether it is planned again or not."""
+    """Return by member the gangs of several members for which a decision holds capacity, planned again or not."""
     found = [again(one) for one in partition.decisions.open.values() if _is_job(one)]
     return {ask.key: job for job in found if job.size > 1 for ask in job.members}
 

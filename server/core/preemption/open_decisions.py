@@ -51,7 +51,7 @@ def _vetoed(
 ) -> list[Decision]:
     commitment = ask.released_by
     reason = event.reason or "its manager could not release it"
-    decisions: list[Decision] = [_stays(state, partition, ask, reason, now)]
+    decisions: list[Decision] = [_keep_victim(state, partition, ask, reason, now)]
     if commitment is not None and commitment.replaces:
         why = "its placeholder could not be ended"  # the real ask waits as before
         journal.close(partition, commitment, DecisionState.ABORTED, why)
@@ -66,7 +66,7 @@ def _vetoed(
     return decisions
 
 
-def _stays(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
+def _keep_victim(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
     """Keep the victim; no plan chooses it for a while. Call this before its decision ends, which would count it as lost."""
     journal.spare(partition, ask)
     ask.vetoed = True

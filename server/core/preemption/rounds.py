@@ -171,7 +171,7 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
 
 
 def within(partition: Partition, asks: Sequence[Ask], budget: int) -> Sequence[Ask]:
-    """Return the asks for which a budget of steps may try to reserve, so that a snapshot need not contain those behind them.
+    """Return the first asks, as many as a budget of steps can try to reserve for, so that a snapshot needs only these.
 
     The first ask of each class that was not refused in this round costs at least one step. The others of its class cost none
     once the class is known to fit no node. The result ends before the ask whose class would exceed the budget.

@@ -205,7 +205,7 @@ def _ports(ask_class: AskClass) -> Demand:
 
 
 def _order(ask_class: AskClass, node: Node) -> tuple[int, int]:
-    """Return what the node lacks for the ask without the reservation, in parts of its capacity; then its arrival number."""
+    """Return a sort key: what the node lacks for the ask without the reservation, relative to its capacity; then its arrival."""
     lacking = 0
     for at, wanted in ask_class.demand:
         missing = max(0, wanted - max(node.free[at], 0))

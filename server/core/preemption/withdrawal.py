@@ -169,10 +169,10 @@ def _free(partition: Partition, known: Iterable[Ask]) -> set[str]:
 
 def _is_awaited(partition: Partition, ask: Ask) -> bool:
     assert ask.going is not None
-    return any(_is_planned_anew(partition, key) for key in ask.going.awaited)
+    return any(_waits_without_decision(partition, key) for key in ask.going.awaited)
 
 
-def _is_planned_anew(partition: Partition, key: str) -> bool:
+def _waits_without_decision(partition: Partition, key: str) -> bool:
     """Return whether the ask waits without a decision. If it has a pledge, that pledge is checked instead."""
     ask = partition.asks.get(key)
     if ask is None or ask.node is not None:

@@ -1,4 +1,4 @@
-"""The queues that may claim pods from each other, by fences, `disabled`, guarantees and priority fences (G2, G3, G5)."""
+"""The queues that may claim pods from each other, given fences, disabled queues, guarantees and priority fences (G2, G3, G5)."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -14,8 +14,8 @@ from server.state.queues import Queue
 class _Claimant(NamedTuple):
     """The leaves whose asks may claim from the same queues.
 
-    ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their path unless that is the leaf
-    itself: its own pods are no victims (G2). ``leaf`` is set if priority fences fix the priorities of the leaf (G5).
+    ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their path, whose own pods are no
+    victims (G2); None if the leaf is that queue. ``leaf`` is set if priority fences fix the priorities of the leaf (G5).
     """
 
     scope: Queue

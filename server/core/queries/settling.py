@@ -57,7 +57,7 @@ def _reserved_ms(partition: Partition) -> int:
 
 
 def reserves_in_turns(partition: Partition) -> bool:
-    """Return whether reservations of a partition end and are made again without end."""
+    """Return whether reservations of a partition end and are made again forever."""
     return bool(partition.spec.reservations.timeout_ms) and _reserves(partition)
 
 

@@ -1,4 +1,4 @@
-"""The verdicts of preemption on waiting asks if it were their turn: a node and victims, or the first rule that forbids (G12)."""
+"""The verdicts of preemption on waiting asks if it were their turn: a node and victims, or the rule that forbids it (G12)."""
 
 from collections.abc import Callable
 from dataclasses import replace

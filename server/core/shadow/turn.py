@@ -179,11 +179,11 @@ class Turn:
             return key in self._partition.round.observed
         return before.live.decision_id in self._partition.decisions.open
 
-    def _is_mine(self, key: str, anew: bool) -> bool:  # noqa: FBT001
+    def _is_mine(self, key: str, has_changed: bool) -> bool:  # noqa: FBT001
         """Return whether the shadow's last decision for the subject stands, or the live decision compared with it does."""
         if self._seen.spec.preemption.observe_only:
             return key in self._known.round.observed
-        return not anew or any(key in one.subjects for one in self._known.held.values())
+        return not has_changed or any(key in one.subjects for one in self._known.held.values())
 
     def _over(self, key: str, before: ShadowRecord | None) -> ShadowRecord | None:
         """Return the ended record of a decision that only the shadow made; None if it has not ended or was not such a decision."""

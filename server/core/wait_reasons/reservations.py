@@ -79,7 +79,7 @@ def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
 
 
 def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
-    """Return the lowest limit without headroom for a reservation, with reservations that its owner outranks left out."""
+    """Return the lowest limit that has no headroom for a reservation, not even without those that its owner outranks."""
     ask = held.ask
     lower = Ranks(partition).below(ask.application.leaf, ask.spec.priority)
     with lifted(partition, lower):
@@ -112,7 +112,7 @@ def sentence(ask: Ask, found: list[Pledge]) -> str:
 
 
 def _owners(ask: Ask, found: list[Pledge]) -> str:
-    """Return the owners in words by the deciding priorities: those at the lowest common queue (G5)."""
+    """Return the owners of reservations in words, by their priorities as the lowest common queue sees them (G5)."""
     seen = [seen_together(ask.application.leaf, ask.spec.priority, held) for held in found]
     own, owners = (sorted(set(each)) for each in zip(*seen, strict=True))
     who = "an ask with priority" if len(found) == 1 else "asks with priority"

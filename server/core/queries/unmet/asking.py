@@ -74,7 +74,7 @@ class Planner:
         if self._spent < self._plans_max:
             self._count(claimant)
             return _plan(self._now, claimant)
-        if self._nobody_is_over(claimant):
+        if self._no_leaf_exceeds(claimant):
             return Refusal(Rule.NOT_OVER_GUARANTEE, _NOBODY)
         raise OutOfPlansError
 
@@ -131,7 +131,7 @@ class Planner:
             return None
         return _may_have_others_go(self._now, policies[0], claimant)
 
-    def _nobody_is_over(self, ask: Claimant) -> bool:
+    def _no_leaf_exceeds(self, ask: Claimant) -> bool:
         """Return whether no other leaf exceeds its entitlement in a requested type, so that nothing is evicted (rule 5).
 
         The result is False for gangs and for asks that replace others, because pods of their own queue may be evicted.

@@ -1,7 +1,7 @@
 """The single changes that may cure an unmet guarantee, the smallest kind first; each is tried on the planner.
 
-The order is: waiting; a number of one queue; a switch of one queue; a setting of the partition; a field of the ask; a node. For
-a number, the smallest change that helps is searched for.
+The order is: waiting; a quota amount of one queue; a switch of one queue; a setting of the partition; a field of the ask; a
+node. For an amount, the smallest change that helps is searched for.
 """
 
 from collections import Counter
