@@ -64,8 +64,14 @@ def _revive(partition: Partition, nodes: list[Node]) -> None:
     if not nodes:
         return
     freed = {node.slot for node in nodes}
+    owners = [
+        one.ask.ask_class for one in partition.decisions.pledges.values() if one.node.slot in freed
+    ]
+    most = list(map(max, zip(*(node.free for node in nodes), strict=True)))
     dead = [
-        one for one in partition.classes.dead if one.pending and not _waits_for_placeholder(one)
+        one
+        for one in partition.classes.dead.within(most, owners)
+        if one.pending and not _waits_for_placeholder(one)
     ]
     if len(dead) * len(nodes) > SMALL_REVIVAL:
         verdicts = any_fit([one.node_demand for one in dead], [node.free for node in nodes])

@@ -148,6 +148,12 @@ def limits_of(held: Pledge) -> Iterator[Limiter]:
             yield queue.firm
 
 
+def most_free(partition: Partition) -> Amounts:
+    """Return the most that any reserved node has free of each type without its reservation."""
+    free = (unpledged(held.node, held) for held in partition.decisions.reservations.values())
+    return list(map(max, zip(*free, strict=True)))
+
+
 def most_rooms(partition: Partition) -> dict[Limiter, Amounts]:
     """Return for each limit in which reservations count its headroom without any of them.
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
-from server.model.fit import Amounts, fits
+from server.model.fit import fits
 from server.scheduling import cycle
 from server.scheduling.gangs import try_job
 from server.scheduling.outranking import (
@@ -21,11 +21,12 @@ from server.scheduling.outranking import (
     lifted,
     limits_of,
     may_use,
+    most_free,
     most_rooms,
     takes_without,
     try_again,
 )
-from server.scheduling.placement import fits_pledged, may_take, unpledged
+from server.scheduling.placement import fits_pledged, may_take
 from server.state import journal, pending, ranking
 from server.state.applications import Ask, Group, Job
 from server.state.commitments import Pledge
@@ -151,9 +152,8 @@ _Found = Iterator[tuple[Group, Below]]
 
 def _without_node(partition: Partition, ranks: Ranks) -> _Found:
     """Yield the groups that wait for a node and fit the node of a reservation that they outrank."""
-    most = _most_free(partition)
-    for ask_class in partition.classes.dead:
-        if not (fits(ask_class.node_demand, most) and may_use(ask_class)):
+    for ask_class in partition.classes.dead.within(most_free(partition)):
+        if not may_use(ask_class):
             continue
         takes: dict[Below, bool] = {}
         for group in ask_class.waiting:
@@ -162,12 +162,6 @@ def _without_node(partition: Partition, ranks: Ranks) -> _Found:
                 takes[below] = any(takes_without(ask_class, held) for held in below)
             if below and takes[below]:
                 yield group, below
-
-
-def _most_free(partition: Partition) -> Amounts:
-    """Return the most that any reserved node has free of each type without its reservation."""
-    free = (unpledged(held.node, held) for held in partition.decisions.reservations.values())
-    return list(map(max, zip(*free, strict=True)))
 
 
 def _over_limits(partition: Partition, ranks: Ranks) -> _Found:
@@ -239,7 +233,7 @@ def _wake(partition: Partition, group: Group, woken: _Woken) -> None:
     ask_class = group.ask_class
     if ask_class.dead:
         ask_class.dead = False
-        del partition.classes.dead[ask_class]
+        partition.classes.dead.discard(ask_class)
         partition.classes.live_asks += ask_class.pending
         woken.classes[ask_class] = None
     for limiter in group.application.limits_of(ask_class):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from server.model.asks import AskSpec, Constraints, JobClass
 from server.model.fit import Demand
 from server.model.resources import Resource
+from server.state.unschedulable import Unschedulable
 
 if TYPE_CHECKING:
     from server.state.applications import Group
@@ -107,7 +108,7 @@ class EquivalenceClasses:
         self.by_spec: dict[AskSpec, AskClass] = {}
         self.plain: dict[AskSpec, AskClass] = {}
         self.crowded: set[str] = set()
-        self.dead: dict[AskClass, None] = {}
+        self.dead = Unschedulable()
         self.live_asks = 0
 
     def remember(self, spec: AskSpec, ask_class: AskClass) -> None:
@@ -132,7 +133,7 @@ class EquivalenceClasses:
 
     def remove(self, ask_class: AskClass) -> None:
         """Remove a class without asks, and forget its specs."""
-        self.dead.pop(ask_class, None)
+        self.dead.discard(ask_class)
         key = (ask_class.resource, ask_class.constraints, ask_class.job_class)
         if self.by_key.get(key) is ask_class:
             del self.by_key[key]

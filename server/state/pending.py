@@ -339,14 +339,14 @@ def wake(groups: list[Group]) -> None:
 def kill_class(partition: Partition, ask_class: AskClass) -> None:
     """Mark a class that no node can take now as dead, until capacity becomes free somewhere (design 6.5)."""
     ask_class.dead = True
-    partition.classes.dead[ask_class] = None
+    partition.classes.dead.add(ask_class)
     partition.classes.live_asks -= ask_class.pending
 
 
 def revive_class(partition: Partition, ask_class: AskClass) -> None:
     """Revive a dead class that some node may take again, and unpark its groups."""
     ask_class.dead = False
-    partition.classes.dead.pop(ask_class, None)
+    partition.classes.dead.discard(ask_class)
     partition.classes.live_asks += ask_class.pending
     waiting = ask_class.waiting
     ask_class.waiting = []

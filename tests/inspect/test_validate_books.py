@@ -161,7 +161,9 @@ CLASSES = [
         "counts 99 pending",
         lambda b: put(class_of(b, "full-1"), pending=99),
     ),
-    Damage("dead and not listed", "the dead", lambda b: b.classes.dead.pop(class_of(b, "huge-1"))),
+    Damage(
+        "dead and not listed", "the dead", lambda b: b.classes.dead.discard(class_of(b, "huge-1"))
+    ),
     Damage("listed and not dead", "the dead", lambda b: put(class_of(b, "huge-1"), dead=False)),
     Damage("live asks", "live_asks", lambda b: put(b.classes, live_asks=b.classes.live_asks + 1)),
     Damage("demand", "demands", lambda b: put(class_of(b, "full-1"), demand=((0, 1),))),

@@ -54,7 +54,7 @@ def revive(state: Any) -> None:
     """Mark a class as no longer dead while its groups still wait for that."""
     ask_class = class_of(state, "huge-1")
     ask_class.dead = False
-    del state.classes.dead[ask_class]
+    state.classes.dead.discard(ask_class)
     state.classes.live_asks += ask_class.pending
 
 

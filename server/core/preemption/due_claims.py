@@ -194,11 +194,12 @@ def requiring(partition: Partition) -> list[Ask]:
 
 
 def _required(partition: Partition) -> list[AskClass]:
-    classes = [*partition.classes.dead]
+    classes = dict.fromkeys(partition.classes.dead.requiring)
     for queue in partition.queues.values():
         if queue.limiter is not None:
-            classes += queue.limiter.blocked
-    return [one for one in dict.fromkeys(classes) if one.constraints.required_node and one.pending]
+            blocked = queue.limiter.blocked
+            classes |= {one: None for one in blocked if one.constraints.required_node}
+    return [one for one in classes if one.pending]
 
 
 def _untried(partition: Partition, ask_class: AskClass) -> Iterator[Ask]:

@@ -9,6 +9,7 @@ from server.core.wait_reasons.obstacles import Obstacles, in_the_way
 from server.model.decisions import AskState, AskStateChanged, Decision
 from server.model.phrases import quantities
 from server.model.reasons import Code
+from server.scheduling.outranking import most_free
 from server.state.applications import Ask, Group, Job
 from server.state.limits import CODES, Limiter
 from server.state.partition import Partition
@@ -55,7 +56,7 @@ def _note_reserved(partition: Partition, now: int) -> None:
     """
     changes, known = partition.round, partition.round.reserved_told
     if changes.reservations_untold and partition.decisions.reservations:
-        for ask_class in partition.classes.dead:
+        for ask_class in partition.classes.dead.within(most_free(partition)):
             groups = [one for one in ask_class.waiting if one.live and one.told == Code.NO_NODE]
             first = next((_waiting(one) for one in groups), iter(()))
             if any(in_the_way(partition, ask) for ask in islice(first, 1)):
