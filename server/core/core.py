@@ -40,7 +40,7 @@ from server.model.quota import Configuration
 from server.model.revisions import Beginning
 from server.scheduling import batch_fast, cycle, yielding
 from server.scheduling import placeholders as scheduling_placeholders
-from server.state import sharing, tree, unqueued_fast
+from server.state import pending, sharing, tree
 from server.state.applications import Ask
 from server.state.digest import digest
 from server.state.invariants.check import validate
@@ -165,7 +165,7 @@ class Core:
     def _take_in_fresh(self) -> None:
         """Enqueue unqueued asks, so that no other code has to handle asks without a group."""
         for partition in self.state.partitions.values():
-            unqueued_fast.take_in(partition)
+            pending.enqueue_unqueued(partition)
 
     def _handle(self, event: events.Event, now: int) -> list[Decision]:
         state = self.state
@@ -198,7 +198,7 @@ class Core:
             # Decisions that ended because of time are reported before what follows.
             decisions += decision_events.moves(partition, now)
             if not self._may_burst(partition):
-                unqueued_fast.take_in(partition)
+                pending.enqueue_unqueued(partition)
             if self._ticks(partition):
                 more |= self._tick_partition(partition, now, budget, decisions)
             decisions += decision_events.moves(partition, now)

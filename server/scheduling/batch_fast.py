@@ -16,7 +16,7 @@ from server.kernels.turns import Children, Turns, in_turn
 from server.model.fit import Amounts
 from server.scheduling.ordering import next_group
 from server.scheduling.placement import take_nodes
-from server.state import unqueued_fast, usage
+from server.state import journal_fast, pending, usage
 from server.state.applications import Application, Ask, Group, Job
 from server.state.equivalence import AskClass
 from server.state.limits import Limiter
@@ -67,7 +67,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     before = len(placed)
     if LEAST <= len(asks) <= budget and _is_alone(partition):
         placed += _place(partition, now)
-    unqueued_fast.take_in(partition)
+    pending.enqueue_unqueued(partition)
     return budget - (len(placed) - before)
 
 
@@ -227,7 +227,7 @@ def _place(partition: Partition, now: int) -> list[Ask]:
     line = list(map(asks.__getitem__, turns.order))
     nodes = take_nodes(partition.index, map(_ask_class, line))
     assigned = line[: len(nodes)]
-    unqueued_fast.assign(partition, assigned, nodes, now)
+    journal_fast.assign(partition, assigned, nodes, now)
     if len(assigned) == len(asks):
         _charge(burst, turns, wanted)
     else:
@@ -252,14 +252,12 @@ def _leave_rest(partition: Partition) -> None:
 
 def _charge(burst: Burst, turns: Turns, wanted: dict[Limiter, Amounts]) -> None:
     columns, amounts, shares = burst.columns, turns.usage, turns.shares
-    unqueued_fast.charge_limits(columns, wanted)
-    unqueued_fast.charge_applications(
+    journal_fast.charge_limits(columns, wanted)
+    journal_fast.charge_applications(
         columns, zip(burst.applications, amounts[0], shares[0], strict=True)
     )
     depth = len(burst.rungs)
     for rung, usage_of, shares_of in zip(burst.rungs, amounts[1:], shares[1:], strict=True):
         after = zip(rung, usage_of, shares_of, strict=True)
-        unqueued_fast.charge_queues(
-            columns, (line for line in after if len(line[0].climb) == depth)
-        )
+        journal_fast.charge_queues(columns, (line for line in after if len(line[0].climb) == depth))
         depth -= 1

@@ -10,7 +10,7 @@ from server.scheduling import outranking
 from server.scheduling.gangs import try_job
 from server.scheduling.ordering import next_group
 from server.scheduling.placement import could_take, fits_pledged, pick_node
-from server.state import journal, pending, unqueued_fast
+from server.state import journal, pending
 from server.state.applications import Application, Ask, Group, Job
 from server.state.commitments import Pledge
 from server.state.equivalence import AskClass
@@ -111,7 +111,7 @@ def _serve_reservations(
         if fits_pledged(ask.ask_class, held) and all(
             limiter.has_room(ask.ask_class) for limiter in ask.application.limits_of(ask.ask_class)
         ):
-            unqueued_fast.take_in(partition)
+            pending.enqueue_unqueued(partition)
             fulfil(partition, held, held.node, now, placed)
 
 

@@ -16,7 +16,7 @@ from operator import attrgetter
 
 from server.model.fit import Amounts, fits
 from server.scheduling.placement import fits_pledged, unpledged
-from server.state import pending, unqueued_fast, usage
+from server.state import pending, usage
 from server.state.applications import Ask, Job
 from server.state.commitments import Pledge
 from server.state.equivalence import AskClass
@@ -193,7 +193,7 @@ def note(partition: Partition) -> None:
         if fits_pledged(held.ask.ask_class, held) and _is_within_limits(held)
     ]
     if ready:
-        unqueued_fast.take_in(partition)
+        pending.enqueue_unqueued(partition)
     ranks = Ranks(partition)
     for held in ready:
         held.yields = _is_outranked(partition, held, ranks)

@@ -1,6 +1,6 @@
 """The single writer of placements, releases and pledges: every change of these goes through this module.
 
-Exceptions are `unqueued_fast` and `ended_fast`, which write many placements or ends at once.
+The exception is its fast path, `journal_fast`, which writes many placements or ends at once.
 
 Each function keeps the amounts, the heaps, the counts and the log of changed rows consistent, so that `validate` holds after
 every call. This module decides nothing.

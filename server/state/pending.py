@@ -33,6 +33,15 @@ def enqueue(partition: Partition, ask: Ask) -> None:
     _join_group(partition, group, ask)
 
 
+def enqueue_unqueued(partition: Partition) -> None:
+    """Enqueue the partition's unqueued asks, in the order in which they arrived."""
+    if not partition.unqueued:
+        return
+    asks, partition.unqueued = partition.unqueued, []
+    for ask in asks:
+        enqueue(partition, ask)
+
+
 def job_of(partition: Partition, application: Application, spec: AskSpec) -> Job:
     """Return the job that a member's spec names, created if this is its first member."""
     job = application.jobs.get(spec.job_key)

@@ -1,6 +1,6 @@
 """Usage of applications and queues: amounts, shares, headroom and rank are updated together.
 
-Only `journal` and, for many asks at once, the `..._fast` modules change usage.
+Only `journal` and, for many asks at once, `journal_fast` change usage.
 """
 
 from collections import Counter

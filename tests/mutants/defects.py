@@ -314,7 +314,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a node does not win the room of what ends with others",
-        "server.state.ended_fast",
+        "server.state.journal_fast",
         "        partition.index.empty(node, ask.ask_class.node_demand)\n",
         "",
         judge=Judge.EBBS,
@@ -395,7 +395,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "limits do not hear of a burst",
-        "server.state.unqueued_fast",
+        "server.state.journal_fast",
         "limiter.take(tuple(zip(columns, sums, strict=True)))",
         "limiter.take(())",
         judge=Judge.FLOODS,
@@ -403,7 +403,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "shares of queues do not hear of a burst",
-        "server.state.unqueued_fast",
+        "server.state.journal_fast",
         "        one.share = share\n        if one.entry is not None:\n            ranking.renew_queue",
         "        if one.entry is not None:\n            ranking.renew_queue",
         judge=Judge.FLOODS,

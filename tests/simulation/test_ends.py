@@ -9,9 +9,9 @@ from server.core.core import Core
 from server.core.events import releases_fast
 from server.model.decisions import Decision
 from server.model.events import Event
-from server.state import ended_fast
+from server.state import journal_fast
 from server.state.applications import Ask
-from server.state.ended_fast import take_off
+from server.state.journal_fast import take_off
 from server.state.nodes import Node
 from server.state.partition import Partition
 from tests.simulation.duel import run
@@ -62,7 +62,7 @@ def test_many_ends_of_these_worlds_go_the_short_way(monkeypatch: pytest.MonkeyPa
         taken.append(len(asks))
         take_off(partition, asks, nodes)
 
-    monkeypatch.setattr(ended_fast, "take_off", heard)
+    monkeypatch.setattr(journal_fast, "take_off", heard)
     for seed in range(WORLDS // 4):
         _lived(ebbing(seed))
     assert sum(taken) >= SHORT

@@ -12,7 +12,7 @@ from server.model.asks import AskSpec
 from server.model.decisions import ApplicationState, Decision
 from server.model.events import AskAdded, Event
 from server.model.policies import JOB
-from server.state import unqueued_fast
+from server.state import pending
 from server.state.applications import Ask
 from server.state.equivalence import is_small
 from server.state.partition import Partition
@@ -31,7 +31,7 @@ def add(state: State, event: AskAdded, now: int) -> list[Decision]:
     if partition is None or not _is_quiet(partition, event):
         return asks.add_ask(state, event, now)
     _take(partition, (event,), 0, now)
-    unqueued_fast.take_in(partition)
+    pending.enqueue_unqueued(partition)
     return []
 
 
@@ -51,7 +51,7 @@ def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
             return at
         at += _take(partition, events, at, now)
         if len(partition.unqueued) > GATHERED_MAX:
-            unqueued_fast.take_in(partition)
+            pending.enqueue_unqueued(partition)
     return at
 
 

@@ -11,7 +11,7 @@ from server.core.events import lifecycle
 from server.core.state import State
 from server.model.decisions import Decision, Termination
 from server.model.events import Event, ReleaseRequested
-from server.state import ended_fast
+from server.state import journal_fast
 from server.state.applications import Ask
 from server.state.nodes import Node
 from server.state.partition import Partition
@@ -75,7 +75,7 @@ def _take(
         nodes.append(node)
         decisions.append(lifecycle.released(partition, ask, _STOPPED_BY_RM, message))
     if asks:
-        ended_fast.take_off(partition, asks, nodes)
+        journal_fast.take_off(partition, asks, nodes)
     return len(asks)
 
 

@@ -1,27 +1,17 @@
-"""Unqueued asks: plain asks that arrived since the last tick and are in no group yet (placed by `scheduling.batch_fast`).
+"""The fast path of `journal`: placements of a batch, and allocations that ended together, written many at once.
 
-Until then only the partition and their applications list them, and no other count includes them. The functions that write their
-placements leave the same state as one call of `journal.place_first` for each ask.
+The state is left as `journal.place_first` and `journal.unsettle` leave it, called for one ask after the other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from server.model.fit import Amounts
-from server.state import pending, ranking
+from server.state import ranking, usage
 from server.state.applications import Application, Ask
 from server.state.limits import Limiter
 from server.state.nodes import Node
 from server.state.partition import Partition
 from server.state.queues import Queue
-
-
-def take_in(partition: Partition) -> None:
-    """Enqueue the partition's unqueued asks, in the order in which they arrived."""
-    if not partition.unqueued:
-        return
-    asks, partition.unqueued = partition.unqueued, []
-    for ask in asks:
-        pending.enqueue(partition, ask)
 
 
 def assign(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now: int) -> None:
@@ -73,3 +63,12 @@ def charge_queues(
         one.share = share
         if one.entry is not None:
             ranking.renew_queue(parent, one)
+
+
+def take_off(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node]) -> None:
+    """Subtract the amounts of the allocations from nodes and queues. None may be firm, and no decision may wait for one."""
+    for ask, node in zip(asks, nodes, strict=True):
+        partition.index.empty(node, ask.ask_class.node_demand)
+        partition.note_end(ask)
+    usage.discharge_all(partition, asks)
+    partition.relief += len(asks)
