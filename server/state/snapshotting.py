@@ -1,4 +1,4 @@
-"""Snapshots of partitions, through which all planners read the mutable state (design 6.1)."""
+"""Snapshots of partitions: the one bridge from the mutable state to everything that plans (design 6.1)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +16,8 @@ from server.snapshot.node_search import NodeSort
 from server.snapshot.pace import LOSS, Pace
 from server.snapshot.queues import NO_PATH, Bounds, FrozenAmounts, QueueFacts
 from server.snapshot.snapshot import Snapshot
-from server.snapshot.waiting import ClassFacts, OpenCommitment, WaitingAsk, WaitingJob
-from server.state import firm, sharing
+from server.snapshot.waiting import ClassFacts, FirmUse, OpenCommitment, WaitingAsk, WaitingJob
+from server.state import sharing
 from server.state.applications import Ask, Group, Job
 from server.state.constraints import NodeMask
 from server.state.equivalence import AskClass
@@ -87,7 +87,7 @@ def take(
         whole=sharing.whole(partition) if shared_out else (),
         jobs=jobs(partition, due.jobs),
         replacing=waiting(partition, due.replacing),
-        firm=firm.facts(partition),
+        firm=_firm_use(partition),
         frozen=partition.storms.active(now),
     )
 
@@ -344,3 +344,32 @@ def _commitments(partition: Partition) -> tuple[OpenCommitment, ...]:
         )
         for key, held in partition.decisions.pledges.items()
     )
+
+
+def _firm_use(partition: Partition) -> Mapping[str, FirmUse]:
+    """Return by queue the firm amounts held once all ordered releases are done, and wanted; {} if no ask is firm (J4)."""
+    if job_class(PLAIN, partition.spec.preemption) is None:
+        return {}
+    going = [partition.asks[key] for key in partition.columns.allocations.dying()]
+    yielding = [held.ask for held in partition.decisions.pledges.values() if held.reserves]
+    less = _demands_by_queue(partition, (one for one in (*going, *yielding) if one.ask_class.firm))
+    more = _demands_by_queue(partition, (one for one in yielding if one.ask_class.firm))
+    nothing = partition.types.zeros()
+    found = {}
+    for path, queue in partition.queues.items():
+        lines = zip(queue.firm_held, less.get(path, nothing), strict=True)
+        held = tuple(one - gone for one, gone in lines)
+        parts = zip(held, queue.firm_waiting, more.get(path, nothing), strict=True)
+        found[path] = FirmUse(held, tuple(map(sum, parts)), tuple(more.get(path, nothing)))
+    return found
+
+
+def _demands_by_queue(partition: Partition, asks: Iterable[Ask]) -> dict[str, Amounts]:
+    """Return by queue the sum of the demands of asks in it and below it."""
+    sums: dict[str, Amounts] = {}
+    for ask in asks:
+        for queue in ask.application.leaf.path_up():
+            amounts = sums.setdefault(queue.path, partition.types.zeros())
+            for index, quantity in ask.ask_class.demand:
+                amounts[index] += quantity
+    return sums
