@@ -1,4 +1,4 @@
-"""The single writer of placements, releases and pledges: every change of these goes through this module.
+"""The single writer of placements, releases, pledges and the classes of asks: every change of these goes through this module.
 
 The exception is its fast path, `journal_fast`, which writes many placements or ends at once.
 
@@ -161,6 +161,32 @@ def _mark_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
     for queue in ask.application.leaf.path_up():
         for index, quantity in ask.ask_class.demand:
             queue.releasing[index] += sign * quantity
+
+
+def reclassify(partition: Partition, ask: Ask) -> None:
+    """Give a waiting ask its new class after a change of its avoided nodes or settings; it keeps its pledge."""
+    pending.dequeue(partition, ask)
+    before = ask.ask_class
+    made = partition.class_of(ask.spec, partition.constraints_of(ask.spec, ask.key))
+    if ask.pledge is not None:
+        shared, made = made, partition.private_class(made)
+        partition.leave_class(shared)
+        made.pledge = ask.pledge
+    ask.ask_class = made
+    partition.leave_class(before)
+    counted = ask.pledge is not None and not ask.pledge.replaces  # else its placeholder is
+    if counted and before.firm is not made.firm:
+        usage.hold_firm(ask.application.leaf, made.demand, 1 if made.firm else -1)
+    pending.enqueue(partition, ask)
+
+
+def reclassify_placed(partition: Partition, ask: Ask) -> None:
+    """Give an allocation its new class after a change of settings that may make it firm or lendable (J2)."""
+    before, leaf = ask.ask_class, ask.application.leaf
+    ask.ask_class = partition.class_of(ask.spec, before.constraints)
+    partition.leave_class(before)
+    if before.firm is not ask.ask_class.firm:
+        usage.hold_firm(leaf, before.demand, 1 if ask.ask_class.firm else -1)
 
 
 def settle_foreign(partition: Partition, foreign: Foreign) -> None:

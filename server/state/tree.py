@@ -15,7 +15,7 @@ from server.model.quota import (
     inherited,
 )
 from server.model.resources import NOTHING, Limit
-from server.state import ranking, reclassification
+from server.state import journal, ranking
 from server.state.applications import Application, GroupEntry
 from server.state.limits import Limiter, group_limit, matched_group, user_limit
 from server.state.partition import Partition
@@ -239,9 +239,9 @@ def _reclass(partition: Partition, before: PreemptionSettings) -> None:
         if ask.ask_class.job_class is kind:
             continue
         if ask.node is None:
-            reclassification.reclass(partition, ask)
+            journal.reclassify(partition, ask)
         else:
-            reclassification.reclass_placed(partition, ask)
+            journal.reclassify_placed(partition, ask)
 
 
 def _room(partition: Partition, limit: Limit) -> Amounts:

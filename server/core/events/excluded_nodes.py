@@ -1,6 +1,6 @@
 """The nodes on which an ask could not be bound: the ask avoids them for a while, or until the node changes (design 1.8)."""
 
-from server.state import reclassification
+from server.state import journal
 from server.state.partition import Partition
 
 
@@ -28,5 +28,5 @@ def _avoid_only(partition: Partition, key: str, avoided: dict[str, int]) -> None
         partition.avoided.pop(key, None)
     ask = partition.asks.get(key)
     if ask is not None and ask.node is None:
-        reclassification.reclass(partition, ask)
+        journal.reclassify(partition, ask)
         partition.relief += 1

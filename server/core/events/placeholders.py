@@ -25,7 +25,7 @@ from server.model.reasons import Code
 from server.model.records import DecisionState
 from server.scheduling import placeholders
 from server.scheduling.placeholders import Swap
-from server.state import journal, pending, reclassification
+from server.state import journal, pending
 from server.state.applications import Application, Ask
 from server.state.commitments import Commitment
 from server.state.partition import Partition
@@ -157,11 +157,11 @@ def keeps_place(partition: Partition, ask: Ask, spec: AskSpec) -> bool:
     if held is None or not held.replaces or not same_size:
         return False
     ask.spec = spec
-    reclassification.reclass(partition, ask)
+    journal.reclassify(partition, ask)
     if ask.ask_class.mask.allows(held.node):
         return True
     ask.spec = before
-    reclassification.reclass(partition, ask)
+    journal.reclassify(partition, ask)
     return False
 
 
