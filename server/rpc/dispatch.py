@@ -8,7 +8,6 @@ from typing import Any, Final, cast
 from google.protobuf.message import Message
 
 from server.model.decisions import AskStateChanged, Decision, Decisions, Placed, Released
-from server.rpc.encode import PlacementEncoder, ReleaseEncoder
 from server.rpc.outbox import StateKey
 from server.rpc.sessions import Kind, Sessions
 from server.rpc.translate.answers import (
@@ -17,6 +16,7 @@ from server.rpc.translate.answers import (
     NODE_ANSWERS,
     ask_state,
 )
+from server.rpc.translate.answers_fast import PlacementEncoder, ReleaseEncoder
 
 _Answer = Callable[[Any], Message]
 _MANAGER: Final = itemgetter(0)

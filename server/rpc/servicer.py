@@ -22,7 +22,6 @@ from server.core.events.managers import held
 from server.model.events import ManagerForgotten, ManagerWiped
 from server.model.quota import Configuration
 from server.model.reasons import Code
-from server.rpc.codec import AllocationCodec, MalformedError
 from server.rpc.configuration_reading import Readings
 from server.rpc.errors import invalid, malformed
 from server.rpc.grpc_types import Context, Handlers, Requests, let_go
@@ -42,6 +41,7 @@ from server.rpc.roles import CALLER, Caller
 from server.rpc.sessions import Kind, Session, Sessions
 from server.rpc.steps import Steps, in_turns
 from server.rpc.translate.allocations import Batch, Reader
+from server.rpc.translate.allocations_fast import AllocationCodec, MalformedError
 from server.rpc.translate.applications import application_batching, registration
 from server.rpc.translate.fields import RefusedError
 from server.rpc.translate.nodes import node_batching

@@ -11,8 +11,8 @@ from google.protobuf.message import DecodeError
 
 from evenhand.v1 import explain_pb2, inspect_pb2
 from server.core.core import Core
-from server.rpc.codec import AllocationCodec, MalformedError
 from server.rpc.translate.allocations import Batch, Reader
+from server.rpc.translate.allocations_fast import AllocationCodec, MalformedError
 from server.rpc.translate.applications import application_batch, registration
 from server.rpc.translate.nodes import node_batch
 from si.v1 import si_pb2 as si

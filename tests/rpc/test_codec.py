@@ -11,13 +11,12 @@ from server.model.asks import AskSpec, Generation
 from server.model.decisions import Placed, Released, Termination
 from server.model.events import AskAdded
 from server.model.resources import resource
-from server.rpc import encode
-from server.rpc.codec import AllocationCodec, MalformedError
-from server.rpc.encode import PlacementEncoder, ReleaseEncoder
 from server.rpc.limits import OBJECTS_MAX
 from server.rpc.tags import decoded
-from server.rpc.translate import answers
+from server.rpc.translate import answers, answers_fast
 from server.rpc.translate.allocations import Batch, Reader
+from server.rpc.translate.allocations_fast import AllocationCodec, MalformedError
+from server.rpc.translate.answers_fast import PlacementEncoder, ReleaseEncoder
 from si.v1 import si_pb2 as si
 from tests.rpc import plainly
 from tests.rpc.messages import allocation_requests, broken, shaken, tags
@@ -183,15 +182,15 @@ def test_a_release_is_the_message_that_the_generated_classes_would_write(one: Re
 
 def test_an_encoder_keeps_so_many_pieces_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all partitions, and each spec is encoded once as long as there is room."""
-    monkeypatch.setattr(encode, "PIECES_MAX", 10)
+    monkeypatch.setattr(answers_fast, "PIECES_MAX", 10)
     made: list[AskSpec] = []
-    plain = encode.template
+    plain = answers_fast.template
 
     def template(spec: AskSpec, partition: str) -> bytes:
         made.append(spec)
         return plain(spec, partition)
 
-    monkeypatch.setattr(encode, "template", template)
+    monkeypatch.setattr(answers_fast, "template", template)
     encoder = PlacementEncoder()
     full = [AskSpec(resource({"memory": 1 + at})) for at in range(10)]
     few = [AskSpec(resource({"memory": 100 + at})) for at in range(3)]

@@ -17,9 +17,9 @@ from server.model.decisions import (
 )
 from server.model.reasons import Code
 from server.rpc.dispatch import Dispatch
-from server.rpc.encode import PlacementEncoder
 from server.rpc.sessions import Kind, Sessions
 from server.rpc.translate import answers
+from server.rpc.translate.answers_fast import PlacementEncoder
 from si.v1 import si_pb2 as si
 
 MANAGERS = ("a", "b")

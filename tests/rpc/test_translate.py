@@ -44,9 +44,9 @@ from server.model.events import (
 )
 from server.model.reasons import Code
 from server.rpc import limits
-from server.rpc.codec import AllocationCodec
 from server.rpc.translate import answers
 from server.rpc.translate.allocations import Batch, Reader
+from server.rpc.translate.allocations_fast import AllocationCodec
 from server.rpc.translate.applications import application_batch
 from server.rpc.translate.nodes import OCCUPIED_KEY, node_batch
 from server.rpc.wire_pieces import varint

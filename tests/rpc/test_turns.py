@@ -13,7 +13,6 @@ from server.model.asks import Constraints
 from server.model.decisions import Decision, Decisions, Tick
 from server.model.events import AskAdded, Event, NodeDrained
 from server.rpc.allowance import Allowance
-from server.rpc.codec import AllocationCodec
 from server.rpc.limits import (
     CHECK_WAITS_MAX,
     PIECE_EVENTS_MAX,
@@ -26,6 +25,7 @@ from server.rpc.reads import InPlace
 from server.rpc.sessions import Kind, Sessions
 from server.rpc.steps import Steps, at_once, in_turns
 from server.rpc.translate.allocations import Batch, Reader
+from server.rpc.translate.allocations_fast import AllocationCodec
 from server.rpc.translate.applications import application_batching
 from server.rpc.translate.nodes import node_batching
 from si.v1 import si_pb2

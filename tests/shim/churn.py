@@ -22,9 +22,9 @@ import pytest
 
 from server.core.events import lifecycle
 from server.core.preemption import apply_plan
-from server.rpc import codec, encode, event_buffer
+from server.rpc import event_buffer
 from server.rpc.evenhand import decision_log
-from server.rpc.translate import templates
+from server.rpc.translate import allocations_fast, answers_fast, templates
 from server.state import ended_tags
 from shim_client.bootstrap import wall_clock
 from shim_client.cluster import EvictPod, KubeObject, WatchEvent
@@ -231,9 +231,9 @@ def shorten_histories(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(alike, "KEPT_MAX", FEW)
     patch.setattr(wire, "ALIKE_MAX", FEW)
     for module, name in (
-        (codec, "TEMPLATES_MAX"),
+        (allocations_fast, "TEMPLATES_MAX"),
         (templates, "TEMPLATES_MAX"),
-        (encode, "PIECES_MAX"),
+        (answers_fast, "PIECES_MAX"),
     ):
         patch.setattr(module, name, FEW)
 

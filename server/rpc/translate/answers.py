@@ -1,4 +1,4 @@
-"""The wire messages of decisions, one object each. Pure; placements and releases have a faster path in `rpc.encode`."""
+"""The wire messages of decisions, one object each. Pure; placements and releases have a fast path in `answers_fast`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
