@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
+from server.model.asks import PRIORITY_MAX, PRIORITY_MIN
+
 Demand = tuple[tuple[int, int], ...]
 Amounts = list[int]
 
@@ -18,8 +20,6 @@ SHARE_ONE: Final = 1 << SHARE_BITS
 """The share of 1: usage equals the amount that it is measured by."""
 SHARE_UNBOUNDED: Final = 1 << 62
 """The share of a queue that uses a resource type of which it may have nothing."""
-PRIORITY_MIN: Final = -(1 << 31)
-PRIORITY_MAX: Final = (1 << 31) - 1
 
 
 def fits(demand: Demand, free: Sequence[int]) -> bool:

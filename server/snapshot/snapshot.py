@@ -144,11 +144,6 @@ class Snapshot:
         except ValueError:
             return -1
 
-    def best_node(self, kind: ClassFacts) -> str:
-        """Return the node that takes one ask of the class now, "" for none."""
-        row = node_search.best(self.nodes, self.nodes.free, kind, self.sort)
-        return self.nodes.ids[row] if row >= 0 else ""
-
     def tally(self, kind: ClassFacts) -> Tally:
         """Return for each reason how many nodes do not take the ask."""
         return node_search.tally(self.nodes, self.nodes.free, kind)

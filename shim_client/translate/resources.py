@@ -34,14 +34,11 @@ def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:
     return found
 
 
-def pod_resource(pod: Fields) -> Resource:
-    """Return the resources that the pod takes, plus one of type pods; requests count, limits do not."""
-    status = mapping(pod, "status")
-    return taken(mapping(pod, "spec"), status, infeasible=resize_is_infeasible(status))
-
-
 def taken(spec: Fields, status: Fields, *, infeasible: bool) -> Resource:
-    """Return the resources that a pod with this spec takes; `infeasible`: its node cannot provide the present requests."""
+    """Return the resources that a pod with this spec takes, plus one of type pods; requests count, limits do not.
+
+    ``infeasible``: its node cannot provide the present requests.
+    """
     total = _containers_and_sidecars(spec, status, infeasible=infeasible)
     pod_level = amounts(mapping(spec, "resources", "spec."), "requests", "spec.resources.")
     total.update({kind: pod_level[kind] for kind in ("vcore", "memory") if kind in pod_level})

@@ -9,9 +9,10 @@ from server.model.asks import UNSIZED
 from server.model.quota import NodeSort
 from server.state import journal, ranking
 from server.state.applications import Group
-from server.state.invariants.check import overdrafts, validate
+from server.state.invariants.check import validate
 from server.state.nodes import NUMBER_BITS
 from tests.inspect.corruption import Damage, bump, class_of, expect_found, group_of, put
+from tests.inspect.overdrafts import overdrafts
 from tests.inspect.world import World, crowd, leaf, pledge
 
 

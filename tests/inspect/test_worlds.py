@@ -4,7 +4,7 @@ import pytest
 
 from server.core.core import Core
 from server.core.queries import inspect
-from server.state.invariants.check import overdrafts
+from tests.inspect.overdrafts import overdrafts
 from tests.simulation.worlds import World, make_world
 
 WORLDS = 60

@@ -17,7 +17,7 @@ from shim_client.core_client.connection import CoreAddress
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.shim import Shim
 from shim_client.translate.node import read_node
-from shim_client.translate.resources import pod_resource
+from shim_client.translate.resources import resize_is_infeasible, taken
 from tests.shim.polling import until
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +57,8 @@ def over_capacity(cluster: EmbeddedCluster, name: str) -> dict[str, int]:
     for pod in cluster.pods():
         ended = pod["status"]["phase"] in {"Succeeded", "Failed"}
         if pod["spec"].get("nodeName") == name and not ended:
-            free.subtract(pod_resource(pod))
+            infeasible = resize_is_infeasible(pod["status"])
+            free.subtract(taken(pod["spec"], pod["status"], infeasible=infeasible))
     return {kind: -left for kind, left in free.items() if left < 0}
 
 
