@@ -31,7 +31,7 @@ class Share(NamedTuple):
     contended: tuple[bool, ...]
 
 
-class Side(StrEnum):
+class ShareLevel(StrEnum):
     """The relation of a queue's usage of a type to what it deserves: under, even or over (W4)."""
 
     OVER = "over"
@@ -39,10 +39,10 @@ class Side(StrEnum):
     UNDER = "under"
 
 
-class Standing(NamedTuple):
+class QueueStanding(NamedTuple):
     """The standing of a queue, by type index: seed 004's Allocated and Preempting, and its three cases."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[ShareLevel, ...]
     allocated: FrozenAmounts
     preempting: FrozenAmounts
 
@@ -91,13 +91,13 @@ class Proportion:
 
     # The report ---------------------------------------------------------------------------------------
 
-    def standings(self) -> dict[str, Standing]:
+    def standings(self) -> dict[str, QueueStanding]:
         """Return the standing of all queues, level by level (W4, W5). While the root is over its total, A = D (W3)."""
         paths = list(self._rows)
         root = self._queues[paths[0]]
         pairs = zip(root.usage, root.releasing, self.total, strict=True)
         cleaning = [used - going > whole for used, going, whole in pairs]
-        found: dict[str, Standing] = {}
+        found: dict[str, QueueStanding] = {}
         first = 0
         for _, size in (family for level in self._levels for family in level):
             found.update(self._family(paths[first : first + size], first, cleaning))
@@ -106,7 +106,7 @@ class Proportion:
 
     def _family(
         self, paths: Sequence[str], first: int, cleaning: Sequence[bool]
-    ) -> Iterator[tuple[str, Standing]]:
+    ) -> Iterator[tuple[str, QueueStanding]]:
         used = [self._queues[path].usage for path in paths]
         rows = slice(first, first + len(paths))
         parts, wanted = self._divided.parts[rows].tolist(), self._divided.wanted[rows].tolist()
@@ -115,7 +115,7 @@ class Proportion:
         by_row = list(zip(*preempting, strict=True)) or [()] * len(paths)
         for path, have, part, asked, coming in zip(paths, used, parts, wanted, by_row, strict=True):
             sides = tuple(map(_side, have, part, asked))
-            yield path, Standing(sides, tuple(map(sub, part, coming)), coming)
+            yield path, QueueStanding(sides, tuple(map(sub, part, coming)), coming)
 
 
 def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
@@ -125,11 +125,11 @@ def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
     return share.largest_remainder(min(sum(used) - sum(deserved) + lacking, lacking), gaps)
 
 
-def _side(used: int, deserved: int, wanted: int) -> Side:
+def _side(used: int, deserved: int, wanted: int) -> ShareLevel:
     """Return how a usage compares with what is deserved (W4). A queue that has less than it deserves and wants no more is even."""
     if used > deserved:
-        return Side.OVER
-    return Side.UNDER if used < deserved and wanted > used else Side.EVEN
+        return ShareLevel.OVER
+    return ShareLevel.UNDER if used < deserved and wanted > used else ShareLevel.EVEN
 
 
 # From queues to rows --------------------------------------------------------------------------------------------------

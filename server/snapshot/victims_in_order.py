@@ -23,7 +23,7 @@ CANDIDATE: Final = -1
 _PRIORITY_BITS: Final = 33
 
 
-class Standing(NamedTuple):
+class WalkPlace(NamedTuple):
     """A place in a walk: its number, the number of its leaf, its amounts by column."""
 
     place: int
@@ -57,19 +57,19 @@ class Lot:
         found: list[int] = self.places[start:stop].tolist()
         return found
 
-    def rest(self, start: int) -> Iterator[Standing]:
+    def rest(self, start: int) -> Iterator[WalkPlace]:
         """Yield the candidates from ``start`` on in the order of their places."""
         left = start + self.places[start:].argsort()
         return Lot(self.places[left], self.homes[left], self.sizes[:, left]).walk()
 
-    def walk(self, start: int = 0, stop: int | None = None) -> Iterator[Standing]:
+    def walk(self, start: int = 0, stop: int | None = None) -> Iterator[WalkPlace]:
         """Yield one candidate after the other, from ``start`` to ``stop``."""
         end = len(self) if stop is None else min(stop, len(self))
         for at in range(start, end, CHUNK):
             to = min(at + CHUNK, end)
             columns = (self.places[at:to], self.homes[at:to], self.sizes[:, at:to].T)
             lines = zip(*(column.tolist() for column in columns), strict=True)
-            yield from map(Standing._make, lines)
+            yield from map(WalkPlace._make, lines)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -253,7 +253,7 @@ class Running:
             yield ground, self.leaves[home], count, tuple(self.keys[place] for place in first)
 
 
-class Question(NamedTuple):
+class VictimQuery(NamedTuple):
     """A question about the running allocations.
 
     ``further`` reads the values of the keys that follow protection, row by row; None: the younger comes first. ``types`` gives
@@ -269,7 +269,7 @@ class Question(NamedTuple):
     further: Callable[[int], tuple[int | str, ...]] | None = None
 
 
-def running(snapshot: Snapshot, standing: Mask, asked: Question) -> Running:
+def running(snapshot: Snapshot, standing: Mask, asked: VictimQuery) -> Running:
     """Return the allocations of some leaves in order; ``standing`` marks the rows whose release is not ordered."""
     columns = snapshot.allocations
     homes = _homes(snapshot, columns, asked.leaves)
@@ -300,7 +300,7 @@ def running(snapshot: Snapshot, standing: Mask, asked: Question) -> Running:
     )
 
 
-def _tails(columns: AllocationColumns, rows: Array, asked: Question) -> list[Array]:
+def _tails(columns: AllocationColumns, rows: Array, asked: VictimQuery) -> list[Array]:
     """Return the sort keys that follow protection, as numbers that sort as their values do."""
     if asked.further is None:
         return [-columns.created_ms[rows]]

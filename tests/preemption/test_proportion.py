@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from server.model.quota import QueueSpec
-from server.preemption.proportion import Proportion, Side, proportion
+from server.preemption.proportion import Proportion, ShareLevel, proportion
 from server.snapshot.queues import QueueFacts
 from tests.preemption.clusters import Cluster
 
@@ -103,8 +103,8 @@ def test_first_table_two_queues_race_and_one_is_over() -> None:
     assert told(found, "q1") == ((3, 9), (0, 0))
     assert told(found, "q2") == ((6, 18), (0, 0))
     sides = {path: one.sides for path, one in found.standings().items()}
-    assert sides["root.q1"] == (Side.OVER, Side.EVEN)
-    assert sides["root.q2"] == (Side.EVEN, Side.EVEN)
+    assert sides["root.q1"] == (ShareLevel.OVER, ShareLevel.EVEN)
+    assert sides["root.q2"] == (ShareLevel.EVEN, ShareLevel.EVEN)
 
 
 def test_first_table_while_the_pod_is_still_going() -> None:
@@ -126,9 +126,12 @@ def test_third_table_a_third_queue_comes() -> None:
     assert deserved(found, "q1", "q2", "q3") == [(2, 6), (4, 12), (3, 9)]
     assert all(found.entitled(path) == found.of(path).deserved for path in facts_of(found))
     sides = {path: one.sides for path, one in found.standings().items()}
-    assert sides["root.q1"] == (Side.OVER, Side.EVEN)  # case 01.2 in cpu, 01.1 in memory
-    assert sides["root.q2"] == (Side.OVER, Side.EVEN)
-    assert sides["root.q3"] == (Side.EVEN, Side.EVEN)  # it has no demand
+    assert sides["root.q1"] == (
+        ShareLevel.OVER,
+        ShareLevel.EVEN,
+    )  # case 01.2 in cpu, 01.1 in memory
+    assert sides["root.q2"] == (ShareLevel.OVER, ShareLevel.EVEN)
+    assert sides["root.q3"] == (ShareLevel.EVEN, ShareLevel.EVEN)  # it has no demand
 
 
 def test_fourth_table_what_the_third_queue_has_at_once_and_what_is_coming() -> None:
@@ -140,7 +143,7 @@ def test_fourth_table_what_the_third_queue_has_at_once_and_what_is_coming() -> N
     assert told(found, "q1") == ((2, 6), (0, 0))
     assert told(found, "q2") == ((4, 12), (0, 0))
     assert told(found, "q3") == ((1, 9), (2, 0))
-    assert found.standings()["root.q3"].sides == (Side.UNDER, Side.UNDER)
+    assert found.standings()["root.q3"].sides == (ShareLevel.UNDER, ShareLevel.UNDER)
 
 
 def test_fourth_table_between_the_two_victims() -> None:
@@ -194,7 +197,7 @@ def test_what_the_third_queue_wants(wants: int, cpu: Amounts, contended: bool) -
         assert share.contended == (contended, False)
         assert share.entitled == ((share.deserved[0] if contended else 0), 0)  # W2
     over = found.standings()["root.q1"].sides[0]
-    assert over is (Side.OVER if contended else Side.EVEN)
+    assert over is (ShareLevel.OVER if contended else ShareLevel.EVEN)
 
 
 def test_seventh_parts_in_millicores() -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from server.model.quota import QueueSpec
-from server.preemption.proportion import Proportion, Share, Side, Standing, proportion
+from server.preemption.proportion import Proportion, QueueStanding, Share, ShareLevel, proportion
 from server.snapshot.queues import QueueFacts
 from tests.preemption import proportion_oracle as oracle
 from tests.preemption.proportion_oracle import Node
@@ -125,11 +125,11 @@ def check(seed: int) -> None:
         )
 
 
-def side(used: int, deserved: int, demand: int) -> Side:
+def side(used: int, deserved: int, demand: int) -> ShareLevel:
     """W4."""
     if used == deserved or (used < deserved >= 0 and demand <= used):
-        return Side.EVEN
-    return Side.OVER if used > deserved else Side.UNDER
+        return ShareLevel.EVEN
+    return ShareLevel.OVER if used > deserved else ShareLevel.UNDER
 
 
 def assert_invariant_14(queue: QueueFacts, share: Share, found: Proportion, seed: int) -> None:
@@ -148,7 +148,7 @@ def families(
     node: Node,
     at: int,
     expected: dict[str, oracle.Outcome],
-    standings: dict[str, Standing],
+    standings: dict[str, QueueStanding],
 ) -> None:
     """Among siblings: no more is deserved than there is, floors hold where they can, nothing gets lost (W1, W5, W7)."""
     paths = [child.path for child in node.children]

@@ -5,7 +5,7 @@ from typing import Any
 from server.config import load
 from server.core.queries.quota_outlook import QuotaOutlook
 from server.model.events import ConfigurationApplied
-from server.preemption.quota.enforcement import Standing
+from server.preemption.quota.enforcement import AllocationStanding
 from server.rpc.evenhand import quota_text
 from tests.rpc.harness import Served
 from tests.rpc.test_decisions_live import LENT, OWED, QUEUES, explained, full
@@ -60,7 +60,13 @@ async def test_a_pod_s_own_tenant_is_told_too_and_no_other_one() -> None:
 
 def test_numbers_of_a_queue_above_its_own_are_not_a_tenant_s_to_read() -> None:
     found = QuotaOutlook(
-        "root.pool", {"vcore": 6}, 5_000, Standing(2, 9, ""), victims=3, refusal="", observed=True
+        "root.pool",
+        {"vcore": 6},
+        5_000,
+        AllocationStanding(2, 9, ""),
+        victims=3,
+        refusal="",
+        observed=True,
     )
     told = quota_text.picture(found, 5_000, hidden=True)
     assert not told.over
@@ -71,7 +77,7 @@ def test_numbers_of_a_queue_above_its_own_are_not_a_tenant_s_to_read() -> None:
 
 
 def test_a_protected_pod_is_told_the_rule() -> None:
-    standing = Standing(0, 9, "required-node")
+    standing = AllocationStanding(0, 9, "required-node")
     found = QuotaOutlook(
         "root.pool", {"vcore": 6_000}, 5_000, standing, victims=3, refusal="", observed=False
     )

@@ -7,7 +7,7 @@ from server.core.preemption.deficits import Shortage
 from server.model.fit import SHARE_ONE, SHARE_UNBOUNDED, Amounts, share
 from server.model.quota import QueueProperties
 from server.model.reports import QueueReport, ShareReport
-from server.preemption.proportion import Share, Side, Standing
+from server.preemption.proportion import QueueStanding, Share, ShareLevel
 from server.state import quota_timers, sharing, tree
 from server.state.equivalence import AskClass
 from server.state.partition import Partition
@@ -73,7 +73,7 @@ def share_reports(partition: Partition) -> dict[str, ShareReport]:
     }
 
 
-def _share_report(partition: Partition, share_of: Share, standing: Standing) -> ShareReport:
+def _share_report(partition: Partition, share_of: Share, standing: QueueStanding) -> ShareReport:
     named, names = partition.types.named, partition.types.names
     sides = zip(names, standing.sides, strict=True)
     return ShareReport(
@@ -81,7 +81,7 @@ def _share_report(partition: Partition, share_of: Share, standing: Standing) -> 
         entitled=named(share_of.entitled),
         allocated=named(standing.allocated),
         preempting=named(standing.preempting),
-        standing={name: side.value for name, side in sides if side is not Side.EVEN},
+        standing={name: side.value for name, side in sides if side is not ShareLevel.EVEN},
     )
 
 

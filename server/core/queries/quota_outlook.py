@@ -9,7 +9,7 @@ from server.model.quota import is_below
 from server.model.records import Amounts
 from server.preemption.policy import Plan, Refusal, ShrinkIntent
 from server.preemption.quota import enforcement
-from server.preemption.quota.enforcement import Standing
+from server.preemption.quota.enforcement import AllocationStanding
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.state import snapshotting
@@ -28,7 +28,7 @@ class QuotaOutlook:
     queue: str
     over: Amounts
     due_ms: int
-    standing: Standing
+    standing: AllocationStanding
     victims: int
     refusal: str
     observed: bool

@@ -25,18 +25,18 @@ from server.model.records import ShrinkResult
 from server.preemption import victim_order
 from server.preemption.entitlement import numbers
 from server.preemption.policy import Plan, Refusal, Rule, ShrinkIntent
-from server.preemption.quota.outcome import BARS, Outcome
-from server.preemption.quota.run import SEARCHED_MOST, Budgets, Run
+from server.preemption.quota.outcome import BARS, RunOutcome
+from server.preemption.quota.run import SEARCHED_MOST, Budgets, RunInProgress
 from server.preemption.quota.tree import Tree
 from server.preemption.trial import Trial
 from server.preemption.victim_order import Comparator
 from server.snapshot.columns import FIRM
-from server.snapshot.victims_in_order import Question, Running, running
+from server.snapshot.victims_in_order import Running, VictimQuery, running
 
 NAME: Final = QUOTA.name
 
 
-class Standing(NamedTuple):
+class AllocationStanding(NamedTuple):
     """The standing of an allocation in a quota run: its place among the candidates, from 1 on, and the rule that protects it.
 
     ``place`` is 0 for one that is no candidate. ``rule`` is "" for one that the run takes.
@@ -57,15 +57,15 @@ def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
 
 def plan_with_standing(
     trial: Trial, intent: ShrinkIntent, key: str
-) -> tuple[Plan | Refusal, Standing] | None:
+) -> tuple[Plan | Refusal, AllocationStanding] | None:
     """Return the plan and the standing of one allocation in it; None when the queue is within its maximum."""
     outcome = _run(trial, intent.queue)
     if outcome is None:
         return None
-    return _answer(trial, intent, outcome), Standing(*outcome.standing(key))
+    return _answer(trial, intent, outcome), AllocationStanding(*outcome.standing(key))
 
 
-def _run(trial: Trial, path: str) -> Outcome | None:
+def _run(trial: Trial, path: str) -> RunOutcome | None:
     """Return how a run would end; None when there is nothing to free (Q5)."""
     target = _target(trial, path)
     if not target:
@@ -73,7 +73,7 @@ def _run(trial: Trial, path: str) -> Outcome | None:
     tree = Tree(trial, path, target)
     run = _begin(trial, path, tree, list(target.values()))
     _free(run, tree, path)
-    return Outcome(trial.snapshot, path, run, list(target.values()), tree.types)
+    return RunOutcome(trial.snapshot, path, run, list(target.values()), tree.types)
 
 
 def _target(trial: Trial, path: str) -> dict[int, int]:
@@ -86,12 +86,14 @@ def _target(trial: Trial, path: str) -> dict[int, int]:
     }
 
 
-def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> Run:
+def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> RunInProgress:
     bars = tuple(trial.snapshot.firm_flags if flag == FIRM else flag for flag in BARS)
-    asked = Question(tree.leaves, tree.types, len(target), bars, _further(trial, tree, len(target)))
+    asked = VictimQuery(
+        tree.leaves, tree.types, len(target), bars, _further(trial, tree, len(target))
+    )
     found = running(trial.snapshot, trial.standing, asked)
     overshoot = trial.snapshot.queues[path].spec.properties.quota_overshoot
-    return Run(found, target, tree.rooms(), overshoot, _budgets(trial, found))
+    return RunInProgress(found, target, tree.rooms(), overshoot, _budgets(trial, found))
 
 
 def _further(trial: Trial, tree: Tree, wanted: int) -> Callable[[int], tuple[Rank, ...]] | None:
@@ -112,7 +114,7 @@ def _budgets(trial: Trial, found: Running) -> Budgets:
     return Budgets(mode, groups, {name: trial.disruptions_left(name) for name in names})
 
 
-def _free(run: Run, tree: Tree, path: str) -> None:
+def _free(run: RunInProgress, tree: Tree, path: str) -> None:
     """Take victims by shares, then without shares, then by a search (Q15), and give back what is not needed."""
     tree.free(run, run.running.lots(), path, list(run.rest))
     run.give_back()
@@ -123,7 +125,7 @@ def _free(run: Run, tree: Tree, path: str) -> None:
         run.give_back()
 
 
-def _answer(trial: Trial, intent: ShrinkIntent, outcome: Outcome) -> Plan | Refusal:
+def _answer(trial: Trial, intent: ShrinkIntent, outcome: RunOutcome) -> Plan | Refusal:
     shrink, spared, levels = outcome.shrink(), outcome.spared(), outcome.levels()
     if shrink.result is ShrinkResult.IMPOSSIBLE:
         because = f"queue {intent.queue} is over its maximum, and rules protect all of its pods"
@@ -138,7 +140,7 @@ def _answer(trial: Trial, intent: ShrinkIntent, outcome: Outcome) -> Plan | Refu
     return Refusal(rule, because, spared=spared, levels=levels, shrink=shrink)
 
 
-def _ranking(trial: Trial, outcome: Outcome) -> Ranking:
+def _ranking(trial: Trial, outcome: RunOutcome) -> Ranking:
     """Return the order of the queue's candidates around its last victim (Q11)."""
     run, words = outcome.run, victim_order.order(trial.snapshot.settings, QUOTA.order.name)
     found, wanted = run.running, tuple(outcome.types[: len(outcome.target)])

@@ -7,7 +7,7 @@ from typing import Final
 from server.model.lines import lines
 from server.model.records import Amounts, Level, Shrink, ShrinkResult
 from server.preemption.policy import SPARED_KEYS_MAX, Release, Rule, Spared
-from server.preemption.quota.run import Line, Run
+from server.preemption.quota.run import Line, RunInProgress
 from server.snapshot.columns import FIRM, RELEASING, REPLACED, REQUIRED_NODE, UNTOUCHABLE, VETOED
 from server.snapshot.queues import QueueFacts
 from server.snapshot.snapshot import Snapshot
@@ -29,12 +29,12 @@ WHOLE: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """The end of a run. ``types`` are the indices of its columns, the first ones those of the target."""
 
     snapshot: Snapshot
     queue: str
-    run: Run
+    run: RunInProgress
     target: Line
     types: Sequence[int]
 

@@ -52,7 +52,7 @@ BECAUSE: Final = "more is used than there is, and its queue has more than its sh
 Order = tuple[Rank, ...]
 
 
-class Candidate(NamedTuple):
+class SurplusCandidate(NamedTuple):
     """A candidate, with its place in the order."""
 
     order: Order
@@ -85,7 +85,9 @@ def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
     return Plan(NAME, (), releases, spared, shrink=shrink, replans=intent.replans, ranking=ranking)
 
 
-def _spared(candidates: Iterable[Candidate], stay: Mapping[Rank, Rule]) -> tuple[Spared, ...]:
+def _spared(
+    candidates: Iterable[SurplusCandidate], stay: Mapping[Rank, Rule]
+) -> tuple[Spared, ...]:
     found: dict[tuple[Rule, str], list[str]] = {}
     for one in candidates:
         key = one.order[-1]
@@ -97,7 +99,9 @@ def _spared(candidates: Iterable[Candidate], stay: Mapping[Rank, Rule]) -> tuple
     )
 
 
-def _ranking(trial: Trial, candidates: Sequence[Candidate], stay: Mapping[Rank, Rule]) -> Ranking:
+def _ranking(
+    trial: Trial, candidates: Sequence[SurplusCandidate], stay: Mapping[Rank, Rule]
+) -> Ranking:
     """Return the order in which the partition's candidates were considered, around its last victim."""
     order = [one.order for one in candidates]
     start, shown = window(order, frozenset(one[-1] for one in order) - stay.keys())
@@ -119,15 +123,18 @@ def _ranking(trial: Trial, candidates: Sequence[Candidate], stay: Mapping[Rank, 
 
 
 def _walk(
-    trial: Trial, candidates: Iterable[Candidate], left: dict[int, int], rules: dict[int, Rule]
-) -> list[Candidate]:
+    trial: Trial,
+    candidates: Iterable[SurplusCandidate],
+    left: dict[int, int],
+    rules: dict[int, Rule],
+) -> list[SurplusCandidate]:
     """Return the victims in order (rules 4 and 5).
 
     What is left to free shrinks; ``rules`` gets by row the rule that protects a candidate.
     """
     rooms, spent = _rooms(trial, frozenset(left)), Counter[str]()
     full = trial.overfull(sorted(left))
-    taken: list[Candidate] = []
+    taken: list[SurplusCandidate] = []
     for one in candidates:
         if max(left.values()) <= 0:
             break
@@ -151,7 +158,7 @@ def _walk(
 
 
 def _objection(
-    trial: Trial, one: Candidate, rooms: dict[str, list[int]], spent: Counter[str]
+    trial: Trial, one: SurplusCandidate, rooms: dict[str, list[int]], spent: Counter[str]
 ) -> Rule | None:
     """Return the rule that protects a candidate after those taken so far; None: it is evicted."""
     if not _fits(trial, one, rooms):
@@ -159,7 +166,7 @@ def _objection(
     return None if _is_allowed(trial, one, spent) else Rule.BUDGET
 
 
-def _is_allowed(trial: Trial, one: Candidate, spent: Counter[str]) -> bool:
+def _is_allowed(trial: Trial, one: SurplusCandidate, spent: Counter[str]) -> bool:
     """Return whether each of the candidate's groups has a disruption left, those of this plan counted (V5).
 
     Always true where budgets are not respected.
@@ -178,7 +185,7 @@ def _target(trial: Trial) -> dict[int, int]:
     return {index: much for index, much in over.items() if much > 0}
 
 
-def _candidates(trial: Trial, target: Collection[int]) -> Iterator[Candidate]:
+def _candidates(trial: Trial, target: Collection[int]) -> Iterator[SurplusCandidate]:
     snapshot, columns = trial.snapshot, trial.snapshot.allocations
     rows = columns.rows_holding(trial.standing, list(target), BARRED | snapshot.firm_flags)
     exhausted = trial.exhausted()
@@ -189,7 +196,7 @@ def _candidates(trial: Trial, target: Collection[int]) -> Iterator[Candidate]:
         if _may_go(trial, row, leaf):
             size = tuple(pair for pair in columns.demands[row] if not snapshot.ports[pair[0]])
             order = (*ranked.read(row, target), columns.keys[row])
-            yield Candidate(order, row, int(columns.nodes[row]), leaf, size)
+            yield SurplusCandidate(order, row, int(columns.nodes[row]), leaf, size)
 
 
 def _may_go(trial: Trial, row: int, leaf: str) -> bool:
@@ -225,12 +232,12 @@ def _rooms(trial: Trial, target: Container[int]) -> dict[str, list[int]]:
     }
 
 
-def _helps(one: Candidate, left: dict[int, int], short: dict[int, int]) -> bool:
+def _helps(one: SurplusCandidate, left: dict[int, int], short: dict[int, int]) -> bool:
     """Return whether the candidate holds something that is still to be freed, in the partition and on its node."""
     return any(left.get(index, 0) > 0 and short.get(index, 0) > 0 for index, _ in one.size)
 
 
-def _fits(trial: Trial, one: Candidate, rooms: dict[str, list[int]]) -> bool:
+def _fits(trial: Trial, one: SurplusCandidate, rooms: dict[str, list[int]]) -> bool:
     return all(
         rooms[queue.path][index] >= quantity
         for queue in trial.snapshot.path_up(one.leaf)
@@ -239,7 +246,11 @@ def _fits(trial: Trial, one: Candidate, rooms: dict[str, list[int]]) -> bool:
 
 
 def _change(
-    trial: Trial, one: Candidate, left: dict[int, int], rooms: dict[str, list[int]], sign: int
+    trial: Trial,
+    one: SurplusCandidate,
+    left: dict[int, int],
+    rooms: dict[str, list[int]],
+    sign: int,
 ) -> None:
     """Subtract a victim (-1) from what is left to free and from its queues, or add it back (1)."""
     for index, quantity in one.size:

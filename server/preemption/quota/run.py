@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Final
 
 from server.preemption.policy import Rule
-from server.snapshot.victims_in_order import Lot, Running, Standing
+from server.snapshot.victims_in_order import Lot, Running, WalkPlace
 
 STRIDE: Final = 256
 """The number of candidates that are looked at together at first, doubled as long as all of them can be taken."""
@@ -20,7 +20,7 @@ SEARCHED_MOST: Final = 16
 """The largest number of candidates among which a set is searched for when a run ends short (Q15)."""
 
 Line = list[int]
-Rooms = tuple[Line, ...]
+PathRooms = tuple[Line, ...]
 """The amounts by which each queue from a leaf to the root may fall, by column."""
 
 
@@ -72,7 +72,7 @@ class Step:
         return max(self.wanted, default=0) > 0
 
 
-class Run:
+class RunInProgress:
     """A quota run in progress. ``rest`` is what is still to free of each target type, below zero where more was freed.
 
     ``rooms`` has by leaf the lines of its path, shared where paths meet. ``taken`` says by place which rule took a candidate,
@@ -85,7 +85,7 @@ class Run:
         self,
         running: Running,
         target: Sequence[int],
-        rooms: Mapping[str, Rooms],
+        rooms: Mapping[str, PathRooms],
         overshoot: str = "last",
         budgets: Budgets | None = None,
     ) -> None:
@@ -166,7 +166,7 @@ class Run:
         capped = [min(pair) for pair in zip(self.rest, room, strict=False)]  # Q13
         return [*capped, *room[len(capped) :]]
 
-    def _one_by_one(self, candidates: Iterable[Standing], step: Step) -> None:
+    def _one_by_one(self, candidates: Iterable[WalkPlace], step: Step) -> None:
         """Take the candidates in turn, until all target types are met (Q12)."""
         for one in candidates:
             if not step.is_short:
@@ -190,16 +190,16 @@ class Run:
                 self._take(one, (self.rest, *rooms), because)
         return len(self.taken) > before
 
-    def _path(self, one: Standing) -> Rooms:
+    def _path(self, one: WalkPlace) -> PathRooms:
         return self.rooms[self.running.leaves[one.home]]
 
-    def _in_turn(self, candidates: Iterable[Standing]) -> Iterator[Standing]:
+    def _in_turn(self, candidates: Iterable[WalkPlace]) -> Iterator[WalkPlace]:
         """Yield the candidates in Q11's order; one without disruptions left counts as opted out when its turn comes (V5)."""
         if self._budgets.mode != "prefer" or not self._budgets.groups:
             yield from candidates
             return
         for _, alike in groupby(self._ranked(candidates), key=lambda pair: pair[0] >> 1):
-            late: list[Standing] = []
+            late: list[WalkPlace] = []
             for rank, one in alike:
                 if rank & 1 or self._budgets.exhausted(one.place):
                     late.append(one)
@@ -208,11 +208,11 @@ class Run:
                     yield one
             yield from self._as_opted_out(late)
 
-    def _ranked(self, candidates: Iterable[Standing]) -> Iterator[tuple[int, Standing]]:
+    def _ranked(self, candidates: Iterable[WalkPlace]) -> Iterator[tuple[int, WalkPlace]]:
         whole = list(candidates)
         return zip(self.running.rank([one.place for one in whole]), whole, strict=True)
 
-    def _as_opted_out(self, late: Iterable[Standing]) -> Iterator[Standing]:
+    def _as_opted_out(self, late: Iterable[WalkPlace]) -> Iterator[WalkPlace]:
         importance = self.running.importance
         for one in sorted(late, key=lambda one: importance(one.place, as_opted_out=True)):
             self._late.add(one.place)
@@ -238,14 +238,14 @@ class Run:
 
     # One candidate --------------------------------------------------------------------------------
 
-    def _considers(self, one: Standing, wanted: Line, rooms: Sequence[Line]) -> bool:
+    def _considers(self, one: WalkPlace, wanted: Line, rooms: Sequence[Line]) -> bool:
         """Return whether a candidate may be taken; keep the rule that protects it, unless it is only not needed."""
         rule = self._objection(one, wanted, rooms)
         if rule is not None and rule is not Rule.NOT_NEEDED:
             self.spared[one.place] = rule
         return rule is None
 
-    def _objection(self, one: Standing, wanted: Line, rooms: Sequence[Line]) -> Rule | None:
+    def _objection(self, one: WalkPlace, wanted: Line, rooms: Sequence[Line]) -> Rule | None:
         size = one.size
         if not any(left > 0 and size[at] for at, left in enumerate(wanted)):
             return Rule.NOT_NEEDED  # Q12: it reduces no target type that is not met
@@ -261,7 +261,7 @@ class Run:
             return Rule.BUDGET  # 7.6
         return None
 
-    def _take(self, one: Standing, lines: Sequence[Line], because: str) -> None:
+    def _take(self, one: WalkPlace, lines: Sequence[Line], because: str) -> None:
         self.taken[one.place] = because
         self._budgets.count(one.place, 1)
         _lower(lines, one.size)
@@ -304,7 +304,7 @@ class Run:
                 self._take(one, (self.rest, *self._path(one)), found[one.place])
 
     def _reaches(
-        self, candidates: Sequence[Standing], start: int, left: Sequence[Line], because: str
+        self, candidates: Sequence[WalkPlace], start: int, left: Sequence[Line], because: str
     ) -> bool:
         """Take a set from ``start`` on that meets the target, and return whether there is one; ``left`` sums the rests."""
         if not self.is_short:
@@ -322,7 +322,7 @@ class Run:
         return False
 
 
-def _narrowest(rooms: Rooms) -> Line:
+def _narrowest(rooms: PathRooms) -> Line:
     """Return by column how far all of them may fall."""
     return [min(column) for column in zip(*rooms, strict=True)]
 
@@ -341,7 +341,7 @@ def _fits(size: Sequence[int], room: Sequence[int]) -> bool:
     return True
 
 
-def _suffixes(candidates: Sequence[Standing], width: int) -> list[Line]:
+def _suffixes(candidates: Sequence[WalkPlace], width: int) -> list[Line]:
     """Return by number of a candidate what it and those after it have, in the first columns."""
     sums = [[0] * width]
     for one in reversed(candidates):

@@ -8,7 +8,7 @@ from math import prod
 
 from server.kernels.share import largest_remainder
 from server.preemption.entitlement import floor
-from server.preemption.quota.run import Line, Rooms, Run
+from server.preemption.quota.run import Line, PathRooms, RunInProgress
 from server.preemption.trial import Trial
 from server.snapshot.victims_in_order import Lot
 
@@ -77,7 +77,7 @@ class Tree:
         found = {index for each in floors for index, least in enumerate(each) if least}
         return sorted(found.difference(targets))
 
-    def rooms(self) -> dict[str, Rooms]:
+    def rooms(self) -> dict[str, PathRooms]:
         """Return by leaf how far each queue up to the root may fall; a queue has one line, shared by all paths through it."""
         lines: dict[str, Line] = {}
         return {
@@ -101,7 +101,7 @@ class Tree:
             return f"{leaf} is over its maximum (Q11, Q12)"
         return f"its queue's share of what {self._top} has beyond its maximum (Q15, Q12)"
 
-    def free(self, run: Run, lots: Mapping[str, Lot], path: str, wanted: Line) -> Line:
+    def free(self, run: RunInProgress, lots: Mapping[str, Lot], path: str, wanted: Line) -> Line:
         """Free an amount below a queue, level by level; return what was freed, which may be more or less (Q15)."""
         if path in lots:
             return run.walk(path, lots[path], wanted, self._because(path))
