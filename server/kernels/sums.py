@@ -10,7 +10,7 @@ from server.kernels.fit import Array, Mask
 Sparse = list[tuple[int, int]]
 
 
-class Released(NamedTuple):
+class ReleasedSums(NamedTuple):
     """The nodes that change, and what each leaf loses: (column, quantity) pairs without zeros."""
 
     nodes: list[int]
@@ -25,19 +25,19 @@ def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     resources: Array,
     rows: Array,
     sign: int,
-) -> Released:
+) -> ReleasedSums:
     """Release rows (sign 1) or undo their release (sign -1) in ``standing`` and, by node, in ``coming``; return the sums."""
     if len(rows) <= FEW:
         at_few = nodes.take(rows).tolist()
         for row, node in zip(rows.tolist(), at_few, strict=True):
             standing[row] = sign < 0
             coming[node] += sign * resources[row]
-        return Released(sorted(set(at_few)), by_leaf(leaves, resources, rows))
+        return ReleasedSums(sorted(set(at_few)), by_leaf(leaves, resources, rows))
     standing[rows] = sign < 0
     at, sizes = nodes.take(rows), resources.take(rows, axis=0)
     _add(coming, at, sign * sizes)
     changed: list[int] = np.flatnonzero(marked(at)).tolist()
-    return Released(changed, _by_leaf(leaves.take(rows), sizes))
+    return ReleasedSums(changed, _by_leaf(leaves.take(rows), sizes))
 
 
 def by_leaf(leaves: Array, resources: Array, rows: Array) -> list[tuple[int, Sparse]]:

@@ -18,7 +18,7 @@ BLOCK: Final = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Field:
+class MemberNodes:
     """The nodes for one class of members, with a bound for each. ``order`` has their rows, best bound first.
 
     The first ``roomy`` nodes need no victims. For the others, by place, ``priorities`` is a lower bound on the priority of the
@@ -77,7 +77,9 @@ class Field:
         return bool(self.allowed[node])
 
 
-def field(columns: AllocationColumns, may: Mask, nodes: Mask, need: Array, names: Array) -> Field:
+def field(
+    columns: AllocationColumns, may: Mask, nodes: Mask, need: Array, names: Array
+) -> MemberNodes:
     """Return the field of one class: ``nodes`` could hold a member when empty, ``need`` is by node the amount to free there.
 
     ``may`` marks the rows that may be evicted.
@@ -89,12 +91,12 @@ def field(columns: AllocationColumns, may: Mask, nodes: Mask, need: Array, names
     rows = rows[(nodes & short)[columns.nodes[rows]]]
     if not len(rows):
         none = cover.Groups(rows, rows, rows)
-        return Field(free, len(free), [], [], [], nodes, rows, none, rows, need[:0])
+        return MemberNodes(free, len(free), [], [], [], nodes, rows, none, rows, need[:0])
     groups = cover.grouped(columns.nodes[rows])
     places = groups.places
     ranked, jobs = _bounds(columns, rows, groups, need.take(places, axis=0))
     found = np.array(cover.order(ranked, names[places]), dtype=np.int64)
-    return Field(
+    return MemberNodes(
         [*free, *places[found].tolist()],
         len(free),
         cover.priorities(ranked)[found].tolist(),

@@ -79,7 +79,7 @@ class NodeColumns:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class HeldAmounts:
     """The amounts that some allocations hold of some types: one line per allocation, one column per type."""
 
     amounts: Array
@@ -180,9 +180,9 @@ class AllocationColumns:
             return any(own(row) & flags for row in rows.tolist())
         return bool((self.flags[rows] & flags).any())
 
-    def held_by(self, rows: Array, types: list[int]) -> "Held":
+    def held_by(self, rows: Array, types: list[int]) -> "HeldAmounts":
         """Return what these allocations hold of some types."""
-        return Held(self.resources.take(rows, axis=0)[:, types])
+        return HeldAmounts(self.resources.take(rows, axis=0)[:, types])
 
     def jobs_without(self, standing: Mask) -> frozenset[tuple[int, str]]:
         """Return the gangs with members that are not standing, as (application number, gang key) pairs."""

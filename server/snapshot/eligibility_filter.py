@@ -262,7 +262,7 @@ def _sorted(most: cover.Excess, names: Array) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Field:
+class VictimNodes:
     """The nodes on which victims could free enough: ``order``, best bound first, and the rows that passed on each node.
 
     ``places`` has these and other nodes in ascending order, ``starts`` the index at which the rows of each begin. The rows and
@@ -314,13 +314,13 @@ def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is 
     weights: Sequence[int],
     names: Array,
     opted: Mask | None = None,
-) -> Field:
+) -> VictimNodes:
     """Return the nodes with their bounds for the node's line of ``need``, when ``rows`` are the candidates.
 
     ``opted`` adds rows that count as opted out.
     """
     if not len(rows):
-        return Field([], rows, rows, rows)
+        return VictimNodes([], rows, rows, rows)
     groups = cover.grouped(columns.nodes.take(rows))
     places = groups.places
     flags = columns.flags.take(rows)
@@ -333,4 +333,4 @@ def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is 
     )
     ranked = cover.bounds(given, groups, need.take(places, axis=0), weights)
     best: list[int] = places[cover.order(ranked, names[places])].tolist()
-    return Field(best, places, groups.ends, rows, ranked)
+    return VictimNodes(best, places, groups.ends, rows, ranked)

@@ -16,7 +16,7 @@ from server.snapshot.waiting import ClassFacts
 Weights = tuple[tuple[int, int], ...]
 
 
-class NodeSort(NamedTuple):
+class NodeRanking(NamedTuple):
     """The ranking of nodes: weights by type index, and whether the fullest node comes first."""
 
     weights: Weights
@@ -28,7 +28,7 @@ def fitting(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
     return nodes.open & kind.allowed & scan.holding(free, kind.node_demand)
 
 
-def best(nodes: NodeColumns, free: Array, kind: ClassFacts, sort: NodeSort) -> int:
+def best(nodes: NodeColumns, free: Array, kind: ClassFacts, sort: NodeRanking) -> int:
     """Return the row of the best-ranked node that can take the ask now, -1 for none (design 6.3)."""
     rows = np.flatnonzero(fitting(nodes, free, kind))
     if not len(rows):
@@ -89,7 +89,7 @@ def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
     return bool(nodes.opened[row]) and bool(kind.allowed[row]) and large
 
 
-class Tally(NamedTuple):
+class NodeCounts(NamedTuple):
     """The number of nodes that do not take an ask, each counted under the first reason that applies.
 
     ``too_small`` and ``too_full`` are (type index, nodes) pairs: nodes without the capacity, and without the free capacity.
@@ -102,7 +102,7 @@ class Tally(NamedTuple):
     too_full: tuple[tuple[int, int], ...]
 
 
-def tally(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Tally:
+def tally(nodes: NodeColumns, free: Array, kind: ClassFacts) -> NodeCounts:
     """Return why the nodes do not take the ask, in the order: not schedulable, constraints, capacity, free capacity."""
     present = nodes.numbers > 0
     closed = present & ~nodes.open
@@ -112,7 +112,7 @@ def tally(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Tally:
     large = rows[scan.holding(nodes.capacity.take(rows, axis=0), kind.node_demand)]
     full = scan.first_short(free, large, kind.node_demand)
     left = len(large) - _total(full)
-    return Tally(left, int(closed.sum()), int(barred.sum()), tuple(small), tuple(full))
+    return NodeCounts(left, int(closed.sum()), int(barred.sum()), tuple(small), tuple(full))
 
 
 def _total(pairs: Iterable[tuple[int, int]]) -> int:

@@ -18,7 +18,7 @@ from server.model.reasons import Code
 from server.model.storms import Pair, Side
 from server.snapshot import node_search
 from server.snapshot.columns import FIRM, UNSAID, AllocationColumns, NodeColumns
-from server.snapshot.node_search import NodeSort, Tally
+from server.snapshot.node_search import NodeCounts, NodeRanking
 from server.snapshot.pace import AT_REST, Pace
 from server.snapshot.queues import Bounds, FrozenAmounts, QueueFacts, has_room
 from server.snapshot.waiting import ClassFacts, FirmUse, OpenCommitment, WaitingAsk, WaitingJob
@@ -55,7 +55,7 @@ class Snapshot:
     settings: PreemptionSettings
     disruptions: Mapping[str, int]
     commitments: tuple[OpenCommitment, ...]
-    sort: NodeSort
+    sort: NodeRanking
     node_count: int
     capacity: FrozenAmounts
     runs: Mapping[str, int] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class Snapshot:
         except ValueError:
             return -1
 
-    def tally(self, kind: ClassFacts) -> Tally:
+    def tally(self, kind: ClassFacts) -> NodeCounts:
         """Return for each reason how many nodes do not take the ask."""
         return node_search.tally(self.nodes, self.nodes.free, kind)
 

@@ -8,7 +8,7 @@ from server.kernels import scan
 from server.kernels.fit import Array
 from server.snapshot import node_search
 from server.snapshot.columns import NodeColumns
-from server.snapshot.node_search import NodeSort
+from server.snapshot.node_search import NodeRanking
 from server.snapshot.waiting import ClassFacts
 
 
@@ -21,7 +21,7 @@ class Tentative:
     """
 
     def __init__(
-        self, nodes: NodeColumns, free: Array, sort: NodeSort, evicted: Array | None = None
+        self, nodes: NodeColumns, free: Array, sort: NodeRanking, evicted: Array | None = None
     ) -> None:
         self._nodes = nodes
         self._sort = sort

@@ -15,7 +15,7 @@ from server.model.records import DecisionState, lost_by
 from server.state import gang_sizes, pending, usage
 from server.state.applications import Application, Ask, Group, Job
 from server.state.commitments import Commitment, Pledge, beyond
-from server.state.lost_work import OTHERS, SOFT, Going, Line
+from server.state.lost_work import OTHERS, SOFT, Going, LossKey
 from server.state.nodes import Foreign, Node
 from server.state.partition import Partition
 from server.state.queues import Queue
@@ -132,8 +132,8 @@ def _count_work(partition: Partition, ask: Ask) -> None:
     claimant = going.claimant if known else OTHERS
     application = ask.application
     at = going.policy, claimant, application.leaf.path
-    partition.lost.by_queue.add(Line(*at), lost, going.ordered_ms, amounts)
-    owner = Line(*at, application.user, application.application_id)
+    partition.lost.by_queue.add(LossKey(*at), lost, going.ordered_ms, amounts)
+    owner = LossKey(*at, application.user, application.application_id)
     partition.lost.by_owner.add(owner, lost, going.ordered_ms, amounts)
 
 

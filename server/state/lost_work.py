@@ -27,7 +27,7 @@ OTHERS: Final = "(others)"
 """The name under which removed queues, and all for which no line is left, are counted."""
 
 
-class Line(NamedTuple):
+class LossKey(NamedTuple):
     """The key of a sum: ``claimant`` is the preemptor's queue, or the queue that a quota run shrinks.
 
     ``user`` and ``application`` are those of the victim. They are empty in the table that is by queue alone.
@@ -68,14 +68,14 @@ class LostWork:
     __slots__ = ("amounts", "complete_ms", "lines", "minutes")
 
     def __init__(self) -> None:
-        self.lines: dict[Line, Lost] = {}
-        self.amounts: dict[Line, Amounts] = {}
-        self.minutes: dict[tuple[int, Line], tuple[Lost, Amounts]] = {}
+        self.lines: dict[LossKey, Lost] = {}
+        self.amounts: dict[LossKey, Amounts] = {}
+        self.minutes: dict[tuple[int, LossKey], tuple[Lost, Amounts]] = {}
         self.complete_ms = 0
         """The instant since which the sums by minute are complete; 0: nothing was dropped yet."""
 
     def add(
-        self, line: Line, lost: Lost, ordered_ms: int = 0, amounts: Amounts | None = None
+        self, line: LossKey, lost: Lost, ordered_ms: int = 0, amounts: Amounts | None = None
     ) -> None:
         """Count a victim that is gone and whose eviction was ordered at this instant."""
         held = amounts or {}
@@ -84,16 +84,16 @@ class LostWork:
         self.lines[line] = self.lines.get(line, NONE[0]).plus(lost)
         self.amounts[line] = summed(self.amounts.get(line, {}), held)
 
-    def _with_room(self, line: Line) -> Line:
+    def _with_room(self, line: LossKey) -> LossKey:
         """Return the line to count under. Applications get at most half of the table, because they come and go."""
         if line.application and line not in self.lines and len(self.lines) >= LINES_MAX // 2:
             line = line._replace(application=OTHERS)
         if line in self.lines or len(self.lines) < LINES_MAX:
             return line
         user = OTHERS if line.application else ""
-        return Line(line.policy, OTHERS, OTHERS, user, user)
+        return LossKey(line.policy, OTHERS, OTHERS, user, user)
 
-    def _add_minute(self, minute: int, line: Line, lost: Lost, amounts: Amounts) -> None:
+    def _add_minute(self, minute: int, line: LossKey, lost: Lost, amounts: Amounts) -> None:
         if minute * MINUTE_MS < self.complete_ms:
             return
         key = minute, line
@@ -104,10 +104,10 @@ class LostWork:
             self.complete_ms = (oldest + 1) * MINUTE_MS
             self.minutes = {key: one for key, one in self.minutes.items() if key[0] > oldest}
 
-    def since(self, instant: int) -> tuple[dict[Line, tuple[Lost, Amounts]], int]:
+    def since(self, instant: int) -> tuple[dict[LossKey, tuple[Lost, Amounts]], int]:
         """Return the work lost to evictions ordered since the minute of an instant, and from when the sums are complete."""
         begin = max(instant // MINUTE_MS * MINUTE_MS, self.complete_ms)
-        found: dict[Line, tuple[Lost, Amounts]] = {}
+        found: dict[LossKey, tuple[Lost, Amounts]] = {}
         for (minute, line), (lost, amounts) in self.minutes.items():
             if minute * MINUTE_MS >= begin:
                 before, held = found.get(line, (Lost(), {}))
@@ -128,7 +128,7 @@ class LostWork:
             self._add_minute(minute, _folded(line, gone), lost, amounts)
 
 
-def _folded(line: Line, gone: frozenset[str]) -> Line:
+def _folded(line: LossKey, gone: frozenset[str]) -> LossKey:
     claimant = OTHERS if line.claimant in gone else line.claimant
     victim = OTHERS if line.victim in gone else line.victim
     return line._replace(claimant=claimant, victim=victim)

@@ -31,7 +31,7 @@ NO_RULES: Final = (PlacementRule(kind="provided"),)
 
 
 @dataclass(frozen=True, slots=True)
-class QueueFacts:
+class PlacementFacts:
     """The facts of a queue that the rules need. ``accepting`` is false while the queue drains or is stopped."""
 
     leaf: bool
@@ -39,7 +39,7 @@ class QueueFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundQueue:
     """The leaf that an application gets, at ``path``; if ``create`` is true, it has to be created first."""
 
     path: str
@@ -56,7 +56,7 @@ class Refused:
 class Lookup(Protocol):
     """The queues as the rules see them."""
 
-    def find(self, path: str) -> QueueFacts | None:
+    def find(self, path: str) -> PlacementFacts | None:
         """Return the queue at a path, if there is one."""
 
     def may_submit(self, path: str, user: str, groups: tuple[str, ...]) -> bool:
@@ -65,15 +65,15 @@ class Lookup(Protocol):
 
 def place_application(
     rules: Iterable[PlacementRule], application: ApplicationAdded, lookup: Lookup
-) -> Found | Refused:
+) -> FoundQueue | Refused:
     """Return the queue of a new application, from the first rule that gives one."""
     reasons: list[str] = []
     for label, outcome in _attempts(tuple(rules) or NO_RULES, application, lookup):
-        if isinstance(outcome, Found):
+        if isinstance(outcome, FoundQueue):
             return outcome
         reasons.append(f"{label}: {outcome.reason}")
     if application.tags.get(FORCE_TAG) == "true":
-        return Found(RECOVERY_QUEUE, create=lookup.find(RECOVERY_QUEUE) is None)
+        return FoundQueue(RECOVERY_QUEUE, create=lookup.find(RECOVERY_QUEUE) is None)
     return Refused(f"no placement rule matched ({'; '.join(reasons)})")
 
 
@@ -82,14 +82,14 @@ def deciding_rule(
 ) -> str:
     """Return the rule that gives an application its queue, as `provided` or `tag namespace`; "" when none does."""
     for label, outcome in _attempts(tuple(rules) or NO_RULES, application, lookup):
-        if isinstance(outcome, Found):
+        if isinstance(outcome, FoundQueue):
             return label
     return ""
 
 
 def _attempts(
     rules: tuple[PlacementRule, ...], application: ApplicationAdded, lookup: Lookup
-) -> Iterator[tuple[str, Found | Refused]]:
+) -> Iterator[tuple[str, FoundQueue | Refused]]:
     for rule in rules:
         path = _queue_of(rule, application, lookup)
         outcome = path if isinstance(path, Refused) else _admit(path, rule, application, lookup)
@@ -175,7 +175,7 @@ def _matches(name: str, names: frozenset[str], pattern: str) -> bool:
 
 def _admit(
     path: str, rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
-) -> Found | Refused:
+) -> FoundQueue | Refused:
     """Return the queue at a path, if it takes this application or may be created for it."""
     if is_below(path, RECOVERY_QUEUE):
         return Refused(f"{path} is only for applications recovered by force")
@@ -188,12 +188,12 @@ def _admit(
         return Refused(f"{path} takes no new applications")
     if not lookup.may_submit(path, application.user, application.groups):
         return Refused(f"user {application.user!r} may not submit to {path}")
-    return Found(path, create=False)
+    return FoundQueue(path, create=False)
 
 
 def _create(
     path: str, rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
-) -> Found | Refused:
+) -> FoundQueue | Refused:
     """Return a queue to create, if its names are valid and the nearest existing ancestor takes new queues."""
     if not rule.create:
         return Refused(f"queue {path} does not exist, and the rule may not create it")
@@ -209,7 +209,7 @@ def _create(
 
 def _create_below(
     above: str, path: str, application: ApplicationAdded, lookup: Lookup
-) -> Found | Refused:
+) -> FoundQueue | Refused:
     facts = lookup.find(above)
     if facts is None or facts.leaf:
         return Refused(f"{path} cannot be created below {above}, which is a leaf")
@@ -217,4 +217,4 @@ def _create_below(
         return Refused(f"{above} takes no new queues")
     if not lookup.may_submit(above, application.user, application.groups):
         return Refused(f"user {application.user!r} may not submit to {above}")
-    return Found(path, create=True)
+    return FoundQueue(path, create=True)

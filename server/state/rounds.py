@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Released:
+class RoundReleases:
     """The releases that the claims of one round ordered: see `server.snapshot.pace.Taken`.
 
     ``over`` is the amount by which queues were over their entitlements when the round began, None until it is needed (P9).
@@ -91,7 +91,7 @@ class Round:
         self.began_ms: int | None = None
         self.arrivals = 0
         self.goes_on = False
-        self.released: list[Released] = []
+        self.released: list[RoundReleases] = []
         self.reservations_moved = False
         self.reservations_offered: set[tuple[str, ...]] = set()
         self.reservations_untold = False

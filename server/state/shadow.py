@@ -10,7 +10,7 @@ from server.model.quota import PartitionSpec
 from server.model.records import Shrink
 from server.model.shadow import Difference, ShadowRecord, Sum
 from server.state.backoff import ShadowTries
-from server.state.rounds import Released, Round
+from server.state.rounds import Round, RoundReleases
 
 HELD_MAX: Final = 1_000
 """The most open decisions of a shadow; beyond that it decides nothing more until some end."""
@@ -18,7 +18,7 @@ RECORDS_MAX: Final = 2_000
 """The most records that are kept; those that ended are forgotten first, then the oldest."""
 
 
-class Place(NamedTuple):
+class ShadowPlacement(NamedTuple):
     """A placement in a shadow's decision: the key of the ask, and the node that it would get."""
 
     key: str
@@ -26,7 +26,7 @@ class Place(NamedTuple):
     exclusive: bool
 
 
-class Held(NamedTuple):
+class OpenShadowDecision(NamedTuple):
     """An open decision of the shadow. Only in the shadow's own rounds its places count as pledged and its victims as gone.
 
     ``victims`` are keys, each with the rules that chose it; ``shrink`` has the numbers of a trim (surplus reclaim), which has
@@ -34,7 +34,7 @@ class Held(NamedTuple):
     """
 
     policy: str
-    places: tuple[Place, ...]
+    places: tuple[ShadowPlacement, ...]
     victims: tuple[tuple[str, str], ...]
     shrink: Shrink | None
 
@@ -83,8 +83,10 @@ class Shadow:
         self.round.tries = ShadowTries()
         self.round.began_ms = paced.began_ms
         self.round.arrivals = paced.arrivals
-        self.round.released = [Released(one.began_ms, Counter(one.taken)) for one in paced.released]
-        self.held: dict[str, Held] = {}
+        self.round.released = [
+            RoundReleases(one.began_ms, Counter(one.taken)) for one in paced.released
+        ]
+        self.held: dict[str, OpenShadowDecision] = {}
         self.records: dict[str, ShadowRecord] = {}
         self.sums: dict[tuple[str, str], Sum] = {}
         self.told: Counter[Difference] = Counter()

@@ -12,7 +12,7 @@ from server.model.asks import PLAIN, job_class
 from server.model.fit import Amounts
 from server.model.reasons import Code
 from server.model.resources import Limit
-from server.snapshot.node_search import NodeSort
+from server.snapshot.node_search import NodeRanking
 from server.snapshot.pace import LOSS, Pace
 from server.snapshot.queues import NO_PATH, Bounds, FrozenAmounts, QueueFacts
 from server.snapshot.snapshot import Snapshot
@@ -77,7 +77,7 @@ def take(
         settings=partition.spec.preemption,
         disruptions=_disruptions(partition),
         commitments=_commitments(partition),
-        sort=NodeSort(index.weights, index.packing),
+        sort=NodeRanking(index.weights, index.packing),
         node_count=len(index.nodes),
         capacity=tuple(partition.capacity),
         pace=_pace(partition, now),

@@ -13,15 +13,15 @@ from server.model.quota import RECOVERY_QUEUE, PlacementRule, RuleFilter
 from server.state.placement_rules import (
     DEPTH_MAX,
     MATCHED_MAX,
-    Found,
-    QueueFacts,
+    FoundQueue,
+    PlacementFacts,
     Refused,
     place_application,
 )
 
-LEAF = QueueFacts(leaf=True, accepting=True)
-PARENT = QueueFacts(leaf=False, accepting=True)
-DRAINING = QueueFacts(leaf=True, accepting=False)
+LEAF = PlacementFacts(leaf=True, accepting=True)
+PARENT = PlacementFacts(leaf=False, accepting=True)
+DRAINING = PlacementFacts(leaf=True, accepting=False)
 QUEUES = {
     "root": PARENT,
     "root.a": LEAF,
@@ -29,7 +29,7 @@ QUEUES = {
     "root.people": PARENT,
     "root.people.anna": LEAF,
     "root.private": LEAF,
-    "root.closed": QueueFacts(leaf=False, accepting=False),
+    "root.closed": PlacementFacts(leaf=False, accepting=False),
 }
 PROVIDED = PlacementRule("provided")
 FIXED = PlacementRule("fixed", "a")
@@ -39,10 +39,10 @@ FIXED = PlacementRule("fixed", "a")
 class Tree:
     """Queues by path; `root.private` and all below it are for `boss` alone."""
 
-    queues: Mapping[str, QueueFacts] = field(default_factory=lambda: QUEUES)
+    queues: Mapping[str, PlacementFacts] = field(default_factory=lambda: QUEUES)
     asked: list[str] = field(default_factory=list)
 
-    def find(self, path: str) -> QueueFacts | None:
+    def find(self, path: str) -> PlacementFacts | None:
         return self.queues.get(path)
 
     def may_submit(self, path: str, user: str, groups: tuple[str, ...]) -> bool:
@@ -68,125 +68,140 @@ PLACED = [
         "a qualified name",
         [PROVIDED],
         app("root.people.anna"),
-        Found("root.people.anna", create=False),
+        FoundQueue("root.people.anna", create=False),
     ),
-    ("an unqualified name", [PROVIDED], app("a"), Found("root.a", create=False)),
+    ("an unqualified name", [PROVIDED], app("a"), FoundQueue("root.a", create=False)),
     (
         "case does not count",
         [PROVIDED],
         app("Root.People.ANNA"),
-        Found("root.people.anna", create=False),
+        FoundQueue("root.people.anna", create=False),
     ),
-    ("no rules: like provided", [], app("a"), Found("root.a", create=False)),
+    ("no rules: like provided", [], app("a"), FoundQueue("root.a", create=False)),
     (
         "provided with create",
         [rule("provided", create=True)],
         app("b"),
-        Found("root.b", create=True),
+        FoundQueue("root.b", create=True),
     ),
     (
         "created with its parents",
         [rule("provided", create=True)],
         app("root.x.y"),
-        Found("root.x.y", create=True),
+        FoundQueue("root.x.y", create=True),
     ),
     (
         "dots of a plain name",
         [rule("provided", create=True)],
         app("x.y"),
-        Found("root.x_dot_y", create=True),
+        FoundQueue("root.x_dot_y", create=True),
     ),
-    ("user", [rule("user", create=True)], app(user="bob.s"), Found("root.bob_dot_s", create=True)),
+    (
+        "user",
+        [rule("user", create=True)],
+        app(user="bob.s"),
+        FoundQueue("root.bob_dot_s", create=True),
+    ),
     (
         "user below",
         [rule("user", parent=UNDER_PEOPLE)],
         app(),
-        Found("root.people.anna", create=False),
+        FoundQueue("root.people.anna", create=False),
     ),
     (
         "parents may be made",
         [rule("user", create=True, parent=UNDER_NEW)],
         app(),
-        Found("root.new.anna", create=True),
+        FoundQueue("root.new.anna", create=True),
     ),
     (
         "a qualified name skips the parent",
         [rule("provided", parent=UNDER_NEW)],
         app("root.a"),
-        Found("root.a", create=False),
+        FoundQueue("root.a", create=False),
     ),
-    ("fixed", [FIXED], app(), Found("root.a", create=False)),
-    ("fixed path", [rule("fixed", "people.anna")], app(), Found("root.people.anna", create=False)),
+    ("fixed", [FIXED], app(), FoundQueue("root.a", create=False)),
+    (
+        "fixed path",
+        [rule("fixed", "people.anna")],
+        app(),
+        FoundQueue("root.people.anna", create=False),
+    ),
     (
         "fixed from root",
         [rule("fixed", "root.people.anna")],
         app(),
-        Found("root.people.anna", create=False),
+        FoundQueue("root.people.anna", create=False),
     ),
     (
         "tag",
         [rule("tag", "namespace", create=True)],
         app(tags={"namespace": "Team"}),
-        Found("root.team", create=True),
+        FoundQueue("root.team", create=True),
     ),
     (
         "a tag's name in another case",
         [rule("tag", "namespace")],
         app(tags={"NameSpace": "a"}),
-        Found("root.a", create=False),
+        FoundQueue("root.a", create=False),
     ),
     (
         "a qualified tag",
         [rule("tag", "q", parent=UNDER_PEOPLE)],
         app(tags={"q": "root.a"}),
-        Found("root.a", create=False),
+        FoundQueue("root.a", create=False),
     ),
     (
         "access by group",
         [PROVIDED],
         app("private", groups=("bosses",)),
-        Found("root.private", create=False),
+        FoundQueue("root.private", create=False),
     ),
     (
         "the filter lets in",
         [rule("fixed", "a", filter=ALLOW_ANNA)],
         app(),
-        Found("root.a", create=False),
+        FoundQueue("root.a", create=False),
     ),
     (
         "the filter lets a group in",
         [rule("fixed", "a", filter=RuleFilter(groups=frozenset({"dev"})))],
         app(groups=("ops", "dev")),
-        Found("root.a", create=False),
+        FoundQueue("root.a", create=False),
     ),
     (
         "a pattern is searched for anywhere",
         [rule("fixed", "a", filter=RuleFilter(user_pattern="n+"))],
         app(),
-        Found("root.a", create=False),
+        FoundQueue("root.a", create=False),
     ),
     (
         "deny concerns only those named",
         [rule("fixed", "a", filter=RuleFilter(allow=False, users=frozenset({"bob"})))],
         app(),
-        Found("root.a", create=False),
+        FoundQueue("root.a", create=False),
     ),
     (
         "an empty filter allows",
         [rule("fixed", "a", filter=RuleFilter())],
         app(),
-        Found("root.a", create=False),
+        FoundQueue("root.a", create=False),
     ),
     (
         "past a missing tag",
         [rule("tag", "namespace", create=True), FIXED],
         app(),
-        Found("root.a", create=False),
+        FoundQueue("root.a", create=False),
     ),
-    ("past a parent queue", [PROVIDED, FIXED], app("people"), Found("root.a", create=False)),
-    ("past a draining queue", [PROVIDED, FIXED], app("drains"), Found("root.a", create=False)),
-    ("past a queue of others", [PROVIDED, FIXED], app("private"), Found("root.a", create=False)),
-    ("past a missing queue", [PROVIDED, FIXED], app("nowhere"), Found("root.a", create=False)),
+    ("past a parent queue", [PROVIDED, FIXED], app("people"), FoundQueue("root.a", create=False)),
+    ("past a draining queue", [PROVIDED, FIXED], app("drains"), FoundQueue("root.a", create=False)),
+    (
+        "past a queue of others",
+        [PROVIDED, FIXED],
+        app("private"),
+        FoundQueue("root.a", create=False),
+    ),
+    ("past a missing queue", [PROVIDED, FIXED], app("nowhere"), FoundQueue("root.a", create=False)),
 ]
 
 PASSED_OVER = [
@@ -283,7 +298,7 @@ def cases(table: Sequence[tuple[Any, ...]]) -> list[Any]:
 
 @pytest.mark.parametrize(("rules", "application", "expected"), cases(PLACED))
 def test_an_application_is_placed(
-    rules: list[PlacementRule], application: ApplicationAdded, expected: Found
+    rules: list[PlacementRule], application: ApplicationAdded, expected: FoundQueue
 ) -> None:
     assert place_application(rules, application, Tree()) == expected
 
@@ -300,10 +315,10 @@ def test_a_rule_is_passed_over_and_says_why(
 
 def test_the_default_queue_takes_what_no_rule_places() -> None:
     tree = Tree({**QUEUES, "root.default": LEAF})
-    assert place_application([PROVIDED], app("nowhere"), tree) == Found(
+    assert place_application([PROVIDED], app("nowhere"), tree) == FoundQueue(
         "root.default", create=False
     )
-    assert place_application([FIXED], app(), tree) == Found("root.a", create=False)
+    assert place_application([FIXED], app(), tree) == FoundQueue("root.a", create=False)
 
 
 def test_a_default_queue_that_drains_does_not_help() -> None:
@@ -314,10 +329,12 @@ def test_a_default_queue_that_drains_does_not_help() -> None:
 
 def test_a_forced_application_ends_in_the_recovery_queue_only_when_all_else_fails() -> None:
     forced = app("nowhere", tags={"application.create.force": "true"})
-    assert place_application([PROVIDED], forced, Tree()) == Found(RECOVERY_QUEUE, create=True)
+    assert place_application([PROVIDED], forced, Tree()) == FoundQueue(RECOVERY_QUEUE, create=True)
     there = Tree({**QUEUES, RECOVERY_QUEUE: LEAF})
-    assert place_application([PROVIDED], forced, there) == Found(RECOVERY_QUEUE, create=False)
-    assert place_application([PROVIDED, FIXED], forced, Tree()) == Found("root.a", create=False)
+    assert place_application([PROVIDED], forced, there) == FoundQueue(RECOVERY_QUEUE, create=False)
+    assert place_application([PROVIDED, FIXED], forced, Tree()) == FoundQueue(
+        "root.a", create=False
+    )
     assert isinstance(
         place_application([PROVIDED], app("x", tags={"application.create.force": "1"}), Tree()),
         Refused,

@@ -13,7 +13,7 @@ from server.model.events import ReleaseRequested
 from server.model.records import Lost
 from server.model.records import lost_work as of_record
 from server.state import lost_work as partition
-from server.state.lost_work import LINES_MAX, OTHERS, Line, LostWork
+from server.state.lost_work import LINES_MAX, OTHERS, LossKey, LostWork
 from tests.preemption.replicas import Replicas
 from tests.simulation.termination import Life
 from tests.stories.words import MANAGER
@@ -177,13 +177,13 @@ def test_a_quota_run_counts_for_the_queue_that_it_shrinks() -> None:
 
 def test_a_queue_that_goes_away_folds_into_one_line() -> None:
     table = LostWork()
-    table.add(Line("guaranteed", "root.a", "root.b"), Lost(1, 10, 100))
-    table.add(Line("guaranteed", "root.a", "root.c"), Lost(2, 20, 200))
-    table.add(Line("guaranteed", "root.b", "root.c"), Lost(4, 40, 400))
+    table.add(LossKey("guaranteed", "root.a", "root.b"), Lost(1, 10, 100))
+    table.add(LossKey("guaranteed", "root.a", "root.c"), Lost(2, 20, 200))
+    table.add(LossKey("guaranteed", "root.b", "root.c"), Lost(4, 40, 400))
     table.forget(["root.b", "root.c"])
     assert table.lines == {
-        Line("guaranteed", "root.a", OTHERS): Lost(3, 30, 300),
-        Line("guaranteed", OTHERS, OTHERS): Lost(4, 40, 400),
+        LossKey("guaranteed", "root.a", OTHERS): Lost(3, 30, 300),
+        LossKey("guaranteed", OTHERS, OTHERS): Lost(4, 40, 400),
     }
 
 
@@ -191,9 +191,9 @@ def test_the_table_is_bounded_and_loses_no_sum(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(partition, "LINES_MAX", 10)
     table = LostWork()
     for number in range(30):
-        table.add(Line("guaranteed", "root.a", f"root.b{number}"), Lost(1, 2, 3))
+        table.add(LossKey("guaranteed", "root.a", f"root.b{number}"), Lost(1, 2, 3))
     assert len(table.lines) == 11
-    assert table.lines[Line("guaranteed", OTHERS, OTHERS)] == Lost(20, 40, 60)
+    assert table.lines[LossKey("guaranteed", OTHERS, OTHERS)] == Lost(20, 40, 60)
     assert LINES_MAX == 4_096
 
 
@@ -201,17 +201,17 @@ def test_owners_are_bounded_applications_first(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(partition, "LINES_MAX", 10)
     table = LostWork()
     for number in range(30):
-        line = Line("guaranteed", "root.a", "root.b", "ada", f"app-{number}")
+        line = LossKey("guaranteed", "root.a", "root.b", "ada", f"app-{number}")
         table.add(line, Lost(1, 2, 3), 60_000 * number)
     named = [one.application for one in table.lines]
     assert named == [*(f"app-{number}" for number in range(5)), OTHERS]
-    assert table.lines[Line("guaranteed", "root.a", "root.b", "ada", OTHERS)].victims == 25
+    assert table.lines[LossKey("guaranteed", "root.a", "root.b", "ada", OTHERS)].victims == 25
     recent, _ = table.since(60_000 * 29)
     assert [one.application for one in recent] == ["app-29"]
     for number in range(30):
-        table.add(Line("quota", f"root.c{number}", "root.b", "bob", "app"), Lost(1, 2, 3))
+        table.add(LossKey("quota", f"root.c{number}", "root.b", "bob", "app"), Lost(1, 2, 3))
     assert len(table.lines) == 11
-    assert table.lines[Line("quota", OTHERS, OTHERS, OTHERS, OTHERS)].victims == 26
+    assert table.lines[LossKey("quota", OTHERS, OTHERS, OTHERS, OTHERS)].victims == 26
     assert sum(one.victims for one in table.lines.values()) == 60
 
 
@@ -241,7 +241,7 @@ def test_the_digest_knows_lost_work() -> None:
 
 
 def test_what_was_lost_is_known_by_minute_and_type() -> None:
-    table, line = LostWork(), Line("guaranteed", "root.a", "root.b")
+    table, line = LostWork(), LossKey("guaranteed", "root.a", "root.b")
     table.add(line, Lost(1, 10, 100), 59_999, {"gpu": 40, "vcore": 100})
     table.add(line, Lost(2, 20, 200), 60_000, {"gpu": 80})
     assert table.amounts == {line: {"gpu": 120, "vcore": 100}}
@@ -257,7 +257,7 @@ def test_minutes_are_bounded_and_say_since_when_they_are_complete(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(partition, "MINUTES_MAX", 3)
-    table, line = LostWork(), Line("guaranteed", "root.a", "root.b")
+    table, line = LostWork(), LossKey("guaranteed", "root.a", "root.b")
     for minute in range(5):
         table.add(line, Lost(1, 1, 1), minute * 60_000)
     table.add(line, Lost(1, 1, 1), 0)
@@ -266,9 +266,9 @@ def test_minutes_are_bounded_and_say_since_when_they_are_complete(
 
 
 def test_a_queue_that_goes_away_is_folded_by_minute_too() -> None:
-    table, line = LostWork(), Line("guaranteed", "root.a", "root.b")
+    table, line = LostWork(), LossKey("guaranteed", "root.a", "root.b")
     table.add(line, Lost(1, 1, 1), 60_000, {"gpu": 5})
     table.forget(["root.b"])
-    folded = Line("guaranteed", "root.a", OTHERS)
+    folded = LossKey("guaranteed", "root.a", OTHERS)
     assert table.since(0) == ({folded: (Lost(1, 1, 1), {"gpu": 5})}, 0)
     assert table.amounts == {folded: {"gpu": 5}}

@@ -20,7 +20,7 @@ from server.state.applications import Application
 from server.state.limits import Limiter
 from server.state.partition import Partition
 from server.state.placeholders import GangStyle, Reserve
-from server.state.placement_rules import QueueFacts, Refused, place_application
+from server.state.placement_rules import PlacementFacts, Refused, place_application
 from server.state.queues import Queue, QueueState
 
 APPLICATIONS_MAX = 200_000
@@ -33,12 +33,12 @@ class QueueLookup:
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
 
-    def find(self, path: str) -> QueueFacts | None:
+    def find(self, path: str) -> PlacementFacts | None:
         """Return the facts of an existing queue; None for an unknown path."""
         queue = self._partition.queues.get(path)
         if queue is None:
             return None
-        return QueueFacts(leaf=queue.leaf, accepting=queue.state is QueueState.ACTIVE)
+        return PlacementFacts(leaf=queue.leaf, accepting=queue.state is QueueState.ACTIVE)
 
     def may_submit(self, path: str, user: str, groups: tuple[str, ...]) -> bool:
         """Return whether the user may submit to this queue, which may exist or have to be created.

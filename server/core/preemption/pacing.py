@@ -16,7 +16,7 @@ from server.preemption.trial import Trial
 from server.snapshot.pace import OverUse
 from server.state.applications import Ask
 from server.state.partition import Partition
-from server.state.rounds import Released
+from server.state.rounds import RoundReleases
 
 
 def earliest_ms(partition: Partition) -> int:
@@ -85,7 +85,7 @@ def begin(partition: Partition, now: int) -> None:
     state.began_ms = now
     state.arrivals = partition.arrivals
     state.released = [one for one in state.released if one.began_ms + window > now]
-    state.released.append(Released(now, Counter()))
+    state.released.append(RoundReleases(now, Counter()))
 
 
 def over_use(partition: Partition, trial: Trial) -> OverUse:
@@ -109,5 +109,5 @@ def record(partition: Partition, trial: Trial, plan: Plan, now: int) -> None:
         return
     state = partition.round
     if not state.released:
-        state.released.append(Released(now, Counter()))
+        state.released.append(RoundReleases(now, Counter()))
     state.released[-1].taken.update(pace.amounts(trial.snapshot, plan))

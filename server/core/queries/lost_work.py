@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from server.core.core import Core
 from server.model.records import Lost, LostLine
-from server.state.lost_work import Amounts, Line, LostWork
+from server.state.lost_work import Amounts, LossKey, LostWork
 
 
 def lost_work(core: Core, partition: str) -> list[LostLine]:
@@ -33,7 +33,7 @@ def _whole(table: LostWork) -> list[LostLine]:
     return _lines({line: (lost, table.amounts.get(line, {})) for line, lost in table.lines.items()})
 
 
-def _lines(found: Mapping[Line, tuple[Lost, Amounts]]) -> list[LostLine]:
+def _lines(found: Mapping[LossKey, tuple[Lost, Amounts]]) -> list[LostLine]:
     return [
         LostLine(
             line.policy, line.claimant, line.victim, lost, amounts, line.user, line.application

@@ -18,7 +18,7 @@ from server.snapshot.waiting import WaitingAsk
 from server.state import snapshotting
 from server.state.applications import Job
 from server.state.partition import Partition
-from server.state.shadow import Held, Place, Shadow
+from server.state.shadow import OpenShadowDecision, Shadow, ShadowPlacement
 
 CHECKED_MAX: Final = 32
 """The most decisions that a turn checks against the rules again: as much work as so many plans."""
@@ -29,11 +29,11 @@ GONE = "its ask is gone"
 SERVED = "the live side decided for its ask"
 
 
-def held(plan: Plan) -> Held:
+def held(plan: Plan) -> OpenShadowDecision:
     """Return the standing decision for a plan."""
-    places = tuple(Place(one.ask.key, one.node_id, one.exclusive) for one in plan.pledges)
+    places = tuple(ShadowPlacement(one.ask.key, one.node_id, one.exclusive) for one in plan.pledges)
     victims = tuple((one.key, one.because) for one in plan.releases)
-    return Held(plan.policy, places, victims, plan.shrink)
+    return OpenShadowDecision(plan.policy, places, victims, plan.shrink)
 
 
 def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
@@ -69,7 +69,7 @@ def _end(known: Shadow, name: str, why: str, ended: dict[str, str]) -> None:
         ended[subject] = why
 
 
-def _over(partition: Partition, one: Held) -> str:
+def _over(partition: Partition, one: OpenShadowDecision) -> str:
     """Return why a decision does not stand any more, "" if it does."""
     reasons = (
         *(_of_place(partition, place) for place in one.places),
@@ -78,7 +78,7 @@ def _over(partition: Partition, one: Held) -> str:
     return next(filter(None, reasons), "")
 
 
-def _of_place(partition: Partition, place: Place) -> str:
+def _of_place(partition: Partition, place: ShadowPlacement) -> str:
     ask = partition.asks.get(place.key)
     if ask is None:
         return GONE
@@ -141,7 +141,7 @@ def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
 
 @contextmanager
 def _seen_waiting(
-    other: Partition, trial: Trial, held: Sequence[Held]
+    other: Partition, trial: Trial, held: Sequence[OpenShadowDecision]
 ) -> Iterator[dict[str, WaitingAsk]]:
     """Add the gangs of decisions to the snapshot, even if they are not due, and yield the snapshot's asks by key.
 
@@ -159,7 +159,7 @@ def _seen_waiting(
         trial.snapshot = snapshot
 
 
-def _plan(other: Partition, one: Held, waiting: Mapping[str, WaitingAsk]) -> Plan:
+def _plan(other: Partition, one: OpenShadowDecision, waiting: Mapping[str, WaitingAsk]) -> Plan:
     """Return the plan with rows of a snapshot that is taken now."""
     nodes = other.index.nodes
     pledges = tuple(
@@ -169,7 +169,7 @@ def _plan(other: Partition, one: Held, waiting: Mapping[str, WaitingAsk]) -> Pla
     return Plan(one.policy, pledges, tuple(_releases(other, one)), shrink=one.shrink)
 
 
-def _releases(other: Partition, one: Held) -> Iterator[Release]:
+def _releases(other: Partition, one: OpenShadowDecision) -> Iterator[Release]:
     for key, because in one.victims:
         ask = other.asks[key]
         yield Release(ask.row, key, ask.application.leaf.path, because)

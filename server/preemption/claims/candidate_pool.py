@@ -28,7 +28,7 @@ from server.preemption.victim_order import Comparator
 from server.snapshot import eligibility_filter as screens
 from server.snapshot import gangs
 from server.snapshot.columns import OPTED_OUT, ORIGINATOR
-from server.snapshot.eligibility_filter import Field, LeafTerms, Rules, Screen
+from server.snapshot.eligibility_filter import LeafTerms, Rules, Screen, VictimNodes
 from server.snapshot.queues import QueueFacts
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import ClassFacts
@@ -77,7 +77,7 @@ class Ground:
     preferred: Mask | None
     closed: frozenset[int]
     screen: Screen
-    field: Field
+    field: VictimNodes
     seen: int
     is_narrowed: bool = False
 

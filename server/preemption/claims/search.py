@@ -22,7 +22,7 @@ from server.preemption.policy import Spared
 from server.preemption.trial import Trial
 from server.preemption.victim_order import order
 from server.snapshot import eligibility_filter as screens
-from server.snapshot.eligibility_filter import PASSED, Field
+from server.snapshot.eligibility_filter import PASSED, VictimNodes
 from server.snapshot.waiting import WaitingAsk
 
 NodeKey = tuple[int, int, int, int, int, str]
@@ -126,7 +126,7 @@ class Claim:
     def _find_blocks(self, trial: Trial) -> tuple[Block, ...]:
         return self._terms.blocks(trial) if self._limited else ()
 
-    def _bounded(self, trial: Trial, rows: Array, need: Array) -> Field:
+    def _bounded(self, trial: Trial, rows: Array, need: Array) -> VictimNodes:
         """Return the nodes of these rows with their bounds."""
         snapshot = trial.snapshot
         return screens.field(
@@ -240,7 +240,7 @@ class Claim:
             if node not in self._moved:
                 self._judge(trial, node)
 
-    def _bound(self, trial: Trial, field: Field, node: int) -> NodeKey:
+    def _bound(self, trial: Trial, field: VictimNodes, node: int) -> NodeKey:
         rank, fewest, excess = field.bound(node)
         return (*cover.parts(rank), fewest, excess, trial.snapshot.nodes.ids[node])
 

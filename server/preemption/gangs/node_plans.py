@@ -20,7 +20,7 @@ from server.preemption.gangs.tentative import Seats, Unit
 from server.preemption.gangs.units import Units
 from server.preemption.trial import Trial
 from server.snapshot import assignments as nodes
-from server.snapshot.assignments import Field
+from server.snapshot.assignments import MemberNodes
 
 NodeKey = tuple[int, int, int, str]
 """The key of a node, (highest victim priority, victim gangs, victims, node): the least is the best (J9)."""
@@ -176,7 +176,7 @@ def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) 
 class Closer:
     """The closer bounds of one field, valid as long as the queues that bar no candidate at the start bar none (`holds`)."""
 
-    def __init__(self, seats: Seats, field: Field) -> None:
+    def __init__(self, seats: Seats, field: MemberNodes) -> None:
         self._columns = seats.trial.snapshot.allocations
         self._field = field
         self._tail = seats.units.tail

@@ -93,7 +93,7 @@ class JobSearch:
         )
         rows = assignments.marked(spent) if budgets == "prefer" else ()
         self.units = Units(trial, self.terms, self.screen, rows)
-        self._fields: dict[tuple[int, bool], assignments.Field] = {}
+        self._fields: dict[tuple[int, bool], assignments.MemberNodes] = {}
 
     def best(self) -> Answer:
         """Return a plan without opted-out pods, else with them (V3), else why there is none."""
@@ -139,7 +139,7 @@ class JobSearch:
         rows = sorted(attempt.seats.taken, key=self.units.rank)
         return Answer(tuple(chosen), tuple(rows))
 
-    def field(self, kind: ClassFacts) -> assignments.Field:
+    def field(self, kind: ClassFacts) -> assignments.MemberNodes:
         """Return the nodes for members of a class, with a bound for each."""
         which = kind.number, self.units.willing
         known = self._fields.get(which)
