@@ -174,7 +174,7 @@ class Release(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Spared:
+class ProtectedCandidates:
     """Candidates of one leaf that one rule protected: how many, and the keys of the first SPARED_KEYS_MAX."""
 
     rule: Rule
@@ -194,7 +194,7 @@ class Plan:
     policy: str
     pledges: tuple[Pledge, ...]
     releases: tuple[Release, ...] = ()
-    spared: tuple[Spared, ...] = ()
+    spared: tuple[ProtectedCandidates, ...] = ()
     levels: tuple[Level, ...] = ()
     shrink: Shrink | None = None
     replans: str = ""
@@ -226,7 +226,7 @@ class Refusal:
     final: bool = False
     node_id: str = ""
     missing: tuple[tuple[int, int], ...] = ()
-    spared: tuple[Spared, ...] = ()
+    spared: tuple[ProtectedCandidates, ...] = ()
     levels: tuple[Level, ...] = ()
     shrink: Shrink | None = None
 

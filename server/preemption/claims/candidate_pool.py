@@ -1,6 +1,6 @@
 """The candidates of a victim search: the pool of allocations that may be evicted, and on one node what each of them gives.
 
-A pool (`Ground`) holds the allocations that pass every per-row rule, and a bound for every node. Building it costs as much
+A pool (`CandidatePool`) holds the allocations that pass every per-row rule, and a bound for every node. Building it costs as much
 as there are allocations. Queues that ask alike share one pool: it serves every search that may take no more than it allows.
 What plans took since is checked for each victim again, and nodes that plans touched are bounded again.
 
@@ -22,7 +22,7 @@ from server.model.ranking import Ranked
 from server.preemption.claims.eligibility import CODES, Block, OwnTerms, Terms, spared
 from server.preemption.claims.victim_sets import Candidate
 from server.preemption.entitlement import may_cross, protects_only_whole
-from server.preemption.policy import Spared
+from server.preemption.policy import ProtectedCandidates
 from server.preemption.trial import Trial
 from server.preemption.victim_order import Comparator
 from server.snapshot import eligibility_filter as screens
@@ -53,7 +53,7 @@ def spare_members(trial: Trial, rows: list[int]) -> dict[int, int]:
     return gangs.spare(trial.snapshot.allocations, trial.standing, rows) if known else {}
 
 
-GROUND: Final = "ground"
+POOLS: Final = "pools"
 """The key under which a Trial keeps its pools, by class."""
 KEPT: Final = 4
 """The number of pools that are kept for one class: a search compares itself with each of them."""
@@ -63,7 +63,7 @@ Least = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class CandidatePool:
     """The candidate pool for one class. ``seen`` counts the touched nodes of the Trial when it was made.
 
     ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed``: the
@@ -94,7 +94,7 @@ class Ground:
             _allows(self.terms[leaf], one) for leaf, one in terms.items()
         )
 
-    def narrowed(self, trial: Trial, terms: ByLeaf) -> "Ground":
+    def narrowed(self, trial: Trial, terms: ByLeaf) -> "CandidatePool":
         """Return the pool for terms that it serves: leaves on other terms are screened again, the bounds stay."""
         other = {leaf: one for leaf, one in terms.items() if not _is_alike(self.terms[leaf], one)}
         if not other:
@@ -102,10 +102,10 @@ class Ground:
         columns = self.snapshot.allocations
         screen = screens.again(self.screen, columns, trial.standing, other, self.rules)
         known = self.snapshot, terms, self.rules, self.least, self.preferred, self.closed
-        return Ground(*known, screen, self.field, self.seen, is_narrowed=True)
+        return CandidatePool(*known, screen, self.field, self.seen, is_narrowed=True)
 
     @cached_property
-    def spared(self) -> tuple[Spared, ...]:
+    def spared(self) -> tuple[ProtectedCandidates, ...]:
         """Return the protected candidates, by rule and leaf."""
         return spared(self.snapshot, self.screen)
 
@@ -157,12 +157,16 @@ def _spent(trial: Trial, mode: str) -> Mask | None:
     return trial.exhausted() if trial.snapshot.settings.disruption_budgets == mode else None
 
 
-def ground(trial: Trial, kind: ClassFacts, terms: Terms | OwnTerms, least: Least) -> Ground:
+def find_pool(
+    trial: Trial, kind: ClassFacts, terms: Terms | OwnTerms, least: Least
+) -> CandidatePool:
     """Return a pool that is there and serves, or a new one of the Trial as it is now."""
     kin = terms.kin(trial)
     preferred = preferred_now(trial)
     by_leaf = dict(terms.by_leaf(trial))
-    known: list[Ground] = trial.kept.setdefault((GROUND, kind.number), []) if kin is None else []
+    known: list[CandidatePool] = (
+        trial.kept.setdefault((POOLS, kind.number), []) if kin is None else []
+    )
     barred = barred_rows(trial, _spent(trial, "respect"), kin)
     needed = tuple(index for index, _ in kind.node_demand if index not in terms.closed)
     rules = Rules(CODES, needed, trial.snapshot.firm_flags, barred)
@@ -182,14 +186,14 @@ def _made(  # noqa: PLR0913, PLR0917 - all that it stands on
     least: Least,
     preferred: Mask | None,
     closed: frozenset[int],
-) -> Ground:
+) -> CandidatePool:
     snapshot = trial.snapshot
     columns = snapshot.allocations
     screen = screens.screen(columns, trial.standing, terms, rules)
     nodes, need = trial.short_nodes(kind, least, closed)
     rows = screens.passed(columns, screen, nodes)
     field = screens.field(columns, rows, need, snapshot.weights, snapshot.nodes.names, preferred)
-    return Ground(
+    return CandidatePool(
         snapshot, terms, rules, least, preferred, closed, screen, field, len(trial.touched)
     )
 
@@ -198,7 +202,7 @@ Room = Callable[[int], list[int]]
 """What a queue can lose by type, given its place on the path up from a leaf."""
 
 
-class Row(NamedTuple):
+class CandidateFacts(NamedTuple):
     """The facts of an allocation that are the same for every claim.
 
     ``charged`` is what its queues get back, ``frees`` and ``given`` what its node gets back, ports included. ``groups`` are
@@ -217,7 +221,7 @@ class Row(NamedTuple):
     gang: int
 
 
-class Need:
+class ClaimNeed:
     """The amounts that an ask needs freed to get its place.
 
     ``lacks`` is by type what the node lacks; ``blocks`` are the maxima without headroom for the ask.
@@ -286,7 +290,7 @@ class Candidates:
         self._preferred = preferred
         spent = None if preferred is None else preferred.item
         self._order = Comparator(trial, keys, spent)
-        self._rows: dict[int, Row] = {}
+        self._rows: dict[int, CandidateFacts] = {}
         self._selects = protects_only_whole(trial) or may_cross(trial)
         """Whether rule 5 does not follow from rule 2, so that a victim could hold what its queue has too little of (W8)."""
         self._rests = trial.snapshot.settings.deadzone_permyriad > 0
@@ -306,7 +310,7 @@ class Candidates:
             caps.add_budget(gang, most)
         return caps
 
-    def of(self, trial: Trial, rows: list[int], need: Need, caps: Caps) -> Iterator[Candidate]:
+    def of(self, trial: Trial, rows: list[int], need: ClaimNeed, caps: Caps) -> Iterator[Candidate]:
         """Yield the candidates that help, in claim order (V2)."""
         place = 0
         for number in self._order.in_order(rows, need.kinds):
@@ -331,20 +335,20 @@ class Candidates:
         """Return the queues of rows that were looked up before."""
         return [self._rows[row].leaf for row in rows]
 
-    def row(self, trial: Trial, number: int) -> Row:
+    def row(self, trial: Trial, number: int) -> CandidateFacts:
         """Return the facts of an allocation, looked up once."""
         known = self._rows.get(number)
         if known is None:
             known = self._rows[number] = self._read(trial, number)
         return known
 
-    def _read(self, trial: Trial, number: int) -> Row:
+    def _read(self, trial: Trial, number: int) -> CandidateFacts:
         columns = trial.snapshot.allocations
         flags = int(columns.flags[number])
         line = columns.resources[number].tolist()
         frees = tuple((index, quantity) for index, quantity in enumerate(line) if quantity)
         spent = self._preferred is not None and bool(self._preferred[number])
-        return Row(
+        return CandidateFacts(
             trial.snapshot.leaf_paths[int(columns.leaves[number])],
             int(columns.nodes[number]),
             columns.demands[number],
@@ -357,7 +361,7 @@ class Candidates:
             int(columns.jobs[number]),
         )
 
-    def _gives(self, row: Row, need: Need) -> tuple[int, ...]:
+    def _gives(self, row: CandidateFacts, need: ClaimNeed) -> tuple[int, ...]:
         """Return what an allocation adds to each need: of the node, if it is there, then of the maxima above it (G9).
 
         It counts for all types that it frees, whichever of them it is taken for (G2, W6).
@@ -370,7 +374,7 @@ class Candidates:
         return (*here, *above)
 
     def _taken_for(
-        self, trial: Trial, row: Row, kinds: tuple[int, ...], gives: tuple[int, ...]
+        self, trial: Trial, row: CandidateFacts, kinds: tuple[int, ...], gives: tuple[int, ...]
     ) -> Sequence[int]:
         """Return those of ``kinds`` for which an allocation may be taken, of which it gives something.
 
@@ -389,7 +393,7 @@ class Candidates:
         ]
 
     def _over(
-        self, trial: Trial, row: Row, taken_for: Sequence[int], caps: Caps
+        self, trial: Trial, row: CandidateFacts, taken_for: Sequence[int], caps: Caps
     ) -> tuple[tuple[int, ...], ...]:
         """Return the caps of the row's queues, in each type for which it is taken and they have too much (rule 5, W9)."""
         path = self._terms.path(trial, row.leaf)
@@ -400,7 +404,7 @@ class Candidates:
             if self._terms.is_over(trial, row.leaf, index)
         )
 
-    def _takes(self, row: Row, caps: Caps) -> Demand:
+    def _takes(self, row: CandidateFacts, caps: Caps) -> Demand:
         """Return what the row takes of each cap."""
         charged, starts = row.charged, caps.ways[row.leaf]
         queues = [(start + index, much) for start in starts for index, much in charged]

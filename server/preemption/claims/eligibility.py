@@ -25,7 +25,7 @@ from server.preemption.entitlement import (
     shows_itself,
 )
 from server.preemption.pace import is_beyond
-from server.preemption.policy import SPARED_KEYS_MAX, Rule, Spared
+from server.preemption.policy import SPARED_KEYS_MAX, ProtectedCandidates, Rule
 from server.preemption.trial import Trial
 from server.snapshot import eligibility_filter as screens
 from server.snapshot import gangs
@@ -278,12 +278,12 @@ def own_leaf(
     )
 
 
-def spared(snapshot: Snapshot, screened: Screen) -> tuple[Spared, ...]:
+def spared(snapshot: Snapshot, screened: Screen) -> tuple[ProtectedCandidates, ...]:
     """Return the screened candidates that rules protected, by rule and leaf, without those that are ending anyway."""
     paths = snapshot.leaf_paths
     found = screens.tallied(snapshot.allocations, screened, SPARED_KEYS_MAX)
     return tuple(
-        Spared(RULES[one.code - 1], paths[one.leaf], one.rows, one.keys)
+        ProtectedCandidates(RULES[one.code - 1], paths[one.leaf], one.rows, one.keys)
         for one in found
         if one.code != CODES.gone and one.leaf in paths
     )

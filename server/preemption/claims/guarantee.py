@@ -17,7 +17,7 @@ from server.model.policies import GUARANTEED, JOB
 from server.model.records import Level
 from server.preemption import admission, entitlement
 from server.preemption.claims.preconditions import of_the_ask
-from server.preemption.claims.search import Choice, Claim, Nearest
+from server.preemption.claims.search import ChosenNode, Claim, Nearest
 from server.preemption.claims.turn_order import Claimants
 from server.preemption.entitlement import (
     Deciding,
@@ -26,7 +26,15 @@ from server.preemption.entitlement import (
     openness,
     protects_only_whole,
 )
-from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule, Spared
+from server.preemption.policy import (
+    Intent,
+    Plan,
+    Pledge,
+    ProtectedCandidates,
+    Refusal,
+    Release,
+    Rule,
+)
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk, WaitingJob
 
@@ -191,14 +199,14 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     return known
 
 
-def _choice(trial: Trial, claim: Claim) -> Choice | None:
+def _choice(trial: Trial, claim: Claim) -> ChosenNode | None:
     found = claim.best(trial)
     if found is None and trial.snapshot.settings.cross_node == "quota":
         found = claim.across(trial)
     return found
 
 
-def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: Choice) -> Plan:
+def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: ChosenNode) -> Plan:
     snapshot = trial.snapshot
     columns = snapshot.allocations
     because = BECAUSE_IN_PROPORTION if snapshot.is_shared_out else BECAUSE
@@ -257,7 +265,7 @@ def _closed_in_the_way(
     return tuple(one for one in _types(trial, ask).closed if one.at in lacking)
 
 
-def _rule_of(claim: Claim, nearest: Nearest, spared: tuple[Spared, ...]) -> Rule:
+def _rule_of(claim: Claim, nearest: Nearest, spared: tuple[ProtectedCandidates, ...]) -> Rule:
     """Return the rule by which there are no victims. A frozen pair is named rather than the lack of victims (invariant 18)."""
     if claim.closed_blocks() or nearest.is_barred:
         return Rule.OVER_GUARANTEE

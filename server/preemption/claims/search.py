@@ -14,11 +14,17 @@ from server.kernels.fit import Array, Mask, equal
 from server.model.quota import is_below
 from server.model.ranking import RANKED_MAX, RIVALS_MAX, Ranked, Ranking, window
 from server.preemption.claims import victim_sets
-from server.preemption.claims.candidate_pool import Candidates, Least, Need, ground, preferred_now
+from server.preemption.claims.candidate_pool import (
+    Candidates,
+    ClaimNeed,
+    Least,
+    find_pool,
+    preferred_now,
+)
 from server.preemption.claims.eligibility import CODES, RULES, Block, OwnTerms, Terms
-from server.preemption.claims.victim_sets import Found, NotFound, Task
+from server.preemption.claims.victim_sets import CoveringSet, NotFound, Task
 from server.preemption.entitlement import may_improve, numbers
-from server.preemption.policy import Spared
+from server.preemption.policy import ProtectedCandidates
 from server.preemption.trial import Trial
 from server.preemption.victim_order import order
 from server.snapshot import eligibility_filter as screens
@@ -46,7 +52,7 @@ class Considered(NamedTuple):
     kinds: tuple[int, ...] = ()
 
 
-class Choice(NamedTuple):
+class ChosenNode(NamedTuple):
     """The chosen node and victims, of those considered: row numbers of the View."""
 
     node: int
@@ -107,15 +113,15 @@ class Claim:
     def _begin(self, trial: Trial) -> None:
         """Judge every row and bound every node, on the Trial as it is now, or as it was for a queue that asks alike."""
         self._blocks: tuple[Block, ...] = self._find_blocks(trial)
-        self._ground = ground(trial, self.ask.kind, self._terms, self._least())
+        self._pool = find_pool(trial, self.ask.kind, self._terms, self._least())
         self._order = order(trial.snapshot.settings, "claim")
-        self._candidates = Candidates(trial, self._terms, self._order, self._ground.preferred)
+        self._candidates = Candidates(trial, self._terms, self._order, self._pool.preferred)
         self._drawn = 0
         self._ahead: NodeKey | None = None
         """The bound of the node that is drawn next, once it was asked for."""
         self._began = len(trial.touched)
         self._moved.clear()
-        self._seen = self._ground.seen
+        self._seen = self._pool.seen
         self._heap.clear()
         self._latest.clear()
 
@@ -135,7 +141,7 @@ class Claim:
             need,
             self._weights,
             snapshot.nodes.names,
-            self._ground.preferred,
+            self._pool.preferred,
         )
 
     def _short(self, trial: Trial) -> tuple[Mask, Array]:
@@ -144,17 +150,17 @@ class Claim:
 
     # The search ---------------------------------------------------------------------------------------
 
-    def best(self, trial: Trial) -> Choice | None:
+    def best(self, trial: Trial) -> ChosenNode | None:
         """Return the best node with the best set on it, on top of the plans so far; None: there is none."""
         blocks = self._find_blocks(trial)
         if not blocks:
             row = trial.fits_claim(self.ask.kind)
             if row >= 0:
-                return Choice(row, ())  # G8: it fits once what was ordered is gone
+                return ChosenNode(row, ())  # G8: it fits once what was ordered is gone
         lacks = {(one.path, one.at): one.lack for one in blocks}
         if any(lacks.get((one.path, one.at), 0) < one.lack for one in self._blocks):
             self._begin(trial)  # others made headroom: nodes may be better than their bounds say
-        elif self.is_stale(trial) and not equal(self._ground.preferred, preferred_now(trial)):
+        elif self.is_stale(trial) and not equal(self._pool.preferred, preferred_now(trial)):
             self._begin(trial)  # rows without a disruption left count as opted out by now (V5)
         elif self._began != len(trial.touched) and self._improves:
             self._begin(trial)  # rows that were protected may be evicted by now (W8)
@@ -164,9 +170,9 @@ class Claim:
 
     def is_stale(self, trial: Trial) -> bool:
         """Return whether plans changed anything since the search began."""
-        return self._ground.seen != len(trial.touched)
+        return self._pool.seen != len(trial.touched)
 
-    def across(self, trial: Trial) -> Choice | None:
+    def across(self, trial: Trial) -> ChosenNode | None:
         """Return a node for an ask that maxima block, and victims below those maxima on any node (G9).
 
         The node is the one that the ask would get without the maxima; only its own victims free capacity there.
@@ -182,14 +188,14 @@ class Claim:
             node = choice.node
         snapshot = trial.snapshot
         everywhere = snapshot.nodes.numbers > 0
-        known = screens.passed(snapshot.allocations, self._ground.screen, everywhere).tolist()
+        known = screens.passed(snapshot.allocations, self._pool.screen, everywhere).tolist()
         rows = [row for row in known if trial.stands(row) and self._helps(trial, row, node)]
         need = self._need(trial, node)
         found = self._solve(trial, need, rows)
-        if not isinstance(found, Found):
+        if not isinstance(found, CoveringSet):
             return None
         going = tuple(one.row for one in found.victims)
-        return Choice(node, going, Considered(rows, need.kinds))
+        return ChosenNode(node, going, Considered(rows, need.kinds))
 
     def _helps(self, trial: Trial, row: int, node: int) -> bool:
         leaf = self._candidates.row(trial, row).leaf
@@ -206,14 +212,14 @@ class Claim:
                 self._judge(trial, node)
             return
         nodes, need = self._short(trial)
-        rows = self._ground.field.among(touched, trial.standing)
+        rows = self._pool.field.among(touched, trial.standing)
         found = self._bounded(trial, screens.on(trial.snapshot.allocations, rows, nodes), need)
         for node in touched:
             self._latest.pop(node, None)
         for node in found.order:
             self._keep(_Entry(self._bound(trial, found, node), UNJUDGED, node, ()))
 
-    def _pop(self, trial: Trial) -> Choice | None:
+    def _pop(self, trial: Trial) -> ChosenNode | None:
         now = trial.mark()
         while True:
             self._draw(trial)
@@ -222,18 +228,18 @@ class Claim:
             top = self._heap[0]
             current = self._latest.get(top.node) is top
             if current and top.plans == now:
-                return Choice(top.node, top.rows, top.considered)
+                return ChosenNode(top.node, top.rows, top.considered)
             heapq.heappop(self._heap)
             if current:
                 self._judge(trial, top.node)
 
     def _draw(self, trial: Trial) -> None:
         """Judge nodes in the order of their bounds, as long as one could be better than the best that is known."""
-        order = self._ground.field.order
+        order = self._pool.field.order
         while self._drawn < len(order):
             node = order[self._drawn]
             if self._ahead is None:
-                self._ahead = self._bound(trial, self._ground.field, node)
+                self._ahead = self._bound(trial, self._pool.field, node)
             if self._heap and self._heap[0].key < self._ahead:
                 return
             self._drawn, self._ahead = self._drawn + 1, None
@@ -250,7 +256,7 @@ class Claim:
         considered, need = self._standing_on(trial, node), self._need(trial, node)
         found = self._solve(trial, need, considered) if trial.is_open(node) else None
         trial.steps += NODE_STEPS + (0 if found is None else found.steps // STEPS_A_STEP)
-        if not isinstance(found, Found):
+        if not isinstance(found, CoveringSet):
             self.cut = self.cut or (found is not None and found.cut)
             return
         key = (*found.key, trial.snapshot.nodes.ids[node])
@@ -265,14 +271,16 @@ class Claim:
 
     def _standing_on(self, trial: Trial, node: int) -> list[int]:
         """Return the rows on a node that passed every rule and still stand."""
-        codes, stands = self._ground.screen.codes.item, trial.standing.item
-        rows = self._ground.field.rows(node)
+        codes, stands = self._pool.screen.codes.item, trial.standing.item
+        rows = self._pool.field.rows(node)
         return [row for row in rows if codes(row) == PASSED and stands(row)]
 
-    def _need(self, trial: Trial, node: int) -> Need:
-        return Need(node, self._lacks(trial, node), self._blocks)
+    def _need(self, trial: Trial, node: int) -> ClaimNeed:
+        return ClaimNeed(node, self._lacks(trial, node), self._blocks)
 
-    def _solve(self, trial: Trial, need: Need, rows: list[int]) -> Found | NotFound | None:
+    def _solve(
+        self, trial: Trial, need: ClaimNeed, rows: list[int]
+    ) -> CoveringSet | NotFound | None:
         """Return the best of these rows to evict, so that the ask gets what it needs for its place on a node."""
         if not rows or not need.amounts or not self._terms.closed.isdisjoint(need.kinds):
             return None
@@ -281,7 +289,7 @@ class Claim:
         everybody = list(self._candidates.of(trial, rows, need, caps))
         candidates = [one for one in everybody if victim_sets.is_legal(one, task)]
         found = victim_sets.choose(candidates, task) if candidates else None
-        if isinstance(found, Found) or not self._terms.crosses(trial):
+        if isinstance(found, CoveringSet) or not self._terms.crosses(trial):
             return found
         return victim_sets.choose_with_boundary(everybody, task) or found
 
@@ -302,7 +310,7 @@ class Claim:
         """
         snapshot, closed = trial.snapshot, self._terms.closed
         nodes, need = trial.short_nodes(self.ask.kind)
-        screen = self._ground.screen.without(~trial.standing, CODES.gone)
+        screen = self._pool.screen.without(~trial.standing, CODES.gone)
         barred = nodes & (need[:, sorted(closed)] > 0).any(axis=1)
         of_use = nodes & ~barred
         places = (snapshot.allocations, screen, of_use if of_use.any() else nodes)
@@ -320,11 +328,11 @@ class Claim:
         return tuple(one for one in self._blocks if one.at in self._terms.closed)
 
     @property
-    def spared(self) -> tuple[Spared, ...]:
+    def spared(self) -> tuple[ProtectedCandidates, ...]:
         """Return the candidates that rules protected when the search began, by rule and leaf."""
-        return self._ground.spared
+        return self._pool.spared
 
-    def ranking(self, trial: Trial, choice: Choice) -> Ranking:
+    def ranking(self, trial: Trial, choice: ChosenNode) -> Ranking:
         """Return the candidates on the chosen node for a ranking. Claims are frequent, so they are collected, not sorted."""
         snapshot = trial.snapshot
         columns, keys, known = snapshot.allocations, snapshot.allocations.keys, self._candidates
@@ -336,7 +344,7 @@ class Claim:
             start, values = window(sorted(values), frozenset(keys[row] for row in choice.rows))
             queues = [leaves[one[-1]] for one in values]
         there = columns.on_node(choice.node)
-        codes = self._ground.screen.codes[there].tolist()
+        codes = self._pool.screen.codes[there].tolist()
         protected = [
             (keys[row], RULES[code - 1].value)
             for row, code in zip(there.tolist(), codes, strict=True)
@@ -351,7 +359,7 @@ class Claim:
             (snapshot.nodes.ids[choice.node],),
             "",
             protected,
-            self._ground.passed,
+            self._pool.passed,
             [one.key for one in self._heap[: RIVALS_MAX + 1]],
             snapshot.types,
             numbers(trial, known.leaves(choice.rows)),

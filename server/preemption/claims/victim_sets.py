@@ -51,7 +51,7 @@ class Task:
     weights: tuple[int, ...]
 
 
-class Found(NamedTuple):
+class CoveringSet(NamedTuple):
     """A covering set in claim order with its key; ``steps`` counts what branch and bound examined.
 
     ``cut``: the search was cut off, there may be a better one.
@@ -70,7 +70,7 @@ class NotFound(NamedTuple):
     steps: int
 
 
-def choose(candidates: Sequence[Candidate], task: Task) -> Found | NotFound:
+def choose(candidates: Sequence[Candidate], task: Task) -> CoveringSet | NotFound:
     """Return the best set. ``candidates`` come in claim order (V2); each helps with some need and is legal alone."""
     first = _walk(candidates, task) or _walk(sorted(candidates, key=_most_useful(task)), task)
     best = _better(_of(first, task) if first else None, _single(candidates, task))
@@ -84,12 +84,12 @@ def is_legal(one: Candidate, task: Task) -> bool:
     return _fits(one, task.caps)
 
 
-def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> Found | None:
+def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> CoveringSet | None:
     """Return the best set of which one, and no more, brings queues from above their share to below it (W8, `overshoot: last`).
 
     Called when no legal set covers the needs, so that no victim of such a set can be given back.
     """
-    best: Found | None = None
+    best: CoveringSet | None = None
     for boundary in candidates:
         others = [one for one in candidates if one is not boundary]
         for places in boundary.over:
@@ -126,7 +126,7 @@ def _beside(
     helpful = [one._replace(gives=tuple(one.gives[at] for at in open_)) for one in legal]
     helpful = [one for one in helpful if any(one.gives)]
     found = choose(helpful, asked) if helpful else None
-    if not isinstance(found, Found):
+    if not isinstance(found, CoveringSet):
         return None
     rows = {one.row for one in found.victims}
     return tuple(one for one in others if one.row in rows)
@@ -162,11 +162,11 @@ def _excess(freed: Sequence[int], task: Task) -> int:
     return most
 
 
-def _of(victims: Sequence[Candidate], task: Task) -> Found:
-    return Found(tuple(sorted(victims, key=_PLACE)), key_of(victims, task))
+def _of(victims: Sequence[Candidate], task: Task) -> CoveringSet:
+    return CoveringSet(tuple(sorted(victims, key=_PLACE)), key_of(victims, task))
 
 
-def _better(one: Found | None, other: Found | None) -> Found | None:
+def _better(one: CoveringSet | None, other: CoveringSet | None) -> CoveringSet | None:
     if one is None or other is None:
         return one or other
     return other if other.key < one.key else one
@@ -250,14 +250,14 @@ class _Usefulness:
 # Bounds -------------------------------------------------------------------------------------------------------------
 
 
-def _single(candidates: Sequence[Candidate], task: Task) -> Found | None:
+def _single(candidates: Sequence[Candidate], task: Task) -> CoveringSet | None:
     """Return the best one that suffices alone, the first in claim order among equals."""
     alone = [one for one in candidates if _covers(one.gives, task.needs)]
     keys = [_key_alone(one, task) for one in alone]
     if not keys:
         return None
     key = min(keys)
-    return Found((alone[keys.index(key)],), key)
+    return CoveringSet((alone[keys.index(key)],), key)
 
 
 def _key_alone(one: Candidate, task: Task) -> Key:
@@ -332,7 +332,9 @@ def _least_vain(candidates: Sequence[Candidate], task: Task, number: int) -> int
 class _Search:
     """The search over all sets of the first SEARCHED_MAX candidates in claim order, for up to STEPS_MAX steps."""
 
-    def __init__(self, candidates: Sequence[Candidate], task: Task, best: Found | None) -> None:
+    def __init__(
+        self, candidates: Sequence[Candidate], task: Task, best: CoveringSet | None
+    ) -> None:
         self.candidates = candidates[:SEARCHED_MAX]
         self.cut = len(candidates) > SEARCHED_MAX
         self.task = task
@@ -360,7 +362,7 @@ class _Search:
             later = self.candidates[start:]
             yield [sum(one.gives[index] for one in later) for index in range(len(self.task.needs))]
 
-    def run(self) -> Found | NotFound:
+    def run(self) -> CoveringSet | NotFound:
         self._descend(0, list(self.task.needs), list(self.task.caps), [])
         self.cut = self.cut or self.steps > STEPS_MAX
         if self.best is None:

@@ -19,7 +19,7 @@ from server.model.records import Level
 from server.preemption import admission, entitlement
 from server.preemption.claims.preconditions import of_its_labels
 from server.preemption.gangs.eligibility import added
-from server.preemption.gangs.search import Answer, JobSearch
+from server.preemption.gangs.search import GangAnswer, JobSearch
 from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk, WaitingJob
@@ -144,7 +144,7 @@ def _release(search: JobSearch, row: int) -> Release:
     return Release(row, columns.keys[row], line.leaf, because)
 
 
-def _refusal(trial: Trial, search: JobSearch, answer: Answer) -> Refusal:
+def _refusal(trial: Trial, search: JobSearch, answer: GangAnswer) -> Refusal:
     """Return the member that gets no node, with the nearest one, or the queue that is full (G12)."""
     spared, told = search.spared(), levels(trial, search)
     if answer.member is None:
@@ -160,7 +160,7 @@ def _refusal(trial: Trial, search: JobSearch, answer: Answer) -> Refusal:
     return Refusal(Rule.MEMBER, because, node_id=node, missing=missing, spared=spared, levels=told)
 
 
-def _since(answer: Answer) -> str:
+def _since(answer: GangAnswer) -> str:
     if answer.unowed:
         return "once pods of its own queue are evicted, and other queues do not owe what is still lacking"
     return "once the other members have theirs"

@@ -23,7 +23,7 @@ from server.preemption.gangs.eligibility import JobTerms
 from server.preemption.gangs.node_plans import NOBODY, Closer, NodeKey, Walks
 from server.preemption.gangs.tentative import Seats, Unit
 from server.preemption.gangs.units import Rank, Units
-from server.preemption.policy import Spared
+from server.preemption.policy import ProtectedCandidates
 from server.preemption.trial import Trial
 from server.snapshot import assignments, gangs
 from server.snapshot import eligibility_filter as screens
@@ -48,7 +48,7 @@ class Seat(NamedTuple):
     units: tuple[Unit, ...]
 
 
-class Answer(NamedTuple):
+class GangAnswer(NamedTuple):
     """The answer of a search: a whole plan, or what is missing for one.
 
     A plan has seats in the order of the members, and all victims, least important first. Else ``member`` has no node, ``row``
@@ -95,7 +95,7 @@ class JobSearch:
         self.units = Units(trial, self.terms, self.screen, rows)
         self._fields: dict[tuple[int, bool], assignments.MemberNodes] = {}
 
-    def best(self) -> Answer:
+    def best(self) -> GangAnswer:
         """Return a plan without opted-out pods, else with them (V3), else why there is none."""
         self.units.willing = True
         answer = self._try()
@@ -112,7 +112,7 @@ class JobSearch:
         )
         return assignments.held(snapshot.allocations, rows)
 
-    def _try(self) -> Answer:
+    def _try(self) -> GangAnswer:
         """Return the plan in the order of victims; where it takes too much of others, one with the gang's own queue first."""
         answer = self._attempt()
         if not answer.unowed:
@@ -120,24 +120,24 @@ class JobSearch:
         second = self._attempt(own_first=True)
         return second if second.found else answer
 
-    def _attempt(self, *, own_first: bool = False) -> Answer:
+    def _attempt(self, *, own_first: bool = False) -> GangAnswer:
         attempt = Attempt(self, own_first=own_first)
         chosen: list[Seat] = []
         for member in self.job.members:  # J8: by priority, age, key
             seat = attempt.place(member)
             if seat is None:
                 row, lacks = attempt.nearest(member)
-                return Answer(member=member, row=row, lacks=tuple(lacks))
+                return GangAnswer(member=member, row=row, lacks=tuple(lacks))
             chosen.append(seat)
         full = attempt.make_head_room()
         if full:
-            return Answer(full=full)
+            return GangAnswer(full=full)
         attempt.give_back()
         unowed = attempt.seats.unowed()
         if unowed:
             return attempt.without(max(unowed, key=attempt.importance), chosen)
         rows = sorted(attempt.seats.taken, key=self.units.rank)
-        return Answer(tuple(chosen), tuple(rows))
+        return GangAnswer(tuple(chosen), tuple(rows))
 
     def field(self, kind: ClassFacts) -> assignments.MemberNodes:
         """Return the nodes for members of a class, with a bound for each."""
@@ -151,7 +151,7 @@ class JobSearch:
             )
         return known
 
-    def spared(self) -> tuple[Spared, ...]:
+    def spared(self) -> tuple[ProtectedCandidates, ...]:
         """Return the protected candidates, by rule and leaf."""
         return spared(self.trial.snapshot, self.screen)
 
@@ -301,7 +301,7 @@ class Attempt:
         """Return the place of the unit's most important member among those that may be evicted."""
         return max(map(self.units.rank, unit))
 
-    def without(self, unit: Unit, chosen: Sequence[Seat]) -> Answer:
+    def without(self, unit: Unit, chosen: Sequence[Seat]) -> GangAnswer:
         """Return what is missing when a unit that need not give stays: capacity on a member's node, or below a maximum."""
         self.seats.give_back(unit)
         for seat in reversed(chosen):
@@ -310,8 +310,8 @@ class Attempt:
                 amounts = tuple(
                     lacks.get(index, 0) for index in range(len(self.trial.snapshot.types))
                 )
-                return Answer(member=seat.member, row=seat.node, lacks=amounts, unowed=True)
-        return Answer(full=tuple(self.seats.over_max()), unowed=True)
+                return GangAnswer(member=seat.member, row=seat.node, lacks=amounts, unowed=True)
+        return GangAnswer(full=tuple(self.seats.over_max()), unowed=True)
 
 
 class _Judged:

@@ -11,7 +11,7 @@ from typing import Final
 from server.model.fit import Demand
 from server.preemption import admission
 from server.preemption.gangs.eligibility import Amounts, JobTerms
-from server.preemption.gangs.units import Line, Units
+from server.preemption.gangs.units import AllocationFacts, Units
 from server.preemption.trial import Trial
 
 Unit = tuple[int, ...]
@@ -82,7 +82,7 @@ class Seats:
         for node in {self.units.line(row).node for row in unit}:
             self._measure(node)
 
-    def _free(self, line: Line, sign: int) -> None:
+    def _free(self, line: AllocationFacts, sign: int) -> None:
         """Add what a victim frees on its node. What allocations of the gang's own queue free is counted apart, too (J7)."""
         own = line.leaf == self.leaf
         for table in (self._freed, self._own) if own else (self._freed,):

@@ -40,7 +40,7 @@ def _harmless(trial: Trial) -> frozenset[int]:
     return HARMLESS - {AT_REST} if trial.snapshot.settings.deadzone_permyriad else HARMLESS
 
 
-class Line(NamedTuple):
+class AllocationFacts(NamedTuple):
     """The facts of an allocation: its node, its queue, what its queues and its node get back."""
 
     node: int
@@ -65,21 +65,21 @@ class Units:
         self._harmless = _harmless(trial)
         self._spent = frozenset(spent)
         self._sizes = gangs.sizes(trial.snapshot.allocations, trial.standing)
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, AllocationFacts] = {}
         self._ranks: dict[int, Rank] = {}
         settings, is_spent = trial.snapshot.settings, self._spent.__contains__
         self._order = Comparator(trial, order(settings, JOB.order.name), is_spent)
         self.tail = Comparator(trial, tail(settings, JOB.order.name), is_spent)
         """The order between allocations that the fixed keys leave equal."""
 
-    def line(self, row: int) -> Line:
+    def line(self, row: int) -> AllocationFacts:
         """Return the facts of an allocation."""
         known = self._lines.get(row)
         if known is None:
             snapshot = self.trial.snapshot
             columns = snapshot.allocations
             held = columns.resources[row].tolist()
-            known = self._lines[row] = Line(
+            known = self._lines[row] = AllocationFacts(
                 int(columns.nodes[row]),
                 snapshot.leaf_paths[int(columns.leaves[row])],
                 columns.demands[row],

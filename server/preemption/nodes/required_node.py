@@ -26,10 +26,10 @@ from server.preemption.policy import (
     Intent,
     Plan,
     Pledge,
+    ProtectedCandidates,
     Refusal,
     Release,
     Rule,
-    Spared,
 )
 from server.preemption.trial import Trial
 from server.preemption.victim_order import Comparator
@@ -47,7 +47,7 @@ BECAUSE: Final = "a pod that must run on this node needs the capacity (G11)"
 
 _NEEDLESS: Final = (Rule.NOT_NEEDED, Rule.NO_COMMON_TYPE)
 """The reasons for which a candidate stays without being protected."""
-Need = dict[int, int]
+Lacking = dict[int, int]
 """What has to be freed, by type index."""
 
 
@@ -114,13 +114,13 @@ def _comparator(trial: Trial) -> Comparator:
     return Comparator(trial, order, lambda other: _is_exhausted(trial, other))
 
 
-def _spared(trial: Trial, stay: Mapping[int, Rule]) -> tuple[Spared, ...]:
+def _spared(trial: Trial, stay: Mapping[int, Rule]) -> tuple[ProtectedCandidates, ...]:
     columns, paths = trial.snapshot.allocations, trial.snapshot.leaf_paths
     found: dict[tuple[Rule, str], list[str]] = {}
     for row, rule in stay.items():
         found.setdefault((rule, paths[int(columns.leaves[row])]), []).append(columns.keys[row])
     return tuple(
-        Spared(rule, leaf, len(keys), tuple(keys[:SPARED_KEYS_MAX]))
+        ProtectedCandidates(rule, leaf, len(keys), tuple(keys[:SPARED_KEYS_MAX]))
         for (rule, leaf), keys in sorted(found.items())
     )
 
@@ -146,7 +146,7 @@ def _ranking(
     )
 
 
-def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Need:
+def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Lacking:
     room = trial.claim_room(row)
     return {
         index: wanted - room[index]
@@ -155,7 +155,7 @@ def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Need:
     }
 
 
-def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Need) -> dict[int, Rule | None]:
+def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Lacking) -> dict[int, Rule | None]:
     """Return by row the rule that protects it, None for a victim; victims are taken while they hold what is lacking."""
     columns = trial.snapshot.allocations
     found: dict[int, Rule | None] = {}
@@ -171,7 +171,7 @@ def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Need) -> dict[in
     return found
 
 
-def _rule_of(trial: Trial, ask: WaitingAsk, row: int, left: Need) -> Rule | None:
+def _rule_of(trial: Trial, ask: WaitingAsk, row: int, left: Lacking) -> Rule | None:
     """Return the rule that protects an allocation on the node (rule 2)."""
     columns = trial.snapshot.allocations
     flags = int(columns.flags[row])
@@ -188,7 +188,7 @@ def _rule_of(trial: Trial, ask: WaitingAsk, row: int, left: Need) -> Rule | None
     return next((rule for rule, applies in verdicts if applies), None)
 
 
-def _free(trial: Trial, row: int, left: Need) -> None:
+def _free(trial: Trial, row: int, left: Lacking) -> None:
     line = trial.snapshot.allocations.resources[row]
     for index in list(left):
         left[index] -= int(line[index])
@@ -207,7 +207,7 @@ def _is_exhausted(trial: Trial, row: int) -> bool:
     return any(trial.disruptions_left(group) <= 0 for group in groups)
 
 
-def _give_back(trial: Trial, taken: list[int], lacks: Need) -> list[int]:
+def _give_back(trial: Trial, taken: list[int], lacks: Lacking) -> list[int]:
     """Return the victims without those that are not needed, looked at from the last taken back (invariant 11)."""
     kept = list(taken)
     for one in reversed(taken):
@@ -217,7 +217,7 @@ def _give_back(trial: Trial, taken: list[int], lacks: Need) -> list[int]:
     return kept
 
 
-def _left(trial: Trial, rows: list[int], lacks: Need) -> Need:
+def _left(trial: Trial, rows: list[int], lacks: Lacking) -> Lacking:
     left = dict(lacks)
     for row in rows:
         _free(trial, row, left)

@@ -6,7 +6,7 @@ from typing import Final
 
 from server.model.lines import lines
 from server.model.records import Amounts, Level, Shrink, ShrinkResult
-from server.preemption.policy import SPARED_KEYS_MAX, Release, Rule, Spared
+from server.preemption.policy import SPARED_KEYS_MAX, ProtectedCandidates, Release, Rule
 from server.preemption.quota.run import Line, RunInProgress
 from server.snapshot.columns import FIRM, RELEASING, REPLACED, REQUIRED_NODE, UNTOUCHABLE, VETOED
 from server.snapshot.queues import QueueFacts
@@ -142,15 +142,15 @@ class RunOutcome:
         otherwise = Rule.NOT_NEEDED if number else GROUNDS[ground]
         return number, total, self.run.spared.get(place, otherwise).value
 
-    def spared(self) -> tuple[Spared, ...]:
+    def spared(self) -> tuple[ProtectedCandidates, ...]:
         """Return the protected candidates, by rule and leaf (design 6.8)."""
         return tuple(self._spared())
 
-    def _spared(self) -> Iterator[Spared]:
+    def _spared(self) -> Iterator[ProtectedCandidates]:
         run = self.run
         grounds = {place: GROUNDS.index(rule) for place, rule in run.spared.items()}
         otherwise = GROUNDS.index(Rule.NOT_NEEDED)
         for ground, leaf, count, keys in run.running.spared(
             run.taken, grounds, otherwise, SPARED_KEYS_MAX
         ):
-            yield Spared(GROUNDS[ground], leaf, count, keys)
+            yield ProtectedCandidates(GROUNDS[ground], leaf, count, keys)

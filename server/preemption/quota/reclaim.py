@@ -27,11 +27,11 @@ from server.preemption.entitlement import numbers, protects_only_whole
 from server.preemption.policy import (
     SPARED_KEYS_MAX,
     Plan,
+    ProtectedCandidates,
     Refusal,
     Release,
     Rule,
     ShrinkIntent,
-    Spared,
 )
 from server.preemption.trial import Trial
 from server.preemption.victim_order import Comparator
@@ -87,14 +87,14 @@ def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
 
 def _spared(
     candidates: Iterable[SurplusCandidate], stay: Mapping[Rank, Rule]
-) -> tuple[Spared, ...]:
+) -> tuple[ProtectedCandidates, ...]:
     found: dict[tuple[Rule, str], list[str]] = {}
     for one in candidates:
         key = one.order[-1]
         if key in stay:
             found.setdefault((stay[key], one.leaf), []).append(str(key))
     return tuple(
-        Spared(rule, leaf, len(keys), tuple(keys[:SPARED_KEYS_MAX]))
+        ProtectedCandidates(rule, leaf, len(keys), tuple(keys[:SPARED_KEYS_MAX]))
         for (rule, leaf), keys in sorted(found.items())
     )
 
