@@ -20,7 +20,7 @@ from evenhand_cli.faults import ExitCode, Fault
 
 EPILOG = (
     "Start with `evenhand demo`. Connection options, --output and --partition may stand before or after the command."
-    " Colours: NO_COLOR=1 turns them off."
+    " NO_COLOR=1 turns colours off."
 )
 RUN = "Run"
 LOOK = "Look at a core"
@@ -158,7 +158,7 @@ def evenhand(
             "--version",
             callback=_show_version,
             is_eager=True,
-            help="Show the version of this command; `evenhand version` shows the core's, too.",
+            help="Show the version of this command; `evenhand version` also shows the version of the core.",
         ),
     ] = False,
 ) -> None:

@@ -32,7 +32,7 @@ CoreAddress = Annotated[
         "--core",
         envvar="EVENHAND_CORE",
         metavar="HOST:PORT",
-        help=f"Address of the core; when nothing names one, {DEFAULT_CORE}.",
+        help=f"Address of the core; {DEFAULT_CORE} when neither this option nor a context gives one.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -42,7 +42,7 @@ ContextName = Annotated[
         "--context",
         envvar="EVENHAND_CONTEXT",
         metavar="NAME",
-        help="Context of the configuration file; the current one when not given.",
+        help="Context of the user's configuration file; the current context when not given.",
         autocompletion=context_names,
         rich_help_panel=PANEL,
     ),
@@ -53,7 +53,7 @@ TlsServerName = Annotated[
         "--tls-server-name",
         envvar="EVENHAND_TLS_SERVER_NAME",
         metavar="NAME",
-        help="Name in the core's certificate, where it is not the host of --core.",
+        help="Name in the core's certificate, when it differs from the host of --core.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -63,7 +63,7 @@ TlsCa = Annotated[
         "--tls-ca",
         envvar="EVENHAND_TLS_CA",
         metavar="FILE",
-        help="Certificate authority of the core's certificate; TLS is spoken then.",
+        help="File with the certificate authority of the core's certificate; turns TLS on.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -73,7 +73,7 @@ TlsCert = Annotated[
         "--tls-cert",
         envvar="EVENHAND_TLS_CERT",
         metavar="FILE",
-        help="Own certificate; its name decides the role.",
+        help="File with the client's certificate; the name in it decides the role.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -83,7 +83,7 @@ TlsKey = Annotated[
         "--tls-key",
         envvar="EVENHAND_TLS_KEY",
         metavar="FILE",
-        help="Key of the own certificate.",
+        help="File with the key of the client's certificate.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -103,7 +103,7 @@ Timeout = Annotated[
         "--timeout",
         min=0.1,
         metavar="SECONDS",
-        help="How long to wait for one answer; what is followed or watched may be silent longer.",
+        help="Longest time to wait for one answer; with --follow or --watch there may be longer times without one.",
         rich_help_panel=PANEL,
     ),
 ]

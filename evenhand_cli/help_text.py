@@ -48,7 +48,7 @@ def connection(shown: Any) -> str:  # noqa: ANN401
     rows = [_option(one) for one in shown.params if one.rich_help_panel == CONNECTION]
     about = (
         "Options of every command that asks a core. They may stand before or after the command."
-        " An option wins over its environment variable, and that over the context in use"
+        " An option takes precedence over its environment variable, and the variable over the current context"
         " (evenhand context --help)."
     )
     return "\n\n".join([_wrapped(about), _section(CONNECTION, rows)]) + "\n"

@@ -26,11 +26,15 @@ PANEL = "Output"
 Command = Callable[Concatenate[Core, ...], Listing[Any]]
 
 NoHeaders = Annotated[
-    bool, typer.Option("--no-headers", help="Only the rows: no headings, no line below.")
+    bool,
+    typer.Option(
+        "--no-headers",
+        help="Write only the rows, without column headings and without the line below the table.",
+    ),
 ]
 Watch = Annotated[
     bool,
-    typer.Option("--watch", "-w", help="Show it again whenever it has changed, until Ctrl-C."),
+    typer.Option("--watch", "-w", help="Write the listing again after each change, until Ctrl-C."),
 ]
 Interval = Annotated[
     float | None,
@@ -38,7 +42,7 @@ Interval = Annotated[
         "--interval",
         min=0.1,
         metavar="SECONDS",
-        help=f"With --watch: time between two looks; {INTERVAL_S:g} when not given.",
+        help=f"With --watch: seconds between two requests to the core; {INTERVAL_S:g} when not given.",
     ),
 ]
 
@@ -57,7 +61,7 @@ def sorting(column: str, fields: Iterable[Field[Any]] = ()) -> Any:  # noqa: ANN
     return typer.Option(
         "--sort-by",
         metavar="COLUMN",
-        help=f"Sort by this column, such as {column}; -COLUMN: descending.",
+        help=f"Sort by this column, such as {column}; -COLUMN sorts in descending order.",
         autocompletion=completion.words(one.name for one in fields),
     )
 

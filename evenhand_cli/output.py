@@ -41,7 +41,8 @@ Output = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="Form of the result: wide has all columns, json and yaml all fields, name one name a line.",
+        help="Form of the output: table; wide, a table with all columns; json or yaml, with all fields; name, one "
+        "name per line.",
         show_default=True,
     ),
 ]

@@ -16,7 +16,7 @@ Ignore = Annotated[
     typer.Option(
         "--ignore",
         metavar="CODE",
-        help="A code of warnings to leave out; may be repeated.",
+        help="Do not show warnings with this code; may be repeated.",
         autocompletion=completion.words(CODES),
     ),
 ]

@@ -49,7 +49,7 @@ SEVERITIES = {
 
 
 def check(file: QueuesFile, ignore: Ignore = None, output: Output = Form.TABLE) -> None:
-    """Check a file without a core: its problems with their lines and consequences.
+    """List the problems of a file with their lines and consequences; no core is needed.
 
     Examples:
         evenhand config check queues.yaml
@@ -93,29 +93,33 @@ def apply(
     core: Core,
     file: QueuesFile,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would change, and what would follow.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Only show what would change and which pods would be evicted; apply nothing.",
+        ),
     ] = False,
     whole: Annotated[
         bool,
         typer.Option(
             "--all",
-            help="With --dry-run: each decision, victim and queue that changes, and all warnings.",
+            help="With --dry-run: show each decision, victim and queue that changes, and all warnings.",
         ),
     ] = False,
     force: Annotated[
         bool,
         typer.Option(
             "--force",
-            help="Overwrite the configuration in force, also one applied after FILE was made.",
+            help="Overwrite the configuration in force, even when it was applied after FILE was made.",
         ),
     ] = False,
     ignore: Ignore = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Apply a file: show problems and what changes; with an error the old configuration stays.
+    """Apply a file to the core, and list its problems and the changes.
 
-    A file of `config show` names its revision in the first line, and is refused when another one is in force by then. Other
-    files are compared with what is in force now.
+    A file with an error is not applied. A file from `config show` names its revision in the first line; such a file is
+    refused when another revision is in force. Any other file is compared with the configuration in force.
 
     Examples:
         evenhand config apply queues.yaml --dry-run
@@ -157,9 +161,10 @@ def apply(
 
 @asks_core
 def diff(core: Core, file: QueuesFile, output: Output = Form.TABLE) -> None:
-    """Compare a file with what the core runs: exit code 0 the same, 1 different, 2 a file with errors.
+    """List the differences between a file and the configuration in force.
 
-    Comments, order and spelling do not count, only what the core does. `config apply --dry-run` also tells the consequences.
+    Exit code 0: no differences; 1: differences; 2: the file has errors. Comments, order and spelling do not count, only
+    what the core does. `config apply --dry-run` also shows the consequences.
 
     Examples:
         evenhand config diff queues.yaml
@@ -180,9 +185,9 @@ def diff(core: Core, file: QueuesFile, output: Output = Form.TABLE) -> None:
 
 @asks_core
 def in_force(core: Core, output: Output = Form.TABLE) -> None:
-    """Write the configuration in force to the output, as it was given.
+    """Write the configuration in force to the output, unchanged.
 
-    The first line names the revision, so that `config apply` knows what the file was made from.
+    The first line names the revision, so that `config apply` knows from which revision the file was made.
 
     Examples:
         evenhand config show > queues.yaml
@@ -293,7 +298,7 @@ def _dry(answer: config_pb2.ApplyResponse) -> str:
 
 
 configuration = typer.Typer(
-    help="The queue configuration: check, compare, apply, show.",
+    help="Check, compare, apply or show the queue configuration.",
     no_args_is_help=True,
     add_completion=False,
 )

@@ -71,7 +71,7 @@ def show_context(
         str,
         typer.Argument(
             metavar="NAME",
-            help="Name of a context; the current one when not given.",
+            help="Name of a context; the current context when not given.",
             autocompletion=context_names,
         ),
     ] = "",
@@ -131,25 +131,30 @@ def set_context(
     name: Name,
     core: Annotated[str | None, _option("core", "HOST:PORT", "Address of the core.")] = None,
     tls_ca: Annotated[
-        str | None, _option("tls-ca", "FILE", "Certificate authority of the core's certificate.")
+        str | None,
+        _option("tls-ca", "FILE", "File with the certificate authority of the core's certificate."),
     ] = None,
-    tls_cert: Annotated[str | None, _option("tls-cert", "FILE", "Own certificate.")] = None,
+    tls_cert: Annotated[
+        str | None, _option("tls-cert", "FILE", "File with the client's certificate.")
+    ] = None,
     tls_key: Annotated[
-        str | None, _option("tls-key", "FILE", "Key of the own certificate.")
+        str | None, _option("tls-key", "FILE", "File with the key of the client's certificate.")
     ] = None,
     tls_server_name: Annotated[
         str | None,
         _option(
-            "tls-server-name", "NAME", "Name in the core's certificate, where it is not the host."
+            "tls-server-name",
+            "NAME",
+            "Name in the core's certificate, when it differs from the host.",
         ),
     ] = None,
     token_file: Annotated[
         str | None, _option("token-file", "FILE", "File with the token that decides the role.")
     ] = None,
 ) -> None:
-    """Make a context or change fields of one; an empty value unsets a field. The first one becomes current.
+    """Create a context, or change fields of an existing one; an empty value unsets a field.
 
-    Comments in the configuration file are lost.
+    The first context becomes the current one. Comments in the configuration file are lost.
 
     Examples:
         evenhand context set local --core 127.0.0.1:50051
@@ -200,10 +205,10 @@ def _none(found: Contexts) -> Fault:
 
 
 contexts = typer.Typer(
-    help="Named cores with the files that open them: list, show, use, set, delete.\n\n"
-    "They stand in ~/.config/evenhand/config.yaml, or in the file that EVENHAND_CONFIG names. "
-    "A command takes the current one unless --context or EVENHAND_CONTEXT names another; options and environment "
-    "variables win over its fields.",
+    help="Manage contexts: named cores with the files that give access to them.\n\nContexts are kept in "
+    "~/.config/evenhand/config.yaml, or in the file that EVENHAND_CONFIG names. A command uses the "
+    "current context unless --context or EVENHAND_CONTEXT names another one. Options and environment "
+    "variables take precedence over the fields of the context.",
     no_args_is_help=True,
     add_completion=False,
 )

@@ -58,12 +58,17 @@ def decisions(
     decision: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="Only this one, rule by rule.", autocompletion=completion.decisions
+            metavar="ID",
+            help="Show only this decision, rule by rule.",
+            autocompletion=completion.decisions,
         ),
     ] = "",
     partition: AnyPartition = "",
     policy: Annotated[
-        Policy | None, typer.Option("--policy", help="Only those of this policy.")
+        Policy | None,
+        typer.Option(
+            "--policy", help="Only decisions of this policy; all policies when not given."
+        ),
     ] = None,
     queue: Annotated[
         str,
@@ -71,43 +76,57 @@ def decisions(
             "--queue",
             "-q",
             metavar="PATH",
-            help="Only those that give to this queue or one below it, or take from there.",
+            help="Only decisions that give capacity to this queue or a queue below it, or take capacity from there.",
             autocompletion=completion.queues,
         ),
     ] = "",
     open_: Annotated[
-        bool, typer.Option("--open", help="Only those that are not done yet.")
+        bool, typer.Option("--open", help="Only decisions that are not finished yet.")
     ] = False,
     since: Annotated[
         str,
         typer.Option(
-            "--since", metavar="TIME", help="Only those made or ended so long ago, such as 10m."
+            "--since",
+            metavar="TIME",
+            help="Only decisions that were made or ended within this time before now, such as 10m or 2h.",
         ),
     ] = "",
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on, a line for each change.")
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Write a line for each change of a decision, until Ctrl-C."
+        ),
     ] = False,
     count: Annotated[
         int,
-        typer.Option("--count", min=0, help="With --follow: end after so many; 0: never."),
+        typer.Option(
+            "--count",
+            min=0,
+            help="With --follow: end after this number of changes; 0, the default, means never.",
+        ),
     ] = 0,
     lost_work: Annotated[
         bool,
         typer.Option(
             "--lost-work",
-            help="Instead: what victims had done, by policy, claimant and victim queue, user and application.",
+            help="Instead: show the work that victims lost, by policy, by claimant and victim queue, by user and by "
+            "application.",
         ),
     ] = False,
     shadow: Annotated[
         bool,
         typer.Option(
             "--shadow",
-            help="Instead: what the shadow settings would decide, beside what those in force did.",
+            help="Instead: show what the shadow settings would decide, compared with the decisions of the live "
+            "settings.",
         ),
     ] = False,
     all_: Annotated[
         bool,
-        typer.Option("--all", help="With an ID or --lost-work: leave nothing out."),
+        typer.Option(
+            "--all",
+            help="With an ID or --lost-work: show everything, even what does not fit the screen.",
+        ),
     ] = False,
     output: Output = Form.TABLE,
     sort_by: Annotated[str, sorting("queue", pictures.decisions(0))] = "",
@@ -115,9 +134,9 @@ def decisions(
     watch: Watch = False,
     interval: Interval = None,
 ) -> None:
-    """List which pods are evicted for which pods, and by which policy.
+    """List preemption decisions: which pods are evicted for which pods, and by which policy.
 
-    A decision gives capacity to an ask, or brings a queue down to its max. With an ID: one decision, rule by rule.
+    A decision gives capacity to an ask, or brings a queue down to its max. With an ID, one decision is shown rule by rule.
 
     Examples:
         evenhand decisions --open --policy guaranteed

@@ -48,15 +48,20 @@ def demo(
         typer.Option(
             "--cluster",
             metavar="DIR",
-            help="Directory of Kubernetes YAML or JSON; the small example when not given.",
+            help="Directory of Kubernetes objects in YAML or JSON; the small example cluster when not given.",
         ),
     ] = None,
     config: ConfigFile = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Go on after everything has settled, until Ctrl-C.")
+        bool, typer.Option("--watch", help="Continue after everything has settled, until Ctrl-C.")
     ] = False,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Where the core listens.")
+        str,
+        typer.Option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="Address on which the core listens; port 0 means any free port.",
+        ),
     ] = "127.0.0.1:0",
     limit: Annotated[
         float | None,
@@ -64,16 +69,18 @@ def demo(
             "--limit",
             metavar="SECONDS",
             min=1,
-            help=f"Give up after so long; {LIMIT_S:g} when not given.",
+            help=f"Give up after this number of seconds; {LIMIT_S:g} when not given.",
         ),
     ] = None,
     picture: Annotated[
         Path | None,
-        typer.Option("--picture", metavar="FILE", help="Draw the last screen into an SVG file."),
+        typer.Option("--picture", metavar="FILE", help="Draw the last screen into this SVG file."),
     ] = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Show core, shim and an embedded cluster at work; end when every pod has a node or a reason.
+    """Run a core, a shim and an embedded cluster, and show which pods get a node and why others wait.
+
+    The command ends when every pod has a node or a reason to wait.
 
     Examples:
         evenhand demo

@@ -39,7 +39,12 @@ def events(
     core: Core,
     since: Annotated[
         int,
-        typer.Option("--since", min=0, metavar="NUMBER", help="Only events with a greater number."),
+        typer.Option(
+            "--since",
+            min=0,
+            metavar="NUMBER",
+            help="Only events whose number is greater than this one; all events when not given.",
+        ),
     ] = 0,
     kind: Annotated[
         list[str] | None,
@@ -47,7 +52,7 @@ def events(
             "--kind",
             "-k",
             metavar="KIND",
-            help=f"Only this kind; may be repeated: {', '.join(Kind)}.",
+            help=f"Only events of this kind; may be repeated. The kinds are {', '.join(Kind)}.",
             autocompletion=completion.words(Kind),
         ),
     ] = None,
@@ -57,17 +62,18 @@ def events(
             "--count",
             min=0,
             metavar="N",
-            help="The latest so many; with --follow: end after so many. 0: all.",
+            help="Show only the last N events; with --follow, end after N events. 0, the default, means no limit.",
         ),
     ] = 0,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Write new events when they occur, until Ctrl-C.")
     ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """List what happened, oldest first; with --output json one object a line.
+    """List the core's events, oldest first.
 
-    The core holds the last 10,000 events since its start. Each has a number, for --since.
+    The core holds the last 10,000 events since its start. Each event has a number, to which --since refers. With
+    --output json each event is one object on one line.
 
     Examples:
         evenhand events --count 20

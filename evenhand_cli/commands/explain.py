@@ -48,25 +48,29 @@ def explain(
         str,
         typer.Argument(
             metavar="KEY",
-            help="Key of an ask or allocation, name of a pod (NAMESPACE/NAME or NAME),"
-            " an application, a node or a queue (root.a.b); or a rule, such as G4.",
+            help="Key of an ask or allocation; name of a pod (NAMESPACE/NAME or NAME), an application, a node or a "
+            "queue (root.a.b); or id of a decision or a rule, such as G4.",
             autocompletion=completion.keys,
         ),
     ],
     partition: AnyPartition = "",
     application: Annotated[
         bool,
-        typer.Option("--application", help="The application, also where a gang has its name."),
+        typer.Option(
+            "--application",
+            help="Explain the application with this name, even when a gang has the same name.",
+        ),
     ] = False,
     all_: Annotated[
-        bool, typer.Option("--all", help="Leave nothing out: all victims, nodes and rules.")
+        bool, typer.Option("--all", help="Show everything: all victims, nodes and rules.")
     ] = False,
     output: Output = Form.TABLE,
 ) -> None:
     """Say why an ask waits, where an allocation runs, what is set for a queue, or what a rule says.
 
-    For a queue: what it may claim, and where each of its settings comes from. When a gang and an application have the same
-    name, that name means the gang. A rule's id in capital letters, such as G4, means the rule; no core is asked then.
+    For a queue the answer has the amount that it may claim, and where each of its settings comes from. When a gang and an
+    application have the same name, that name means the gang. An id in capital letters, such as G4, means a rule; no core
+    is needed to explain it.
 
     Examples:
         evenhand explain science/train-1

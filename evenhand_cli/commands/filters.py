@@ -28,7 +28,7 @@ AnyPartition = Annotated[
         "--partition",
         "-p",
         metavar="NAME",
-        help="Partition; all when not given.",
+        help="Only this partition; all partitions when not given.",
         autocompletion=completion.partitions,
     ),
 ]
@@ -38,7 +38,7 @@ Namespace = Annotated[
         "--namespace",
         "-n",
         metavar="NAME",
-        help="Only this namespace.",
+        help="Only pods and applications of this namespace.",
         autocompletion=completion.namespaces,
     ),
 ]
@@ -47,7 +47,7 @@ User = Annotated[
     typer.Option(
         "--user",
         metavar="NAME",
-        help="Only applications of this user.",
+        help="Only applications of this user, and their pods.",
         autocompletion=completion.users,
     ),
 ]
@@ -57,16 +57,19 @@ Labels = Annotated[
         "--label",
         "-l",
         metavar="KEY[=VALUE]",
-        help="Only with this label; of several, all of them must be there.",
+        help="Only nodes or pods with this label; may be repeated, and then each of the labels is required.",
     ),
 ]
-Waiting = Annotated[bool, typer.Option("--waiting", help="Only what waits.")]
+Waiting = Annotated[
+    bool, typer.Option("--waiting", help="Only asks that wait, or applications with such asks.")
+]
 PriorityRange = Annotated[
     str,
     typer.Option(
         "--priority",
         metavar="N|N..|..N|N..M",
-        help="Only this priority, or from the first to the last.",
+        help="Only pods with this priority, or in a range: N.. is N and higher, ..N is N and lower, N..M is from N "
+        "to M.",
     ),
 ]
 

@@ -26,7 +26,7 @@ def doctor(
     partition: AnyPartition = "",
     output: Output = Form.TABLE,
 ) -> None:
-    """Check that the core's state is consistent, and say what to do when it is not.
+    """Say whether the core's state is consistent, and what to do when it is not.
 
     Examples:
         evenhand doctor
@@ -50,21 +50,21 @@ def health(
         typer.Option(
             "--manager",
             metavar="ID",
-            help="Ask for this resource manager alone: is it registered, connected and synchronised now?",
+            help="Check only this resource manager: whether it is registered, connected and synchronised.",
         ),
     ] = "",
     core_only: Annotated[
         bool,
         typer.Option(
             "--core-only",
-            help="Ask only whether the core serves: for the health check of its own container.",
+            help="Check only whether the core serves; meant for the health check of the core's own container.",
         ),
     ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Check whether the core serves and its resource managers are connected, for scripts: exit code 0 when so.
+    """Say whether the core serves and its resource managers are connected; exit code 0 means yes.
 
-    A manager that reconnects causes no alarm: only after 5 s without a connection does it count as away.
+    A manager counts as away only after 5 s without a connection, so that a reconnection does not change the exit code.
 
     Examples:
         evenhand health
@@ -134,7 +134,8 @@ def _manager_state(core: Core, manager: str) -> str:
 def version(core: Core, output: Output = Form.TABLE) -> None:
     """Show the versions of this command and of the core, and which configuration is in force.
 
-    After a restart: also the configuration with which the previous run ended, where the core keeps a decision log.
+    When the core keeps a decision log, the answer also names the configuration with which the run before its last start
+    ended.
 
     Examples:
         evenhand version

@@ -17,7 +17,7 @@ def show_help(
         list[str] | None,
         typer.Argument(
             metavar="COMMAND",
-            help="Words of a command, such as `config apply`; `connection`: the connection options.",
+            help="Words of a command, such as `config apply`; or `connection`, for the connection options.",
         ),
     ] = None,
 ) -> None:

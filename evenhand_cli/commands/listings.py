@@ -45,7 +45,7 @@ Partition = Annotated[
         "--partition",
         "-p",
         metavar="NAME",
-        help="Partition; `default` when not given.",
+        help="Only this partition; the partition `default` when not given.",
         autocompletion=completion.partitions,
     ),
 ]
@@ -55,7 +55,7 @@ QueuePath = Annotated[
         "--queue",
         "-q",
         metavar="PATH",
-        help="Only this queue and those below it.",
+        help="Only this queue and the queues below it.",
         autocompletion=completion.queues,
     ),
 ]
@@ -73,7 +73,7 @@ WAITING = ("waiting", "pledged")
 @asks_core
 @lists("waiting", tables.PARTITIONS)
 def partitions(core: Core) -> Listing[inspect_pb2.Partition]:
-    """List the partitions with their totals.
+    """List the partitions with their counts, and how much of each resource type is used.
 
     Examples:
         evenhand partitions
@@ -107,12 +107,12 @@ def apps(
             "-s",
             metavar="STATE",
             case_sensitive=False,
-            help="Only this state, such as running; may be repeated.",
+            help="Only applications in this state, such as running; may be repeated.",
         ),
     ] = None,
     waiting: Waiting = False,
 ) -> Listing[inspect_pb2.Application]:
-    """List the applications in the order of their submission.
+    """List the applications and their states, in the order of submission.
 
     Examples:
         evenhand apps --waiting
@@ -159,7 +159,12 @@ def apps(
 def nodes(
     core: Core,
     node: Annotated[
-        str, typer.Argument(metavar="NODE", help="Only this node.", autocompletion=completion.nodes)
+        str,
+        typer.Argument(
+            metavar="NODE",
+            help="Only this node; all nodes when not given.",
+            autocompletion=completion.nodes,
+        ),
     ] = "",
     partition: Partition = "",
     label: Labels = None,
@@ -169,14 +174,14 @@ def nodes(
             "--state",
             "-s",
             metavar="STATE",
-            help="Only ready or draining; may be repeated.",
+            help="Only nodes in this state, ready or draining; may be repeated.",
             autocompletion=completion.words(NODE_STATES),
         ),
     ] = None,
 ) -> Listing[inspect_pb2.Node]:
     """List the nodes and how much of each is used.
 
-    What runs on one of them: evenhand explain NODE
+    `evenhand explain NODE` shows what runs on a node.
 
     Examples:
         evenhand nodes gpu-1
@@ -218,14 +223,17 @@ def allocations(
             "--app",
             "-a",
             metavar="ID",
-            help="Only this application.",
+            help="Only allocations of this application.",
             autocompletion=completion.applications,
         ),
     ] = "",
     node: Annotated[
         str,
         typer.Option(
-            "--node", metavar="NAME", help="Only this node.", autocompletion=completion.nodes
+            "--node",
+            metavar="NAME",
+            help="Only allocations on this node.",
+            autocompletion=completion.nodes,
         ),
     ] = "",
     namespace: Namespace = "",
@@ -237,8 +245,7 @@ def allocations(
             "--state",
             "-s",
             metavar="STATE",
-            help="Only this state: waiting, pledged, allocated,"
-            " releasing or foreign; may be repeated.",
+            help="Only allocations in this state: waiting, pledged, allocated, releasing or foreign; may be repeated.",
             autocompletion=completion.words(STATES),
         ),
     ] = None,
@@ -248,24 +255,25 @@ def allocations(
         typer.Option(
             "--protection",
             metavar="LEVEL",
-            help="Only pods so protected from preemption: prefer-not (opted out), firm, untouchable"
-            " or normal; may be repeated.",
+            help="Only pods with this protection from preemption: normal, prefer-not (opted out), firm or untouchable; "
+            "may be repeated.",
             autocompletion=completion.words(tables.PROTECTIONS),
         ),
     ] = None,
-    asks: Annotated[bool, typer.Option("--asks", help="Waiting asks too.")] = False,
+    asks: Annotated[bool, typer.Option("--asks", help="List waiting asks too.")] = False,
     waiting: Waiting = False,
     foreign: Annotated[
-        bool, typer.Option("--foreign", help="Pods of other schedulers too.")
+        bool, typer.Option("--foreign", help="List pods of other schedulers too.")
     ] = False,
     together: Annotated[
         bool,
         typer.Option(
-            "--summary", help="Those alike together: each queue, state and protection once."
+            "--summary",
+            help="List equal pods together: one entry for each queue, state and protection.",
         ),
     ] = False,
 ) -> Listing[inspect_pb2.Allocation]:
-    """List the allocations and, on request, the waiting asks.
+    """List the allocations, which are pods with a node, and on request the waiting asks.
 
     Examples:
         evenhand allocations --waiting --queue root.research

@@ -16,16 +16,16 @@ File = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="The FILE of `evenhand serve --decision-log FILE`; full files beside it are found.",
+        help="File that `evenhand serve --decision-log FILE` wrote; full files next to it are checked too.",
     ),
 ]
 
 
 def verify(file: File, output: Output = Form.TABLE) -> None:
-    """Check that no line of a decision log was changed, removed, inserted or lost.
+    """Say whether a line of a decision log was changed, removed, inserted or lost.
 
-    Lines are lost in a crash or on a full disk. Only the last number and digest show that somebody cut off the end of the log
-    together with its mark: keep these elsewhere. Exit code 1: the log does not fit together, or lines are missing.
+    Lines are lost in a crash or on a full disk. If the end of the log was cut off together with its end mark, only the last
+    number and digest show that: keep a copy of both elsewhere. Exit code 1: lines do not match or are missing.
 
     Examples:
         evenhand log verify decisions.jsonl
@@ -45,7 +45,7 @@ def verify(file: File, output: Output = Form.TABLE) -> None:
 
 
 log = typer.Typer(
-    help="The decision log on disk: check it.", no_args_is_help=True, add_completion=False
+    help="Check the decision log on disk.", no_args_is_help=True, add_completion=False
 )
 
 

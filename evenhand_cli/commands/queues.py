@@ -48,28 +48,34 @@ def queues(
         str,
         typer.Argument(
             metavar="QUEUE",
-            help="Only this queue and those below it.",
+            help="Only this queue and the queues below it; all queues when not given.",
             autocompletion=completion.queues,
         ),
     ] = "",
     partition: Partition = "",
     waiting: Annotated[
-        bool, typer.Option("--waiting", help="Only queues in which something waits.")
+        bool, typer.Option("--waiting", help="Only queues in which asks or applications wait.")
     ] = False,
     unmet: Annotated[
         bool,
         typer.Option(
             "--unmet",
-            help="Only queues below their guarantee with waiting asks: what binds them, what would cure it.",
+            help="Instead: show queues below their guarantee with waiting asks, what prevents these asks, and what "
+            "would help.",
         ),
     ] = False,
     whole: Annotated[
-        bool, typer.Option("--all", help="With --unmet: every queue and every kind of asks.")
+        bool,
+        typer.Option(
+            "--all",
+            help="With --unmet: show all queues and all groups of asks, even when they do not fit the screen.",
+        ),
     ] = False,
     settings: Annotated[
         bool,
         typer.Option(
-            "--settings", help="What is set for each queue, and where each value comes from."
+            "--settings",
+            help="Instead: show the settings of each queue, and where each value comes from.",
         ),
     ] = False,
     output: Output = Form.TABLE,
@@ -77,9 +83,9 @@ def queues(
     no_headers: NoHeaders = False,
     watch: Watch = False,
 ) -> None:
-    """Show the tree of queues: usage, guarantee, max, headroom, what waits.
+    """Show the tree of queues: usage, guarantee, max, headroom, and how much waits.
 
-    With --sort-by the queues below each queue are sorted.
+    --sort-by sorts the children of each queue.
 
     Examples:
         evenhand queues root.research

@@ -33,18 +33,20 @@ from server.rpc.pump import Pump
 from server.rpc.roles import CALLER, LOCAL_OPERATOR
 
 Trace = Annotated[
-    Path, typer.Argument(metavar="TRACE", help="What `evenhand serve --trace FILE` wrote.")
+    Path, typer.Argument(metavar="TRACE", help="File that `evenhand serve --trace FILE` wrote.")
 ]
 Log = Annotated[
     Path | None,
-    typer.Option("--log", metavar="OUT", help="Writes the decision log of the replay there."),
+    typer.Option(
+        "--log", metavar="OUT", help="Write the decision log of the replay to this new file."
+    ),
 ]
 Compare = Annotated[
     Path | None,
     typer.Option(
         "--compare",
         metavar="LOG",
-        help="Compares with the decision log of the recorded run, up to the first line that differs.",
+        help="Compare the decisions with this decision log of the recorded run, up to the first line that differs.",
     ),
 ]
 Until = Annotated[
@@ -52,7 +54,8 @@ Until = Annotated[
     typer.Option(
         "--until",
         metavar="TIME",
-        help="Ends after this instant: 2026-11-24 14:30:00 (local; with Z or +01:00 elsewhere), or Unix milliseconds.",
+        help="End after this instant: 2026-11-24 14:30:00 (local time; with Z or +01:00 in that zone), or Unix "
+        "milliseconds.",
     ),
 ]
 Explain = Annotated[
@@ -60,8 +63,8 @@ Explain = Annotated[
     typer.Option(
         "--explain",
         metavar="KEY",
-        help="Says at the end why this ask waits, or what this allocation, application, node or decision is;"
-        " may be repeated.",
+        help="Explain this ask, allocation, application, node or decision as it is at the end of the replay; may "
+        "be repeated.",
     ),
 ]
 
@@ -115,9 +118,10 @@ def replay(
     explain: Explain = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Replay a trace: the same input at the same instants makes the same decisions.
+    """Run a recorded trace again, and say whether the core makes the same decisions.
 
-    The content of a trace and how to make one: docs/decision-log.md. Exit code 1: the decisions differ, or the core failed.
+    docs/decision-log.md says what a trace contains and how to make one. Exit code 1: the decisions differ, or the core
+    failed.
 
     Examples:
         evenhand replay trace.jsonl --compare decisions.jsonl

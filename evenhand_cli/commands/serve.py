@@ -27,22 +27,32 @@ ConfigFile = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="A queues.yaml, or a ConfigMap with one; without it the configuration of the first registration counts.",
+        help="A queues.yaml, or a ConfigMap with one; when not given, the core uses the configuration of the first "
+        "registration.",
     ),
 ]
 Listen = Annotated[
-    str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0: any free.")
+    str,
+    typer.Option(
+        "--listen",
+        metavar="HOST:PORT",
+        help="Address on which to listen; port 0 means any free port.",
+    ),
 ]
 Metrics = Annotated[
     str | None,
-    typer.Option("--metrics", metavar="HOST:PORT", help="Serves Prometheus metrics there."),
+    typer.Option(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="Address on which to serve Prometheus metrics; no metrics are served when not given.",
+    ),
 ]
 Health = Annotated[
     str | None,
     typer.Option(
         "--health",
         metavar="HOST:PORT",
-        help="Serves gRPC health alone there, without TLS: for Kubernetes' probes.",
+        help="Address on which to serve only gRPC health, without TLS, for the probes of Kubernetes.",
     ),
 ]
 DecisionLog = Annotated[
@@ -50,7 +60,8 @@ DecisionLog = Annotated[
     typer.Option(
         "--decision-log",
         metavar="FILE",
-        help="Appends every decision of preemption and every configuration, each line chained to the one before it.",
+        help="File to which to append every preemption decision and every configuration; each line is chained to "
+        "the one before it.",
         rich_help_panel=RECORDS,
     ),
 ]
@@ -58,7 +69,7 @@ Durable = Annotated[
     bool,
     typer.Option(
         "--durable",
-        help="Lets no decision of preemption leave before the disk has it in the decision log; needs --decision-log.",
+        help="Send a preemption decision only after the disk has it in the decision log; needs --decision-log.",
         rich_help_panel=RECORDS,
     ),
 ]
@@ -67,7 +78,8 @@ Trace = Annotated[
     typer.Option(
         "--trace",
         metavar="FILE",
-        help="Writes everything that the core is given, for `evenhand replay`; an earlier trace becomes FILE.previous.",
+        help="File to which to write all input of the core, for `evenhand replay`; an earlier trace is renamed to "
+        "FILE.previous.",
         rich_help_panel=RECORDS,
     ),
 ]
@@ -76,7 +88,8 @@ StateDir = Annotated[
     typer.Option(
         "--state-dir",
         metavar="DIR",
-        help="Keeps the configuration in force there, for a core that is started again; without it beside the decision log.",
+        help="Directory in which to keep the configuration in force for the next start; beside the decision log "
+        "when not given.",
         rich_help_panel=RECORDS,
     ),
 ]
@@ -84,31 +97,44 @@ Insecure = Annotated[
     bool,
     typer.Option(
         "--insecure",
-        help="Allow an address that others can reach without TLS.",
+        help="Allow listening without TLS on an address that other machines can reach.",
         rich_help_panel=PANEL,
     ),
 ]
 TlsCert = Annotated[
     Path | None,
-    typer.Option("--tls-cert", metavar="FILE", help="Own certificate.", rich_help_panel=PANEL),
+    typer.Option(
+        "--tls-cert",
+        metavar="FILE",
+        help="File with the core's certificate.",
+        rich_help_panel=PANEL,
+    ),
 ]
 TlsKey = Annotated[
     Path | None,
-    typer.Option("--tls-key", metavar="FILE", help="Its key.", rich_help_panel=PANEL),
+    typer.Option(
+        "--tls-key",
+        metavar="FILE",
+        help="File with the key of the core's certificate.",
+        rich_help_panel=PANEL,
+    ),
 ]
 TlsClientCa = Annotated[
     Path | None,
     typer.Option(
         "--tls-client-ca",
         metavar="FILE",
-        help="Authority of the clients' certificates; a certificate is needed then.",
+        help="File with the certificate authority of the clients; each client then needs a certificate.",
         rich_help_panel=PANEL,
     ),
 ]
 Tokens = Annotated[
     Path | None,
     typer.Option(
-        "--tokens", metavar="FILE", help="Which token has which role.", rich_help_panel=PANEL
+        "--tokens",
+        metavar="FILE",
+        help="File that gives each token its role.",
+        rich_help_panel=PANEL,
     ),
 ]
 Roles = Annotated[
@@ -116,7 +142,7 @@ Roles = Annotated[
     typer.Option(
         "--roles",
         metavar="FILE",
-        help="Which certificate's name has which role.",
+        help="File that gives each name in a client's certificate its role.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -145,9 +171,9 @@ def serve(
     tokens: Tokens = None,
     roles: Roles = None,
 ) -> None:
-    """Run a core until SIGTERM or Ctrl-C; the log goes to the error stream.
+    """Run a core until SIGTERM or Ctrl-C, and print the address on which it listens.
 
-    Certificates, roles and tokens are read again when their files change, and at SIGHUP.
+    The log goes to the error stream. Certificates, roles and tokens are read again when their files change, and at SIGHUP.
 
     Examples:
         evenhand serve --config queues.yaml

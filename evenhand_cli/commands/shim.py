@@ -50,20 +50,24 @@ Kubeconfig = Annotated[
     typer.Option(
         "--kubeconfig",
         metavar="FILE",
-        help="How to reach the API server; else KUBECONFIG, else the pod's service account.",
+        help="File that says how to reach the API server; KUBECONFIG or the pod's service account when not given.",
         rich_help_panel=PANEL,
     ),
 ]
 Context = Annotated[
     str | None,
-    typer.Option("--context", help="Context of the kubeconfig.", rich_help_panel=PANEL),
+    typer.Option(
+        "--context",
+        help="Context of the kubeconfig; its current context when not given.",
+        rich_help_panel=PANEL,
+    ),
 ]
 Namespace = Annotated[
     str,
     typer.Option(
         "--namespace",
         envvar="NAMESPACE",
-        help="Where the ConfigMaps are; else the account's own.",
+        help="Namespace of the shim's ConfigMaps; the namespace of the account when not given.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -72,7 +76,8 @@ Instance = Annotated[
     typer.Option(
         "--instance",
         envvar="POD_NAME",
-        help="Name of this shim that stays over restarts: once another took over, it waits.",
+        help="Name of this process, which stays the same after a restart. While another process is the active "
+        "shim, this one waits.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -81,7 +86,7 @@ Health = Annotated[
     typer.Option(
         "--health",
         metavar="HOST:PORT",
-        help="Answers gRPC health probes there, in plain text; port 0: any free.",
+        help="Address on which to answer gRPC health probes, without TLS; port 0 means any free port.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -91,7 +96,7 @@ Qps = Annotated[
         "--qps",
         min=1,
         max=RATE_MAX,
-        help="Most requests a second to the API server; else the setting kubernetes.qps.",
+        help="Maximum number of requests per second to the API server; the setting kubernetes.qps when not given.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -101,7 +106,7 @@ Burst = Annotated[
         "--burst",
         min=1,
         max=RATE_MAX,
-        help="Most of them at once; else the setting kubernetes.burst.",
+        help="Maximum number of requests to the API server at once; the setting kubernetes.burst when not given.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -110,7 +115,8 @@ Stop = Annotated[
     typer.Option(
         "--stop",
         metavar="TIME",
-        help="Pods of an embedded cluster take so long to end, at most their grace.",
+        help="Time that pods of an embedded cluster take to end, such as 5s; a shorter grace period takes "
+        "precedence.",
     ),
 ]
 
@@ -119,10 +125,14 @@ def shim(
     ctx: typer.Context,
     cluster: Annotated[
         Path | None,
-        typer.Option("--cluster", metavar="DIR", help="Directory of Kubernetes YAML or JSON."),
+        typer.Option(
+            "--cluster",
+            metavar="DIR",
+            help="Join an embedded cluster with the Kubernetes objects of this directory, in YAML or JSON.",
+        ),
     ] = None,
     kubernetes: Annotated[
-        bool, typer.Option("--kubernetes", help="Join a Kubernetes API server instead.")
+        bool, typer.Option("--kubernetes", help="Join a Kubernetes API server.")
     ] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -145,7 +155,7 @@ def shim(
     tls_key: TlsKey = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Join a cluster to a core, until SIGTERM or Ctrl-C: an embedded one, or Kubernetes.
+    """Connect a cluster to a core until SIGTERM or Ctrl-C: an embedded cluster, or a Kubernetes API server.
 
     Examples:
         evenhand shim --cluster examples/clusters/small

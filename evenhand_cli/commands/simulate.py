@@ -40,7 +40,8 @@ def ask(
         typer.Argument(
             metavar="FILE",
             allow_dash=True,
-            help="Pods, workloads and their PriorityClasses, or asks in the short form; - for the input.",
+            help="File with pods, workloads and their PriorityClasses, or with asks in the short form; - reads "
+            "standard input.",
         ),
     ],
     queue: Annotated[
@@ -49,7 +50,7 @@ def ask(
             "--queue",
             "-q",
             metavar="PATH",
-            help="Queue of all of them; else what labels and placement rules say.",
+            help="Queue of all asks; when not given, the queue that labels and placement rules say.",
             autocompletion=completion.queues,
         ),
     ] = "",
@@ -65,7 +66,8 @@ def ask(
         int | None,
         typer.Option(
             "--priority",
-            help="Priority where the file does not say it: its PriorityClass is not in it.",
+            help="Priority of asks whose priority the file does not say, such as pods whose PriorityClass is not in "
+            "it.",
         ),
     ] = None,
     classes: Annotated[
@@ -73,7 +75,7 @@ def ask(
         typer.Option(
             "--classes",
             metavar="FILE",
-            help="Further PriorityClasses: kubectl get priorityclass -o yaml.",
+            help="File with further PriorityClasses, such as the output of `kubectl get priorityclass -o yaml`.",
         ),
     ] = None,
     partition: Annotated[
@@ -81,7 +83,7 @@ def ask(
         typer.Option(
             "--partition",
             "-p",
-            help="Partition; else what the pods say.",
+            help="Partition of all asks; when not given, the partition that the pods name.",
             autocompletion=completion.partitions,
         ),
     ] = "",
@@ -89,7 +91,7 @@ def ask(
 ) -> None:
     """Say where asks would be placed, what would be evicted for them, or which rule prevents that.
 
-    Nothing is submitted. Each of several asks is simulated with what those before it would get.
+    Nothing is submitted. When a file has several asks, each is simulated as if the asks before it had been placed.
 
     Examples:
         evenhand simulate ask pod.yaml --queue root.research
@@ -148,15 +150,15 @@ def config(
     whole: Annotated[
         bool,
         typer.Option(
-            "--all", help="Each decision, victim and queue that changes, and all warnings."
+            "--all", help="Show each decision, victim and queue that changes, and all warnings."
         ),
     ] = False,
     ignore: Ignore = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Say what a queues.yaml would cause: which pods are evicted, when, in favour of which asks, by which policy.
+    """Say what a queues.yaml would cause: which pods would be evicted when, for which asks, and by which policy.
 
-    Nothing is applied. `evenhand config apply FILE --dry-run` shows the differences, too.
+    Nothing is applied. `evenhand config apply FILE --dry-run` also shows the differences from the configuration in force.
 
     Examples:
         evenhand simulate config queues.yaml
@@ -213,7 +215,7 @@ def simulated(core: Core, read: QueuesText) -> simulate_pb2.SimulateConfiguratio
 
 
 simulation = typer.Typer(
-    help="What would happen to asks, or under another configuration; nothing changes.",
+    help="Say what would happen to asks, or with another configuration; nothing changes.",
     no_args_is_help=True,
     add_completion=False,
 )
