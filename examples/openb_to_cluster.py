@@ -30,20 +30,20 @@ GPU = "nvidia.com/gpu"
 MODEL_LABEL = "openb/gpu-model"
 PODS_PER_NODE = "110"
 PODS_PER_APPLICATION = 32
-"""Pods in one application, in the order of the list and of one quality: the list names no applications."""
+"""Number of consecutive pods of one quality class that form an application, because the list names no applications."""
 DAY_ZERO = datetime(2026, 1, 1, tzinfo=UTC)
 
 QUEUES = {"LS": "online", "Guaranteed": "standard", "Burstable": "standard", "BE": "batch"}
 PRIORITIES = {"online": 1000, "standard": 500, "batch": 100}
 SHARES = {"online": (55, 100), "standard": (5, 20), "batch": (20, 70)}
-"""Guaranteed and max of each queue, in percent of the cluster."""
+"""Guarantee and max of each queue, in percent of the cluster."""
 
 Row = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The sum of all nodes, and the GPUs of each model on nodes with at least so many."""
+    """The sum over all nodes, and for each GPU model the number of GPUs on nodes with at least a given number of them."""
 
     cpu_milli: int
     memory_mib: int
@@ -162,7 +162,7 @@ def _pod(row: Row, application: str, model: str) -> dict[str, Any]:
 
 
 def _model(row: Row, totals: Totals, seed: int) -> str:
-    """Return the model for a third of the GPU pods, chosen by the seed; "" for the others."""
+    """Return the GPU model for the third of the GPU pods that the seed chooses; "" for the other pods."""
     models = totals.models.get(int(row["num_gpu"]))
     lot = crc32(f"{seed}/{row['name']}".encode())
     if not models or lot % 3:

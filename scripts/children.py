@@ -1,7 +1,7 @@
-"""Commands that end with the process that runs them, so that no build continues after a stopped `make`.
+"""Commands that end together with the process that runs them, so that no build continues after a stopped `make`.
 
-make sends SIGTERM to its own child alone, and a killed Python leaves its children running. So each
-command gets a process group of its own, which is ended as Ctrl-C would end it, however the block ends.
+make sends SIGTERM only to its own child, and a Python process that is killed leaves its children running. So each
+command gets its own process group. However the block ends, the group is ended as Ctrl-C would end it.
 """
 
 import os
@@ -16,9 +16,9 @@ END_S = 15.0
 
 
 def listen() -> None:
-    """Make SIGTERM and SIGHUP raise SystemExit from now on, so that blocks end in order, as with Ctrl-C."""
+    """Make SIGTERM and SIGHUP raise SystemExit from now on, so that blocks are left in order, as with Ctrl-C."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # Not behind nohup.
+        if signal.getsignal(number) is signal.SIG_DFL:  # Under nohup it stays ignored.
             signal.signal(number, _leave)
 
 
@@ -31,9 +31,9 @@ def started(
     stdout: int | None = None,
     end_s: float = END_S,
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Start a command without input; end whatever of it still runs at the block's end.
+    """Start a command without input; when the block ends, end the processes of the command that still run.
 
-    `end_s`: how long the command may take to clean up before it is killed.
+    `end_s` is how many seconds the command may take to clean up before it is killed.
     """
     with subprocess.Popen(  # noqa: S603 -- our words.
         command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout,
@@ -49,7 +49,7 @@ def started(
 def run(
     command: Sequence[str], *, env: Mapping[str, str] | None = None, end_s: float = END_S
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end; return its exit code, and all that it printed as its output."""
+    """Run a command to its end; return its exit code and everything that it printed, errors included, as output."""
     with started(command, env=env, stdout=subprocess.PIPE, end_s=end_s) as process:
         said, _ = process.communicate()
         return subprocess.CompletedProcess(command, process.returncode, said)
@@ -60,13 +60,14 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 def _end(process: "subprocess.Popen[str]", end_s: float) -> None:
-    """End a process group, and kill what of it does not end in time.
+    """End a process group, and kill the processes of it that do not end within `end_s` seconds.
 
-    Programs clean up after SIGINT; SIGTERM is sent where SIGINT is ignored, as behind a shell's `&`.
+    Programs clean up after SIGINT. SIGTERM is sent to those that ignore SIGINT, as programs in the background of a
+    shell do.
     """
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     os.killpg(process.pid, signal.SIGTERM if ignored else signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):
         process.wait(end_s)
-    with suppress(ProcessLookupError):  # Its children that ignored the signal.
+    with suppress(ProcessLookupError):  # Children that ignored the first signal.
         os.killpg(process.pid, signal.SIGKILL)

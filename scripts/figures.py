@@ -37,10 +37,10 @@ POLICIES: Final = (
     "reservation",
 )
 UNAMBIGUOUS: Final = ("required-node", "in-queue", "trim")
-"""Policies whose names mean nothing else, so that a string is enough to find them."""
+"""Policies whose names have no other meaning, so that a string is enough to find their uses."""
 TABLE: Final = "server.model.policies"
 OTHER_MEANINGS: Final = ("cross_node", "key")
-"""Names and attributes whose values may be spelled like a policy's name and are none."""
+"""Names and attributes whose values can be equal to a policy's name without meaning the policy."""
 RULE: Final = re.compile(r"(?<![\w.])([GJIPQVW][1-9]\d?)(?![\w.%])")
 NUMBER: Final = r"\d+(?:\.\d+)?"
 DECISION: Final = re.compile(rf"\bdesign\s+({NUMBER}(?:(?:, and |, | and |-| to )\d+\.\d+)*)")
@@ -63,7 +63,7 @@ Sources = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many things there are, and how many lines they have."""
+    """The number of things, and the median and 90th percentile of their line counts."""
 
     count: int
     median: int
@@ -72,7 +72,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Folder:
-    """One folder with its sub-folders: modules side by side at most, import levels, arrows."""
+    """A folder with its sub-folders: the largest number of modules in one folder, import levels, and arrows."""
 
     modules: int
     levels: int
@@ -102,7 +102,7 @@ def sizes(lines: Iterable[int]) -> Sizes:
 
 
 def function_lines(source: str) -> list[int]:
-    """Return the number of lines of each function and method, decorators left out."""
+    """Return the number of lines of each function and method, without decorators."""
     return [
         (node.end_lineno or node.lineno) - node.lineno + 1
         for node in ast.walk(ast.parse(source))
@@ -114,7 +114,7 @@ def function_lines(source: str) -> list[int]:
 
 
 def imported(source: str, known: Iterable[str]) -> set[str]:
-    """Return the modules, of those known, that a module imports anywhere in its text."""
+    """Return those of the known modules that a module imports anywhere in its text."""
     modules, found = set(known), set[str]()
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -128,7 +128,7 @@ def imported(source: str, known: Iterable[str]) -> set[str]:
 
 
 def levels(arrows: Mapping[str, set[str]]) -> int:
-    """Return the length of the longest chain of arrows, where a circle is one level."""
+    """Return the length of the longest chain of arrows, where a cycle counts as one level."""
     reach = {one: _reachable(one, arrows) for one in arrows}
     circle = {one: frozenset(x for x in reach[one] if one in reach[x]) | {one} for one in arrows}
     below = {
@@ -136,7 +136,8 @@ def levels(arrows: Mapping[str, set[str]]) -> int:
         for one in arrows
     }
     depth: dict[frozenset[str], int] = {}
-    # A circle reaches all that the circles below it reach, and itself: fewest first is inwards first.
+    # A cycle reaches itself and all that the cycles below it reach, so in this order inner cycles
+    # come first.
     for one in sorted(below, key=lambda members: len(reach[min(members)] | members)):
         depth[one] = 1 + max((depth[x] for x in below[one]), default=0)
     return max(depth.values(), default=0)
@@ -162,7 +163,7 @@ def folder_imports(folder: str, sources: Sources) -> Folder:
 
 
 class PolicyReader:
-    """The syntax tree of one module, and which of its expressions are names of policies."""
+    """The syntax tree of one module, and a way to find those of its expressions that are names of policies."""
 
     def __init__(self, module: str, source: str, known: Mapping[str, dict[str, set[str]]]) -> None:
         self.module = module
@@ -176,7 +177,7 @@ class PolicyReader:
         }
 
     def policies(self, node: ast.expr) -> set[str]:
-        """Return the policies whose names an expression holds."""
+        """Return the policies whose names an expression contains."""
         match node:
             case ast.Constant(value=str(value)):
                 return {value} & set(POLICIES)
@@ -207,7 +208,7 @@ class PolicyReader:
         return self.known.get(module, {}).get(name, set())
 
     def constants(self) -> dict[str, set[str]]:
-        """Return the policies that each name at the top level of the module holds."""
+        """Return, for each name at the top level of the module, the policies whose names its value contains."""
         found = {}
         for node in self.tree.body:
             match node:
@@ -225,7 +226,7 @@ class PolicyReader:
         )
 
     def named(self) -> set[str]:
-        """Return the policies that the module names, by a whole string or by a constant."""
+        """Return the policies that the module names by a whole string or by a constant."""
         return {
             one
             for node in ast.walk(self.tree)
@@ -235,7 +236,7 @@ class PolicyReader:
 
 
 def _sides(node: ast.AST) -> list[ast.expr]:
-    """Return what a comparison compares; nothing for other nodes and for other meanings of the words."""
+    """Return the expressions that a comparison compares; nothing for other nodes, and for words with other meanings."""
     match node:
         case ast.MatchValue(value=value):
             return [value]
@@ -248,7 +249,7 @@ def _sides(node: ast.AST) -> list[ast.expr]:
 
 
 def policy_readers(sources: Sources) -> list[PolicyReader]:
-    """Return a reader for each module; all of them know the constants of all modules."""
+    """Return a reader for each module; every reader knows the constants of all modules."""
     known: dict[str, dict[str, set[str]]] = {}
     readers = [PolicyReader(name, text, known) for name, text in sources.items()]
     before = -1
@@ -280,7 +281,7 @@ def cited_decisions(text: str) -> list[str]:
 
 
 def anchors(root: Path) -> set[str]:
-    """Return the ids for which the documentation has a definition."""
+    """Return the ids that the documentation defines."""
     found = {
         (heading or anchor).upper()
         for page in root.glob("docs/rules/*.md")
@@ -291,7 +292,7 @@ def anchors(root: Path) -> set[str]:
 
 
 def unresolved(root: Path) -> dict[str, int]:
-    """Return the ids without a definition, and how often code, tests and documentation cite them."""
+    """Return the ids that the documentation does not define, each with the number of places that cite it."""
     patterns = [f"{one}/**/*.py" for one in (*PACKAGES, "scripts", "tests")]
     patterns += ["tests/**/*.yaml", "docs/**/*.md", "proto/**/*.proto"]
     cited: Counter[str] = Counter()
@@ -306,7 +307,7 @@ def unresolved(root: Path) -> dict[str, int]:
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a docstring or page: no code blocks, tables, headings or lists of arguments."""
+    """Return the sentences of a docstring or page, without code blocks, tables, headings and lists of arguments."""
     text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     found = []
     for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)", text):
@@ -336,7 +337,7 @@ def page_sentences(root: Path) -> Iterator[Row]:
 
 
 def sample(rows: Iterable[Row], size: int, seed: int) -> list[Row]:
-    """Return `size` rows, or all that there are, drawn by a seed: the same ones each time, in their order."""
+    """Return `size` rows, or all rows when there are fewer, in their order; a seed always draws the same rows."""
     given = list(rows)
     chosen = random.Random(seed).sample(range(len(given)), min(size, len(given)))  # noqa: S311 -- no secret.
     return [given[one] for one in sorted(chosen)]
@@ -406,7 +407,7 @@ def table(found: Figures) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print the figures, or a sample of sentences to be marked."""
+    """Print the figures, or a sample of sentences for a reader to judge."""
     parser = argparse.ArgumentParser(
         prog="python -m scripts.figures", description=__doc__.partition("\n")[0]
     )

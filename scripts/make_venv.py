@@ -1,6 +1,6 @@
-"""The creation of the virtual environment: the project in editable form and its tools.
+"""The creation of the virtual environment, with the project in editable form and its tools.
 
-This script runs on the system's own Python, so it uses nothing but the standard library.
+The system's own Python runs this script, so it uses only the standard library.
 """
 
 import os
@@ -16,13 +16,13 @@ OLD_PYTHON = (
 
 
 def main(folder: str) -> None:
-    """Make or complete the environment in `folder`."""
+    """Create the environment in `folder`, or complete it."""
     if sys.version_info < (3, 11):
         raise SystemExit(OLD_PYTHON.format(sys.version.split()[0]))
     programs = Path(folder).absolute() / "bin"
     if not (programs / "python").exists():
         _make(folder)
-    # The build below runs protoc, which looks for its plugin on the PATH.
+    # The build runs protoc, which looks for its plugin on the PATH.
     env = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     pip = [str(programs / "python"), "-m", "pip", "install", "--quiet"]
     _run([*pip, "--require-hashes", "--requirement", "requirements-dev.txt"], env)

@@ -41,7 +41,7 @@ def _rule(text: str) -> dict[str, object]:
 
 
 def _statement(paragraphs: list[str]) -> tuple[str, list[str]]:
-    """Return the bold beginning of a rule, and what follows it."""
+    """Return the statement of a rule, which is its bold beginning, and the rest of its paragraphs."""
     first = paragraphs[0]
     assert first.startswith("**"), f"a rule begins with its statement in bold: {first}"
     statement, _, rest = first[2:].partition("**")
@@ -49,7 +49,7 @@ def _statement(paragraphs: list[str]) -> tuple[str, list[str]]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """Return paragraphs and list items; tables and examples stay on the page."""
+    """Return the paragraphs and list items of a page's text; tables and examples are only on the page."""
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     found: list[str] = []
     for block in re.split(r"\n\s*\n", text.strip()):

@@ -1,8 +1,8 @@
-"""The base image where none can be pulled: Debian with its Python, created by debootstrap.
+"""The base image for machines that cannot pull one: Debian with its Python, created by debootstrap.
 
-The archive of its files is in the cache, named after the recipe, and every engine gets the image
-from there. The image trusts the certificates that this machine trusts, so that the Dockerfile need not
-mention any mirror of packages.
+The archive with the image's files is in the cache; its name depends on the recipe. Every engine loads the image from
+there. The image trusts the certificates that this machine trusts, so that the Dockerfile need not mention a mirror of
+packages.
 """
 
 import hashlib
@@ -41,12 +41,12 @@ def archive() -> Path:
 
 
 def is_wanted() -> bool:
-    """Return whether a private engine builds on this image, as it does unless BASE_IMAGE names another."""
+    """Return whether the private engine builds on this image, which it does unless BASE_IMAGE names another one."""
     return not os.environ.get("BASE_IMAGE")
 
 
 def environment(engine: Engine) -> dict[str, str]:
-    """Return the environment that a build on this engine needs; other engines pull what they need."""
+    """Return the environment variables for a build on this engine; engines other than the private one can pull images."""
     return {"BASE_IMAGE": IMAGE} if engine.private and is_wanted() else {}
 
 
@@ -64,13 +64,13 @@ def load(engine: Engine) -> None:
 
 
 def tidy(engine: Engine) -> None:
-    """Remove from a private engine the layers of builds that were not repeated for days."""
+    """Remove the layers of builds that were not repeated for days from a private engine."""
     if engine.private:
         _docker(engine, "image", "prune", "--force", "--filter", f"until={KEPT}")
 
 
 def make() -> None:
-    """Make the archive, which takes a minute. Raises EngineError where it cannot."""
+    """Create the archive, which takes a minute. Raises EngineError when that fails."""
     if os.geteuid() != 0:
         raise EngineError("a base image is made by root, with debootstrap")
     debootstrap = program("debootstrap")
@@ -86,7 +86,7 @@ def make() -> None:
 
 
 def _prepare(root: Path) -> None:
-    """Add what a container image of Python is expected to have, and remove what it does not need."""
+    """Add the files that a container image of Python is expected to have, and remove files that it does not need."""
     if CERTIFICATES.exists():
         shutil.copy(CERTIFICATES, root / CERTIFICATES.relative_to("/"))
     for mark in root.glob("usr/lib/python3*/EXTERNALLY-MANAGED"):

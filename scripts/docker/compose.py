@@ -1,4 +1,4 @@
-"""The compose of this machine: the plugin of the docker client, or the older program."""
+"""The compose program of this machine: the plugin of the docker client, or the older separate program."""
 
 import subprocess
 
@@ -8,14 +8,14 @@ ANSWER_S = 20.0
 
 
 def command() -> tuple[str, ...] | None:
-    """Return the command that calls compose, the plugin if there is one; None without compose."""
+    """Return the command that runs compose, preferring the plugin; None when neither is installed."""
     if engine.has("docker") and _answers(engine.program("docker"), "compose"):
         return ("docker", "compose")
     return ("docker-compose",) if engine.has("docker-compose") else None
 
 
 def builder() -> dict[str, str]:
-    """Return the environment of a build: without buildx, the client's older builder."""
+    """Return the environment variables of a build: without buildx, they choose the client's older builder."""
     if engine.has("docker") and _answers(engine.program("docker"), "buildx"):
         return {}
     return {"DOCKER_BUILDKIT": "0", "COMPOSE_DOCKER_CLI_BUILD": "0"}

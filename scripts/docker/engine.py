@@ -1,9 +1,9 @@
-"""The Docker engine that the tests use: the one of this machine, or a private one of this project.
+"""The Docker engine that the tests use: an engine of this machine, or a private engine of this project.
 
-DOCKER_HOST takes precedence where it is set, then the engine that the docker client finds by itself. Where
-neither answers, a private engine is started as root, with its own socket and state below the cache.
-That engine changes no firewall rule, and publishes ports on the loopback alone; without masquerading its
-containers reach each other and not the world, so that builds use the host's network.
+DOCKER_HOST takes precedence, then the engine that the docker client finds by itself. When neither answers, a private
+engine is started as root, with its own socket and its state below the cache. The private engine changes no firewall
+rule, and publishes ports only on the loopback interface. Its containers reach each other, but without masquerading no
+other network; builds therefore use the host's network.
 """
 
 import fcntl
@@ -30,28 +30,28 @@ NO_FIREWALL = ("--iptables=false", "--ip6tables=false", "--ip-forward=false", "-
 
 
 class EngineError(Exception):
-    """A missing engine that cannot be started either; the text says why and what to do."""
+    """No engine answers, and none can be started; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine that answers. `host` is its DOCKER_HOST; empty: the client finds the engine by itself."""
+    """An engine that answers; `host` is its DOCKER_HOST, empty when the client finds the engine by itself."""
 
     host: str
     version: str
     private: bool = False
 
     def environment(self) -> dict[str, str]:
-        """Return the environment that a client of this engine needs."""
+        """Return the environment variables that a client of this engine needs."""
         found = {"DOCKER_HOST": self.host} if self.host else {}
         if self.private:
-            # No masquerading: only the host's network lets a build reach a package registry.
+            # Without masquerading, only the host's network lets a build reach a package registry.
             found["BUILD_NETWORK"] = "host"
         return found
 
 
 def cache() -> Path:
-    """Return the folder of this project outside the checkout."""
+    """Return the folder for this project's files outside the checkout."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "evenhand"
 
@@ -62,7 +62,7 @@ def state() -> Path:
 
 
 def find() -> Engine | None:
-    """Return the engine that answers, if there is one. Raises EngineError when DOCKER_HOST is silent."""
+    """Return the engine that answers, None without one. Raises EngineError when DOCKER_HOST is set and does not answer."""
     given = os.environ.get("DOCKER_HOST", "")
     if given:
         version = _version(given)
@@ -79,7 +79,7 @@ def find() -> Engine | None:
 
 
 def lacking() -> list[str]:
-    """Return the missing programs that a private engine needs."""
+    """Return the names of programs that a private engine needs and that are not installed."""
     return [name for name in ("docker", "dockerd") if not has(name)]
 
 
@@ -132,9 +132,9 @@ def stop() -> bool:
 
 @contextmanager
 def borrowed(*, keep: bool = False) -> Iterator[Engine]:
-    """Hold an engine for the block: one that answers, or a private one that its last user stops.
+    """Hold an engine while the block runs: one that answers, or a private engine that its last user stops.
 
-    With `keep` the private one stays until `stop`. Raises EngineError where there is none.
+    With `keep` the private engine runs until `stop` is called. Raises EngineError when there is no engine.
     """
     found = find()
     if found is not None and not found.private:
@@ -154,7 +154,7 @@ def borrowed(*, keep: bool = False) -> Iterator[Engine]:
 
 @contextmanager
 def _in_use() -> Iterator[TextIO]:
-    """Hold a lock shared by all users of the private engine; it starts exclusive, for the one that starts the engine."""
+    """Hold a lock that all users of the private engine share; it is exclusive while an engine is being started."""
     state().mkdir(parents=True, exist_ok=True)
     with (state() / "users.lock").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_EX)
@@ -170,7 +170,7 @@ def _is_last(users: TextIO) -> bool:
 
 
 def client_version(environment: Mapping[str, str]) -> str:
-    """Return the version of the engine that a client with this environment reaches; "" when none."""
+    """Return the version of the engine that a client with this environment reaches; "" when none answers."""
     docker = _which("docker")
     if docker is None:
         return ""
@@ -211,7 +211,7 @@ def _awaited(pid: int, log: Path) -> Engine:
 
 
 def _runs(pid: int) -> bool:
-    """Return whether the process runs; one that only waits to be reaped does not."""
+    """Return whether the process runs; a process that has ended but was not reaped does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -219,7 +219,7 @@ def _runs(pid: int) -> bool:
 
 
 def _living_pid(file: Path) -> int | None:
-    """Return the process of a pid file, if it still is a dockerd."""
+    """Return the process id in a pid file if that process is a dockerd; else None."""
     try:
         pid = int(file.read_text())
         name = Path(f"/proc/{pid}/comm").read_text().strip()
@@ -245,5 +245,5 @@ def _pid_file() -> Path:
 
 
 def _kept() -> Path:
-    """Return the path of a file that exists while the private engine is to outlive its users."""
+    """Return the path of a file that exists while the private engine is to continue after its users."""
     return state() / "kept"

@@ -1,8 +1,8 @@
-"""The provision of a Docker engine, docker-compose and a base image for the tests of tests/compose, once.
+"""The installation of a Docker engine, docker-compose and a base image for the tests of tests/compose.
 
-`make real` runs it, and so may a person: `python -m scripts.docker.provision` prints the environment that a
-client needs, `... --keep` leaves a private engine running for it, and `... --stop` ends
-that engine. Nothing is installed or started where an engine answers already; a second run takes a second.
+`make real` runs it, and a user can: `python -m scripts.docker.provision` prints the environment that a client needs,
+`... --keep` leaves a private engine running for that client, and `... --stop` ends this engine. When an engine
+answers already, nothing is installed or started; a second run takes a second.
 """
 
 import argparse
@@ -19,9 +19,9 @@ PACKAGES = {
     "docker-compose": "docker-compose",
     "debootstrap": "debootstrap",
 }
-"""The Debian package that has each program; docker.io has the client too."""
+"""The Debian package that contains each program; docker.io contains the client too."""
 INSTALL_S = 300.0
-"""Seconds to wait for an installation that was told to stop: a half installed package is worse."""
+"""Seconds to wait for an installation that was told to stop, because a package that is half installed is worse."""
 NOT_HERE = """not installed: {}; {}.
 Install the packages {}
 (or start Docker, or set DOCKER_HOST to an engine that you may use), and say it again.
@@ -29,7 +29,7 @@ Until then the tests of tests/compose are skipped."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Provide what is missing and say what there is; exit with a message where that fails."""
+    """Install and start what is missing and print what is available; exit with a message when that fails."""
     parser = argparse.ArgumentParser(
         description="A Docker engine for the tests and the local stack."
     )
@@ -52,7 +52,7 @@ def _provide(*, keep: bool) -> None:
         _install(["dockerd"])
     if compose.command() is None:
         _install(["docker-compose"])
-    # A service that the installation started is as good as any other engine.
+    # The installation may have started an engine as a service, which is used like any other.
     found = found or engine.find()
     if found is None or found.private:
         _make_base()
@@ -76,7 +76,7 @@ def _load_base(borrowed: Engine) -> None:
 
 
 def _install(programs: Sequence[str]) -> None:
-    """Install the packages of missing programs. Raises EngineError where that is not permitted."""
+    """Install the packages of missing programs. Raises EngineError when this user may not install packages."""
     missing = [name for name in programs if not engine.has(name)]
     if not missing:
         return

@@ -3,10 +3,9 @@
     python -m scripts.real.cluster up       # says how to reach it
     python -m scripts.real.cluster down
 
-Tests start a cluster of their own through `Cluster`, unless the environment names one. There is no controller
-manager: nothing makes pods of Deployments, collects garbage, removes namespaces, makes service
-accounts or writes the status of PodDisruptionBudgets. So the admission that needs those is off. And
-there is no scheduler.
+Tests start their own cluster through `Cluster`, unless the environment names one. There is no controller manager:
+nothing creates pods for Deployments, collects garbage, removes namespaces, creates service accounts or writes the
+status of PodDisruptionBudgets. Admission plugins that need those are therefore off. There is no scheduler either.
 """
 
 import argparse
@@ -31,28 +30,28 @@ from scripts.real import programs, provision
 from scripts.real.toolchain import cache
 
 USERS = {"admin": "system:masters", "kwok": "system:masters", "nobody": ""}
-"""Users who have a token, with their group; the shim uses its service account instead."""
+"""Users who have a token, each with its group; the shim uses its service account instead."""
 
 PARTS = ("etcd", "kube-apiserver", "kwok")
 STAGES = Path(__file__).with_name("stages.yaml")
 READY_S_MAX = 60.0
 PAUSE_S = 0.1
 PORTS = range(20_000, 32_000)
-"""Ports below those that the kernel hands out by itself: a port stays free for us over a restart."""
+"""Ports below those that the kernel assigns by itself, so that a port of ours stays free during a restart."""
 
 
 class ClusterFault(Exception):
-    """A cluster that does not run; the text has the last output of its programs."""
+    """A cluster that does not run; the message contains the last output of its programs."""
 
 
 class Cluster:
-    """A cluster; all that it writes is in its folder.
+    """A cluster whose files are all in its folder.
 
-    After a stop the folder keeps its state: when the cluster is started again its objects are there.
+    After a stop the folder keeps its state: when the cluster is started again, its objects still exist.
     """
 
     def __init__(self, folder: Path, api_flags: Sequence[str] = ()) -> None:
-        """Prepare a cluster in a folder; `api_flags` are given to the API server beside the usual ones."""
+        """Prepare a cluster in a folder; `api_flags` are passed to the API server in addition to the usual flags."""
         self.folder = folder.absolute()
         self._more_api_flags = tuple(api_flags)
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,11 +77,11 @@ class Cluster:
         return f"http://127.0.0.1:{self._etcd}"
 
     def kubeconfig(self, user: str = "admin") -> Path:
-        """Return the file with which a user reaches the API server."""
+        """Return the kubeconfig file with which a user reaches the API server."""
         return self.folder / f"{user}.kubeconfig"
 
     def start(self, *, kwok: bool = True) -> None:
-        """Start the components that do not run; errors: ClusterFault."""
+        """Start those components that do not run; errors: ClusterFault."""
         absent = provision.missing(("etcd", "kube-apiserver", *(["kwok"] if kwok else [])))
         if absent:
             raise ClusterFault(f"not built yet: {', '.join(absent)}; say `make real`")
@@ -92,7 +91,7 @@ class Cluster:
             self._start("kwok", self._kwok_flags())
 
     def stop(self) -> None:
-        """Stop the components that run, the newest first."""
+        """Stop those components that run, the one started last first."""
         for name in reversed(PARTS):
             programs.end(self.folder, name)
 
@@ -113,14 +112,14 @@ class Cluster:
         programs.end(self.folder, "kube-apiserver", signal.SIGKILL)
 
     def forget_history(self) -> None:
-        """Compact etcd and restart the API server: no version before now can be watched from."""
+        """Compact etcd and restart the API server, so that no watch can begin at an older version."""
         revision = self._ask_etcd("range", {"key": "AA=="})["header"]["revision"]
         self.kill_api_server()
         self._ask_etcd("compaction", {"revision": revision, "physical": True})
         self.start_api_server()
 
     def _ask_etcd(self, method: str, question: dict[str, object]) -> dict[str, Any]:
-        """Call etcd's own JSON gateway once."""
+        """Send one request to etcd's JSON gateway and return the answer."""
         asked = urllib.request.Request(  # noqa: S310 -- our own address.
             f"{self.etcd}/v3/kv/{method}", json.dumps(question).encode()
         )
@@ -147,7 +146,7 @@ class Cluster:
             programs.start(self.folder, program, flags)
 
     def _etcd_flags(self) -> list[str]:
-        """Return the flags of an etcd that is faster because it may lose its data when the machine fails."""
+        """Return the flags of etcd; they make it faster by allowing data loss when the machine fails."""
         peer = f"http://127.0.0.1:{self._peer}"
         return [
             "--name=one",
@@ -202,7 +201,7 @@ class Cluster:
         raise ClusterFault(f"no user {user}")
 
     def _invent(self) -> None:
-        """Create ports, keys, tokens and kubeconfigs."""
+        """Create ports, keys, tokens and kubeconfig files."""
         authority = trustme.CA()
         authority.cert_pem.write_to_path(self.folder / "ca.pem")
         served = authority.issue_cert("127.0.0.1", "localhost")
@@ -234,7 +233,7 @@ def kubeconfig(server: str, authority: Path, user: str, token: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback on which nothing listens; each process begins its search elsewhere."""
+    """Return ports of the loopback on which nothing listens; each process starts its search at another port."""
     first = os.getpid() * 16 % len(PORTS)
     found: list[int] = []
     for port in (*PORTS[first:], *PORTS[:first]):
@@ -250,12 +249,12 @@ def free_ports(count: int) -> list[int]:
 
 
 def default_folder() -> Path:
-    """Return the folder of the cluster that `up` starts, unless another one is named."""
+    """Return the folder of the cluster that `up` starts, unless the environment names another one."""
     return cache() / "cluster"
 
 
 def main() -> None:
-    """Start or stop a cluster for a person."""
+    """Start or stop a cluster on behalf of a user."""
     parser = argparse.ArgumentParser(description="A Kubernetes cluster on the loopback.")
     parser.add_argument("what", choices=("up", "down"))
     parser.add_argument("--folder", type=Path, default=default_folder(), help="where it stands")

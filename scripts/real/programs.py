@@ -1,7 +1,7 @@
-"""Programs that run in the background, known by name in one folder.
+"""Programs that run in the background, identified by their names in one folder.
 
-For each program the folder holds `NAME.pid` and `NAME.log`, so that another process can end what this one
-started. Only the process of that id is ended, and only while it still is that program.
+For each program the folder holds `NAME.pid` and `NAME.log`, so that another process can end the program. Only the
+process with that id is ended, and only while it is still that program.
 """
 
 import os
@@ -18,7 +18,7 @@ COMM_LENGTH = 15
 
 
 def start(folder: Path, program: Path, flags: Sequence[str]) -> int:
-    """Start a program in a session of its own and return its process id. Its log is appended to."""
+    """Start a program in its own session and return its process id; output is appended to its log."""
     log = str(folder / f"{program.name}.log")
     pid = os.posix_spawn(
         program,
@@ -36,7 +36,7 @@ def start(folder: Path, program: Path, flags: Sequence[str]) -> int:
 
 
 def running(folder: Path, name: str) -> int | None:
-    """Return the process id of this program of this folder, if it runs."""
+    """Return the process id of a program of this folder; None when it does not run."""
     try:
         pid = int((folder / f"{name}.pid").read_text())
     except FileNotFoundError:
@@ -45,7 +45,7 @@ def running(folder: Path, name: str) -> int | None:
 
 
 def end(folder: Path, name: str, how: signal.Signals = signal.SIGTERM) -> None:
-    """End a program of this folder if it runs, and wait; a program that ignores the signal is killed."""
+    """End a program of this folder if it runs, and wait for its end; a program that ignores the signal is killed."""
     pid = running(folder, name)
     if pid is not None:
         os.kill(pid, how)
@@ -71,7 +71,7 @@ def _gone(pid: int, name: str) -> bool:
 
 
 def _runs(pid: int, name: str) -> bool:
-    """Return whether the process lives and is that program; reap a child of this process that ended."""
+    """Return whether the process runs and is that program; a child of this process that has ended is reaped."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] != pid
     except ChildProcessError:
@@ -79,7 +79,7 @@ def _runs(pid: int, name: str) -> bool:
 
 
 def _lives(pid: int, name: str) -> bool:
-    """Return whether a thread of the process lives: the first may be dead while others still hold its ports."""
+    """Return whether a thread of the process runs; the first thread may have ended while others still hold the ports."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         threads = os.listdir(f"/proc/{pid}/task")

@@ -1,9 +1,9 @@
-"""The build of the external programs that the tests run against, once, outside the checkout.
+"""The build of the external programs with which the tests run, outside the checkout.
 
-`make real` runs it, and the tests take the programs from the same place. All of them are built
-with Go from the one module in `tools/`, whose digest names their folder: another version of any program
-is in another folder. Each program moves into place once it is built, so that a stopped build continues
-where it was, and two builds at once do not harm each other.
+`make real` runs it, and the tests use the programs from the same folder. All of them are built with Go from the
+single module in `tools/`. The folder's name is that module's digest, so other versions are in other folders. Each
+program is moved into the folder after it is built. A stopped build therefore continues where it was, and two builds
+at the same time do not disturb each other.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ PROGRAMS = {
 }
 TOOLS = Path(__file__).with_name("tools")
 WORD_S = 20
-"""Seconds between the messages that a long build goes on."""
+"""Seconds between the messages of a long build that it is still running."""
 
 
 def folder() -> Path:
@@ -35,7 +35,7 @@ def folder() -> Path:
 
 
 def program(name: str) -> Path | None:
-    """Return the path of a program, if it is built."""
+    """Return the path of a program; None when it is not built."""
     path = folder() / name
     return path if path.exists() else None
 
@@ -61,7 +61,7 @@ def build(go: str, name: str) -> Path:
 
 
 def _link_flags(go: str) -> str:
-    """Return flags for no debugging tables, and for the version that Kubernetes' own build would write into the program."""
+    """Return linker flags that leave out debugging tables, and set the version that Kubernetes' own build would set."""
     command = [go, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes"]
     version = subprocess.run(  # noqa: S603 -- our words.
         command, cwd=TOOLS, env=environment(), check=True, text=True, stdout=subprocess.PIPE
@@ -73,7 +73,7 @@ def _link_flags(go: str) -> str:
 
 
 def _run(command: list[str], name: str) -> None:
-    """Run a build to its end, and print now and then that it goes on."""
+    """Run a build to its end, and print a message every `WORD_S` seconds."""
     words = 0
     with children.started(command, cwd=TOOLS, env=environment()) as process:
         while process.poll() is None:
@@ -100,7 +100,7 @@ def _go() -> str:
 
 
 def main() -> None:
-    """Build what is missing, and print where everything is."""
+    """Build the programs that are missing, and print the path of each program."""
     children.listen()
     wanted = missing()
     try:

