@@ -1,4 +1,4 @@
-"""Global state that every test leaves as it was, and the immediate report of each failed test."""
+"""Global state, which every test leaves as it was, and the immediate report of each failed test."""
 
 from collections.abc import Iterator
 
@@ -35,6 +35,6 @@ def _first_line(report: pytest.TestReport) -> str:
 
 @pytest.fixture(autouse=True)
 def unconfigured_log() -> Iterator[None]:
-    """Reset the log after each test: a command run in this process leaves it set to a closed error stream."""
+    """Reset the log after each test, because a command that ran in this process leaves it set to a closed stream."""
     yield
     structlog.reset_defaults()

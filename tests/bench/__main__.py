@@ -1,4 +1,4 @@
-"""`make bench`: runs the workloads, prints a table with medians and bests, keeps the figures as JSON."""
+"""`make bench`: it runs the workloads, prints a table with medians and best values, and saves the figures as JSON."""
 
 import os
 import sys
@@ -21,15 +21,15 @@ from tests.bench.report import table
 WIDTH = 230
 """The width of the table in columns when the table is written to a file."""
 TRIES = 20
-"""The most tries of a case, as a multiple of the wanted runs, while neighbours of our core disturb them."""
+"""Maximum number of tries of a case, as a multiple of the wanted runs, while other programs disturb the core."""
 PATIENCE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The number of runs of each case: until so many were quiet, at most ``tries``.
+    """The number of runs of each case: until the wanted number of runs was undisturbed, at most `tries` runs.
 
-    After ``patience`` seconds the runs that there are do, if they are as many as are wanted.
+    After `patience` seconds the runs made so far are used, if they are as many as are wanted.
     """
 
     runs: int
@@ -48,7 +48,7 @@ class Plan:
 def measure(case: Case, plan: Plan) -> list[Row]:
     """Run a case several times, each between two calibration loops, and return a row for each of its metrics.
 
-    The runs that neighbours of our core disturbed least count.
+    Only the least disturbed runs count.
     """
     samples: list[Sample] = []
     begun, before = time.monotonic(), calibrate()
@@ -78,7 +78,7 @@ def measure_all(
             try:
                 rows += measure(case, plan)
             except Exception as error:
-                # The figures of the others, an hour's work, are not to be lost.
+                # The figures of the other cases took an hour, and must not be lost.
                 failed.append(case.name)
                 console.print(f"{case.name} failed: {error!r}", style="red", soft_wrap=True)
             progress.advance(task)

@@ -1,4 +1,4 @@
-"""Measurements in a process of their own: the peak memory is that of one run, and nothing is left of the run before.
+"""Measurements in a separate process, so that peak memory is that of one run and nothing is left of the run before.
 
 Run as ``python -m tests.bench.apart`` with the order as JSON on standard input; prints one JSON line.
 """
@@ -38,7 +38,7 @@ PREEMPTING: Mapping[str, Callable[[Cluster], list[Figure]]] = {
 
 
 def run(measure: str, subject: Workload | Cluster, before: Sequence[str] = ()) -> Run:
-    """Run once in a process of its own, with a profiler's command before it."""
+    """Run a measurement once in a separate process; a profiler's command can be put before its command."""
     done = subprocess.run(
         [*before, sys.executable, "-m", "tests.bench.apart"],
         input=json.dumps({"measure": measure, "subject": asdict(subject)}).encode(),
@@ -48,7 +48,7 @@ def run(measure: str, subject: Workload | Cluster, before: Sequence[str] = ()) -
         cwd=ROOT,
         env=surroundings(),
     )
-    # A profiler says something, too.
+    # A profiler also writes lines.
     said = next(line for line in done.stdout.splitlines() if line.startswith(b"{"))
     return Run(**json.loads(said))
 

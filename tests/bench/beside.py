@@ -1,4 +1,4 @@
-"""The time an ask waits for its node while others read: 50 asks a second, and readers in a process of their own."""
+"""The time that an ask waits for its node while others read: 50 asks per second, and readers in a separate process."""
 
 import asyncio
 import base64
@@ -26,17 +26,17 @@ from tests.bench.wire import kept, server
 from tests.bench.workloads import RM, Workload, application, queues_yaml
 
 RATE = 50
-"""Asks a second."""
+"""Number of asks per second."""
 ASKS = 500
-"""In one run, at the most: ten seconds."""
+"""Maximum number of asks in one run, which then takes ten seconds."""
 PATIENCE_S = 120
 WARM_UP = 50
-"""Asks before those that are measured, with the readers already there."""
+"""Number of asks before the measured ones; the readers already run then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """A kind of reader: so many callers that repeat their call as soon as it is answered."""
+    """A kind of reader: a number of callers, each of which repeats its call as soon as it is answered."""
 
     name: str
     method: str
@@ -94,7 +94,7 @@ def everybody(workload: Workload) -> list[Readers]:
 
 
 def _readers(name: str, callers: int, method: str, request: Message) -> Readers:
-    """Return so many readers of a method of `evenhand.v1`."""
+    """Return a number of readers that call a method of `evenhand.v1`."""
     told = f"{callers} readers of {name}" if callers > 1 else f"a reader of {name}"
     return Readers(told, f"/evenhand.v1.{method}", callers, request.SerializeToString())
 
@@ -107,7 +107,7 @@ def _simulated(workload: Workload) -> simulate_pb2.SimulateAsksRequest:
 
 
 WAITING = "waits"
-"""The key of an ask that fits nowhere."""
+"""The key of an ask that fits no node."""
 
 
 def _large(workload: Workload, key: str) -> si.Allocation:
@@ -119,7 +119,7 @@ def _large(workload: Workload, key: str) -> si.Allocation:
 
 
 def placing(workload: Workload, readers: Readers | None, before: Sequence[str] = ()) -> Run:
-    """Fill a cluster; then a pod ends and another one comes, fifty times a second."""
+    """Fill a cluster; then, fifty times a second, end a pod and add another one."""
     with server(before) as core, kept(client=True):
         waits, begun, cpu, answers = asyncio.run(
             _placing(workload, readers, core.pid, core.address)
@@ -160,7 +160,7 @@ async def _placing(
 
 
 async def _at_rate(player: Player, paced: dict[str, Any], coming: Sequence[bytes]) -> list[float]:
-    """Send one message each fiftieth of a second, whatever becomes of those before; how long each waited, in ms."""
+    """Send a message every fiftieth of a second without waiting for the others; return how long each waited, in ms."""
     call = player.call(paced["method"])
     sent: list[float] = []
     waits: list[float] = []
@@ -182,7 +182,7 @@ async def _at_rate(player: Player, paced: dict[str, Any], coming: Sequence[bytes
 
 @contextmanager
 def reading(readers: Readers | None, address: str) -> Iterator[subprocess.Popen[bytes] | None]:
-    """Hold a process of readers until the block ends, if there are any."""
+    """Hold a process with readers while the block runs, if readers are given."""
     if readers is None:
         yield None
         return
@@ -204,7 +204,7 @@ def reading(readers: Readers | None, address: str) -> Iterator[subprocess.Popen[
 
 
 def _answers(process: subprocess.Popen[bytes] | None) -> str:
-    """Say what the readers got."""
+    """Return a line with the number of answers that the readers got."""
     if process is None:
         return ""
     said, _ = process.communicate(timeout=PATIENCE_S)

@@ -1,4 +1,4 @@
-"""A fixed loop that says how quick this machine is right now, so that figures of different days compare."""
+"""A fixed loop whose duration tells how fast this machine is now, so that figures of different days can be compared."""
 
 import time
 from typing import Final
@@ -7,12 +7,15 @@ LOOPS = 400_000
 REPEATS = 3
 
 cpu_seconds_here: Final = time.thread_time
-"""CPU seconds of the thread that measures. Those of its process, Linux counts in ticks of 4 ms while a timer of CPU time
-runs, as that of the probe does (`quiet`)."""
+"""CPU seconds of the thread that measures.
+
+The process's CPU time is no use: Linux counts it in ticks of 4 ms while a timer of CPU time runs, such as the probe's
+timer (`quiet`).
+"""
 
 
 def calibrate() -> float:
-    """CPU seconds of a fixed piece of plain Python, the quickest of a few: one alone says more of its neighbours."""
+    """Return the CPU seconds of a fixed piece of plain Python, the fastest of a few runs; single runs are disturbed."""
     return min(_loop() for _ in range(REPEATS))
 
 

@@ -1,7 +1,7 @@
-"""All that `make bench` measures, with the targets: medians of five runs on two quiet cores.
+"""All cases of `make bench` with their targets, which are for medians of five runs on two undisturbed processors.
 
-Targets stand beside the workloads of 20 shapes and beside the nearest peer's own. Binpacking and 2,000 shapes shall
-reach a third of them.
+The workloads of 20 shapes and those of the nearest peer have full targets. Workloads with binpacking or 2,000 shapes
+must reach a third of these.
 """
 
 import statistics
@@ -35,7 +35,7 @@ IN_PROCESS = {
     (10_000, 10): 70_000,
     (10_000, 100): 60_000,
 }
-"""Placements a second by nodes and leaves."""
+"""Placements per second, by number of nodes and of leaves."""
 GROWTH = (
     ((1_000, 10), (10_000, 10), 1.6),
     ((1_000, 100), (10_000, 100), 1.6),
@@ -43,7 +43,7 @@ GROWTH = (
     ((5_000, 10), (5_000, 100), 1.3),
     ((10_000, 10), (10_000, 100), 1.3),
 )
-"""Nodes and leaves, those of a larger workload, and how many times more a placement may cost there."""
+"""Nodes and leaves of a small and a large workload, and how many times as much a placement in the large one may cost."""
 ON_THE_WIRE = (
     (1_000, 10, 1, 8_000),
     (1_000, 10, 10, 0),
@@ -53,7 +53,7 @@ ON_THE_WIRE = (
     (5_000, 10, 100, 50_000),
     (5_000, 100, 100, 45_000),
 )
-"""Nodes, leaves, asks in a message, placements a second."""
+"""Number of nodes, of leaves and of asks in a message, and placements per second."""
 HARD = ((1_000, 10), (1_000, 100), (1_000, 1_000), (5_000, 100), (5_000, 1_000), (10_000, 1_000))
 CLAIMS_MS = {1_000: 1_000, 5_000: 3_000}
 QUOTA_MS = {1_000: 45, 5_000: 225}
@@ -72,13 +72,13 @@ PLANNED = (
 ALONE_MS, BESIDE_READERS_MS = 10, 50
 """The target in milliseconds for 99 of 100 asks, without and with readers."""
 LABEL_KEYS = ((500, 250), (1_000, 250), (10_000, 1_000))
-"""Label keys of one tenant in one message, and within how many milliseconds the ask of another tenant behind it is placed."""
+"""Numbers of label keys of one tenant in one message, each with the milliseconds in which the next tenant's ask is placed."""
 ASK_SIZES = (10_000, 250)
 """The number of different ask sizes in one message, and the target in milliseconds for the ask behind it."""
 HEALTH_MS = 100
-"""The target in milliseconds for the longest wait of a health check while asks of many sizes come."""
+"""The target in milliseconds for the longest wait of a health check while asks of many sizes arrive."""
 PINNED = 20_000
-"""Placements a second of asks that each name their own host."""
+"""Placements per second of asks that each name their own host."""
 CHURN_ROUNDS = 100
 CHURN_BATCH = 500
 
@@ -229,7 +229,7 @@ def _resync(workload: Workload) -> Case:
 
 
 def _beside_readers(workload: Workload) -> Iterator[Case]:
-    """Yield the cases of placements alone and beside each kind of reader."""
+    """Yield the cases of placements alone and together with each kind of reader."""
     yield _beside(workload, None, ALONE_MS)
     for readers in beside.everybody(workload):
         yield _beside(workload, readers, BESIDE_READERS_MS)
@@ -246,7 +246,7 @@ def _beside(workload: Workload, readers: beside.Readers | None, target_ms: float
 
 
 def _hostile() -> Iterator[Case]:
-    """Yield the cases of loads that must delay no other tenant."""
+    """Yield the cases of loads that must not delay other tenants."""
     for nodes in (1_000, 10_000):
         workload = Workload(nodes, nodes, 10)
         for keys, target in LABEL_KEYS:
@@ -277,7 +277,7 @@ def _before_another(
 
 
 def _checked(workload: Workload, sizes: int) -> Iterator[Case]:
-    """Yield the cases of health checks while one tenant sends asks of many sizes, alone and with readers beside."""
+    """Yield the cases of health checks while one tenant sends asks of many sizes, without and with readers."""
     lists = next(one for one in beside.everybody(workload) if one.method.endswith("/ListNodes"))
     metrics = (
         Metric("99 of 100 waits", "ms", basis=Basis.VALUE),
@@ -296,7 +296,7 @@ def _pinned(workload: Workload, how: str, pin: hostile.Pin) -> Case:
 
 
 def _play(make: Callable[[], Script], placed: int, before: Sequence[str]) -> Run:
-    """Play a script that places so many asks to a server, with a profiler's command before it."""
+    """Run a script that places `placed` asks against a server; a profiler's command can be put before the server's."""
     found = wire.run(make(), before=before)
     played = found.played
     values = {
@@ -352,7 +352,7 @@ def _wire_preempt(
 
 
 def _shim(bound: int, watched: int) -> Iterator[Case]:
-    """Yield the cases of what pods cost the shim: those that it binds, and those that it only watches."""
+    """Yield the cases of the shim's cost for pods: for pods that it binds, and for pods that it only watches."""
     cpu = (Metric("CPU a pod", "µs"),)
     yield Case(f"shim: {bound:,} pods until they run", cpu, partial(_bound, bound))
     memory = ("waiting, a pod", "running, a pod", "resident, a pod")

@@ -1,7 +1,7 @@
-"""A process that checks a core's health time and again, beside the one that sends it work.
+"""A process that repeatedly checks a core's health while another process sends work to it.
 
-Run as ``python -m tests.bench.checking ADDRESS``; checks until standard input ends. Prints a line
-as soon as it is connected, and at the end the waits in milliseconds as JSON.
+Run as ``python -m tests.bench.checking ADDRESS``; it checks until standard input ends. It prints a line as soon as it
+is connected, and at the end the waits in milliseconds as JSON.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The player of scripts for machines without Go: a process of its own, as `tests/bench/go` is.
+"""The client that plays scripts on machines without Go, in a separate process like `tests/bench/go`.
 
 Run as ``python -m tests.bench.client ADDRESS`` with the script as JSON on standard input; prints one JSON line.
 """
@@ -47,7 +47,7 @@ class Player:
         await self._paced(call, step, messages)
 
     async def sent(self) -> None:
-        """Wait until all of it is on its way."""
+        """Wait until all messages are sent."""
         await asyncio.gather(*self._senders)
 
     async def end(self) -> None:
@@ -57,7 +57,7 @@ class Player:
             await call.done_writing()
 
     def call(self, method: str) -> Call:
-        """Return the stream of a method, opened when it is wanted first."""
+        """Return the stream of a method, and open it when it is first needed."""
         if method not in self._calls:
             opened: grpc.aio.StreamStreamMultiCallable[bytes, bytes]
             opened = self._channel.stream_stream(method)
@@ -65,7 +65,7 @@ class Player:
         return self._calls[method]
 
     def _send(self, call: Call, messages: list[bytes]) -> None:
-        """Send in a task of its own, because the core may answer before all messages are sent."""
+        """Send messages in a separate task, because the core may answer before all of them are sent."""
 
         async def send() -> None:
             async with self._turn:
@@ -91,7 +91,7 @@ class Player:
         return counted
 
     async def heard(self, call: Call, step: dict[str, Any]) -> int:
-        """Read one answer; how many objects in it count."""
+        """Read one answer and return how many of its objects count."""
         answer = await call.read()
         if not isinstance(answer, bytes):
             raise SystemExit(f"the stream ended: {await call.code()} {await call.details()}")

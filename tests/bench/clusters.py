@@ -1,7 +1,8 @@
-"""The clusters of preemption's benchmarks: full, ten allocations a node, and the asking queue is guaranteed what its asks want.
+"""The clusters of the preemption benchmarks: full, with ten allocations on each node.
 
-The nearest peer's figures were taken with one leaf of ten applications, and with 100 leaves of one. With several shapes
-allocations differ in size, priority and consent.
+The guarantee of the asking queue covers its asks. The nearest peer's figures were measured with one leaf of ten
+applications, and with 100 leaves of one application. With several shapes, allocations differ in size, priority and
+opt-out.
 """
 
 from collections.abc import Iterator
@@ -26,14 +27,14 @@ PER_NODE = 10
 MEMORY, VCORE = 100, 1_000
 """The size of an ask, and of an allocation on average."""
 LOWERED = 10
-"""A lowered maximum leaves one in so many."""
+"""When a max is lowered, one of this number of allocations may stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A full one, with so many low leaves, and so many ``applications`` in each.
+    """A full cluster with a number of leaves of low priority, and `applications` in each.
 
-    ``shapes`` 1: all allocations are alike; ``kinds`` 1: all asks are.
+    With `shapes` 1 all allocations are equal; with `kinds` 1 all asks are.
     """
 
     nodes: int
@@ -93,7 +94,7 @@ def configuration(cluster: Cluster, most: int | None = None) -> Configuration:
 
 
 def size(cluster: Cluster, at: int) -> int:
-    """Return the size of an allocation in percent of the average; the sizes on a node add up to its capacity."""
+    """Return the size of an allocation in percent of the average; the sizes on one node add up to its capacity."""
     spread = 60 * (at // 2 % (cluster.shapes // 2)) // (cluster.shapes // 2)
     return 100 + spread if at % 2 else 100 - spread
 
@@ -106,7 +107,7 @@ def shape(cluster: Cluster, at: int) -> tuple[int, int, bool]:
 
 
 def quantities(percent: int) -> dict[str, int]:
-    """Return so many percent of the quantities of an average ask."""
+    """Return a percentage of the quantities of an average ask."""
     return {"memory": MEMORY * percent // 100, "vcore": VCORE * percent // 100}
 
 
@@ -117,7 +118,7 @@ def spec(found: tuple[int, int, bool]) -> AskSpec:
 
 
 def application(cluster: Cluster, at: int) -> tuple[str, str]:
-    """Return (application id, queue) of an allocation, going round the leaves, then round their applications."""
+    """Return (application id, queue) of an allocation: leaf after leaf, and within each, application after application."""
     leaf = at % cluster.leaves
     return f"app-{leaf}-{at // cluster.leaves % cluster.applications}", f"root.low.leaf{leaf}"
 

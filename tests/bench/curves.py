@@ -1,4 +1,4 @@
-"""The growth curves of docs/performance.md, drawn from the record: the same figures give the same bytes."""
+"""The growth curves of docs/performance.md, drawn from the record; equal figures give an equal file."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,15 @@ from tests.bench.players import ROOT
 
 PICTURE = ROOT / "docs" / "performance.svg"
 INK = "#7d8590"
-"""Legible on white and on black: the page may be either."""
+"""A colour that is legible on white and on black, because the page can be either."""
 COLOURS = ("#2f81f7", "#db6d28", "#2da44e")
 MARKS = ("o", "s", "^")
 Curve = Mapping[int, float]
-"""CPU microseconds a placement, by what they grow with."""
+"""CPU microseconds per placement, by the number of nodes or leaves."""
 
 
 def curves(rows: Sequence[Row]) -> tuple[dict[str, Curve], dict[str, Curve]]:
-    """Against nodes, then against leaves; curves of less than two points are left out."""
+    """Return the curves over the number of nodes, and those over the number of leaves; a curve needs two points."""
     plain, hard, weighted = chosen(rows), chosen(rows, hard=True), chosen(rows, by_weight=True)
     by_nodes = {
         f"{leaves:,} leaves{kind}": {nodes: found[nodes, at] for nodes, at in found if at == leaves}
@@ -38,7 +38,7 @@ def curves(rows: Sequence[Row]) -> tuple[dict[str, Curve], dict[str, Curve]]:
 def chosen(
     rows: Sequence[Row], *, hard: bool = False, by_weight: bool = False
 ) -> dict[tuple[int, int], Row]:
-    """By nodes and leaves, what placing in process costs, for workloads of 20 shapes."""
+    """Return the rows of placements in one process for workloads of 20 shapes, by number of nodes and leaves."""
     wanted: Mapping[str, object] = {
         "shapes": 20,
         "levels": 3 if hard else 1,
@@ -79,7 +79,7 @@ def svg(rows: Sequence[Row]) -> str:
 
 
 def _style() -> AbstractContextManager[None]:
-    """Without the salt the names inside the picture are drawn by lot."""
+    """Return a style in which names inside the picture are fixed; without it they are random."""
     return mpl.rc_context(
         {
             "svg.hashsalt": "evenhand",

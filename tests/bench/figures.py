@@ -8,10 +8,10 @@ from typing import Any
 
 
 class Basis(StrEnum):
-    """The value of a run that is compared with the last record."""
+    """Which value of a run is compared with the last record."""
 
     CPU = "cpu"
-    """CPU seconds of the core, in calibration loops: waiting for a busy machine does not count."""
+    """CPU seconds of the core, in calibration loops; time spent waiting on a busy machine does not count."""
     VALUE = "value"
     """The milliseconds of the value itself, in calibration loops."""
     PLAIN = "plain"
@@ -20,7 +20,7 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A value of a run by its name. ``target``: the least, or the most unless ``more`` of it is better; 0: none."""
+    """A value of a run by its name. `target` is the most that is allowed, or with `more` the least; 0: no target."""
 
     name: str
     unit: str
@@ -37,24 +37,24 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Values by the name of their metric; CPU seconds of the measured process (the core, or the shim) meanwhile, its peak memory in MiB."""
+    """Values by the name of their metric; CPU seconds of the measured process (core or shim), and its peak memory in MiB."""
 
     values: dict[str, float]
     cpu_s: float
     mib: int
     note: str = ""
     pace: float = 0.0
-    """The seconds of a look, a measure of how busy neighbours were (see `quiet`); 0 without looks."""
+    """Mean seconds of a look, which measures how busy other programs were (see `quiet`); 0 without looks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A case to measure. The name begins with the way: in process, or gRPC."""
+    """A case to measure. Its name begins with the way in which the core is reached: in process, or gRPC."""
 
     name: str
     metrics: tuple[Metric, ...]
     run: Callable[[Sequence[str]], Run]
-    """Once; given what stands before the command of the core's process: a profiler, or nothing."""
+    """A function that runs the case once; its argument is a command to put before the core's command, such as a profiler."""
     subject: Any = None
     """The workload or the cluster."""
 
@@ -66,7 +66,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One run, the calibration loop's CPU seconds just before and after it (their mean), and the machine's load."""
+    """One run, the mean CPU seconds of the calibration loops before and after it, and the machine's load."""
 
     run: Run
     calibration: float
@@ -75,7 +75,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line: medians of the quietest runs; ``cost`` is what is compared with the record, see `Basis`."""
+    """One row of the report: medians of the least disturbed runs; `cost` is compared with the record, see `Basis`."""
 
     case: str
     metric: str
@@ -89,7 +89,7 @@ class Row:
     cost: float
     cpu_s: float = 0.0
     cpu_us_each: float = 0.0
-    """CPU microseconds a placement, where asks are placed."""
+    """CPU microseconds per placement, in cases that place asks."""
     mib: int = 0
     load: float = 0.0
     calibration: float = 0.0
@@ -98,12 +98,12 @@ class Row:
     day: str = ""
     """The day of the measurement."""
     tries: int = 0
-    """Runs in all, the disturbed ones among them, and their median."""
+    """Number of all runs, including disturbed ones, and their median."""
     of_all: float = 0.0
     pace: float = 0.0
-    """The median of the runs that count."""
+    """The median pace of the runs that count."""
     code: str = ""
-    """A digest of what was measured, see `record.code`."""
+    """A digest of the measured code, see `record.code`."""
 
 
 def row(case: Case, metric: Metric, samples: Sequence[Sample], tried: Sequence[Sample]) -> Row:

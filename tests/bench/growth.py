@@ -1,4 +1,4 @@
-"""The growth of a placement's cost on a larger workload: both run in turn, so that they have the same neighbours."""
+"""The growth of a placement's cost with the size of the workload; small and large run in turn under equal disturbance."""
 
 import statistics
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ COST = "cost of a placement"
 
 
 def grown(small: Workload, large: Workload, before: Sequence[str] = ()) -> Run:
-    """Run the small, the large, and again the small workload; a profiler samples the large one alone."""
+    """Run the small workload, the large one, and the small one again; a profiler samples only the large one."""
     first = apart.run("place", small)
     found = apart.run("place", large, before)
     last = apart.run("place", small)
@@ -20,7 +20,7 @@ def grown(small: Workload, large: Workload, before: Sequence[str] = ()) -> Run:
 
 
 def compared(large: Run, small: Sequence[Run]) -> Run:
-    """Return the run of the large workload, with its cost as a multiple of the mean cost of the small ones.
+    """Return the run of the large workload, with its cost as a multiple of the mean cost of the small runs.
 
     The pace is that of the most disturbed of all runs.
     """

@@ -1,4 +1,4 @@
-"""The time a health check waits for its answer while one tenant sends work that takes long, alone and with readers beside."""
+"""The time that a health check waits for its answer while one tenant sends expensive work, without and with readers."""
 
 import asyncio
 import json
@@ -21,13 +21,13 @@ from tests.bench.wire import kept, server
 from tests.bench.workloads import Workload
 
 ROUNDS = 2
-"""The messages of one run, sent one after the other, each of other sizes."""
+"""Number of messages in one run; they are sent one after the other, each with new sizes."""
 
 
 def checked(
     workload: Workload, sizes: int, readers: Readers | None, before: Sequence[str] = ()
 ) -> Run:
-    """Fill a cluster, send asks of many sizes that fit nowhere, and return how long checks of health waited meanwhile."""
+    """Fill a cluster, send asks of many sizes that fit no node, and return how long health checks waited meanwhile."""
     with server(before) as core, kept(client=True):
         waits, begun, seconds, cpu = asyncio.run(
             _checked(workload, sizes, readers, core.pid, core.address)

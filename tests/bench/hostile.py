@@ -1,4 +1,4 @@
-"""Loads that one tenant sends to delay the others, or sends in good faith: many label keys, pinned hosts, many sizes, long configurations."""
+"""Loads of one tenant that could delay others: many label keys, asks for single hosts, many sizes, long configurations."""
 
 from collections.abc import Callable, Iterator
 
@@ -13,7 +13,7 @@ HOSTNAME = "kubernetes.io/hostname"
 LABELS = {f"label-{at}": f"value-{at}" for at in range(20)}
 """The labels of each node besides its hostname."""
 TENANT, OTHER = 0, 1
-"""The positions of asks whose applications are of two leaves."""
+"""Positions of asks whose applications are in two different leaves."""
 UNKNOWN_KEYS = 30_000
 QUEUES = 10_000
 
@@ -37,7 +37,7 @@ def sizes(workload: Workload, many: int) -> Script:
 
 
 def sizes_in_turn(workload: Workload, many: int, rounds: int) -> Script:
-    """Return a script of rounds: a message of asks, each of a new size that fits no node, then another tenant's ask."""
+    """Return a script of several messages with asks of new sizes that fit no node, each followed by another tenant's ask."""
     standing, steps = _standing(workload), list[Step]()
     for turn in range(rounds):
         asks = [_ask(workload, TENANT, f"tenant-{turn}-{at:05}") for at in range(many)]
@@ -48,7 +48,7 @@ def sizes_in_turn(workload: Workload, many: int, rounds: int) -> Script:
 
 
 def pinned(workload: Workload, pin: Pin) -> Script:
-    """Return a script of asks that each name their own host, round the nodes, until the last placement."""
+    """Return a script of asks that each name their own host, one node after the other, until the last placement."""
     asks = [_ask(workload, at, ask_key(at)) for at in range(workload.asks)]
     for at, ask in enumerate(asks):
         ask.constraints.CopyFrom(pin(node(workload, at % workload.nodes).node_id))
@@ -75,7 +75,7 @@ def by_name(host: str) -> si.NodeConstraints:
 
 
 def texts() -> Iterator[Readers]:
-    """Yield a caller for each kind of long configuration, who hands it over again and again."""
+    """Yield a caller for each kind of long configuration; each sends its text again and again."""
     unknown = ", ".join(f"k{at}: 1" for at in range(UNKNOWN_KEYS))
     yield _handing_over(f"a text of {UNKNOWN_KEYS:,} unknown keys", f"{{{unknown}}}\n")
     lines = ["partitions:", "- name: default", "  queues:", "  - name: root", "    queues:"]

@@ -1,4 +1,4 @@
-"""Measurements in one process: placing a whole workload, and churn on a cluster that is full of it."""
+"""Measurements within one process: the placement of a whole workload, and churn on a cluster that is full of it."""
 
 import time
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from tests.bench.shell import Shell, shell
 from tests.bench.workloads import RM, Workload, asks, configuration, set_up
 
 CHURNED = 1_000
-"""Releases in one slice of churn, and new asks: together what the pump gathers in a flood."""
+"""Number of releases, and of new asks, in one slice of churn; the pump gathers as many under a flood of messages."""
 ROUNDS = 100
 
 
@@ -49,17 +49,17 @@ def _filled(workload: Workload, running: Sequence[AskAdded]) -> Shell:
 
 
 def place(workload: Workload) -> Run:
-    """Measure all asks at once, from the first ask to the last placement."""
+    """Measure the placement of all asks that arrive at once, from the first ask to the last placement."""
     one = _standing(workload)
     events = asks(workload)
-    one.rest()  # what the benchmark itself made is not collected in the middle of the core's work
+    one.rest()  # Garbage of the benchmark itself is not collected in the middle of the core's work.
     watch = Watch()
     _all_placed(one, events)
     return watch.stop(len(events), one)
 
 
 def churn(workload: Workload) -> Run:
-    """Measure a full cluster on which pods end and others arrive, each batch after the one before is placed."""
+    """Measure a full cluster on which pods end and others arrive; each batch follows when the one before is placed."""
     standing = asks(workload)
     one = _filled(workload, standing)
     many = min(CHURNED, workload.asks)
@@ -79,7 +79,7 @@ def churn(workload: Workload) -> Run:
 
 
 def _look_at_everything(one: Shell) -> float:
-    """Return the milliseconds of a full collection, which a server leaves for an idle moment."""
+    """Return the milliseconds of a full garbage collection, which a server does only when idle."""
     begun = time.perf_counter()
     one.garbage.look_at_everything()
     return 1_000 * (time.perf_counter() - begun)

@@ -1,7 +1,7 @@
-"""The cost of a gang, from its asks until its victims are ordered to be evicted.
+"""The cost of a gang, from its asks to the eviction orders for its victims.
 
-The cluster is that of the claims: full, ten allocations a node, and the gang's queue is guaranteed what it asks for.
-A gang that cannot have all its places is planned as far as it goes, and refused.
+The cluster is that of the claims: full, with ten allocations on each node, and a guarantee that covers the gang. A
+gang that cannot get all its places is planned as far as possible, and refused.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from tests.bench.shell import Shell
 
 MEMBERS = 64
 GANGS = 8
-"""Gangs one after another; the first fills the columns."""
+"""Number of gangs, one after another; the first of them fills the columns."""
 
 
 def _configured(cluster: Cluster) -> ConfigurationApplied:
@@ -61,7 +61,7 @@ def _decide(one: Shell, number: int, spec: AskSpec) -> Figure:
 
 
 def refused(cluster: Cluster) -> list[Figure]:
-    """Measure a gang with one member larger than every node: all other members are assigned first, in vain."""
+    """Measure a gang with one member that is larger than every node; the other members are planned before that is found."""
     one = standing(cluster)
     one.turn([_configured(cluster)])
     figures: list[Figure] = []

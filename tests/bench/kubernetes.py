@@ -1,12 +1,12 @@
-"""`make bench-kubernetes`: core and shim against a real API server, and what the same client does alone.
+"""`make bench-kubernetes`: core and shim with a real API server, compared with a bare client.
 
-Four figures. Binding: pods a second that get a node through core and shim, and through a bare loop of the
-same HTTP client with as many requests in flight; both are counted by one watch on the API server. First
-look: from the start of a shim until the core knows a whole cluster of waiting pods (listed, translated,
-sent). Resync: the same with pods that run, after the core was killed, and after the shim was.
-Beside them what the shim's process takes: CPU for each pod that comes and is bound, resident memory that it adds.
+Four figures are measured. Binding: pods per second that get a node through core and shim, and through a bare loop of
+the same HTTP client with as many requests in flight; one watch on the API server counts both. First look: the time
+from the start of a shim until the core knows a whole cluster of waiting pods (listed, translated, sent). Resync: the
+same for running pods, after the core was killed and after the shim was killed. In addition, the shim's cost is
+measured: CPU for each pod that appears and is bound, and resident memory per pod.
 
-Nothing plays kubelets here: they would need more of the machine than what is measured.
+No kubelets are simulated, because they would need more of the machine than the measured processes.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ UNPACED = 1e6
 SECONDS_MAX = 300.0
 LOOK_S = 0.05
 SETTLED_S = 2.0
-"""After the last binding the shim still sees and tells it."""
+"""Seconds after the last binding in which the shim still observes and reports it."""
 ADDED = b'{"type":"ADDED"'
 GOAL_SHARE, GOAL_LOOK_S, GOAL_RESYNC_S = 0.7, 10.0, 3.0
 
@@ -92,7 +92,7 @@ async def fresh() -> AsyncIterator[tuple[Server, Api]]:
 
 
 async def _all(calls: Iterable[Any]) -> None:
-    """Await all calls, as many at a time as the shim does."""
+    """Await all calls, with as many at the same time as the shim allows."""
     waiting = iter(calls)
 
     async def some() -> None:
@@ -103,7 +103,7 @@ async def _all(calls: Iterable[Any]) -> None:
 
 
 class Counter:
-    """A counter of the pods of a namespace that have a node, by the lines of one watch, which are not parsed."""
+    """A counter of the pods of a namespace that have a node; it counts the lines of one watch without parsing them."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api, self._namespace = api, namespace
@@ -174,7 +174,7 @@ async def shim_rate(nodes: int, count: int) -> float:
 
 
 class Watched:
-    """Core and shim, and how long the shim takes until the core knows everything."""
+    """Core and shim, and the time that the shim needs until the core knows everything."""
 
     def __init__(self, server: Server, name: str) -> None:
         folder = server.folder / name
@@ -210,7 +210,7 @@ class Watched:
 
 
 async def first_look(nodes: int, count: int) -> float:
-    """Measure the seconds from the start of a shim until the core knows nodes and waiting pods."""
+    """Measure the seconds from the start of a shim until the core knows all nodes and waiting pods."""
     name = "look"
     async with fresh() as (server, api):
         await server.fill(api, name, nodes, objects.pods(count, name))
@@ -245,7 +245,7 @@ async def resyncs(nodes: int, count: int) -> tuple[float, float]:
 
 
 async def shim_cost(nodes: int, count: int) -> tuple[float, float]:
-    """CPU seconds and bytes of the shim's process for each pod that comes and is bound."""
+    """Return CPU seconds and bytes of the shim's process for each pod that appears and is bound."""
     name = "cost"
     async with fresh() as (server, api):
         await server.fill(api, name, nodes, ())
@@ -263,7 +263,7 @@ async def shim_cost(nodes: int, count: int) -> tuple[float, float]:
 
 
 async def _all_bound(api: Api, path: str) -> None:
-    """Wait until every pod has a node, by polling: a watch beside so many requests is too slow."""
+    """Wait until every pod has a node, by polling the API server; a watch is too slow beside so many requests."""
     async with asyncio.timeout(SECONDS_MAX):
         # The API server is asked, for nobody tells.
         while (await api.get(f"{path}?fieldSelector=spec.nodeName%3D&limit=1"))["items"]:  # noqa: ASYNC110

@@ -1,6 +1,6 @@
-"""Pods as an API server sends them, with many fields, of which the shim needs few.
+"""Pods as an API server sends them: with many fields, of which the shim needs few.
 
-Those of one ReplicaSet differ in their names, uids, nodes and instants alone.
+The pods of one ReplicaSet differ only in names, uids, nodes and instants.
 """
 
 import json
@@ -8,14 +8,14 @@ from typing import Any
 from uuid import UUID
 
 OF_ONE_OWNER = 20
-"""Pods of one ReplicaSet."""
+"""Number of pods of one ReplicaSet."""
 OWNERS_OF_ONE_NAMESPACE = 10
 CREATED = "2026-11-20T10:00:00Z"
 STARTED = "2026-11-20T10:00:03Z"
 
 
 def node(at: int) -> dict[str, Any]:
-    """Return a node of a large cloud machine, with room for 110 pods."""
+    """Return a node like a large cloud machine, with capacity for 110 pods."""
     name = f"node-{at:05}"
     offered = {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "200Gi", "pods": "110"}
     labels = {
@@ -49,7 +49,7 @@ def pod(at: int, on: str = "") -> dict[str, Any]:
 
 
 def pod_bytes(at: int, on: str = "") -> bytes:
-    """Return a pod as the bytes of an answer; objects read from them share nothing with other pods."""
+    """Return a pod as the bytes of an answer, so that objects that are read from it share nothing with other pods."""
     return json.dumps(pod(at, on)).encode()
 
 

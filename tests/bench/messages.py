@@ -1,4 +1,4 @@
-"""The messages of a workload, as bytes, and the scripts made of them."""
+"""The messages of a workload as bytes, and the scripts that consist of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
@@ -19,11 +19,11 @@ from tests.bench.workloads import (
 )
 
 BATCH = 500
-"""Objects in a message where it is not their number that is measured."""
+"""Number of objects in a message, unless this number is what is measured."""
 
 
 def as_resource(quantities: Mapping[str, int]) -> si.Resource:
-    """Return quantities as the wire has them."""
+    """Return quantities in the form of the wire."""
     return si.Resource(
         resources={name: si.Quantity(value=value) for name, value in quantities.items()}
     )
@@ -74,7 +74,7 @@ def settled(allocations: Sequence[si.Allocation]) -> Step:
 
 
 def _short(text: str) -> bytes:
-    """Return a string of at most 127 bytes as the wire has it behind its tag."""
+    """Return a string of at most 127 bytes in the form of the wire, without its tag."""
     return bytes([len(text)]) + text.encode()
 
 
@@ -82,7 +82,7 @@ def _short(text: str) -> bytes:
 
 
 Labels = Callable[[str], Mapping[str, str]]
-"""A function from a node's id to the labels it has besides those of its workload."""
+"""A function that returns further labels of a node by its id, besides those of the workload."""
 
 
 def _node(workload: Workload, at: int, more: Labels = lambda _: {}) -> si.NodeInfo:
@@ -137,7 +137,7 @@ def _ask(workload: Workload, at: int, node_id: str = "") -> si.Allocation:
 
 
 def standing(workload: Workload, more: Labels = lambda _: {}) -> list[Step]:
-    """Return the steps before the clock starts: a shim registers, sends nodes and applications, and ends its sync."""
+    """Return the steps before the measurement: a shim registers, sends nodes and applications, and ends its sync."""
     return [
         registered(queues_yaml(workload), explicit_sync=True),
         nodes_told([_node(workload, at, more) for at in range(workload.nodes)]),
@@ -159,7 +159,7 @@ def synced(workload: Workload, allocations: int = 0, asks: int = 0) -> Step:
 
 
 def placed(messages: Sequence[bytes], asks: int, after: Sequence[int] | None = None) -> Step:
-    """Return the step that sends asks and waits until so many are placed."""
+    """Return the step that sends asks and waits until `asks` of them are placed."""
     return Step("UpdateAllocation", messages, "new", asks, "rejectedAllocations", after)
 
 
@@ -174,7 +174,7 @@ def flood(workload: Workload, batch: int) -> Script:
 
 
 def ping(workload: Workload) -> Script:
-    """Return the script that sends one ask at a time, each when the one before has its node."""
+    """Return the script that sends one ask at a time, each after the one before has its node."""
     before = standing(workload)
     paced = placed(_all(workload, 1), workload.asks, range(workload.asks))
     return Script([*before, paced], len(before))
@@ -192,7 +192,7 @@ def churn(workload: Workload, batch: int, rounds: int) -> Script:
 
 
 def _turnover(workload: Workload, ended: range) -> bytes:
-    """Return the message that ends the pods of these asks and brings another ask for each."""
+    """Return the message that ends the pods of these asks and adds one ask for each of them."""
     gone = [
         si.AllocationRelease(
             partitionName="default",
@@ -226,7 +226,7 @@ def resync(workload: Workload) -> Script:
 
 
 def assignments(workload: Workload) -> Iterator[str]:
-    """Yield a node with room for each ask in turn, going round the nodes; of a workload without constraints."""
+    """Yield a node with enough capacity for each ask, one node after the other; for workloads without constraints."""
     nodes = [node(workload, at) for at in range(workload.nodes)]
     free = [dict(one.capacity) for one in nodes]
     turn = cycle(range(workload.nodes))
@@ -239,5 +239,5 @@ def assignments(workload: Workload) -> Iterator[str]:
 
 
 def manager() -> bytes:
-    """Return the field that names the resource manager, for messages that a client makes."""
+    """Return the field that names the resource manager, for messages that a client composes."""
     return si.AllocationRequest(rmID=RM).SerializeToString()

@@ -1,4 +1,4 @@
-"""The figures of docs/performance.md, written from the record: `python -m tests.bench.page`."""
+"""The figures of docs/performance.md, which `python -m tests.bench.page` writes from the record."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,9 +18,9 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "preemption": ("in process, ",),
     "shim": ("shim: ",),
 }
-"""Tables of the page by what the names of their cases begin with; the first that fits has the case."""
+"""Tables of the page, by the beginnings of the names of their cases; the first that matches contains the case."""
 HOMES = 8
-"""Places that a profile names."""
+"""Number of places in the code that a profile names."""
 
 
 def part(case: str) -> str:

@@ -1,4 +1,4 @@
-"""The players of a script: the client in Go where Go is installed, else the one in Python, each in its own process."""
+"""The clients that play a script, each in a separate process: the one in Go where Go is installed, else the one in Python."""
 
 import functools
 import os
@@ -17,7 +17,7 @@ _BUILD_S_MAX = 300
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """A client: its language, for the report, and the command that an address is added to."""
+    """A client: its language, for the report, and its command, to which an address is added."""
 
     language: str
     command: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The cost of preemption: claims from the ask to its placement, lowered quotas from the configuration to the wire."""
+"""The cost of preemption: claims from the ask to its placement, lowered quotas from the configuration to the messages."""
 
 import gc
 from collections.abc import Iterator, Sequence
@@ -27,12 +27,12 @@ from tests.bench.quiet import Stopwatch
 from tests.bench.shell import Shell, shell
 
 SINGLE = 12
-"""Claims that come one at a time."""
+"""Number of claims that arrive one at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One run: milliseconds of CPU and of wall for ``count`` claims or victims; ``cold_ms``: a process's first View."""
+    """One run: milliseconds of CPU and of real time for `count` claims or victims; `cold_ms` is for the first snapshot."""
 
     cpu_ms: float
     wall_ms: float
@@ -42,7 +42,7 @@ class Figure:
 
 @contextmanager
 def frozen() -> Iterator[None]:
-    """Without collections of garbage, as the shell holds it while it is busy."""
+    """Suspend garbage collection, as the core's shell does while it is busy."""
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -68,7 +68,7 @@ def standing(cluster: Cluster) -> Shell:
 
 
 def confirmed(decisions: Sequence[Decision]) -> list[Event]:
-    """Return the releases that these decisions order, as their shim confirms them."""
+    """Return the releases that these decisions order, in the form in which their shim confirms them."""
     return [
         ReleaseRequested(RM, one.application_id, one.key, termination=one.termination)
         for one in decisions
@@ -80,7 +80,7 @@ def confirmed(decisions: Sequence[Decision]) -> list[Event]:
 
 
 def claims(cluster: Cluster) -> list[Figure]:
-    """Measure all asks at once, every release confirmed at once: from the first ask to the last placement."""
+    """Measure all asks at once, with every release confirmed at once: from the first ask to the last placement."""
     one = standing(cluster)
     wanted = asking()
     events: list[Event] = [
@@ -121,8 +121,8 @@ def one_claim(cluster: Cluster) -> list[Figure]:
 def one_round(cluster: Cluster) -> list[Figure]:
     """Measure claims that wait together: one round plans for all, until every victim is ordered to be evicted.
 
-    Placement has tried them before, while they waited for their delay. A View was taken before, as by any claim;
-    ``cold_ms`` is what that took.
+    Placement has tried these asks before, while they waited for their delay. A snapshot was also taken before, as
+    each claim does; `cold_ms` is the time that it took.
     """
     one = standing(cluster)
     cold = _first_view(one)
@@ -157,9 +157,9 @@ def _placements(decisions: Sequence[Decision]) -> int:
 
 
 def shares(cluster: Cluster) -> list[Figure]:
-    """Measure computing the deserved share of all queues from the state alone (W1).
+    """Measure the computation of the deserved shares of all queues from the state alone (W1).
 
-    Nothing is cached beforehand, and the first figure is cold.
+    No value is cached before; the first figure includes the filling of caches.
     """
     core = build(cluster)
     for at in range(cluster.claims):
@@ -180,9 +180,9 @@ def shares(cluster: Cluster) -> list[Figure]:
 
 
 def quota(cluster: Cluster) -> list[Figure]:
-    """Measure lowering a maximum to a tenth: from the configuration to the encoded messages of all victims.
+    """Measure lowering a max to a tenth: from the configuration to the encoded messages of all victims.
 
-    A View was taken before, as by any claim; ``cold_ms`` is what that took.
+    A snapshot was taken before, as each claim does; `cold_ms` is the time that it took.
     """
     one = standing(cluster)
     one.turn([ConfigurationApplied(configuration(cluster, cluster.running), "full")])
@@ -211,7 +211,7 @@ def quota(cluster: Cluster) -> list[Figure]:
 
 
 def _first_view(one: Shell) -> float:
-    """Have an ask without victims make the core fill its columns, and return the milliseconds of CPU it took."""
+    """Add an ask without victims, so that the core fills its columns, and return the milliseconds of CPU that this took."""
     begun = cpu_seconds_here()
     huge = AskSpec(resource({"memory": 1 << 40}), priority=-1)
     one.now = NOW + 1

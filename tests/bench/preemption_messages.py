@@ -1,4 +1,4 @@
-"""The scripts of preemption's benchmark over gRPC: a full cluster, then claims or a lowered maximum."""
+"""The scripts of the preemption benchmark over gRPC: a full cluster, then claims or a lowered max."""
 
 import time
 
@@ -70,7 +70,7 @@ def _asks(cluster: Cluster) -> list[si.Allocation]:
 
 
 def _standing(cluster: Cluster, most: int | None = None) -> list[Step]:
-    """Return the steps before the clock starts: a full cluster; `most` limits all low leaves together."""
+    """Return the steps before the measurement, which fill a cluster; `most` limits all low leaves together."""
     return [
         registered(clusters.queues_yaml(cluster, most)),
         nodes_told(_nodes(cluster)),
@@ -94,7 +94,7 @@ def claims(cluster: Cluster) -> Script:
 
 
 def quota(cluster: Cluster) -> Script:
-    """Return the script that lowers a maximum to a tenth and waits until the last victim is announced."""
+    """Return the script that lowers a max to a tenth and waits until the last victim is announced."""
     standing = _standing(cluster, cluster.running)
     left = cluster.running // clusters.LOWERED
     request = config_pb2.ApplyRequest(yaml=clusters.queues_yaml(cluster, left), source="lowered")

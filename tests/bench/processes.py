@@ -1,4 +1,4 @@
-"""The kernel's accounting of another process."""
+"""The kernel's accounting of memory and CPU of another process."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def peak_mib(pid: int) -> int:
-    """Return the most memory that a living process ever had resident, in MiB."""
+    """Return the largest amount of resident memory that a running process has had, in MiB."""
     return _status_kib(pid, "VmHWM") >> 10
 
 
@@ -34,7 +34,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def own_peak_mib() -> int:
-    """Return the peak memory of this process; `getrusage` would count the memory from before `exec`, too."""
+    """Return the peak memory of this process in MiB; `getrusage` would include memory from before `exec`."""
     return peak_mib(os.getpid())
 
 
@@ -45,7 +45,7 @@ def children_of(pid: int) -> list[int]:
         try:
             found += map(int, tasks.read_text().split())
         except (FileNotFoundError, ProcessLookupError):
-            continue  # a thread that has ended meanwhile
+            continue  # A thread that has ended meanwhile.
     return found
 
 

@@ -1,7 +1,7 @@
-"""`make profile`: a flame graph of one workload, and which modules its time is spent in.
+"""`make profile`: a flame graph of one workload, and the share of time that each module takes.
 
-py-spy looks at the core's process from outside, so that what is seen is what runs. The workload runs once for the
-picture, and again for the shares. A system that forbids looking at one's own children says so.
+py-spy samples the core's process from outside, so the running code is unchanged. The workload runs once for the
+picture, and again for the shares. When the system forbids sampling child processes, a message says so.
 """
 
 import subprocess
@@ -22,9 +22,9 @@ from tests.bench.figures import Case
 from tests.bench.players import ROOT
 
 RATE = 1_000
-"""Looks a second."""
+"""Number of samples per second."""
 ENOUGH = 2_000
-"""Looks after which shares hardly change; short workloads run several times."""
+"""Number of samples after which shares hardly change; short workloads run several times."""
 RUNS_MAX = 10
 SHOWN = 15
 BEFORE = (
@@ -34,22 +34,22 @@ BEFORE = (
         for name in ("_standing", "_filled", "build", "standing", "_first_view")
     ),
 )
-"""The frames of the set-up, before anything is measured."""
+"""The stack frames of the set-up, before the measurement begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The shares of the looks, by module of ours or by library."""
+    """The shares of the samples by module of this project or by library."""
 
     looks: int
     shares: Mapping[str, float]
 
 
 def looking(form: str, output: Path, *, served: bool) -> tuple[str, ...]:
-    """Return the profiler's command, which goes before the command of the core's process.
+    """Return the profiler's command, which is put before the command of the core's process.
 
-    For a look the process stops, so that the frames fit together. Behind gRPC it runs on, with a few odd looks: a flood
-    of messages would come in smaller pieces, at another cost.
+    The process is stopped for each sample, so that its frames are consistent. Behind gRPC the process runs on and a
+    few samples are inconsistent, because stops would divide a flood of messages into smaller pieces at another cost.
     """
     spy = Path(sys.executable).with_name("py-spy")
     options = ("--rate", str(RATE), "--format", form, "--output", str(output), "--full-filenames")
@@ -57,7 +57,7 @@ def looking(form: str, output: Path, *, served: bool) -> tuple[str, ...]:
 
 
 def check() -> None:
-    """Check that py-spy may sample its children. Raises SystemExit with py-spy's own words where it may not."""
+    """Check that py-spy may sample child processes. Raises SystemExit with py-spy's message when it may not."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             *looking("raw", Path(folder) / "stacks", served=False),
@@ -85,10 +85,10 @@ def profile(case: Case) -> Profile:
 
 
 def read(stacks: str) -> Profile:
-    """Return the profile of lines `frame;frame;frame count`: each counts for its innermost frame with a home.
+    """Return the profile of lines `frame;frame;frame count`; each line counts for its innermost frame with a home.
 
-    A home is a module of `server` or a library; what Python's own modules do counts for who called them. Importing
-    does not count, and in process setting up does not.
+    A home is a module of `server` or a library; time in Python's own modules counts for their caller. Importing does
+    not count, and for measurements in one process setting up does not count either.
     """
     homes: Counter[str] = Counter()
     for line in stacks.splitlines():
@@ -101,7 +101,7 @@ def read(stacks: str) -> Profile:
 
 
 def _home(frame: str) -> str:
-    """Return `server/core/core.py` of `handle (/somewhere/server/core/core.py:12)`, or the name of a library."""
+    """Return `server/core/core.py` for `handle (/somewhere/server/core/core.py:12)`, or the name of a library."""
     path = frame.rpartition(" (")[2].rpartition(":")[0]
     if path.startswith(f"{ROOT}/"):
         inner = path.removeprefix(f"{ROOT}/")

@@ -1,9 +1,9 @@
-"""The load of our core's neighbours during a measurement, and the runs that they disturbed least.
+"""How much other virtual machines disturb a measurement, and the runs that they disturbed least.
 
-A virtual processor shares a core with that of another machine, and memory and the last cache with many. While they work,
-everything here takes up to twice as long, for moments of a tenth of a second or for minutes, and nothing that this
-machine counts says so. A *look* does: a fixed loop, and a walk from place to place in memory, which the measured process
-times every few milliseconds of its own CPU time. Looks take a three-hundredth of that.
+A virtual processor shares a core with that of another machine, and memory and the last cache with many. While those
+work, everything here takes up to twice as long, for tenths of a second or for minutes, and no counter of this machine
+shows it. A *look* shows it: a fixed loop and a walk through memory, which the measured process times every few
+milliseconds of its own CPU time. Looks take a three-hundredth of that time.
 """
 
 import math
@@ -22,20 +22,20 @@ from tests.bench.figures import Sample
 EVERY_S: Final = 0.005
 _STEPS: Final = 400
 _WARMING: Final = 40
-"""Steps before, which bring the code back into the cache."""
+"""Number of steps before a look, which bring the code back into the cache."""
 PLACES: Final = 1 << 15
-"""The number of lines of 64 bytes: more than a core's own cache keeps from one look to the next."""
+"""Number of lines of 64 bytes; together they exceed what a core's own cache keeps from one look to the next."""
 _LINE: Final = 8
-"""Numbers in one."""
+"""Number of integers in one line."""
 _VISITS: Final = 32
 _OF_TEN: Final = 9
-"""Looks that count: the slowest ones were interrupted."""
+"""Number of looks of ten that count; the slowest ones were interrupted."""
 QUIET: Final = 1.2
-"""The highest pace of a quiet run, as a multiple of the least."""
+"""The highest pace of an undisturbed run, as a multiple of the least pace."""
 
 
 class Probe:
-    """A probe inside a process. A look has its instant in Unix seconds, and how many seconds it took."""
+    """A probe inside a process; a look has its instant in Unix seconds and its duration in seconds."""
 
     def __init__(self) -> None:
         self._next = array("l")
@@ -55,7 +55,7 @@ class Probe:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
     def begin(self) -> None:
-        """Count the looks from now on as those of the measurement."""
+        """Count all further looks as part of the measurement."""
         self._first = len(self.looks)
 
     def end(self) -> None:
@@ -64,7 +64,7 @@ class Probe:
 
     @property
     def pace(self) -> float:
-        """Return the pace of all that was measured in this process."""
+        """Return the mean seconds of a look over all that was measured in this process."""
         return pace(self._measured)
 
     def _look(self, _number: int, _frame: object) -> None:
@@ -88,7 +88,7 @@ def _loop(steps: int) -> None:
 
 
 def way() -> "array[int]":
-    """Return the place after each place: a way through all of them that a processor cannot foresee."""
+    """Return, for each place, the next place on a path through all places that a processor cannot predict."""
     places = [_LINE * at for at in range(PLACES)]
     Random(1).shuffle(places)
     found = array("l", bytes(_LINE * PLACES * array("l").itemsize))
@@ -102,27 +102,27 @@ PROBE: Final = Probe()
 
 
 class Stopwatch:
-    """Wall and this thread's CPU since it was made; what the probe sees until it stops counts."""
+    """Real time and this thread's CPU time since the object was made; looks of the probe count until it stops."""
 
     def __init__(self) -> None:
         PROBE.begin()
         self._wall, self._cpu = time.perf_counter(), cpu_seconds_here()
 
     def taken(self) -> tuple[float, float]:
-        """End the measurement, and return its seconds of wall and of CPU."""
+        """End the measurement, and return its seconds of real time and of CPU time."""
         wall, cpu = time.perf_counter() - self._wall, cpu_seconds_here() - self._cpu
         PROBE.end()
         return wall, cpu
 
 
 def pace(seconds: Sequence[float]) -> float:
-    """Return the mean seconds of a look, the slowest left out; 0 without looks."""
+    """Return the mean seconds of a look without the slowest ones; 0 without looks."""
     found = sorted(seconds)[: -(-len(seconds) * _OF_TEN // 10)]
     return statistics.mean(found) if found else 0.0
 
 
 class Quiet:
-    """The least pace so far of any run, and the test of which runs come near it."""
+    """The least pace of any run so far, and the check of which runs are close to it."""
 
     def __init__(self, least: float = math.inf) -> None:
         self._least = least
@@ -133,10 +133,10 @@ class Quiet:
             self._least = min(self._least, sample.run.pace)
 
     def is_quiet(self, sample: Sample) -> bool:
-        """Return whether neighbours hardly disturbed the run; a run without looks counts as quiet."""
+        """Return whether other machines hardly disturbed the run; a run without looks counts as undisturbed."""
         return sample.run.pace <= QUIET * self._least
 
 
 def quietest(samples: Sequence[Sample], runs: int) -> list[Sample]:
-    """Return the runs during which neighbours were least busy, whatever the runs' own figures are."""
+    """Return the least disturbed runs; their own figures do not influence the choice."""
     return sorted(samples, key=lambda one: one.run.pace)[:runs]

@@ -1,7 +1,7 @@
-"""A process that reads as fast as answers come, beside the one that places.
+"""A process that reads as fast as answers come, while another process places asks.
 
-Run as ``python -m tests.bench.reading ADDRESS METHOD CALLERS`` with the request's bytes on standard input, which stays open as long
-as is read; prints one JSON line: how many answers came, and how many failures.
+Run as ``python -m tests.bench.reading ADDRESS METHOD CALLERS`` with the request's bytes on standard input, which
+stays open while it reads. It prints one JSON line: the number of answers, and of failures.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from tests.bench.client import MESSAGE_MAX
 
 STREAMS = ("WatchQueues", "WatchEvents", "WatchDecisions")
 PAUSE_S = 0.1
-"""A refused caller waits a moment, as clients do."""
+"""Seconds that a refused caller waits, as clients do."""
 
 
 async def read(channel: grpc.aio.Channel, method: str, request: bytes, seen: Counter[str]) -> None:

@@ -1,4 +1,4 @@
-"""The figures as a file: the machine, the day, the lines; and how a line compares with the one that was recorded."""
+"""The recorded figures as a file: the machine, the day and the rows; and the comparison of a row with its recorded value."""
 
 import datetime
 import hashlib
@@ -19,23 +19,23 @@ RECORD = ROOT / "docs" / "performance.json"
 VERSIONS = ("grpcio", "protobuf", "numpy")
 LEAST = 0.01
 MEASURED = ("proto", "server", "shim_client", "tests/bench")
-"""Folders whose sources decide what is measured, and how."""
+"""Folders whose source code determines what is measured and how."""
 SOURCES = (".go", ".proto", ".py")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Lines by case and metric, in the order of the report."""
+    """Rows by case and metric, in the order of the report."""
 
     date: str
     machine: Mapping[str, Any]
     rows: Sequence[Row]
     profiles: Mapping[str, Any] = field(default_factory=dict)
-    """By case where its time goes: `looks`, and `shares` by module."""
+    """For each profiled case, the number of `looks`, and `shares` of the time by module."""
 
     @property
     def by_name(self) -> dict[tuple[str, str], Row]:
-        """To look a line up."""
+        """Return the rows by case and metric."""
         return {(one.case, one.metric): one for one in self.rows}
 
 
@@ -62,13 +62,13 @@ def save(path: Path, held: Record) -> None:
 
 
 def least_pace(held: Record | None) -> float:
-    """Return the pace of the quietest case on this machine, infinite where nothing was recorded on it."""
+    """Return the pace of the least disturbed case on this machine; infinite when nothing was recorded on it."""
     paces = [one.pace for one in held.rows if one.pace] if held else []
     return min(paces) if paces and held and held.machine == machine() else math.inf
 
 
 def machine() -> dict[str, Any]:
-    """Return the machine and the versions that the figures were taken with."""
+    """Return a description of the machine and the versions with which the figures were measured."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -81,7 +81,7 @@ def machine() -> dict[str, Any]:
 
 
 def code(root: Path = ROOT) -> str:
-    """Return a digest of the sources of what is measured and of what measures it."""
+    """Return a digest of the source code that is measured and of the code that measures it."""
     found = (one for folder in MEASURED for one in (root / folder).rglob("*"))
     sources = (one for one in found if one.suffix in SOURCES and not one.name.startswith("test_"))
     said = hashlib.sha256()
@@ -106,8 +106,8 @@ def _processor() -> str:
 def merged(new: Record, before: Record | None, order: Sequence[str]) -> Record:
     """Return the record to write: the new rows, and those of cases that were not run this time, in the report's order.
 
-    Of a case that was measured before, with the same code, those stand that neighbours disturbed less; the figures
-    have no say in it. What was measured on another machine, or with other versions, is not kept.
+    When a case was measured before with equal code, the less disturbed rows are kept, whatever their figures are.
+    Rows of another machine or of other versions are not kept.
     """
     if before is None or before.machine != new.machine:
         return new
@@ -135,6 +135,6 @@ def profiled(before: Record, case: str, looks: int, shares: Mapping[str, float])
 
 
 def change(row: Row, before: Record | None) -> float | None:
-    """Return the cost now as a multiple of the recorded cost, None where nothing was recorded."""
+    """Return the present cost as a multiple of the recorded cost, None when nothing was recorded."""
     held = before.by_name.get((row.case, row.metric)) if before else None
     return row.cost / held.cost if held and held.cost else None

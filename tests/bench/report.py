@@ -28,7 +28,7 @@ LEFT = {"workload", "", "note"}
 
 
 def number(value: float) -> str:
-    """Three figures or more."""
+    """Return a number with at least three digits."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
@@ -40,7 +40,7 @@ def verdict(row: Row) -> str:
 
 
 def target(row: Row) -> str:
-    """Return the bound of a row in words."""
+    """Return the target of a row in words."""
     if not row.target:
         return ""
     return f"{'from' if row.more else 'to'} {number(row.target)}"
@@ -63,7 +63,7 @@ def table(rows: Sequence[Row], before: Record | None) -> Table:
 
 
 def figures(row: Row) -> tuple[str, ...]:
-    """Return the cells that table and page share: `COLUMNS` from the second on, without the last three."""
+    """Return the cells that table and page have in common: `COLUMNS` from the second on, without the last three."""
     return (
         f"{row.metric}, {row.unit}" if row.unit != "/s" else f"{row.metric}/s",
         number(row.median),

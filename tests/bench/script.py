@@ -1,7 +1,7 @@
-"""A script: the messages of one run over gRPC, prepared as bytes, and what is waited for.
+"""A script: the messages of one run over gRPC, prepared as bytes, and the answers to wait for.
 
-The client that plays it (`tests/bench/go`, or `tests.bench.client` where there is no Go) makes no message and reads
-none, it only counts objects by their field; so it costs little beside the core, and what is sent is said once, here.
+The client that plays it (`tests/bench/go`, or `tests.bench.client` without Go) composes no message and parses none.
+It only counts objects by their field, so that it costs little beside the core, and both clients send equal messages.
 """
 
 import base64
@@ -24,10 +24,10 @@ ANSWERS: dict[str, type[Message]] = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Messages for one method, until so many objects were counted in its answers; those of the former step go on.
+    """Messages for one method, which last until a number of objects is counted in its answers; former steps continue.
 
-    ``counted``, ``refused`` and ``confirmed`` name fields of the answer: what counts, what ends the run, and which
-    releases are confirmed as soon as they come. ``only`` is what a counted object must contain.
+    `counted`, `refused` and `confirmed` name fields of the answer: which objects count, which end the run, and which
+    releases are confirmed as soon as they arrive. A counted object must contain `only`.
     """
 
     method: str
@@ -50,7 +50,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Steps in their order; what is measured begins with the step ``measured``."""
+    """Steps in their order; the measurement begins with the step `measured`."""
 
     steps: Sequence[Step]
     measured: int
@@ -63,9 +63,9 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The answer of a client: its start in Unix seconds, seconds of wall, and of CPU on either side.
+    """The result from a client: its start in Unix seconds, seconds of real time, and CPU seconds of client and core.
 
-    ``waits_ms`` has one for each paced message.
+    `waits_ms` has one value for each paced message.
     """
 
     begun: float

@@ -1,4 +1,4 @@
-"""`evenhand` with a probe in it, which says at the end what it saw: a line of JSON on standard output."""
+"""`evenhand` with a probe, which prints its looks at the end as a line of JSON on standard output."""
 
 import json
 

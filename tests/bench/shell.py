@@ -1,7 +1,7 @@
-"""The whole core in one process: what the server puts round it, but for the wire.
+"""The whole core in one process with everything that the server adds, except the wire.
 
-As `server.rpc.pump` drives it: events in slices, a tick behind each, and every observer that a server has: event
-records, the log of decisions, metrics, notes, and the collector of garbage.
+It is driven as `server.rpc.pump` drives it: events in slices, a tick after each, and every observer of a server:
+event records, the log of decisions, metrics, notes, and the garbage collector.
 """
 
 import os
@@ -26,26 +26,26 @@ NOW = 1_700_000_000_000
 
 
 def _nothing(_decisions: Decisions) -> None:
-    """There is no wire."""
+    """Discard decisions, because there is no wire."""
 
 
 @dataclass(slots=True)
 class Shell:
-    """A core with its observers; knows its longest slices so far, collections of garbage included."""
+    """A core with its observers; it records its longest slices so far, garbage collections included."""
 
     core: Core
     observers: Sequence[Observer]
     garbage: Garbage
     send: Callable[[Decisions], None] = _nothing
-    """The receiver of decisions before observers get them, as the dispatcher of a server."""
+    """The receiver of decisions before the observers, in the place of a server's dispatcher."""
     longest: float = 0.0
-    """Seconds of wall."""
+    """Longest slice in seconds of real time."""
     longest_cpu: float = 0.0
-    """Seconds of CPU: a slice that waits for a busy machine is no longer by it."""
+    """Longest slice in seconds of CPU time, which does not grow when a slice waits for a busy machine."""
     now: int = NOW
 
     def take(self, events: Sequence[Event]) -> int:
-        """Take events in batches, go on until nothing more can be decided, and return how many asks were placed."""
+        """Process events in batches until nothing more can be decided, and return how many asks were placed."""
         placed, at, more = 0, 0, True
         while more or at < len(events):
             part = events[at : at + SLICE_EVENTS_MAX]
@@ -78,7 +78,7 @@ class Shell:
         self._over(begun)
 
     def rest(self) -> None:
-        """Do the idle work of a moment without events, as between two messages of a client."""
+        """Do the idle work of a moment without events, such as between two messages of a client."""
         begun = _instant()
         for one in self.observers:
             one.idle()
@@ -99,14 +99,14 @@ def _instant() -> tuple[float, float]:
 
 
 class _Never:
-    """A timer that never runs: no moment is ever quiet here."""
+    """A timer that never runs, because no moment is idle here."""
 
     def cancel(self) -> None:
         """Do nothing, because no timer runs."""
 
 
 def shell(core: Core) -> Shell:
-    """Return the shell that `evenhand serve` puts round a core; its log lines are discarded."""
+    """Return the shell that `evenhand serve` puts around a core; its log lines are discarded."""
     logs.configure(open(os.devnull, "w"))  # noqa: SIM115 - as long as the process lives
     garbage = Garbage(lambda _seconds, _then: _Never())
     observers: list[Observer] = [

@@ -1,11 +1,11 @@
 """The cost of the shim: CPU for each bound pod, memory for each watched pod.
 
-**Bound**: pods appear on the embedded cluster and end up running; the core is a process of its own. Each pod is
-seen, translated, asked for, placed, bound and seen twice more. The embedded cluster works in the shim's process;
-what it costs alone, bound by a bare loop, is measured in the same run and taken off.
+**Bound**: pods appear on the embedded cluster and are bound until they run; the core runs in a separate process. Each
+pod is observed, translated, reported, placed, bound and observed twice more. The embedded cluster works in the shim's
+process; its own cost is measured with a bare binding loop in the same run and subtracted.
 
-**Watched**: pods as an API server writes them, read from bytes one by one, as the shim keeps them with a session
-open. Counted by Python's own account of what is allocated, and by the process's resident memory.
+**Watched**: pods as an API server sends them are read from bytes one by one, and the shim keeps them with an open
+session. Memory is measured by Python's account of allocations, and by the process's resident memory.
 
 Run alone as `python -m tests.bench.shim`.
 """
@@ -61,36 +61,36 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class BoundFigure:
-    """CPU of so many pods from their appearance until they run, in microseconds a pod."""
+    """CPU from the appearance of pods until they run, in microseconds per pod."""
 
     pods: int
     shim_us: float
     cluster_us: float
-    """The CPU of the embedded cluster in the same process, which `shim_us` excludes."""
+    """CPU of the embedded cluster in the same process, which `shim_us` does not include."""
     pods_per_second: float
     calibration: float
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedFigure:
-    """Memory of so many watched pods, in bytes a pod."""
+    """Memory of watched pods, in bytes per pod."""
 
     pods: int
     waiting_bytes: float
-    """Told to the core as asks."""
+    """Memory of a pod that was reported to the core as an ask."""
     running_bytes: float
-    """Told, placed, bound and seen running."""
+    """Memory of a pod that was reported, placed, bound and seen running."""
     running_resident: float
-    """The share of the process's resident memory, allocator and garbage included."""
+    """The part of the process's resident memory, including allocator and garbage."""
 
 
 def bound(pods: int = 5_000) -> BoundFigure:
-    """Measure the CPU per bound pod, in a process of its own beside a core in another one."""
+    """Measure the CPU per bound pod, with shim and core in separate processes."""
     return _apart(_bound, pods)
 
 
 def watched(pods: int = 20_000) -> WatchedFigure:
-    """Memory per watched pod; Python's account, which takes its time, of a quarter of them."""
+    """Measure the memory per watched pod; Python's slow account is taken for a quarter of the pods."""
     counted = _apart(_counted, pods // 4)
     resident = _apart(_resident, pods)
     return WatchedFigure(pods, *counted, resident)
@@ -138,7 +138,7 @@ class Started:
 
 
 async def _alone(pods: int) -> float:
-    """CPU seconds in which a bare loop binds all pods, until they run."""
+    """Return the CPU seconds in which a bare loop binds all pods and they begin to run."""
     cluster = _cluster(pods)
     started = Started(cluster)
     _appear(cluster, pods)
@@ -156,7 +156,7 @@ async def _alone(pods: int) -> float:
 
 
 async def _with_core(pods: int) -> tuple[float, float]:
-    """Measure the shim beside a core in a process of its own."""
+    """Measure the shim with a core in a separate process."""
     port = free_port()
     core = await core_process(port)
     try:
@@ -166,7 +166,7 @@ async def _with_core(pods: int) -> tuple[float, float]:
 
 
 async def _with_shim(address: str, pods: int) -> tuple[float, float]:
-    """CPU seconds and seconds from the appearance of all pods until they run and nothing is under way."""
+    """Return CPU seconds and real seconds from the appearance of all pods until they run and no work is left."""
     cluster = _cluster(pods)
     started = Started(cluster)
     shim = make_shim(cluster, CoreAddress(address), Settings(cluster_id="bench"))
@@ -189,7 +189,7 @@ async def _with_shim(address: str, pods: int) -> tuple[float, float]:
 
 
 class Watching:
-    """A mirror with a session open at a core that takes everything."""
+    """A state machine with a session at a core that accepts everything."""
 
     def __init__(self, nodes: int) -> None:
         self.mirror = Mirror(Settings())
@@ -200,12 +200,12 @@ class Watching:
         self.answer()
 
     def see(self, written: bytes, change: Change) -> None:
-        """Take in a pod from its bytes."""
+        """Process a pod that is read from its bytes."""
         item = trimmed("Pod", msgspec.json.decode(written))
         self.mirror.handle(WatchEvent(change, "Pod", item, 1))
 
     def answer(self) -> None:
-        """Answer as a core does until nothing more is said; what is to be done is dropped."""
+        """Answer as a core does until no more reports come; resulting actions are dropped."""
         while True:
             reports, _ = self.mirror.take()
             if not reports:
@@ -235,7 +235,7 @@ def _wait(watching: Watching, pods: int) -> None:
 
 def _run(watching: Watching, pods: int) -> None:
     for at in range(pods):
-        node = intern(f"node-{at // PODS_OF_A_NODE:05}")  # as it is read from the wire
+        node = intern(f"node-{at // PODS_OF_A_NODE:05}")  # As it is read from the wire.
         uid = manifests.pod(at)["metadata"]["uid"]
         watching.mirror.handle(Placed(uid, node))
         watching.see(manifests.pod_bytes(at, node), Change.MODIFIED)

@@ -1,4 +1,4 @@
-"""The benchmarks work, on tiny workloads; how fast anything is, is no test's matter."""
+"""The benchmarks run without errors on tiny workloads; no test judges how fast anything is."""
 
 import json
 import math

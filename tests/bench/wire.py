@@ -1,7 +1,8 @@
-"""The core behind gRPC: a server process and a client process on loopback, each on processors of its own.
+"""The core behind gRPC: a server process and a client process on loopback, on separate processors.
 
-Python runs one thread at a time, and gRPC's wake each other for each message: from one virtual processor to another
-that sleeps this takes longer than all the rest. So the core gets one processor for itself, the client the others.
+Python runs one thread at a time, and gRPC's threads wake each other for each message. From one virtual processor to
+another that sleeps, this takes longer than all other work. So the core gets one processor for itself, and the client
+the others.
 """
 
 import json
@@ -26,37 +27,37 @@ _CLIENT_TIMEOUT_S = 1_000
 
 @dataclass(frozen=True, slots=True)
 class WireFigure:
-    """One run over the wire: what the client answers, and the memory of the server in MiB: the most that it had, and at the end."""
+    """One run over the wire: the client's result, and the server's memory in MiB, at its peak and at the end."""
 
     played: Played
     server_mib: int
     resident_mib: int
     language: str
     pace: float
-    """The pace of the server during the measurement, by which its neighbours disturbed it; 0 without looks."""
+    """The mean seconds of a look in the server during the measurement (see `quiet`); 0 without looks."""
 
     @property
     def client_share(self) -> float:
-        """Return the client's share of a CPU: the nearer to 1, the more the client itself is measured."""
+        """Return the client's share of a CPU; with a share close to 1 the client itself is what is measured."""
         return self.played.client_cpu / self.played.seconds
 
 
 @dataclass(slots=True)
 class Server:
-    """A core's process id and address, and at its end what its probe saw: instants, and seconds of a look."""
+    """A core's process id and address; after its end, the instants and durations of its probe's looks."""
 
     pid: int
     address: str
     looks: Sequence[tuple[float, float]] = ()
 
     def pace(self, begun: float, seconds: float) -> float:
-        """Return how busy the server's neighbours were for so many seconds."""
+        """Return the mean seconds of a look in the server during the given time."""
         return pace([took for at, took in self.looks if begun <= at <= begun + seconds])
 
 
 @contextmanager
 def kept(*, client: bool) -> Iterator[None]:
-    """Hold processes started meanwhile on the first processor, or those of a client on the others, if any."""
+    """Bind processes that are started meanwhile to the first processor, or those of a client to the others, if any."""
     every = os.sched_getaffinity(0)
     first = min(every)
     os.sched_setaffinity(0, (every - {first} or every) if client else {first})
@@ -69,7 +70,7 @@ def kept(*, client: bool) -> Iterator[None]:
 def _free(pid: int) -> None:
     """Let all threads of a process run on every processor.
 
-    A profiler that waits for the core's processor would see the core mostly when it rests.
+    A profiler that had to wait for the core's processor would sample the core mostly when it is idle.
     """
     for thread in Path(f"/proc/{pid}/task").iterdir():
         os.sched_setaffinity(int(thread.name), os.sched_getaffinity(0))
@@ -77,7 +78,7 @@ def _free(pid: int) -> None:
 
 @contextmanager
 def server(before: Sequence[str] = ()) -> Iterator[Server]:
-    """Hold a core on a free loopback port until the block ends; one behind a profiler's command has no probe."""
+    """Hold a core on a free loopback port while the block runs; a core behind a profiler's command has no probe."""
     evenhand = str(Path(sys.executable).with_name("evenhand"))
     command = [*before, evenhand] if before else [sys.executable, "-m", "tests.bench.served"]
     with kept(client=False):
@@ -113,7 +114,7 @@ def _address(process: subprocess.Popen[bytes]) -> str:
 
 
 def run(script: Script, who: Player | None = None, before: Sequence[str] = ()) -> WireFigure:
-    """Play a script to a core of its own, with a profiler's command before it."""
+    """Play a script against a separate core; a profiler's command can be put before the core's."""
     client = who or player()
     with server(before) as core, kept(client=True):
         done = subprocess.run(

@@ -1,7 +1,7 @@
 """The measured workloads: clusters and asks in the shapes of the nearest peer's figures, and mixed ones.
 
-Everything follows from a `Workload` by arithmetic on positions, without chance: the n-th node and the n-th ask are the
-same in process, on the wire and in every repeat. All asks are placed.
+A `Workload` determines everything by arithmetic on positions, without randomness: the n-th node and the n-th ask are
+equal in process, on the wire and in every repetition. All asks are placed.
 """
 
 import functools
@@ -33,14 +33,14 @@ from server.model.resources import resource
 RM = "bench"
 GPU = "nvidia.com/gpu"
 PARTS = {1: (11,), 3: (9, 11, 13)}
-"""The sizes of nodes, in tenths of an even share of the asks; a tenth more in all."""
+"""Sizes of nodes, in tenths of an even share of the asks; together a tenth more than needed."""
 SPARE = 3
-"""Tenths more where constraints keep pods from some nodes."""
+"""Tenths of capacity that are added when constraints exclude pods from some nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One cluster and the asks that come to it; ``sizes`` are those of nodes, ``levels`` those of queues below root."""
+    """A cluster and the asks that arrive; `sizes` is the number of node sizes, `levels` that of queue levels below root."""
 
     nodes: int
     asks: int
@@ -50,9 +50,9 @@ class Workload:
     sizes: int = 3
     levels: int = 1
     gpus: bool = False
-    """Whether each tenth node has GPUs, and each tenth ask wants one."""
+    """Whether every tenth node has GPUs, and every tenth ask requests one."""
     constrained: bool = False
-    """Whether each third of the other asks has constraints on its nodes."""
+    """Whether every third of the other asks has constraints on its nodes."""
     node_sort: NodeSort = NodeSort.FAIR
     sort_policy: SortPolicy = SortPolicy.FAIR
     by_weight: bool = False
@@ -69,7 +69,7 @@ class Workload:
 
     @property
     def is_hard(self) -> bool:
-        """Return whether the workload is one that `hard` makes."""
+        """Return whether `hard` makes this workload."""
         return self.levels > 1 and self.gpus and self.constrained
 
     @property
@@ -101,7 +101,7 @@ def queue(workload: Workload, leaf: int) -> str:
 
 
 def _above(workload: Workload, leaf: int) -> tuple[str, ...]:
-    """Department and team; about as many teams in a department as there are departments, and leaves in a team."""
+    """Return department and team of a leaf; each has about as many teams or leaves as there are departments."""
     if workload.levels == 1:
         return ()
     departments = max(1, round(workload.leaves ** (1 / 3)))
@@ -154,7 +154,7 @@ def configuration(workload: Workload) -> Configuration:
 
 
 def application(workload: Workload, ask: int) -> tuple[str, str]:
-    """Return (application id, queue) of an ask, going round the leaves, then round their applications."""
+    """Return (application id, queue) of an ask: leaf after leaf, and within each, application after application."""
     leaf = ask % workload.leaves
     number = ask // workload.leaves % workload.applications_per_leaf
     return f"app-{leaf}-{number}", queue(workload, leaf)
@@ -211,7 +211,7 @@ _ON_GPU_NODES = Constraints(tolerations=(Toleration(GPU, "Exists"),))
 
 
 def _wants_gpu(workload: Workload, ask: int) -> bool:
-    """Return whether an ask wants a GPU: each tenth, at a shifting place, so that all shapes and leaves have some."""
+    """Return whether an ask requests a GPU: every tenth does, so shifted that all shapes and leaves have some."""
     return workload.gpus and (ask + ask // 10) % 10 == 9
 
 
@@ -224,14 +224,14 @@ def _wish(workload: Workload, ask: int) -> Constraints:
 
 
 def spec(workload: Workload, ask: int) -> AskSpec:
-    """Return the specification of an ask; equal asks share the object, as they do behind the codec."""
+    """Return the specification of an ask; equal asks share the object, as after decoding from the wire."""
     shape = ask % workload.shapes
     return _spec(workload, shape, _wish(workload, ask), gpu=_wants_gpu(workload, ask))
 
 
 @functools.cache
 def _spec(workload: Workload, shape: int, wish: Constraints, *, gpu: bool) -> AskSpec:
-    """Return a specification of a thousand millicores and MiB on average."""
+    """Return a specification of 1,000 millicores and 1,000 MiB on average."""
     size = 1000 if workload.shapes == 1 else 500 + 1000 * shape // workload.shapes
     wanted = {"vcore": size, "memory": size << 20, "pods": 1} | ({GPU: 1} if gpu else {})
     return AskSpec(resource(wanted), constraints=wish)
@@ -243,7 +243,7 @@ def ask_key(ask: int) -> str:
 
 
 def asks(workload: Workload, first: int = 0, count: int | None = None) -> list[AskAdded]:
-    """Return `count` asks from `first` on, by default all of the workload's; the numbers have no end."""
+    """Return `count` asks from number `first` on, by default all of the workload; higher numbers are possible."""
     until = first + (workload.asks if count is None else count)
     return [
         AskAdded(RM, ask_key(at), application(workload, at)[0], spec(workload, at))
@@ -252,7 +252,7 @@ def asks(workload: Workload, first: int = 0, count: int | None = None) -> list[A
 
 
 def set_up(workload: Workload) -> Iterator[Event]:
-    """Yield a shim's events before the clock starts: manager, nodes, applications, and the end of the sync."""
+    """Yield the events of a shim before the measurement: manager, nodes, applications, and the end of the sync."""
     yield ManagerRegistered(RM, explicit_sync=True)
     for at in range(workload.nodes):
         yield node(workload, at)

@@ -1,4 +1,4 @@
-"""Cluster directories for the tests, with numbers that are known beforehand."""
+"""Cluster directories for the tests, with known results."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def deployment(namespace: str, name: str, replicas: int, cpu: str, queue: str) -
 
 
 def write_known(folder: Path) -> Path:
-    """6 nodes of 16 cores, 62 pods: 44 find a node, 16 wait for their queue, 2 are too large."""
+    """Write a cluster of 6 nodes with 16 cores and 62 pods: 44 get a node, 16 wait for their queue, 2 are too large."""
     objects = [
         *(node(f"node-{number}") for number in range(6)),
         deployment("web", "front", 12, "500m", "root.services"),

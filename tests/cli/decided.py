@@ -1,4 +1,4 @@
-"""Decisions and verdicts of a small cluster, as the core would tell them."""
+"""Decisions and verdicts of a small cluster, in the form in which the core sends them."""
 
 from evenhand.v1 import decisions_pb2 as pb
 from tests.cli.samples import T0, cores_and_gib
@@ -112,7 +112,7 @@ def trim() -> pb.Decision:
 
 
 def tenants_side() -> pb.Decision:
-    """Return a claim's decision as the owner of one victim may see it."""
+    """Return a claim's decision in the form that the owner of one victim may see."""
     return pb.Decision(
         decision_id="g-19aa1b2c3d6-19",
         policy="guaranteed",

@@ -1,4 +1,4 @@
-"""A small core with prepared answers: for pictures, pages and errors of the command line."""
+"""A small core with prepared answers, for tests of output, pages and errors of the command line."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +39,7 @@ FILES = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An RPC's end with google.rpc.Status and its details."""
+    """The end of an RPC with google.rpc.Status and its details."""
 
     code: grpc.StatusCode
     message: str
@@ -57,7 +57,7 @@ class Failure:
 
 
 class Turns:
-    """Answers of a method that differ from call to call; the last one stays."""
+    """Answers of a method that differ from call to call; further calls get the last one."""
 
     def __init__(self, *answers: "Message | Failure") -> None:
         self._answers = list(answers)
@@ -72,7 +72,7 @@ Answer = Message | Failure | Sequence[Message] | Turns
 class FakeCore(grpc.GenericRpcHandler):
     """A core that answers each method as prepared: with a message, a stream or pages, or a failure.
 
-    Unprepared methods do not exist. `requests` keeps what was asked, in order.
+    Methods without a prepared answer do not exist. `requests` has all requests, in order.
     """
 
     def __init__(self, **answers: Answer) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 120.0
 LOOK_S = 0.1
-"""Between two looks at another process."""
+"""Seconds between two looks at another process."""
 COLUMNS = 160
 
 
@@ -22,7 +22,7 @@ def finished(
     columns: int = COLUMNS,
     folder: Path = ROOT,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder to its end, in a terminal of so many columns."""
+    """Run a command in a folder to its end, on a terminal with this number of columns."""
     command = [sys.executable, "-m", "evenhand_cli", *arguments]
     return subprocess.run(
         command,
@@ -36,7 +36,7 @@ def finished(
 
 
 def environment(columns: int = COLUMNS) -> dict[str, str]:
-    """Return the environment with the sources on the path, as the tests have them."""
+    """Return the environment in which the tests run, with the sources on Python's path."""
     paths = [str(ROOT), str(ROOT / "gen")]
     given = {name: value for name, value in os.environ.items() if not name.startswith("EVENHAND_")}
     return (
@@ -47,7 +47,7 @@ def environment(columns: int = COLUMNS) -> dict[str, str]:
 
 
 def until(condition: Callable[[], bool], seconds: float = SECONDS_MAX) -> None:
-    """Wait for what happens in other processes; errors: TimeoutError."""
+    """Wait until a condition of other processes holds; errors: TimeoutError."""
     latest = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > latest:
@@ -57,7 +57,7 @@ def until(condition: Callable[[], bool], seconds: float = SECONDS_MAX) -> None:
 
 @contextmanager
 def running(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[str]]:
-    """Hold a command that runs beside the test; SIGTERM ends it when the block ends."""
+    """Run a command while the block runs; SIGTERM ends it afterwards."""
     command = [sys.executable, "-m", "evenhand_cli", *arguments]
     with log.open("w") as errors:
         process = subprocess.Popen(
@@ -71,7 +71,7 @@ def running(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[st
 
 
 def address_of(process: subprocess.Popen[str], log: Path) -> str:
-    """Return the address that a core says it listens on."""
+    """Return the address that a core prints when it listens."""
     assert process.stdout is not None
     ready, _, _ = select.select([process.stdout], [], [], SECONDS_MAX)
     line = process.stdout.readline() if ready else ""

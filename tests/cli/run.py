@@ -1,4 +1,4 @@
-"""The command line run in this process, and its output."""
+"""Running the command line in this process, and its output."""
 
 import json
 from typing import Any
@@ -21,14 +21,14 @@ class Ended:
         return json.loads(self.out)
 
     def words(self, line_with: str) -> list[str]:
-        """Return the words of the first line of the output that holds something."""
+        """Return the words of the first line of the output that contains `line_with`."""
         return next(line for line in self.out.splitlines() if line_with in line).split()
 
 
 def evenhand(
     *arguments: str, width: int = 140, given: str | None = None, **environment: str
 ) -> Ended:
-    """Run `evenhand` with these arguments and standard input; a defect raises instead of ending."""
+    """Run `evenhand` with these arguments and standard input; an unexpected exception is raised."""
     own = {
         "EVENHAND_CORE": None,
         "EVENHAND_CONTEXT": None,

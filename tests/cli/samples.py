@@ -1,4 +1,4 @@
-"""Answers of a small cluster, as the core would give them."""
+"""Answers about a small cluster, in the form in which the core sends them."""
 
 from typing import Any
 

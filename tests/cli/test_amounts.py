@@ -1,4 +1,4 @@
-"""Quantities for people."""
+"""Quantities in the form in which people read them."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Answers about waiting objects from a real core, at 80 columns: the answer, the next step, and a bound on lines."""
+"""Answers of a real core about objects that wait, at 80 columns: each has an answer, a next step and a limited height."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The parsing of the command line: options before the command, versions, help, errors without words of a library."""
+"""The parsing of the command line: options before the command, versions, help, and errors that name no library."""
 
 import re
 import shlex

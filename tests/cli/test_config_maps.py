@@ -1,4 +1,4 @@
-"""A ConfigMap, or standard input, where a queues.yaml is expected; warnings that are silenced by their code."""
+"""A ConfigMap or standard input in place of a queues.yaml, and warnings that are ignored by their code."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""`config show` and `config apply`: from which revision a file was made, and what is said of a stale one."""
+"""`config show` and `config apply`: the revision from which a file was made, and the message for an outdated one."""
 
 from pathlib import Path
 

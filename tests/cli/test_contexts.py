@@ -1,4 +1,4 @@
-"""Contexts of the user's configuration file: what counts, what is refused with its line, and the commands for them."""
+"""Contexts of the user's configuration file: precedence, errors with their lines, and the commands for contexts."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A decision without `--all`: at most 30 lines at 80 columns, the answer first, equal victims folded, what to do next."""
+"""A decision without `--all`: at most 30 lines at 80 columns, the answer first, equal victims in one line, the next step."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Decisions in both outputs, one of them rule by rule, followed, and in what `explain` says."""
+"""Decisions as text and as JSON: the list, one decision rule by rule, the stream of changes, and the text of `explain`."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""`evenhand demo` from outside: a process that ends by itself, with numbers that are right."""
+"""`evenhand demo` as a process: it ends by itself, and its numbers are correct."""
 
 import json
 import re

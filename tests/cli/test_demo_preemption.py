@@ -1,4 +1,4 @@
-"""The demonstration's text on preemption, from prepared decisions and pods."""
+"""The demonstration's text about preemption, for prepared decisions and pods."""
 
 from rich.text import Text
 

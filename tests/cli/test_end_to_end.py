@@ -1,4 +1,4 @@
-"""Every look at a core, against a real core and a real shim in processes of their own."""
+"""Every command that queries a core, with a real core and a real shim in their own processes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Lines on the error stream in a narrow terminal: broken between words, never within a path or a command."""
+"""Lines on the error stream of a narrow terminal: broken between words, never within a path or a command."""
 
 from tests.cli.run import evenhand
 

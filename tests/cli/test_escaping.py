@@ -1,4 +1,4 @@
-"""Characters that act on a terminal: whatever the core sends, every command shows them as codes."""
+"""Characters that a terminal obeys: every command shows them as codes, whatever the core sends."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Errors say what was wrong, where, and what to do; the output stays empty."""
+"""Errors say what is wrong, where, and what to do; nothing is written to the standard output."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The output on how asks fit together."""
+"""The output about how well asks fit together on nodes."""
 
 from evenhand.v1 import explain_pb2
 from evenhand_cli.render.fits import most_limits

@@ -1,4 +1,4 @@
-"""TLS, certificates and tokens from the command line's side."""
+"""TLS, certificates and tokens, as the command line uses them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The common parts of listings: forms of output, order, filters, width of 80 columns, and repeated pictures."""
+"""The options of all listings: output forms, order, filters, a width of 80 columns, and repetition after changes."""
 
 import json
 

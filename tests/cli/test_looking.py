@@ -1,4 +1,4 @@
-"""Every listing in both outputs, against a core with prepared answers."""
+"""Every listing as text and as JSON, for a core with prepared answers."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The output on a cluster whose resource manager is away: prepared answers, and a shim that is killed."""
+"""The output about a cluster whose resource manager is away: for prepared answers, and for a shim that was killed."""
 
 import json
 import signal

@@ -1,8 +1,9 @@
-"""Every option of every command acts or is refused; the commands and options are read from the parser itself.
+"""Every option of every command has an effect or is refused; the parser itself lists commands and options.
 
-Where a core with prepared answers is enough, the command runs with and without the option: what was asked, what was
-written or how it ended must differ. Commands that serve, join or replay name the test that uses the option; that this test
-exists and uses it is checked, too. An option without an entry fails, and so does an entry without an option.
+Where a core with prepared answers is enough, the command runs with and without the option; its requests, its output
+or its exit code must differ. For commands that serve, join or replay, a table names a test that uses the option; it
+is also checked that this test exists and uses the option. An option without an entry fails, and so does an entry
+without an option.
 """
 
 import ast

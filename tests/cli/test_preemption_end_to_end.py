@@ -1,6 +1,6 @@
-"""The command line on preemption, against a real core and a real shim in processes of their own.
+"""The commands on preemption, with a real core and a real shim in their own processes.
 
-The cluster is `examples/clusters/claim`: once with all of it done, once with victims that take ten minutes to leave.
+The cluster is `examples/clusters/claim`: in one run all victims end, in another they take ten minutes to end.
 """
 
 import json

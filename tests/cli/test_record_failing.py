@@ -1,4 +1,4 @@
-"""A record that cannot be written: the doctor says so with advice, and scheduling goes on."""
+"""A record that cannot be written: the doctor reports it with advice, and scheduling continues."""
 
 import subprocess
 import sys

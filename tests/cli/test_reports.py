@@ -1,4 +1,4 @@
-"""`queues --unmet` and `decisions --lost-work` in both outputs."""
+"""`queues --unmet` and `decisions --lost-work` as text and as JSON."""
 
 from collections.abc import Iterator
 

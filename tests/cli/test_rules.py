@@ -1,4 +1,4 @@
-"""`evenhand explain RULE`: the rule's text without a core, and the file that travels with the command."""
+"""`evenhand explain RULE`: the text of a rule without a core, and the file with the rules in the package."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`evenhand decisions --shadow` in both outputs, and what `explain` says of the shadow."""
+"""`evenhand decisions --shadow` as text and as JSON, and the lines of `explain` about the shadow."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The options of `evenhand shim`: the values that reach the shim, and those that a kind of cluster rejects."""
+"""The options of `evenhand shim`: the values that reach the shim, and the options that each kind of cluster refuses."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Simulations: what is read of a file, what reaches the core, and how its answer is told."""
+"""Simulations: which parts of a file are read, what is sent to the core, and how the answer is shown."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Times as people read and type them: with date and year when not today, with the zone."""
+"""Times in the form in which people read and write them: with the zone, and with the date when it is not today."""
 
 import time
 from collections.abc import Iterator

@@ -62,9 +62,9 @@ def stack(docker: Docker, image: str) -> Iterator[Stack]:
 
 
 def awaited(question: Callable[[], bool]) -> None:
-    """Poll until the answer is yes, with a limit on the number of looks."""
+    """Poll until the answer is true; the number of looks is limited."""
     for _ in range(LOOKS_MAX):
         if question():
             return
-        time.sleep(LOOK_S)  # Between two looks; their number is the limit.
+        time.sleep(LOOK_S)  # The pause between two looks, whose number is the limit.
     raise AssertionError("it did not become true")

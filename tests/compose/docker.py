@@ -1,4 +1,4 @@
-"""Docker and compose as a person calls them, with an engine of their own in the environment."""
+"""Docker and compose as a person runs them, with a separate engine in the environment."""
 
 import json
 import os
@@ -19,7 +19,7 @@ BUILD_SECONDS_MAX = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Docker:
-    """An engine, and what its clients need."""
+    """An engine, and the environment that its clients need."""
 
     engine: Engine
     environment: Mapping[str, str]
@@ -32,7 +32,7 @@ class Docker:
         )  # fmt: skip
 
     def said(self, *words: str, seconds: float = SECONDS_MAX) -> str:
-        """Return the output of a client, after a check that it ended with 0."""
+        """Return the output of a client after checking that its exit code is 0."""
         done = self.run(*words, seconds=seconds)
         assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -45,7 +45,7 @@ class Docker:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The local stack under a name of its own."""
+    """The local stack under its own project name."""
 
     docker: Docker
     project: str
@@ -55,7 +55,7 @@ class Stack:
         return self.docker.run(*self._compose(), *words, seconds=seconds)
 
     def said(self, *words: str, seconds: float = SECONDS_MAX) -> str:
-        """Return the output of compose, after a check that it ended with 0."""
+        """Return the output of compose after checking that its exit code is 0."""
         return self.docker.said(*self._compose(), *words, seconds=seconds)
 
     def container(self, service: str) -> str:
@@ -90,7 +90,7 @@ class Stack:
 
 
 def environment(engine: Engine) -> dict[str, str]:
-    """Return the environment of every client: this engine, this image, any free port."""
+    """Return the environment of every client: this engine, this image, and any free ports."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("COMPOSE_")}
     own = {"EVENHAND_IMAGE": IMAGE, "CORE_PORT": "0"}
     return plain | engine.environment() | base_image.environment(engine) | compose.builder() | own

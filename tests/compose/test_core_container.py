@@ -1,6 +1,6 @@
-"""The core's container, driven through its published port by a plain client of the published wire.
+"""The core's container, used through its published port by a client of the published interface.
 
-Nothing of this project runs outside the container: the client knows the messages alone.
+No code of this project runs outside the container: the client knows only the messages.
 """
 
 import asyncio

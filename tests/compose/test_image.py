@@ -1,4 +1,4 @@
-"""The image: small, without tools to build with, and content with next to no rights."""
+"""The image: small, without build tools, and without privileges that it does not need."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The engine's helper: whose process it ends, and what it says where it may not install."""
+"""The script that provides a Docker engine: whose process it ends, and its message when it may not install packages."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The local stack as docker-compose.yml has it: healthy, closed to the outside, and hard to harm."""
+"""The local stack of docker-compose.yml: healthy, closed to other machines, and limited in its rights."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The meaning of a correct text: the values that the core gets."""
+"""The meaning of a correct configuration text: the values that the core receives."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""Codes of warnings: stable, listed on the page, each with what to do; what is refused says more."""
+"""Codes of warnings: they are stable and documented, each with advice; the text of an error says more than its code."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The changes between two configurations, in words."""
+"""The changes between two configurations, as text."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

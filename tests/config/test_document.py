@@ -1,4 +1,4 @@
-"""YAML itself: syntax, duplicate keys, aliases and merges, and the limits that no text can pass."""
+"""YAML itself: syntax, duplicate keys, aliases and merges, and the limits on the size of a text."""
 
 import pytest
 import yaml

@@ -1,4 +1,4 @@
-"""docs/configuration.md names every key that can be written, and its example is in order."""
+"""docs/configuration.md names every key that can be written, and its example has no problem."""
 
 import re
 from pathlib import Path

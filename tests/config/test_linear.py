@@ -1,4 +1,4 @@
-"""Reading costs steps in proportion to the text: near matches are looked for only where a problem is listed."""
+"""Reading takes steps in proportion to the text: near matches are searched only for problems that are listed."""
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Warnings with consequences, each with a text that earns it and a near one that does not."""
+"""Warnings with consequences, each for a text that has the problem and for a similar text that has not."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A fault in one place does not hide those elsewhere: what can be judged is judged, and nothing false follows."""
+"""An error in one place hides no errors in other places, and causes no further errors that are not there."""
 
 import textwrap
 

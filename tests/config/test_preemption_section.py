@@ -1,4 +1,4 @@
-"""`preemption` of a partition: every key, its default and its checks (docs/configuration.md)."""
+"""The section `preemption` of a partition: every key, its default and its checks."""
 
 import textwrap
 from dataclasses import replace

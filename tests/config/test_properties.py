@@ -1,4 +1,4 @@
-"""Queue and template properties: values, refusals, and what children inherit."""
+"""Properties of queues and templates: values, errors, and what child queues inherit."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Quantities, durations, shares and weights: what is read, exactly, and what is refused."""
+"""Quantities, durations, shares and weights: the exact value of what is read, and what is refused."""
 
 from fractions import Fraction
 

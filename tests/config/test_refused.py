@@ -1,6 +1,6 @@
-"""Every error of the structure: the text is refused with file, line and path (design 1.11).
+"""Every error in the structure of a text: the text is refused with file, line and path (design 1.11).
 
-Each text points at the line of its error with `# <-`.
+Each text marks the line of its error with `# <-`.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""`reservations` of a partition: its keys, defaults, errors and warnings."""
+"""The section `reservations` of a partition: its keys, defaults, errors and warnings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The process that reads configurations, when its server is gone."""
+"""The process that reads configurations, after its server has ended."""
 
 import signal
 import subprocess

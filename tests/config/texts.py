@@ -1,4 +1,4 @@
-"""Short texts to read: a piece of YAML put in its place, and the line that a comment `# <-` points at."""
+"""Short texts to read: parts of YAML that are put into their place, and the line that a comment `# <-` marks."""
 
 import textwrap
 from typing import Any
@@ -24,7 +24,7 @@ def tops(text: str) -> str:
 
 
 def below(text: str) -> str:
-    """Return the text as queues below a root that everybody may use."""
+    """Return the text as queues below a root that all users may use."""
     inner = textwrap.indent(textwrap.dedent(text).strip("\n"), "    ")
     return tops("- name: root\n  submitacl: '*'\n  queues:\n" + inner)
 
@@ -35,7 +35,7 @@ def marked_line(text: str) -> int:
 
 
 def problems(text: str) -> list[Problem]:
-    """Return the problems that `load` finds, after a check that only a text without errors gives a configuration."""
+    """Return the problems that `load` finds, after checking that only a text without errors gives a configuration."""
     configuration, found = load(text, "queues.yaml")
     failed = any(problem.severity == "error" for problem in found)
     assert (configuration is None) == failed, found

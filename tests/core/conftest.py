@@ -1,4 +1,4 @@
-"""Random worlds print their seed; with `EVENHAND_SEED` they are the same again."""
+"""Seeds of random worlds: each is printed, and `EVENHAND_SEED` sets one to repeat a run."""
 
 import os
 import random
@@ -8,5 +8,5 @@ import pytest
 
 @pytest.fixture(scope="module")
 def seed() -> int:
-    """Of the first of a module's worlds; `run` prints each."""
+    """Return the seed of the first world of a module; `run` prints the seed of each world."""
     return int(os.environ.get("EVENHAND_SEED", "") or random.randrange(2**32))

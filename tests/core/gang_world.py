@@ -1,7 +1,7 @@
-"""A random cluster with gangs, and what really runs on it: the plain meaning of usage beside the core's state.
+"""A random cluster with gangs and the pods that run on it: a plain model of usage to compare with the core's state.
 
 Pods run from their placement until their end is confirmed. Whatever the core orders, no node holds more than it has,
-no queue more than its maximum, and the usage that the core reports is the sum of what runs (design 5).
+no queue uses more than its max, and the usage that the core reports is the sum of the running pods (design 5).
 """
 
 import random
@@ -48,7 +48,7 @@ HELD = {"placeholder-awaited", "placeholders-gathering", "placeholder-going"}
 
 @dataclass
 class Pod:
-    """A pod as its cluster knows it."""
+    """A pod in the state that its cluster knows."""
 
     key: str
     application: str
@@ -56,7 +56,7 @@ class Pod:
     created_ms: int
     node: str = ""
     mark: Released | None = None
-    """The order by which it goes."""
+    """The order by which the pod is evicted."""
 
     @property
     def size(self) -> int:
@@ -65,7 +65,7 @@ class Pod:
 
 @dataclass
 class World:
-    """One core, and a cluster that does what it says, sooner or later."""
+    """A core, and a cluster that carries out its orders sooner or later."""
 
     chance: random.Random
     core: Core = field(default_factory=lambda: Core(_configuration()))
@@ -76,12 +76,12 @@ class World:
     applications: dict[str, ApplicationAdded] = field(default_factory=dict)
     serial: int = 0
     replaced: Counter[str] = field(default_factory=Counter)
-    """By real pod how often it took a placeholder's place."""
+    """For each real pod, how often it replaced a placeholder."""
 
     # What happens -----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Nodes, and a manager for them."""
+        """Add nodes, and a manager for them."""
         self.say(ManagerRegistered("rm"))
         for number in range(self.chance.randint(1, 4)):
             self.add_node(f"n{number}")
@@ -91,7 +91,7 @@ class World:
         self.say(NodeAdded("rm", name, (("memory", self.nodes[name]),), labels=_zone(name)))
 
     def step(self) -> None:
-        """One thing, often followed by a moment in which the core decides."""
+        """Do one random step, often followed by a tick of the core."""
         deeds = (
             (self.gang, 4),
             (self.real, 8),
@@ -150,7 +150,7 @@ class World:
         self.say(AskAdded("rm", key, application, spec, created_ms=self.now))
 
     def change(self) -> None:
-        """Other nodes suit a waiting pod by now, or it is of another size."""
+        """Change which nodes suit a waiting pod, or change the pod's size."""
         waiting = [pod for pod in self.pods.values() if not pod.node and not pod.spec.placeholder]
         if not waiting:
             return
@@ -170,7 +170,7 @@ class World:
             self.gone(pod, pod.mark.termination)
 
     def end(self) -> None:
-        """End a pod without an order, whatever its state."""
+        """End a pod in any state, without an order."""
         if self.pods:
             self.gone(self.chance.choice(list(self.pods.values())), Termination.STOPPED_BY_RM)
 
@@ -211,7 +211,7 @@ class World:
         self.now += self.chance.choice((1, 100, 2_000, 20_000))
 
     def restart(self) -> None:
-        """Restart the core, to which the shim then reports what there is (C8)."""
+        """Restart the core; the shim then reports everything that exists."""
         self.core = Core(_configuration())
         self.replaced.clear()
         self.say(ManagerRegistered("rm", explicit_sync=True))
@@ -231,7 +231,7 @@ class World:
         self.say(SyncCompleted("rm"))
 
     def _again(self, name: str, event: ApplicationAdded) -> ApplicationAdded:
-        """Return the event as a shim repeats it: with the placeholders left, with none once a real pod runs."""
+        """Return the event as a shim repeats it: with the remaining placeholders, without any when a real pod runs."""
         own = [pod for pod in self.pods.values() if pod.application == name]
         begun = any(pod.node and not pod.spec.placeholder for pod in own)
         left = sum(pod.size for pod in own if pod.spec.placeholder and pod.mark is None)
@@ -299,7 +299,7 @@ class World:
     # What must hold ---------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Assert that the state are sound, and that they hold what runs."""
+        """Assert that the state is consistent and agrees with what runs."""
         self.core.validate()
         on_node: Counter[str] = Counter()
         in_queue: Counter[str] = Counter()
@@ -315,7 +315,7 @@ class World:
             assert used == in_queue[queue.path], f"{queue.path}: {used}, not {in_queue[queue.path]}"
 
     def settle(self) -> None:
-        """Everybody who was ordered to go goes, and all time-outs pass: nobody waits for a placeholder then."""
+        """Let all pods end that were ordered to, and all time-outs pass; then no pod waits for a placeholder."""
         for _ in range(4):
             self.now += 2 * TIMEOUT_MS
             for _ in range(len(self.pods) + 1):

@@ -1,4 +1,4 @@
-"""Bad input is answered by a rejection that names the field, and leaves the whole state as it was."""
+"""Bad input is answered by a rejection that names the field, and the state stays unchanged."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

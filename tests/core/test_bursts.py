@@ -1,4 +1,7 @@
-"""When asks that come together are placed together, and when one by one: `test_twins` and the oracle see that it is the same."""
+"""Which asks that arrive together are placed together, and which one by one.
+
+`test_twins` and the oracle check that both ways have equal results.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Told together or one by one, events come to the same: stories in which a burst and the cycle once parted."""
+"""Events that arrive together or one by one have equal results, in cases in which an earlier version gave different ones."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,4 +1,4 @@
-"""Masks of constraints: what they keep, and that they always say what labels, taints and names say (design 6.10)."""
+"""Masks of constraints: what they store, and that they always agree with labels, taints and names (design 6.10)."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Records of decisions as they move on."""
+"""Records of decisions while the decisions proceed."""
 
 from dataclasses import fields, replace
 

@@ -1,4 +1,4 @@
-"""The forecast of a configuration: guarantees, fences, weights, delays and maxima, foreseen on a copy of the core."""
+"""The forecast of a configuration on a copy of the core: guarantees, fences, weights, delays and maxima."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Jobs whose size nobody said: gathered at every instant as a plain count of their members says (J1)."""
+"""Jobs whose size no label says: at each instant they gather the members that a plain count gives (J1)."""
 
 import os
 import random

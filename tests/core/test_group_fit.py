@@ -1,4 +1,4 @@
-"""How many members of a gang fit now and what the others lack, against a count in plain Python and against placement."""
+"""How many members of a gang fit now and what the others lack, compared with a plain count and with placement."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""A manager that is gone: the core forgets it only when it left nothing behind and has not registered since."""
+"""A manager that is gone: the core forgets it only when nothing of it is left and it has not registered again."""
 
 from server.core.core import Core
 from server.model.events import ManagerForgotten, ManagerRegistered, NodeAdded

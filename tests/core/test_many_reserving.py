@@ -1,4 +1,4 @@
-"""A round of reservations reads as many waiting asks as its budget can try, however many wait; decisions stay the same."""
+"""A round of reservations reads no more waiting asks than its budget can try, and decides the same."""
 
 import random
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Asks of many sizes that fit nowhere cost few looks at the nodes, and are placed as soon as one has room."""
+"""Asks of many sizes that fit no node need few checks of nodes, and are placed as soon as a node has capacity."""
 
 import random
 from collections.abc import Iterable

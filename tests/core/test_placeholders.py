@@ -1,4 +1,4 @@
-"""Placeholders under random events: usage is conserved, nothing overflows, nobody waits for ever."""
+"""Placeholders under random events: the sum of usage is kept, no limit is exceeded, and no pod waits without end."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""The fast path of a plain ask is taken for no ask that the slow path would refuse, update or report."""
+"""The fast path for plain asks is used for no ask that the slow path would refuse, update or report."""
 
 from collections.abc import Callable
 

@@ -1,6 +1,6 @@
-"""Bad input around preemption: each has one defined answer, and what changes nothing leaves the whole state as it was.
+"""Bad input about preemption: each case has one defined answer, and input without effect leaves the state unchanged.
 
-What configurations may not say is in tests/config; the wire's own bounds are in tests/rpc.
+Invalid configurations are tested in tests/config, and the limits of the wire in tests/rpc.
 """
 
 from collections.abc import Iterable

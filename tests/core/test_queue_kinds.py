@@ -1,4 +1,4 @@
-"""A configuration makes a leaf that is in use a parent, or a parent a leaf: what waits there is placed all the same."""
+"""A configuration that makes a used leaf queue a parent, or a parent a leaf: the asks that wait there are still placed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The record of a decision that a new core rebuilt from the marks on its victims (C8)."""
+"""The record of a decision that a new core rebuilt from the marks on its victims."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whose configuration counts (design 1.11), and what a registration says."""
+"""Which manager's configuration is used (design 1.11), and the answer to a registration."""
 
 from server.core.core import Core
 from server.model.decisions import Noted

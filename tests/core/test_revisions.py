@@ -1,4 +1,4 @@
-"""Revisions of the configuration: which apply counts, and what a text that is sent again does not undo."""
+"""Revisions of the configuration: which of several applies succeeds, and what a text that is sent twice does not undo."""
 
 from dataclasses import replace
 

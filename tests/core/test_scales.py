@@ -1,4 +1,4 @@
-"""A share worked out by scales is the share: to the last unit, whatever the quantities."""
+"""A share that is computed with scaled numbers is exact to the last unit, for all quantities."""
 
 from hypothesis import given
 from hypothesis import strategies as st

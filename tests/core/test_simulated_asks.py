@@ -1,4 +1,4 @@
-"""The lacks of simulated asks that wait, after the evictions that earlier simulated asks cause."""
+"""What simulated asks that wait lack, after the evictions that earlier simulated asks cause."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Simulated asks of one job are answered as one job, with nothing changed (J8)."""
+"""Simulated asks of one job get one answer for the job, and the state stays unchanged (J8)."""
 
 from dataclasses import replace
 

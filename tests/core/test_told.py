@@ -1,4 +1,4 @@
-"""The reasons that the shim is told for asks that wait: each once, and the reason is the true one."""
+"""The reasons that are sent to the shim for asks that wait: each is sent once, and is correct."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The running total of a type stays below 2^62, whatever comes the short way (design 6.13)."""
+"""The running total of a resource type stays below 2^62 on the fast path too (design 6.13)."""
 
 import pytest
 

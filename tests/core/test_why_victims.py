@@ -1,4 +1,4 @@
-"""Why these victims and not others: a victim beside the next candidate that stays, the chosen node beside the next."""
+"""Why these victims and no others: each victim compared with the next candidate, the chosen node with the next node."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A manager that registers again loses what it had, all at once or in parts before it (design 1.10)."""
+"""A manager that registers again loses its former objects, at once or in parts before the registration (design 1.10)."""
 
 import pytest
 

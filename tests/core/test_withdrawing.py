@@ -1,4 +1,4 @@
-"""The cost in each tick of knowing which marked victims may stay (J11)."""
+"""The cost per tick of finding the marked victims that may stay (J11)."""
 
 from collections.abc import Sequence
 

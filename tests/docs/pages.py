@@ -1,12 +1,12 @@
-"""Worked examples in the documents: blocks of a page that run in their order, told as stories are.
+"""Worked examples in the documents: the blocks of a page are run in order, as a story.
 
     yaml queues           a new example, and the configuration that it starts with
     yaml queues applied   another configuration, applied at the next step
     yaml file NAME        a file that commands may name
-    yaml story            steps, in the words of tests/stories; quantities as on the wire: millicores, bytes, pieces
-    console               commands behind a `$`, and what they print at that instant; a line `...` leaves lines out
+    yaml story            steps in the form of tests/stories; quantities as on the wire: millicores, bytes, units
+    console               commands after a `$`, and their output at that instant; a line `...` leaves lines out
 
-That is what stands behind the three backquotes; other blocks of a page are left alone.
+These are the words after the three backquotes of a block; other blocks of a page are ignored.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _ROOT_KEYS: Final = {"name", "submitacl", "queues"}
 
 @dataclass(frozen=True)
 class Block:
-    """A block of a page: what stands behind its backquotes, what it holds, and where in the page."""
+    """A block of a page: the words after its backquotes, its content, and its place in the page."""
 
     kind: str
     name: str
@@ -114,7 +114,7 @@ def printed(example: Example, folder: Path) -> Iterator[tuple[Block, str]]:
 
 
 def shows(block: Block, said: str) -> bool:
-    """Return whether the page shows the output, but for the lines that it leaves out."""
+    """Return whether the page shows this output, apart from the lines that it leaves out."""
     parts = [re.escape(part) for part in re.split(r"^\.\.\.\n", block.text, flags=re.MULTILINE)]
     return re.fullmatch(r"(?:.*\n)*?".join(parts), said) is not None
 
@@ -136,7 +136,7 @@ def _begin(text: str) -> Telling:
 
 
 def _as_step(text: str) -> dict[str, Any]:
-    """Return a configuration as a step of a story has it: the queues below a root open to all users."""
+    """Return a configuration as a step of a story: the queues below a root that is open to all users."""
     configured(text)
     (partition,) = yaml.safe_load(text)["partitions"]
     (root,) = partition["queues"]

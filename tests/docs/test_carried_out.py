@@ -1,4 +1,4 @@
-"""The configuration page promises no setting of preemption that nothing in the core reads."""
+"""The configuration page documents no preemption setting that the core ignores."""
 
 import re
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""The documents' examples of preemption, run through the core; commands print what the pages show."""
+"""The preemption examples of the documentation, run through the core; commands print what the pages show."""
 
 import time
 from collections.abc import Iterator

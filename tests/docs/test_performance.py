@@ -1,4 +1,4 @@
-"""The page about performance shows the figures that were recorded, and the curves drawn from them."""
+"""The performance page shows the recorded figures, and curves that are drawn from these."""
 
 from tests.bench import curves, page, record
 

@@ -1,7 +1,7 @@
-"""Faults against the whole process: `python -m tests.faults --seed 7 --minutes 5`; exit code 1 when something is wrong.
+"""Faults against the whole process: `python -m tests.faults --seed 7 --minutes 5`; exit code 1 when a check fails.
 
-The run has a mount and a process namespace of its own: its disk is a tmpfs, and no process outlives it. When the command
-ends early, by any signal, so does the run.
+The run has its own mount and process namespaces: its disk is a tmpfs, and no process outlives it. When the command
+ends early, by any signal, the run ends too.
 """
 
 import argparse
@@ -26,21 +26,22 @@ from tests.faults.schedule import KINDS, schedule
 
 MODULE: Final = "tests.faults"
 NAMESPACE: Final = "EVENHAND_FAULTS_NAMESPACE"
-"""Variable that tells the run in its namespace the descriptor of the pipe to the command outside."""
+"""The variable that tells the run in its namespaces the descriptor of the pipe to the command outside."""
 CLEAR_S: Final = 60.0
-"""The longest time in which a run that is to end early ends its processes in order."""
+"""The longest time, in seconds, in which a run that is ended early stops its processes in order."""
 UNSHARE: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 def namespace() -> tuple[str, ...]:
-    """Return the command that gives a run namespaces of its own; who is not root becomes it in one."""
+    """Return the command that runs a command in new namespaces; a user other than root becomes root inside."""
     return UNSHARE if os.geteuid() == 0 else (*UNSHARE, "--user", "--map-root-user")
 
 
 def run_in_namespace(module: str) -> int:
-    """Run this command once more in namespaces of its own and return its exit code; signals to end it are passed on.
+    """Run this command again in new namespaces and return its exit code; signals to end it are passed on.
 
-    `unshare` passes on no signal. A pipe tells the run, which also sees when this process is killed: then the pipe closes.
+    `unshare` passes on no signal. A pipe tells the run to end. When this process is killed, the pipe closes, which
+    the run notices too.
     """
     watched, told = os.pipe()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -52,7 +53,7 @@ def run_in_namespace(module: str) -> int:
 
 
 def end_with(watched: int) -> None:
-    """End this process in order when something comes out of a pipe, or it closes; at once when it takes too long."""
+    """End this process in order when a pipe has data or closes; end it at once when that takes too long."""
 
     def end(_number: int, _frame: FrameType | None) -> Never:
         raise SystemExit(128 + signal.SIGTERM)
@@ -80,7 +81,7 @@ def options(module: str, description: str | None, kinds: Sequence[str]) -> argpa
 
 
 def enter_namespaces(module: str) -> None:
-    """Go on in namespaces of its own; the process that has none ends with the exit code of that which has."""
+    """Continue in new namespaces; the process outside ends with the exit code of the process inside."""
     if NAMESPACE not in os.environ:
         sys.exit(run_in_namespace(module))
     end_with(int(os.environ[NAMESPACE]))
@@ -113,14 +114,14 @@ def repeat(given: argparse.Namespace) -> str:
 
 
 def excused(evidence: Evidence) -> Iterator[tuple[str, str]]:
-    """Return the faults that did not strike, with what excuses each."""
+    """Return the faults that had no effect, each with the reason why that is acceptable."""
     for one in evidence.windows:
         if not has_struck(one.kind, one.seen):
             yield one.kind, excuse(one.kind, one.seen) or "nothing"
 
 
 def report(seed: int, evidence: Evidence) -> str:
-    """Say in a few lines what the run was."""
+    """Return a few lines that describe the run."""
     kinds = Counter(line["kind"] for line in evidence.journal)
     faults = Counter(window.kind for window in evidence.windows)
     lines = [

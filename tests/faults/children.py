@@ -1,4 +1,4 @@
-"""The processes of a run: the core, the way to it, the shim, hostile clients. Each is ended by its id."""
+"""The processes of a run: the core, the proxy before it, the shim, and hostile clients. Each is ended by its id."""
 
 import json
 import os
@@ -19,18 +19,18 @@ from tests.faults.cluster import FIRST, OPERATOR_TOKEN, QUEUES, SECOND, TOKENS
 
 ROOT: Final = Path(__file__).parents[2]
 READY_S: Final = 90.0
-"""The longest time from a core's start to its open port, on a machine under load."""
+"""The longest time, in seconds, from a core's start to its open port on a busy machine."""
 END_S: Final = 30.0
 LOOK_S: Final = 0.02
 
 
 def now_ms() -> int:
-    """Return the machine's monotonic clock, which all journals are written by."""
+    """Return the machine's monotonic clock in milliseconds, which all journals use."""
     return time.monotonic_ns() // 1_000_000
 
 
 def until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Wait until something is so; return whether it became so in time."""
+    """Wait until a condition holds; return whether it held in time."""
     latest = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > latest:
@@ -40,13 +40,13 @@ def until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def free_port() -> int:
-    """Return a port of the loopback that nobody listens on."""
+    """Return a loopback port on which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as one:
         return int(one.getsockname()[1])
 
 
 def started(module: str, *arguments: object, log: Path) -> subprocess.Popen[bytes]:
-    """Start a module as a process; what it says goes to the end of a file."""
+    """Start a module as a process; its output is appended to a file."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     with log.open("ab") as said:
         return subprocess.Popen(
@@ -55,7 +55,7 @@ def started(module: str, *arguments: object, log: Path) -> subprocess.Popen[byte
 
 
 def ended(process: subprocess.Popen[bytes], number: int) -> int:
-    """Send a signal, wait for the end and return the exit code; kill what does not end."""
+    """Send a signal, wait for the end and return the exit code; a process that does not end is killed."""
     if process.poll() is None:
         process.send_signal(number)
     try:
@@ -110,7 +110,7 @@ class Files:
 
 
 def control(file: Path, faults: dict[str, int]) -> None:
-    """Put faults in force, all at once."""
+    """Set all faults that are in force, at once."""
     new = file.with_suffix(".new")
     new.write_text(json.dumps(faults))
     new.replace(file)
@@ -118,16 +118,16 @@ def control(file: Path, faults: dict[str, int]) -> None:
 
 @dataclass
 class Core:
-    """The core, started again and again, with one trace for each run and one decision log for all."""
+    """The core, which is started repeatedly, with one trace for each run and one decision log for all runs."""
 
     files: Files
     durable: bool
     port: int = field(default_factory=free_port)
     runs: int = 0
     exits: list[tuple[str, int]] = field(default_factory=list)
-    """The way in which each run was ended, and its exit code."""
+    """How each run was ended, and its exit code."""
     begun_ms: list[int] = field(default_factory=list)
-    """The instants at which the runs were started, without refused ones; the run before has ended by then."""
+    """The instants at which runs were started, except refused ones; at each, the run before has ended."""
     process: subprocess.Popen[bytes] | None = None
     resident: list[tuple[int, int]] = field(default_factory=list)
 
@@ -138,7 +138,7 @@ class Core:
         return [path for path in paths if path.exists() and path.stat().st_size]
 
     def start(self, memory_mib: int = 0) -> bool:
-        """Start a run; return whether its port is open."""
+        """Start a run; return whether its port opened."""
         self.runs += 1
         before = self.files.core_said.stat().st_size if self.files.core_said.exists() else 0
         options = ["serve", "--listen", f"127.0.0.1:{self.port}"]
@@ -175,14 +175,14 @@ class Core:
             self.process = None
 
     def refused(self) -> None:
-        """Keep the exit code of a run that did not begin."""
+        """Record the exit code of a run that did not start."""
         if self.process is not None:
             self.end(
                 "refused" if self.process.poll() is not None else "not refused", signal.SIGTERM
             )
 
     def sample(self) -> None:
-        """Keep how much memory the core has; a core that ended by itself is kept as such."""
+        """Record the core's memory; if the core has ended by itself, record that."""
         if self.process is None:
             return
         if self.process.poll() is not None:
@@ -191,14 +191,14 @@ class Core:
         try:
             self.resident.append((now_ms(), resident_mib(self.process.pid)))
         except (OSError, StopIteration):
-            return  # It ends at this moment.
+            return  # The process ends at this moment.
 
     def pause(self) -> None:
-        """Stop it, as a debugger or an overloaded machine does."""
+        """Stop the process, as a debugger or an overloaded machine does."""
         if self.process is not None:
             os.kill(self.process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let the process continue."""
         if self.process is not None:
             os.kill(self.process.pid, signal.SIGCONT)

@@ -5,7 +5,7 @@ from typing import Final
 
 Nodes = dict[str, dict[str, int]]
 PROBES: Final[Nodes] = {"probes": {"probe": 1_000_000}}
-"""A node that probes alone fit on, so that each of them fits at all times."""
+"""A node on which only probes fit, so that each probe fits at any time."""
 
 QUEUES: Final = """\
 partitions:
@@ -38,7 +38,7 @@ tokens:
 
 
 def changed_queues(number: int) -> str:
-    """Return a configuration of its own for each number, with a bound that is above what the cluster has."""
+    """Return a different configuration for each number, with a limit above what the cluster has."""
     return QUEUES.replace(
         "{name: low}", f"{{name: low, resources: {{max: {{vcore: {1_000 + number}}}}}}}"
     )
@@ -46,7 +46,7 @@ def changed_queues(number: int) -> str:
 
 @dataclass(frozen=True)
 class Manager:
-    """A resource manager: its shim's token, its nodes in a partition, the queues that it asks in."""
+    """A resource manager: its shim's token, its nodes in a partition, and the queues that it uses."""
 
     rm_id: str
     token: str
@@ -63,10 +63,11 @@ FIRST: Final = Manager(
     ("high", "low", "probe"),
 )
 SECOND: Final = Manager("rm2", SECOND_TOKEN, "second", PROBES, ("probe",))
-"""Asks for probes alone, past the proxy: faults of the first shim and of its way do not concern it."""
+"""A manager that asks only for probes, without the proxy, so that faults of the first shim and its network do not
+affect it."""
 MANAGERS: Final = {one.rm_id: one for one in (FIRST, SECOND)}
 
 
 def metadata(token: str) -> tuple[tuple[str, str], ...]:
-    """Return the metadata of a call that brings a token."""
+    """Return the metadata that carries a token."""
     return (("authorization", f"Bearer {token}"),)

@@ -1,4 +1,4 @@
-"""Counters of faults that struck, in a file: the processes of a run raise them, and what was counted outlives a kill."""
+"""Counters of faults that took effect, in a file: the processes of a run increase them, and the counts survive a kill."""
 
 import mmap
 from collections import Counter
@@ -7,7 +7,7 @@ from typing import Final
 
 BYTES_OF_ONE: Final = 8
 NAMES: Final = (
-    # Launcher: what the core wrote to its disk, and how often it read the wall clock.
+    # Launcher: writes of the core to its disk, and its reads of the wall clock.
     "writes",
     "written bytes",
     "writes slowed",
@@ -15,17 +15,18 @@ NAMES: Final = (
     "writes on a full disk",
     "clock reads",
     "clock reads shifted",
-    # Proxy: pieces that were passed on later, and connections that were broken.
+    # Proxy: pieces that were passed on late, and connections that were broken.
     "pieces delayed",
     "pieces narrowed",
     "pieces held",
     "connections cut",
     "connections half-closed",
-    # Hostile clients: calls that the core answered, streams that it opened, connections that it took.
+    # Hostile clients: calls that the core answered, streams that it opened, connections that it
+    # accepted.
     "calls answered",
     "streams opened",
     "connections taken",
-    # Shim: asks with a selector of their own.
+    # Shim: asks with their own node selector.
     "selectors asked",
 )
 PLACES: Final = {name: place for place, name in enumerate(NAMES)}
@@ -37,7 +38,7 @@ def make(path: Path) -> None:
 
 
 class Counts:
-    """The counters of a file. Each is raised by one process at a time."""
+    """The counters of a file. Only one process at a time increases a given counter."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:

@@ -1,25 +1,25 @@
-"""The evidence that a fault took effect, by its kind, and the excuses when it did not."""
+"""For each kind of fault, the evidence that it took effect, and acceptable reasons when it did not."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 CORE_AWAY: Final = "core away"
-"""Counted in a window when the core was not there as it began."""
+"""Counts the windows of faults at whose start no core was running."""
 PAGE_BYTES: Final = 4_096
-"""The bytes that may still fit on a full disk: the rest of a page of the log."""
+"""Bytes that may still fit on a full disk: the rest of a page of the log."""
 AT_ONCE: Final = 8
-"""Calls that a hostile client makes at once."""
+"""Number of calls that a hostile client makes at the same time."""
 
 
 class Effect(NamedTuple):
-    """Counters of a window: `shown_by` is at least `least`, unless there was no `occasion` for it."""
+    """Counters of a window: `shown_by` must be at least `least`, unless `occasion` is zero."""
 
     shown_by: str
     least: int = 1
     occasion: str = ""
     occasion_least: int = 1
     within_s: float = 5.0
-    """The seconds for which the driver waits for the effect."""
+    """Seconds for which the driver waits for the effect."""
     needs_core: bool = True
 
 
@@ -51,17 +51,17 @@ EFFECTS: Final[dict[str, Effect]] = {
     "hostile-selectors": Effect("selectors asked", needs_core=False),
     "config-applied": Effect("configurations applied"),
 }
-"""A core that runs reads the wall clock rarely, or never: that is why a clock that jumps does it no harm."""
+"""The evidence by kind of fault; a running core seldom reads the wall clock, so a clock that jumps does no harm."""
 
 
 def has_struck(kind: str, seen: Mapping[str, int]) -> bool:
-    """Return whether a fault took effect, by the counts of its window."""
+    """Return whether a fault took effect, judged by the counts of its window."""
     effect = EFFECTS[kind]
     return seen.get(effect.shown_by, 0) >= effect.least
 
 
 def excuse(kind: str, seen: Mapping[str, int]) -> str:
-    """Return why a fault could not strike; empty when it could."""
+    """Return the reason why a fault could not take effect; empty when it could."""
     effect = EFFECTS[kind]
     if effect.needs_core and seen.get(CORE_AWAY, 0):
         return "the core was away"

@@ -1,4 +1,4 @@
-"""The evidence of a run from outside, on which the judge decides."""
+"""The evidence of a run, recorded outside the core, from which the judge decides."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from tests.faults.journal import Line
 
 
 class Window(NamedTuple):
-    """A time in which a fault was in force, until the core was back; `seen` counts what it did (`effects.py`)."""
+    """The time in which a fault was in force, until the core was back; `seen` counts its effects (`effects.py`)."""
 
     kind: str
     from_ms: int
@@ -22,7 +22,7 @@ class Window(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """The end of the replay of one run's trace."""
+    """The result of replaying one run's trace."""
 
     trace: str
     code: int
@@ -30,7 +30,7 @@ class Replay(NamedTuple):
 
 
 class Revision(NamedTuple):
-    """A revision of the configuration, answered to an operator at an instant; `kept`: the answer says that it lasts."""
+    """A revision of the configuration that an apply returned; `kept`: the answer says that it survives a restart."""
 
     at_ms: int
     number: int
@@ -39,20 +39,20 @@ class Revision(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A decision as a `decided` line has it: the victims, and the asks that get the room."""
+    """A decision of a `decided` line: its victims, and the asks that get the capacity."""
 
     decision: str
     victims: frozenset[str]
     beneficiaries: frozenset[str]
 
     def is_part_of(self, other: "Decided") -> bool:
-        """Return whether all victims and beneficiaries are among those of the other one."""
+        """Return whether all victims and preemptors are among those of the other decision."""
         return self.victims <= other.victims and self.beneficiaries <= other.beneficiaries
 
 
 @dataclass
 class LogPart:
-    """The part of one core run in the decision log; `missing` lines are named in a gap, and `more` may be."""
+    """The part of one core run in the decision log; a gap says how many lines are `missing`, and `more` lines may be."""
 
     decided: list[Decided] = field(default_factory=list)
     missing: int = 0
@@ -61,11 +61,11 @@ class LogPart:
 
 @dataclass
 class Evidence:
-    """The evidence of a whole run. `pauses_ms`: for how long the driver itself did not run when it should have."""
+    """The evidence of a whole run. `pauses_ms` are times in which the driver itself was not running as planned."""
 
     journal: list[Line] = field(default_factory=list)
     second_journal: list[Line] = field(default_factory=list)
-    """The journal of the second manager, which asks for probes alone and is connected past the proxy."""
+    """The journal of the second manager, which asks only for probes and is connected without the proxy."""
     windows: list[Window] = field(default_factory=list)
     pauses_ms: int = 0
     settled: bool = True
@@ -91,15 +91,15 @@ class Evidence:
 
 
 def log_parts(lines: Iterable[bytes]) -> list[LogPart]:
-    """Split the lines of a decision log by run. A run that finds the one before it killed tells its gap before it starts."""
+    """Split the lines of a decision log by run. A run after a killed one reports that run's gap before its own start."""
     parts: list[LogPart] = []
     for written in lines:
         if not written.endswith(b"\n"):
-            continue  # The last line, half written.
+            continue  # The last line, which is incomplete.
         try:
             entry = read_link(written).entry
         except BadLineError:
-            continue  # The verification tells it.
+            continue  # The verification reports this line.
         if entry.kind == STARTED or not parts:
             parts.append(LogPart())
         if entry.kind == GAP:

@@ -1,9 +1,9 @@
-"""One hostile client as a process, until it is ended.
+"""A hostile client as a process, which runs until it is ended.
 
     python -m tests.faults.hostile KIND PORT SEED CODES COUNTS
 
-CODES collects the status codes of the answers, one `CODE details` a line: INTERNAL and UNKNOWN are never right. COUNTS tells
-how much of it reached the core.
+The file CODES gets the status codes of the answers, one `CODE details` per line; INTERNAL and UNKNOWN are always
+errors. The file COUNTS gets the number of calls, streams and connections that reached the core.
 """
 
 import random
@@ -39,11 +39,11 @@ UNANSWERED: Final = {
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.CANCELLED,
 }
-"""Codes that the client's own library gives when no answer comes."""
+"""Codes that the client's own library sets when no answer arrives."""
 
 
 class Caller:
-    """A caller without a stub, which can send anything and keeps the codes of failed calls."""
+    """A caller without a stub, which can send any bytes and records the codes of failed calls."""
 
     def __init__(self, channel: grpc.Channel, codes: Path, counts: Counts) -> None:
         self._channel = channel
@@ -51,7 +51,7 @@ class Caller:
         self._codes = codes.open("a", buffering=1)
 
     def calls(self, method: str, bodies: list[bytes], token: str) -> None:
-        """Make some calls at once and wait for all of them."""
+        """Make several calls at the same time and wait for all of them."""
         call: Any = self._channel.unary_unary(method)
         given = metadata(token) if token else ()
         futures = [call.future(body, metadata=given, timeout=CALL_S) for body in bodies]
@@ -63,16 +63,18 @@ class Caller:
                 self.note(error)
 
     def deaf(self, method: str) -> Any:
-        """Open a stream of which nothing is ever read."""
+        """Open a stream and never read from it."""
         call: Any = self._channel.unary_stream(method)
         stream = call(b"", metadata=metadata(OPERATOR_TOKEN))
-        if method == WATCH_QUEUES:  # Its first answer comes at once; the headers come with it.
+        if (
+            method == WATCH_QUEUES
+        ):  # The first answer of this stream comes at once, and its headers with it.
             stream.initial_metadata()
             self._counts.add("streams opened", stream.is_active())
         return stream
 
     def note(self, error: Any) -> None:
-        """Keep how a call failed."""
+        """Record how a call failed."""
         details = " ".join((error.details() or "").split())[:300]
         self._codes.write(f"{error.code().name} {details}\n")
         self._counts.add("calls answered", error.code() not in UNANSWERED)
@@ -87,7 +89,7 @@ def send_bytes(caller: Caller, dice: random.Random) -> Iterator[None]:
 
 
 def send_refused(caller: Caller, dice: random.Random) -> Iterator[None]:
-    """Call without a token and with wrong ones, with large messages."""
+    """Call without a token and with wrong tokens, using large messages."""
     while True:
         token = dice.choice(("", "not-a-token-of-this-core"))
         caller.calls(dice.choice(METHODS), [b"\xff" * 1_000_000] * AT_ONCE, token)
@@ -95,14 +97,14 @@ def send_refused(caller: Caller, dice: random.Random) -> Iterator[None]:
 
 
 def read_in_a_loop(caller: Caller, dice: random.Random) -> Iterator[None]:
-    """Have the core list and check everything, again and again."""
+    """Let the core list and check everything, again and again."""
     while True:
         caller.calls(dice.choice(READS), [b""] * AT_ONCE, OPERATOR_TOKEN)
         yield
 
 
 def never_read(caller: Caller, dice: random.Random) -> Iterator[None]:
-    """Open streams and read nothing of them."""
+    """Open streams and never read from them."""
     streams = []
     while True:
         streams.append(caller.deaf(dice.choice(STREAMS)))
@@ -112,7 +114,7 @@ def never_read(caller: Caller, dice: random.Random) -> Iterator[None]:
 
 
 def send_configurations(caller: Caller, dice: random.Random) -> Iterator[None]:
-    """Have texts read that take long: thousands of queues, thousands of keys that do not exist."""
+    """Send configurations that take long to read: thousands of queues, thousands of unknown keys."""
     while True:
         number = dice.randrange(1_000, 4_000)
         many = "".join(f"          - {{name: q{one}}}\n" for one in range(number))
@@ -133,7 +135,7 @@ CALLING: Final[Mapping[str, Callable[[Caller, random.Random], Iterator[None]]]] 
 
 
 def speak_no_http(port: int, dice: random.Random, counts: Counts) -> None:
-    """Open connections that bring bytes of no protocol, or none, or half a greeting."""
+    """Open connections that send bytes of no protocol, nothing, or half a greeting."""
     held: list[socket.socket] = []
     while True:
         with suppress(OSError):
@@ -147,7 +149,7 @@ def speak_no_http(port: int, dice: random.Random, counts: Counts) -> None:
 
 
 def main(kind: str, port: int, seed: int, codes: Path, counts: Counts) -> None:
-    """Attack until the process is ended, also while the core is away."""
+    """Attack until the process is ended, even while no core runs."""
     dice = random.Random(seed)
     if kind == "raw":
         speak_no_http(port, dice, counts)

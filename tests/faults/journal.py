@@ -1,4 +1,4 @@
-"""The journal of a shim: the truth about pods, one line each, which outlives every process as an API server does."""
+"""The journal of a shim: the true state of pods, one line per change; like an API server, it survives every process."""
 
 import json
 import os
@@ -12,7 +12,7 @@ Line = dict[str, Any]
 
 
 def read(path: Path) -> Iterator[Line]:
-    """Read the whole lines of a journal; the last one may be half written."""
+    """Yield the complete lines of a journal; the last line may be incomplete."""
     if path.exists():
         for written in path.read_bytes().splitlines(keepends=True):
             if written.endswith(b"\n"):
@@ -20,7 +20,7 @@ def read(path: Path) -> Iterator[Line]:
 
 
 class Journal:
-    """A journal open for appending. What was written counts, also when its writer is killed."""
+    """A journal that is open for appending. A line that was written counts even when its writer is killed."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -34,7 +34,7 @@ class Journal:
 
 @dataclass
 class Pod:
-    """A pod in the truth. `decision` is what takes it away, `room_for` the ask that the room is for."""
+    """A pod in the true state; `decision` evicts it, and `room_for` is the ask for which its capacity is freed."""
 
     key: str
     queue: str
@@ -48,13 +48,13 @@ class Pod:
 
 @dataclass
 class Truth:
-    """All pods that there are."""
+    """All pods that exist."""
 
     pods: dict[str, Pod] = field(default_factory=dict)
     made: int = 0
 
     def carry(self, line: Line) -> None:
-        """Carry out one line."""
+        """Apply one line to the state."""
         key = line.get("key", "")
         match line["kind"]:
             case "ask":
@@ -73,7 +73,7 @@ class Truth:
 
 
 def truth_of(lines: Iterable[Line]) -> Truth:
-    """Return the truth after these lines."""
+    """Return the state after these lines."""
     truth = Truth()
     for line in lines:
         truth.carry(line)

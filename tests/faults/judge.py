@@ -1,4 +1,4 @@
-"""The judge: pure functions from the evidence of a run to the sentences that say what was wrong."""
+"""The judge: pure functions from the evidence of a run to sentences about what was wrong."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -11,22 +11,23 @@ from tests.faults.evidence import Decided, Evidence, LogPart, Window
 from tests.faults.journal import Line, Truth, truth_of
 
 STALL_MS: Final = 20_000
-"""The longest wait of a fitting ask while no fault is in force, beside pauses of the machine."""
+"""The longest allowed wait, in milliseconds, of an ask that fits while no fault is in force; pauses of the machine
+are added."""
 RESIDENT_MIB_MAX: Final = 400
-"""Memory that a core of this cluster may have resident, whatever is sent to it."""
+"""Resident memory, in MiB, that a core of this cluster may have, whatever is sent to it."""
 APART_MS: Final = 1_500
-"""The longest wait of the second manager's probe during a fault of the first, beside pauses of the machine."""
+"""The longest wait, in milliseconds, of the second manager's probe during a fault of the first; pauses are added."""
 AFTER_MS: Final = 2_000
-"""The time after a fault in which the fault may still have effects."""
+"""Milliseconds after a fault in which the fault may still have effects."""
 TRANSPORT: Final = ("RST_STREAM", "Internal error from Core")
-"""The errors of the client's own library on a broken connection, whose core is not ours."""
+"""Errors of the client's own library about a broken connection; they do not come from Evenhand's core."""
 EXPECTED: Final = {
     "killed": {-9},
     "ended": {0},
     "at the end": {0},
     "refused": {2},
 }
-"""Exit codes by how a run was ended; any other end is wrong."""
+"""Expected exit codes by how a run was ended; any other exit code is an error."""
 
 
 def placed_twice(evidence: Evidence) -> Iterator[str]:
@@ -41,7 +42,7 @@ def placed_twice(evidence: Evidence) -> Iterator[str]:
 
 
 def evicted_twice(evidence: Evidence) -> Iterator[str]:
-    """Yield the pods evicted by two decisions of which the first was not withdrawn."""
+    """Yield the pods that two decisions evicted although the first decision was not withdrawn."""
     by: dict[str, str] = {}
     for line in evidence.journal:
         if line["kind"] == "withdrawn":
@@ -81,14 +82,14 @@ def over_capacity(evidence: Evidence) -> Iterator[str]:
 
 
 def refused(evidence: Evidence) -> Iterator[str]:
-    """Yield what the core refused: it has to accept all that an honest shim sends."""
+    """Yield what the core refused, because it must accept everything that an honest shim sends."""
     for line in (*evidence.journal, *evidence.second_journal):
         if line["kind"] == "refused":
             yield f"{line['key']} was refused: {line['why']}"
 
 
 def stalled(evidence: Evidence) -> Iterator[str]:
-    """Yield the probes that waited longer than the bound outside faults, although a probe fits at all times."""
+    """Yield the probes that waited too long outside faults, although a probe fits at any time."""
     asked: dict[str, int] = {}
     last = max((line["at"] for line in evidence.journal), default=0)
     placed = {line["key"]: line["at"] for line in evidence.journal if line["kind"] == "placed"}
@@ -103,13 +104,13 @@ def stalled(evidence: Evidence) -> Iterator[str]:
 
 
 def calm_ms(from_ms: int, to_ms: int, windows: list[Window]) -> int:
-    """Return how much of a time no fault was in force; windows do not overlap."""
+    """Return for how long no fault was in force between two instants; windows do not overlap."""
     hurt = (min(to_ms, one.to_ms) - max(from_ms, one.from_ms) for one in windows)
     return to_ms - from_ms - sum(each for each in hurt if each > 0)
 
 
 def unsettled(evidence: Evidence) -> Iterator[str]:
-    """Yield what is not placed or does not end in the end, when there is capacity for all."""
+    """Yield the asks without a node and the pods without an end when the run is over, although capacity suffices."""
     if not evidence.settled:
         left = [truth_of(lines) for lines in (evidence.journal, evidence.second_journal)]
         pods = [pod for truth in left for pod in truth.pods.values()]
@@ -118,7 +119,7 @@ def unsettled(evidence: Evidence) -> Iterator[str]:
 
 
 def second_disturbed(evidence: Evidence) -> Iterator[str]:
-    """Yield what a fault of the first shim or its network did to the second manager: delays, ended sessions."""
+    """Yield the effects of faults of the first shim or its network on the second manager: delays, ended sessions."""
     placed = {
         line["key"]: line["at"] for line in evidence.second_journal if line["kind"] == "placed"
     }
@@ -140,12 +141,12 @@ def second_disturbed(evidence: Evidence) -> Iterator[str]:
 
 
 def concerns_first_alone(fault: Window) -> bool:
-    """Return whether a fault concerns the first shim or its network alone, without an end of the core."""
+    """Return whether a fault concerns only the first shim or its network, and did not end the core."""
     return fault.kind.startswith(("net-", "shim-")) and "killed -9" not in fault.seen
 
 
 def over_budget(evidence: Evidence) -> Iterator[str]:
-    """Yield the excesses of the memory budget."""
+    """Yield the samples above the memory limit."""
     most, at = max(((mib, at) for at, mib in evidence.resident_mib), default=(0, 0))
     if most > RESIDENT_MIB_MAX:
         amid = [one.kind for one in evidence.windows if one.from_ms <= at <= one.to_ms + AFTER_MS]
@@ -153,14 +154,14 @@ def over_budget(evidence: Evidence) -> Iterator[str]:
 
 
 def log_unfit(evidence: Evidence) -> Iterator[str]:
-    """Yield the lines of the decision log that do not fit the one before."""
+    """Yield the lines of the decision log that do not match the line before."""
     if not evidence.verified.fits:
         wrong = [remark for remark in evidence.verified.remarks if remark.wrong]
         yield f"the decision log does not fit together: {wrong[:3]}"
 
 
 def log_dishonest(evidence: Evidence) -> Iterator[str]:
-    """Yield the runs whose carried-out decisions are missing in the log without a gap; a durable log has no gaps."""
+    """Yield the runs whose decisions were carried out but are missing in the log without a gap; a durable log has none."""
     absent: dict[int, set[str]] = {}
     parts = _parts(evidence)
     for line, run in _evictions(evidence, len(parts)):
@@ -180,8 +181,8 @@ def log_dishonest(evidence: Evidence) -> Iterator[str]:
 def log_repeats(evidence: Evidence) -> Iterator[str]:
     """Yield the decisions that are in the decision log twice with different content.
 
-    For a shim that registers again the core rebuilds a decision from the marks on the victims that are left. Vetoes, after
-    which a decision is planned again under its id, do not come from the shims of these runs.
+    For a shim that registers again, the core rebuilds a decision from the marks on the remaining victims. After a
+    veto a decision is planned again under its id, but the shims of these runs send no vetoes.
     """
     first: dict[str, Decided] = {}
     for part in evidence.log:
@@ -192,7 +193,7 @@ def log_repeats(evidence: Evidence) -> Iterator[str]:
 
 
 def log_untrue(evidence: Evidence) -> Iterator[str]:
-    """Yield the evictions that differ in victim or ask from their decision in the log of the run."""
+    """Yield the evictions whose victim or ask differs from that of the decision in the run's log."""
     parts = evidence.log if _is_split(evidence) else []
     decided = [{one.decision: one for one in reversed(part.decided)} for part in parts]
     for line, run in _evictions(evidence, len(parts)):
@@ -204,12 +205,12 @@ def log_untrue(evidence: Evidence) -> Iterator[str]:
 
 
 def _is_split(evidence: Evidence) -> bool:
-    """Return whether each part of the log has a known run; not so when the first line of a run was lost."""
+    """Return whether each part of the log belongs to a known run, which fails when a run's first line was lost."""
     return len(evidence.log) == len(evidence.begun_ms)
 
 
 def _parts(evidence: Evidence) -> list[LogPart]:
-    """Return what each run left in the log; all of it as one when it is not known what is whose."""
+    """Return what each run left in the log; one part for all runs when it is unknown which line belongs to which."""
     if _is_split(evidence):
         return evidence.log
     decided = [one for part in evidence.log for one in part.decided]
@@ -221,7 +222,7 @@ def _by_id(part: LogPart) -> set[str]:
 
 
 def _evictions(evidence: Evidence, runs: int) -> Iterator[tuple[Line, int]]:
-    """Return each eviction with the index of the core's run that ordered it: the one that the session is with."""
+    """Return each eviction with the index of the core run that ordered it, which is the run of the session."""
     run = 0
     for line in evidence.journal:
         if line["kind"] == "session":
@@ -242,14 +243,14 @@ def configuration_lost(evidence: Evidence) -> Iterator[str]:
 
 
 def replay_differs(evidence: Evidence) -> Iterator[str]:
-    """Yield the runs whose trace does not replay to the recorded decisions, byte for byte."""
+    """Yield the runs whose replayed trace does not give the recorded decisions, byte for byte."""
     for one in evidence.replays:
         if one.code:
             yield f"the replay of {one.trace} ended with {one.code}: {one.said}"
 
 
 def wrong_exit(evidence: Evidence) -> Iterator[str]:
-    """Yield the runs that did not end as they were ended; none ends by itself."""
+    """Yield the runs whose exit code does not match the way in which they were ended; none ends by itself."""
     for how, code in evidence.exits:
         if code not in EXPECTED.get(how, set()):
             yield f"a core that was to end as `{how}` ended with {code}"
@@ -263,7 +264,7 @@ def doctor_complains(evidence: Evidence) -> Iterator[str]:
 
 
 def without_effect(evidence: Evidence) -> Iterator[str]:
-    """Yield the faults without effect, unless there is a known excuse."""
+    """Yield the faults that had no effect without an acceptable reason."""
     for one in evidence.windows:
         if not has_struck(one.kind, one.seen) and not excuse(one.kind, one.seen):
             effect = EFFECTS[one.kind]

@@ -1,4 +1,4 @@
-"""The core as a process under every kind of fault, judged from outside; EVENHAND_SEED gives a seed."""
+"""The core as a process under every kind of fault, judged from outside; EVENHAND_SEED sets the seed."""
 
 import signal
 import subprocess

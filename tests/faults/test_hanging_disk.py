@@ -1,4 +1,4 @@
-"""A core whose disk stops answering ends at SIGTERM within the time that is documented, as a process of its own."""
+"""A core process whose disk stops answering ends after SIGTERM within the documented time."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""Each rule of the judge finds what it is there for, and finds nothing in a run that was right."""
+"""Each check of the judge finds the violation that it is meant for, and finds nothing in a correct run."""
 
 from collections import Counter
 from collections.abc import Callable

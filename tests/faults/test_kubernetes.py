@@ -1,4 +1,4 @@
-"""Core and shim on a real API server under faults, judged by what the API server saw; EVENHAND_SEED gives a seed."""
+"""Core and shim on a real API server under faults, judged by the API server's audit log; EVENHAND_SEED sets the seed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Each rule about what the API server alone knows finds what it is there for, and nothing in a run that was right."""
+"""Each check on the API server's records finds the violation that it is meant for, and nothing in a correct run."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A seed says all of a schedule, and each kind of fault is in each run."""
+"""A seed determines the whole schedule of faults, and each run has each kind of fault."""
 
 import pytest
 

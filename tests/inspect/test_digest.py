@@ -1,4 +1,4 @@
-"""The digest changes with whatever can be seen, and with nothing else."""
+"""The digest changes when visible state changes, and only then."""
 
 from collections.abc import Callable
 

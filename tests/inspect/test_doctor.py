@@ -1,4 +1,4 @@
-"""The doctor finds what is broken or unhealthy, each with advice, and nothing in a healthy cluster."""
+"""The doctor reports what is broken or unhealthy, each with advice, and reports nothing in a healthy cluster."""
 
 import pytest
 

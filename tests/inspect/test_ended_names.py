@@ -1,4 +1,4 @@
-"""Tags of pods that ended: kept for their names, and bounded."""
+"""Tags of pods that have ended: they are kept for the pods' names, up to a limit."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Explanations give the exact first rule that fails, the facts about the others, and sentences."""
+"""Explanations name the first rule that fails, the facts about the others, and say so in sentences."""
 
 from typing import Any
 

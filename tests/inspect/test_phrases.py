@@ -1,4 +1,4 @@
-"""Quantities, spans and lists as sentences say them."""
+"""Quantities, durations and lists in the form of the explanations' sentences."""
 
 import pytest
 

@@ -1,6 +1,7 @@
-"""The reach of claims, from and to a queue: fences are one-way, `disabled` takes part in nothing.
+"""From which queues a queue may claim, and which queues may claim from it: fences act in one direction.
 
-A queue without a guarantee up to its fence claims nothing; one with a guarantee at a queue above takes nothing inside that queue.
+A queue with `disabled` takes no part in claims. A queue without a guarantee up to its fence claims nothing; with a
+guarantee at a queue above it, it takes nothing inside that queue.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Each setting of a queue is shown with its effective value and with the place that it comes from."""
+"""Each setting of a queue is shown with its effective value and with the place where that value is set."""
 
 from server.config import load
 from server.core.core import Core

@@ -1,4 +1,4 @@
-"""The outlook of an armed quota run is what the run does to each pod when its instant comes; looking changes nothing."""
+"""The forecast for an armed quota run says what the run later does to each pod; making it changes nothing."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Reports say what the state hold: amounts, counts, headroom, codes; and page in a fixed order."""
+"""Reports agree with the state in amounts, counts, headroom and codes, and have pages in a fixed order."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`validate` finds damage to amounts, keys, classes, commitments, nodes and limits, and names the object."""
+"""`validate` finds errors in amounts, keys, classes, commitments, nodes and limits, and names the object."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`validate` finds damage to groups, heaps, ranks and what is put aside; and takes nothing for damage that is none."""
+"""`validate` finds errors in groups, heaps, ranks and asks that are set aside, and reports no error in correct state."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Small random clusters: the state hold after every event and tick, ticks overdraw nothing, looking changes nothing."""
+"""Small random clusters: the state is consistent after every event and tick, no limit is exceeded, queries change nothing."""
 
 import pytest
 

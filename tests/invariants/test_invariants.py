@@ -1,7 +1,7 @@
-"""Invariants of the state (design 5) after every event and every tick, whatever is thrown at the core.
+"""The invariants of the state (design 5) hold after every event and every tick, for all input.
 
-Hypothesis chooses events without asking whether they make sense: unknown keys, doubled nodes and late
-releases belong to it. `core.validate()` checks from inside; the invariants here are read through `inspect`.
+Hypothesis also chooses events that make no sense: unknown keys, nodes that exist already, late releases.
+`core.validate()` checks the internal state; the invariants here are read through `inspect`.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Each kernel of ordering beside its plain-Python meaning; the kernel is wrong when they differ."""
+"""Each sorting kernel compared with its plain Python definition; when they differ, the kernel is wrong."""
 
 from itertools import groupby
 from unittest.mock import patch

@@ -1,4 +1,4 @@
-"""Each kernel beside its plain-Python meaning; the kernel is wrong when they differ."""
+"""Each scanning kernel compared with its plain Python definition; when they differ, the kernel is wrong."""
 
 from collections.abc import Sequence
 

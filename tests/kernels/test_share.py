@@ -1,4 +1,4 @@
-"""The kernel that shares an amount down a tree beside its plain meaning; the kernel is wrong when they differ."""
+"""The kernel that shares an amount down a tree, compared with its plain definition; when they differ, the kernel is wrong."""
 
 import random
 from collections.abc import Sequence

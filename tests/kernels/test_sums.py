@@ -1,4 +1,4 @@
-"""Sums over rows, and which numbers occur, beside their plain-Python meaning; the kernel is wrong when they differ."""
+"""Sums over rows, and the set of numbers in them, compared with plain Python; when they differ, the kernel is wrong."""
 
 from collections import Counter
 from typing import Any

@@ -1,4 +1,4 @@
-"""The order of turns beside taking the least one at a time; the kernel is wrong when they differ."""
+"""The kernel for the order of turns, compared with repeatedly taking the least; when they differ, the kernel is wrong."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""PriorityClasses that change on a real API server, and what the core makes of their pods then."""
+"""PriorityClasses that change on a real API server, and the effect on their pods in the core."""
 
 import json
 

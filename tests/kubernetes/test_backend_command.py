@@ -1,4 +1,4 @@
-"""The shim as a process beside an API server, from its command line on; no real one is needed."""
+"""The shim as a process next to an API server, including its command line; no real API server is needed."""
 
 import asyncio
 import socket

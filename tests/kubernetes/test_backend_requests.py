@@ -1,4 +1,4 @@
-"""Requests to an API server that answers well, badly or not at all; no real one is needed."""
+"""Requests to an API server that answers correctly, wrongly or not at all; no real one is needed."""
 
 import asyncio
 from pathlib import Path

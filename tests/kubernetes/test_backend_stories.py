@@ -1,4 +1,4 @@
-"""Core and shim on a real API server: what becomes of pods, nodes, quotas, settings."""
+"""Core and shim on a real API server: what happens to pods, nodes, quotas and settings."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The cluster itself: what the other tests rely on holds, over a restart of its API server too."""
+"""The test cluster itself: it does what the other tests rely on, also after a restart of its API server."""
 
 import pytest
 

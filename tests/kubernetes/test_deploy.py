@@ -1,4 +1,4 @@
-"""deploy/: the API server takes it, it is hardened, and core and shim run with its own words."""
+"""The manifests in deploy/: the API server accepts them, they are hardened, and core and shim run with them."""
 
 import copy
 

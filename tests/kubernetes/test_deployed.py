@@ -1,4 +1,4 @@
-"""Core and shim as deploy/ runs them: over TLS, each in its role."""
+"""Core and shim run as in deploy/: over TLS, each with its own role."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Jobs on a real API server: placed whole or not at all, by the label's size or the owner's (J1)."""
+"""Jobs on a real API server: placed as a whole or not at all, with the size from a label or from the owner (J1)."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""Kills and cuts at random moments: nothing is bound twice, over capacity, or forgotten.
+"""Processes killed and connections cut at random moments: no pod is bound twice or forgotten, no node is over capacity.
 
-The seed of the random moments is printed; EVENHAND_SEED gives one.
+The seed of the random moments is printed; EVENHAND_SEED sets one.
 """
 
 import os

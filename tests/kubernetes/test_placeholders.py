@@ -1,4 +1,4 @@
-"""Gangs on a real API server: placeholder pods are made, give their places up, and leave nothing behind."""
+"""Gangs on a real API server: placeholder pods are created, replaced by real pods, and removed in the end."""
 
 import json
 from typing import Any

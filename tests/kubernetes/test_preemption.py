@@ -1,4 +1,4 @@
-"""Preemption on a real API server with kwok as its kubelets: who goes, who stays, who gets the room, who is told."""
+"""Preemption on a real API server with kwok as kubelet: which pods are evicted, which stay, and what is recorded on them."""
 
 import json
 import time

@@ -1,6 +1,6 @@
-"""The rights of the shim's service account, and no others (`kubectl auth can-i`).
+"""The shim's service account has the rights that it needs, and no others (`kubectl auth can-i`).
 
-The table is the claim: deploy/rbac.yaml with more or with less fails here.
+The table below lists these rights; the test fails when deploy/rbac.yaml has more or fewer.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Soft evictions on a real API server: the tests play the other operator (J11)."""
+"""Soft evictions on a real API server: the test acts as the operator that deletes marked pods (J11)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Victims on a real API server, ordered by a core of a few lines: what the shim does with its own rights."""
+"""Victims on a real API server, ordered by a minimal fake core: what the shim does with its own rights."""
 
 import asyncio
 import json

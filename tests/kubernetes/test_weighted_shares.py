@@ -1,4 +1,4 @@
-"""Shares in proportion to weights on a real API server: a third queue arrives and gets what it deserves (W1, W6)."""
+"""Shares in proportion to weights on a real API server: a third queue gets pods and receives its deserved share (W1, W6)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Each seeded defect is caught by the part of the suite that it names, which the healthy core passes."""
+"""Each seeded defect is caught by the tests that it names; without the defect these tests pass."""
 
 import os
 import subprocess

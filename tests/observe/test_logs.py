@@ -1,4 +1,4 @@
-"""Log lines: what a caller puts into a name neither acts on the terminal that shows them nor makes lines of its own."""
+"""Log lines: a name from a caller neither affects the terminal that shows it nor begins a line of its own."""
 
 import io
 import logging

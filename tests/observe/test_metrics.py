@@ -1,4 +1,4 @@
-"""Meters over decisions, as a Prometheus server reads them."""
+"""Metrics of decisions, as a Prometheus server reads them."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Spans of calls, messages and ticks, and the caller's trace that they continue."""
+"""Spans of calls, messages and ticks, which continue the caller's trace."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,7 @@
-"""The policy of docs/development/add-a-policy.md: three pieces make it decide, explain itself and be recorded.
+"""The policy of docs/development/add-a-policy.md: its three pieces make it decide, explain itself and be recorded.
 
-The test reads the pieces from the page and runs the page's example in a process of its own, in which the three changed
-modules take the place of those in the tree.
+The test reads the pieces from the page. It runs the page's example in a process of its own, in which the three
+changed modules replace those of the project.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Everything at once, judged by a second account; and what such lives have found that no story can say."""
+"""All policies together in random runs, checked by an independent model, and cases from such runs that no story covers."""
 
 from collections import Counter
 from dataclasses import replace

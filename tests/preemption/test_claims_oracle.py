@@ -1,4 +1,4 @@
-"""Claims of the core against brute force on random tiny clusters: same victims, same node, nothing missed."""
+"""Claims of the core compared with brute force on random tiny clusters: equal victims, equal node, no claim missed."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Columns and snapshots: filled from logs, shared where nothing changed, frozen (design 6.1)."""
+"""Columns and snapshots: filled from logs, shared when nothing has changed, frozen (design 6.1)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The table of free capacity: with_room gives the nodes that one loop over all nodes would give."""
+"""The table of free capacity: `with_room` returns the nodes that a loop over all nodes would return."""
 
 import random
 

@@ -1,6 +1,6 @@
-"""Every rule on plans for jobs: a plan that breaks it alone is refused by it, the plan of the core passes.
+"""Every rule on plans for jobs refuses a plan that violates only that rule, and accepts the core's own plan.
 
-The plans are the core's own with one thing changed, so that no other rule refuses first.
+Each refused plan is a plan of the core with one change, so that no other rule refuses it first.
 """
 
 from collections.abc import Callable

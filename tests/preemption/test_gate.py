@@ -1,6 +1,7 @@
-"""Every rule of the gate: a plan that breaks it alone is refused by it, the nearest legal plan passes.
+"""Every rule of the gate refuses a plan that violates only that rule, and accepts the most similar valid plan.
 
-And a policy that makes an illegal plan harms nobody: nobody goes, administrators hear of it once, the state stay.
+A policy that makes an invalid plan does no harm: no pod is evicted, administrators are told once, and the state stays
+unchanged.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Replacements within a queue against brute force on random tiny clusters: same victims, same node, nothing missed."""
+"""Preemption within a queue compared with brute force on random tiny clusters: equal victims and nodes, nothing missed."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Plans for jobs against the letter of the rules on random small clusters: same nodes, same victims, nothing missed."""
+"""Plans for jobs compared with the text of the rules on random small clusters: equal nodes and victims, nothing missed."""
 
 from collections import Counter
 from dataclasses import replace

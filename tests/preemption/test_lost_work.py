@@ -1,4 +1,4 @@
-"""Lost work: what victims had done, against an account in plain Python over random lives, and case by case."""
+"""Lost work: the work of victims, compared with a plain Python sum over random runs, and in single cases."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Rounds over several ticks, what a core forgets, and whose turn it is among equal asks (P1, P2, P4, P5)."""
+"""Rounds over several ticks, what a core forgets, and the order among equal asks (P1, P2, P4, P5)."""
 
 import random
 from typing import Final

@@ -1,4 +1,4 @@
-"""Weighted shares (seed 004, W1-W10): the document's three queues step by step, and what demand makes of them."""
+"""Weighted shares (W1 to W10): three queues step by step, and how demand changes their shares."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

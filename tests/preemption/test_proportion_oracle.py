@@ -1,4 +1,4 @@
-"""Weighted shares of whole trees against the plain model, on random trees, and what always holds (W1, W2, W5, W7)."""
+"""Weighted shares of whole trees compared with a plain model on random trees, and their properties (W1, W2, W5, W7)."""
 
 import random
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The reports of a quota run, and rules that hold for all runs (Q9-Q17, invariants 3, 10, 11 and 15)."""
+"""The reports of a quota run, and rules that hold for all quota runs (Q9 to Q17, invariants 3, 10, 11 and 15)."""
 
 import random
 

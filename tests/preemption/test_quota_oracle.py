@@ -1,4 +1,4 @@
-"""The planner of quota runs gives the specification's answer, on random worlds (Q9-Q15, V3)."""
+"""The planner of quota runs gives the result that the rules require, on random clusters (Q9 to Q15)."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""When a quota run is due (Q1-Q7, Q17), on plain state; the timing table of the nearest peer beside it."""
+"""When a quota run is due (Q1 to Q7, Q17), on plain state, and compared with YuniKorn's table of timings."""
 
 from dataclasses import dataclass, replace
 from typing import Any

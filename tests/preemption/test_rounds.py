@@ -1,4 +1,4 @@
-"""The round loop: when a round is held, what it costs, and how it goes on when its budget ends."""
+"""The loop of rounds: when a round begins, what it costs, and how it continues after its budget is used up."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Each rule refuses a plan that tempts it, and lets the same plan pass where nothing stands against it."""
+"""Each rule refuses a plan that violates it, and accepts an equal plan in a situation in which the rule does not apply."""
 
 from dataclasses import replace
 

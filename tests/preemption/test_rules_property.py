@@ -1,7 +1,7 @@
-"""Rules on random views: what policies plan passes the gate, and the gate agrees with the invariants in plain words.
+"""Rules on random snapshots: the gate accepts what policies plan, and agrees with the invariants in plain Python.
 
-The invariants 3, 5, 6, 7, 8, 10, 11 and 12 are stated here once more, over the words of
-brute force and nothing of the core's; random plans, mostly illegal ones, are judged by both.
+Invariants 3, 5, 6, 7, 8, 10, 11 and 12 are stated here once more, with the functions of the brute force and none of
+the core's. Both judge random plans, most of which are invalid.
 """
 
 import random

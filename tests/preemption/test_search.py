@@ -1,4 +1,4 @@
-"""The scan and the heaps are two searches for the same node; and why the other nodes do not take an ask."""
+"""The scan and the heaps find equal nodes, and the reasons why other nodes do not take an ask."""
 
 import pytest
 

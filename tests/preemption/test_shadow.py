@@ -1,4 +1,4 @@
-"""Shadows in random lives: they change nothing, one with the same settings says the same, and memory is bounded."""
+"""Shadows in random runs: they change nothing, equal settings give equal decisions, and memory is limited."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The storm monitor (invariant 18): wrong rules are stopped, right ones never, and what is stopped says so and ends."""
+"""The monitor of eviction storms: wrong rules are stopped, correct ones never, and a stop is reported and ends."""
 
 from typing import Any
 

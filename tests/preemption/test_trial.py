@@ -1,4 +1,4 @@
-"""A Trial stands for the snapshot after the plans so far, and takes back what it is told to (design 6.2)."""
+"""A Trial has the state of the snapshot after the plans so far, and can take plans back (design 6.2)."""
 
 import random
 from collections.abc import Iterator

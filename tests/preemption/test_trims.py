@@ -1,4 +1,4 @@
-"""Trims on random clusters whose nodes shrank, against the plainest walk of the rule (W3, W8): the same victims."""
+"""Surplus reclaim on random clusters that lost capacity: the victims that a plain loop over the rule gives (W3, W8)."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The unmet-guarantee report: what binds, in each of its kinds, and what is said to cure it (4.1.12)."""
+"""The unmet-guarantee report: each kind of cause, and the remedy that the report names."""
 
 from dataclasses import dataclass, field
 from typing import Any

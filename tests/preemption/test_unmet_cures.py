@@ -1,7 +1,7 @@
-"""Every cure of the unmet-guarantee report, applied to the real core, gets the ask a node or a claim.
+"""Every remedy of the unmet-guarantee report, applied to the real core, gives the ask a node or a claim.
 
-Clusters are made at random or by hand. The change is applied as a user would: a configuration that `config apply` would
-take, a node that joins, a pod made from another template, time that passes.
+Clusters are random or made by hand. The change is applied as a user would do it: by a configuration that `config
+apply` accepts, a node that joins, a pod from another template, or by waiting.
 """
 
 from collections import Counter

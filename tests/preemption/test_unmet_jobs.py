@@ -1,4 +1,4 @@
-"""The unmet-guarantee report where policy `job` is listed, or gangs wait: a job is judged as a whole (J8)."""
+"""The unmet-guarantee report when policy `job` is listed or gangs wait: a job is judged as a whole (J8)."""
 
 from typing import Any
 

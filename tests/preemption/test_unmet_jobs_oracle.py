@@ -1,6 +1,7 @@
-"""The unmet-guarantee report on jobs against the letter of their rules: it is served, or each cure cures the whole.
+"""The unmet-guarantee report on jobs compared with the text of their rules: each remedy serves the whole job.
 
-The same worlds are judged where policy `job` is not listed: to list it is a cure just where the rules have a plan.
+The same clusters are judged without policy `job`: the report names listing it as a remedy exactly when the rules have
+a plan.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The cures of the unmet-guarantee report against brute force: each helps, one unit less does not, nothing smaller does."""
+"""The remedies of the unmet-guarantee report compared with brute force: each one helps, and no smaller one does."""
 
 from collections import Counter
 from copy import deepcopy

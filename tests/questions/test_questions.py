@@ -1,7 +1,7 @@
-"""A new user's questions, asked of the cluster of a company: one command answers each, in a terminal of 80 columns.
+"""Questions of a new user about the cluster of a company: one command answers each, on a terminal of 80 columns.
 
-Every answer tells rule, numbers and next step in at most 30 lines; that of a gang takes at most 25. The numbers are those
-of the questions in the order in which a new user asked them; those about history (8, 12, 14, 15, 17, 20) are not here.
+Every answer names rule, numbers and next step in at most 30 lines; the answer about a gang has at most 25. The
+numbers are those of the list of questions; questions 8, 12, 14, 15, 17 and 20 are about history and are not here.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Clients generated from the published interface's own Go module drive the core, old and new."""
+"""Clients generated from the published interface's own Go module, old and new, use the core."""
 
 import asyncio
 import os

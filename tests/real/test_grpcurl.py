@@ -1,4 +1,4 @@
-"""The examples of the README: grpcurl knows the services by reflection and uses them."""
+"""The examples of the README: grpcurl learns the services by reflection and calls them."""
 
 import asyncio
 import json

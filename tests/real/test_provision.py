@@ -1,4 +1,4 @@
-"""`make real`, when it is stopped: no build goes on behind it, and nothing half stays."""
+"""`make real` when it is stopped: no build continues in the background, and no incomplete program is left."""
 
 import os
 import signal

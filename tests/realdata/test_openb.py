@@ -1,4 +1,4 @@
-"""A real cluster through the core: every pod has its node or a true reason, and the state agrees after every tick."""
+"""A real cluster's data in the core: each pod gets a node or a correct reason, and the state is always consistent."""
 
 import itertools
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""A real cluster's latency-sensitive pods claim their share from best-effort pods: no rule breaks, no ask is missed."""
+"""A real cluster's latency-sensitive pods claim their share from best-effort pods: no rule is violated, no ask is missed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A real cluster's pods of several GPUs as gangs: none is ever placed in part, no eviction is in vain (J8, J10)."""
+"""A real cluster's pods with several GPUs as gangs: none is placed in part, and no eviction is in vain (J8, J10)."""
 
 import pytest
 

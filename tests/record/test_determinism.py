@@ -1,4 +1,4 @@
-"""Determinism: equal input traces give equal decision logs, byte for byte, in any process (invariant 16)."""
+"""Determinism: equal traces of input give equal decision logs, byte for byte, in every process (invariant 16)."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""`--durable`: nothing that was decided leaves before its lines are safe, whatever the disk does."""
+"""`--durable`: no decision is sent before its lines are on the disk, whatever the disk does."""
 
 import asyncio
 import os

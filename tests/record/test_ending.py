@@ -1,4 +1,4 @@
-"""A log says how many lines a killed run took with it, and never fewer than are missing."""
+"""A log says how many lines a killed run lost, and never fewer than are missing."""
 
 import shutil
 import tempfile

@@ -1,4 +1,4 @@
-"""Modes of files and folders: what a core refuses, and what it warns of while it works."""
+"""Modes of files and folders: which ones make a core refuse to start, and which ones cause a warning."""
 
 import os
 from pathlib import Path

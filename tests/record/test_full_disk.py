@@ -1,4 +1,4 @@
-"""D7: a core is killed while the disk of its decision log is full. What its client carried out is in the log, or counted."""
+"""A core that is killed while the disk of its decision log is full: each eviction is in the log, or counted as lost (D7)."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""The keeper: what has changed is written, what cannot be written is said and tried again."""
+"""The keeper of the configuration: changes are written; a failed write is reported and tried again."""
 
 from collections.abc import Callable
 from pathlib import Path

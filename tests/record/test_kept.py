@@ -1,4 +1,4 @@
-"""The file that keeps the configuration in force: whole or refused, and the old one stays where a new one cannot be written."""
+"""The file with the configuration in force: it is read whole or refused, and a failed write leaves the old file."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The decision log: its chain, its files, and what it does when the disk is full or the last run ended badly."""
+"""The decision log: its chain, its files, and its behaviour on a full disk and after a run that ended badly."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`evenhand log verify`: what a user reads of a log of which lines are missing."""
+"""`evenhand log verify`: what a user reads about a log with missing lines."""
 
 from pathlib import Path
 

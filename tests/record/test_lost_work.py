@@ -1,4 +1,4 @@
-"""The decision log says what victims had done; lines of before that it said so are read as well."""
+"""The decision log has the lost work of victims; lines of older versions without it can be read too."""
 
 from server.model.decisions import Decided
 from server.model.records import DecisionRecord, DecisionState, Victim, lost_work

@@ -1,4 +1,4 @@
-"""Files of records: which are taken, which are refused, and that a refusal touches nothing."""
+"""Files of records: which are opened and which refused; a refused file stays unchanged."""
 
 import contextlib
 import os

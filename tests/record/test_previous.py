@@ -1,4 +1,4 @@
-"""A restarted core's knowledge of the former configuration, from its decision log."""
+"""What a restarted core knows about the former configuration, from its decision log."""
 
 import asyncio
 from pathlib import Path

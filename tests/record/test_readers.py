@@ -1,4 +1,4 @@
-"""Reads change nothing: a trace has no reads, and the replay decides the same."""
+"""Queries change nothing: a trace contains no queries, and its replay makes the same decisions."""
 
 import pytest
 

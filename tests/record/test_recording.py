@@ -1,4 +1,4 @@
-"""A recorded core does what the core does; what comes of it is in the files when they are closed."""
+"""A core with a record makes the same decisions as one without; the record is complete when its files are closed."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""A replay makes the log of the recorded run again, byte for byte; where it does not, it says where they part."""
+"""A replay writes the log of the recorded run again, byte for byte; otherwise it says where the two differ."""
 
 import json
 import os

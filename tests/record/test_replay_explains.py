@@ -1,4 +1,4 @@
-"""`evenhand replay --explain POD` of a pod that was evicted in a real record: its decision, not that it is unknown."""
+"""`evenhand replay --explain POD` for a pod that was evicted in a real record: the answer has its decision."""
 
 from pathlib import Path
 from typing import Any

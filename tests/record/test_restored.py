@@ -1,4 +1,4 @@
-"""The configuration in force at a start: the table of every source."""
+"""The configuration in force after a start, for each combination of sources."""
 
 import pytest
 

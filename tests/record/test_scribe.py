@@ -1,4 +1,4 @@
-"""The thread that writes: in order, past defects, and not for ever at the end of a server."""
+"""The thread that writes records: it keeps the order, continues after errors, and cannot delay the server's end for ever."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""`serve` with its records: they are whole when it ends, also when the core failed; a bad name stops it at once."""
+"""`serve` with records: they are complete at its end, even after an error in the core; a bad file name ends it at once."""
 
 import asyncio
 from collections.abc import AsyncIterator

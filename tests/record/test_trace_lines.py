@@ -1,4 +1,4 @@
-"""Every event comes back from its line as it was; ten thousand asks of a template stay small."""
+"""Every event can be read back from its line unchanged; ten thousand asks from one template stay small."""
 
 import dataclasses
 import io

@@ -1,4 +1,4 @@
-"""Addresses, TLS and files: what `serve` takes, what it refuses, and who is who behind TLS."""
+"""Addresses, TLS and files: what `serve` accepts and refuses, and how callers are identified by TLS."""
 
 import asyncio
 import ssl

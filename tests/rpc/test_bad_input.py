@@ -1,4 +1,4 @@
-"""Damaged messages: the server says INVALID_ARGUMENT or rejects objects, and its state is as before."""
+"""Damaged messages: the server answers INVALID_ARGUMENT or rejects objects, and its state stays unchanged."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The fast path means what the generated classes mean, for whatever bytes."""
+"""The fast path of decoding gives what the generated classes give, for all bytes."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Reads in copies of the process: what comes back, what does not, and that nobody waits for them but who asked."""
+"""Queries that are answered in copies of the process: their answers, their failures, and that only the caller waits."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""DecisionService over a socket: lists, one decision, the watch, and what a viewer may know of it."""
+"""DecisionService over a socket: lists, one decision, the watch, and what a viewer may see of them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Decisions that the core really makes, over a socket: to operators, to both tenants, and to those who explain."""
+"""Decisions of a real core over a socket: for operators, for the tenants on both sides, and in explanations."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager

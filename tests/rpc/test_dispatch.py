@@ -1,4 +1,4 @@
-"""Decisions to outboxes: run by run they say what they say one by one."""
+"""Decisions that are passed to outboxes in runs have the same content as decisions that are passed one by one."""
 
 from hypothesis import given
 from hypothesis import strategies as st

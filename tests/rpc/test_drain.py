@@ -1,4 +1,4 @@
-"""The end of a server: drained on SIGTERM, and by a defect in the core."""
+"""The end of a server: it drains after SIGTERM, and after an error in the core."""
 
 import asyncio
 import os

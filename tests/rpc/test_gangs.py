@@ -1,4 +1,4 @@
-"""Gangs on the wire, in both generations of the published interface (docs/gang-placeholders.md)."""
+"""Gangs on the wire, in both versions of the published interface."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Cyclic garbage: the core leaves none, and what others leave is collected when the core has time."""
+"""Cyclic garbage: the core creates none, and garbage of other code is collected when the core has time."""
 
 import asyncio
 import gc

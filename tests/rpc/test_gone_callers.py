@@ -1,4 +1,4 @@
-"""A caller who is gone when an answer is written is no defect of the server, and one who is taken away then gets the status."""
+"""A caller that is gone when its answer is written causes no error in the server; one that is cut off gets the status."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The latest decisions with their numbers, and where a slice has which kind of them, beside their plain meaning."""
+"""The numbered history of decisions, and the positions of each kind in a part of it, compared with plain Python."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Resident memory of a core: what refused calls leave behind (D2), and the budget of docs/overload.md.
+"""Resident memory of a core: after refused calls (D2), and within the limits of docs/overload.md.
 
 `tests/rpc/test_memory_soak.py` makes 20,000 calls of every kind, and fills larger clusters.
 """

@@ -1,4 +1,4 @@
-"""Resident memory after 20,000 calls of every kind and 20,000 more, and with large clusters; tells the figures.
+"""Resident memory after 20,000 calls of every kind and 20,000 more, and with large clusters; the figures are printed.
 
 PYTHONPATH=.:gen .venv/bin/python -m pytest -m soak tests/rpc/test_memory_soak.py
 """

@@ -1,4 +1,4 @@
-"""Pods are named by their names wherever the core speaks of them, over real gRPC and in the log."""
+"""Pods are named by their names in all texts of the core, over real gRPC and in the log."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""An outbox: cuts, coalesces, and spills when it is full."""
+"""An outbox: it divides messages, joins outdated ones, and ends the stream when it is full."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The callers that may act for a manager: roles bound to managers and partitions, freed places, limits of streams."""
+"""The callers that may act for a manager: roles for managers and partitions, freed registrations, limits on streams."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A resource manager that is away is seen in every answer: through real streams that are cut."""
+"""Every answer says when a resource manager is away; real streams are cut for the test."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""The pump with a core that only writes down what it is asked."""
+"""The pump with a fake core that only records its calls."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -1,4 +1,4 @@
-"""A running pod hears what an armed quota run would do to it: operators and the pod's own tenant, over a socket."""
+"""What an armed quota run would do to a running pod, asked by operators and by the pod's own tenant over a socket."""
 
 from typing import Any
 

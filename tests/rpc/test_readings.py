@@ -1,4 +1,4 @@
-"""Configurations are read in the order of their calls, off the loop, within limits; a lost process is replaced."""
+"""Configurations are read in the order of their calls, outside the loop, within limits; a lost process is replaced."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""ReportService over a socket: unmet guarantees and lost work, whole for operators, each tenant's own side for viewers."""
+"""ReportService over a socket: unmet guarantees and lost work; operators see all, viewers only their own tenant."""
 
 from typing import Any
 

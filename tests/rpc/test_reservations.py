@@ -1,4 +1,4 @@
-"""Reservations in the answer to `Explain`: that of the ask itself, and those of others that keep it off a node."""
+"""Reservations in the answer to `Explain`: the ask's own, and those of other asks that exclude it from a node."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

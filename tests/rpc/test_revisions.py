@@ -1,4 +1,4 @@
-"""Applies from several operators and shims: none undoes what it has not seen."""
+"""Applies from several operators and shims: none undoes a change that it has not seen."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Certificates, roles and tokens that change while a core serves: what is in force, and what becomes of open calls."""
+"""Certificates, roles and tokens that change while a core serves: which are in force, and what happens to open calls."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""Shadow decisions over a socket: all of it for operators, a viewer's own side, events, and nothing for a shim."""
+"""Shadow decisions over a socket: all for operators, a viewer's own, events, and none for a shim."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""SimulateService over a socket: what of an ask reaches the core, its answers, and a viewer's side of them."""
+"""SimulateService over a socket: which fields of an ask reach the core, its answers, and what a viewer sees of them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Simulations that the core really makes, over a socket: outcomes, both tenants, a lowered quota, and nothing changed."""
+"""Simulations by a real core over a socket: outcomes, both tenants, a lowered quota, and unchanged state."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Errors arrive: whatever a client sent, their status is small enough for the headers in which it travels."""
+"""Errors reach the client: for all input, their status is small enough for the headers that carry it."""
 
 import base64
 from urllib.parse import quote

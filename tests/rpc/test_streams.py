@@ -1,4 +1,4 @@
-"""Streams: what is answered, who speaks, and how streams end."""
+"""Streams: which messages are answered, who may send, and how streams end."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Wire words to events, case by case: both generations, and every field that can be wrong."""
+"""Wire messages to events, case by case: both versions of the interface, and every field that can be wrong."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The moments at which memory is given back to the system."""
+"""The moments at which memory is returned to the operating system."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
-"""No turn of the event loop is long, whatever a caller sends: health and other tenants are answered meanwhile (D1, D3, D11).
+"""No turn of the event loop is long, whatever a caller sends: health and other tenants get answers meanwhile (D1, D3, D11).
 
-Lengths are CPU time of the loop's own thread, so that a busy machine makes them hardly longer; clients are threads. Of
-three tries the quickest counts: a neighbour that takes the processor's caches is not what is measured.
+Lengths are measured in CPU time of the loop's own thread, so that a busy machine hardly changes them; clients are
+threads. Of three tries the quickest counts, because other programs on the machine can slow the others down.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The event loop turns in the midst of long slices: pieces, steps, and who may look meanwhile."""
+"""The event loop runs other work within long slices: pieces, steps, and which queries may be answered meanwhile."""
 
 import asyncio
 import random

@@ -1,6 +1,6 @@
-"""The unmet-guarantee report over a socket, and back: its cure is written into the YAML text, applied, and the guarantee is met.
+"""The unmet-guarantee report over a socket: its remedy is written into the YAML text and applied, and the guarantee is met.
 
-The configuration, the nodes and the asks come over the wire, as from a shim; the shim confirms what it is told to end.
+The configuration, the nodes and the asks are sent over the wire, as by a shim; the client confirms the evictions.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A viewer's numbers and simulations reveal nothing of others, neither by headroom nor by asks that name nodes."""
+"""A viewer's numbers and simulations reveal nothing about other tenants, neither by headroom nor by asks that name nodes."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Soft evictions whose decision ends, over a socket: a marked pod runs on, and the manager is told (J11)."""
+"""Soft evictions whose decision ends, over a socket: a marked pod keeps running, and the manager is told (J11)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Cached readings of equal parts equal fresh ones, and a pod cut down reads like the whole pod."""
+"""Cached results for equal parts equal fresh ones, and a pod cut to the fields that are read gives equal facts."""
 
 import copy
 import random

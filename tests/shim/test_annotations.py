@@ -1,4 +1,4 @@
-"""Hostile annotations and settings: no number or letter in them breaks reports or orders (docs/gang-placeholders.md)."""
+"""Hostile annotations and settings: no number or letter in them causes errors in reports or orders."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Actions: those on one object in order, failures retried, permanent failures reported back."""
+"""Actions: those on one object in order, failures retried, permanent failures reported."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Memory is flat over churn: nothing is kept of pods that are gone, by shim, cluster or core."""
+"""Memory stays constant while pods come and go: shim, cluster and core keep nothing of pods that are gone."""
 
 import os
 from collections.abc import Callable

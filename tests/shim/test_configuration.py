@@ -1,4 +1,4 @@
-"""ConfigMaps: merged, told to the core, followed; what is wrong is said on the ConfigMap (1.10)."""
+"""ConfigMaps: they are merged, sent to the core and watched; errors are recorded as events on the ConfigMap."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets of the embedded cluster: what they count, and what the eviction API makes of it."""
+"""PodDisruptionBudgets of the embedded cluster: what they count, and how the eviction API uses that."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A directory of files becomes a cluster; what is wrong is said with file and line."""
+"""A directory of files becomes a cluster; errors name file and line."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Admission as the API server's, and the controllers for workloads."""
+"""Admission as in the API server, and the controllers for workloads."""
 
 from typing import Any
 

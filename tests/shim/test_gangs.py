@@ -1,4 +1,4 @@
-"""Gangs with everything that is there: labelled Jobs and ReplicaSets, a real core, nodes that have room or have not."""
+"""Gangs with all parts: labelled Jobs and ReplicaSets, a real core, and nodes with and without enough capacity."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Garbage anywhere in an object is refused or said in an event; nothing ever breaks, the rest goes on."""
+"""Garbage in any field of an object is refused or reported in an event; nothing fails, and other objects are processed."""
 
 import copy
 import random

@@ -1,4 +1,4 @@
-"""Jobs at the shim (J1): who belongs together, how many they are, and what is told while that is not known."""
+"""Jobs at the shim (J1): which pods are members, how many there are, and what is reported while that is unknown."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The shim against a fake core on a loopback socket: sessions, reconnect, refusals, take-over."""
+"""The shim against a fake core on a loopback socket: sessions, reconnection, refusals, replacement by a newer shim."""
 
 import asyncio
 from collections.abc import AsyncIterator

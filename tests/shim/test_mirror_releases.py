@@ -1,4 +1,4 @@
-"""Stories of victims and their preemptors: the order, the mark, the end, the veto, the restart (C8)."""
+"""Stories of victims and their preemptors: the order, the mark, the end, the veto, the restart."""
 
 import pytest
 

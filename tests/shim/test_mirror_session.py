@@ -1,4 +1,4 @@
-"""Stories of sessions: start-up order (C8), restart, resync, orphans, answers that come late."""
+"""Stories of sessions: order at the start, restart, repeated sync, pods on unknown nodes, late answers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A real cluster's nodes and pods: the script that makes a directory of them, and the demo on it."""
+"""A real cluster's nodes and pods: the script that converts them into a directory, and the demonstration with it."""
 
 import asyncio
 import importlib.util

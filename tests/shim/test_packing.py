@@ -1,4 +1,4 @@
-"""Reports into few messages: limits on objects and bytes, and the order of one key (design 1.2)."""
+"""Reports in few messages: limits on objects and bytes, and the order of reports about one key (design 1.2)."""
 
 from shim_client.core_client.packing import (
     BYTES_MAX,

@@ -1,4 +1,4 @@
-"""Gangs with everything that is there: core, shim, Jobs, kubelets; no node is ever over its capacity."""
+"""Gangs with all parts: core, shim, Jobs, kubelets; no node is ever over its capacity."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Placeholders in the shim: declared, made once, written down, gone with their application (docs/gang-placeholders.md)."""
+"""Placeholders in the shim: declared, created once, recorded on the pod, deleted with their application."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The order in which the shim reads one message of the core, which joins what it decided in one turn."""
+"""The order in which the shim reads a message that joins the core's decisions of one turn."""
 
 from shim_client.messages import Placed, Released
 from shim_client.translate.wire import pod_decisions

@@ -1,4 +1,4 @@
-"""Preemption with all parts: core, shim, controllers that recreate victims, the nodes' kubelets."""
+"""Preemption with all parts: core, shim, controllers that recreate victims, and kubelets."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Quantities against an independent reading with fractions."""
+"""Quantities compared with an independent parser that uses fractions."""
 
 from fractions import Fraction
 from math import ceil

@@ -1,4 +1,4 @@
-"""List and watch: the order of lists, new lists after a gap or an error, nothing missed (C8)."""
+"""List and watch: the order of lists, new lists after a gap or an error, no change missed."""
 
 import asyncio
 from collections.abc import AsyncIterator

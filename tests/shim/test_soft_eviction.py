@@ -1,4 +1,4 @@
-"""Soft evictions (J11): the shim marks, another operator has the pod go, the core hears of its real end."""
+"""Soft evictions (J11): the shim marks, another operator deletes the pod, and the core is told when it has ended."""
 
 import json
 from collections.abc import AsyncIterator

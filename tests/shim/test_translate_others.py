@@ -1,4 +1,4 @@
-"""Nodes, namespaces, PriorityClasses, settings (1.10)."""
+"""The translation of nodes, namespaces, PriorityClasses and settings."""
 
 import json
 from typing import Any

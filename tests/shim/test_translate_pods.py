@@ -1,4 +1,4 @@
-"""A pod becomes facts and a report."""
+"""The translation of a pod to facts and a report."""
 
 from pathlib import Path
 from typing import Any

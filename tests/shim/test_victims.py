@@ -1,4 +1,4 @@
-"""Victims on the embedded cluster, ordered by a core of a few lines over a real socket."""
+"""Victims on the embedded cluster, ordered by a minimal fake core over a real socket."""
 
 import asyncio
 from collections.abc import AsyncIterator

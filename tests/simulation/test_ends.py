@@ -1,4 +1,4 @@
-"""Many ends that are told together leave the same behind as one after the other: what is said of them, and the state."""
+"""Many ends of pods reported together leave the same state and the same texts as the ends reported one by one."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby

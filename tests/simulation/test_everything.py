@@ -1,15 +1,18 @@
-"""Every policy and every setting at once, with restarts: the invariants, judged from outside.
+"""Every policy and every setting together, with restarts: an independent model checks the invariants.
 
-Each life is judged step by step by an account of its own and lived through a second time, decision by decision. What did
-not happen proves nothing, and neither does a judge who looked away: each policy has to have decided often enough, and
-each judgement to have been reached.
+Each random run is checked step by step by the model, and run a second time to compare decision by decision. A run
+proves something only about what happened in it. Each policy must therefore have decided often enough, and each check
+must have been reached.
 
-Victims are judged for all policies; amounts for claims, replacements, daemons, jobs, quota runs and trims, but not
-(LEAST counts the others) while a decision is replanned after a veto, from a restart to the next tick, or while a
-placeholder is being replaced; nor room and give-back for asks with host ports, members of gangs outside policy `job`, or
-beside firm pods that go. By weight nobody judges whether a claim's victim could be given back (W6), and nowhere whether
-another plan had been better (G8, J9), whether a job fits on other nodes without victims (12), shares of quota runs (Q15),
-the deadzone (P9) and disruption budgets: oracles and stories do.
+Victims are checked for all policies. Amounts are checked for claims, preemption within a queue, required-node
+preemption, jobs, quota runs and surplus reclaim, except in these cases (LEAST counts them): while a decision is
+replanned after a veto, from a restart to the next tick, and while a placeholder is being replaced. Capacity and
+give-back are not checked for asks with host ports, for members of gangs outside policy `job`, and beside firm pods
+that are evicted.
+
+Not checked here, but by oracles and stories: whether a claim's victim by weight could be given back (W6), whether
+another plan had been better (G8, J9), whether a job fits on other nodes without victims (invariant 12), shares of
+quota runs (Q15), the deadzone (P9) and disruption budgets.
 """
 
 from collections import Counter

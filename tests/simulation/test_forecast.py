@@ -1,4 +1,4 @@
-"""`simulate config` against what then happens: a change is simulated, applied, and lived in lock-step (see `lockstep`)."""
+"""`simulate config` compared with what then happens: a change is simulated and applied in two equal runs (see `lockstep`)."""
 
 from collections import Counter
 from typing import Final

@@ -1,8 +1,8 @@
-"""Random lives of clusters that list `job` and `in-queue`, at random with the other policies.
+"""Random runs of clusters that list the policies `job` and `in-queue`, and at random others.
 
-Gangs and single asks come and go, victims end late, come back, or stay by a veto; nodes close. Every event is answered
-as it should be. After every tick the state hold, no plan was dropped, no node holds more than it can, nobody of a gang
-got a place before its size did, and in the end everything comes to rest.
+Gangs and single asks come and go; victims end late, are created again, or stay by a veto; nodes are cordoned. Every
+event gets its correct answer. After every tick the state is consistent, no plan was dropped, no node holds more than
+it has, and no member of a gang was placed before the gang's minimum. In the end nothing changes any more.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""The fast core takes the same steps as the oracle, in thousands of small random clusters."""
+"""The fast core takes the same steps as the oracle in thousands of small random clusters."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Paced rounds in random lives: no budget is passed, no round comes early, everybody is served in the end (P1, P5)."""
+"""Paced rounds in random runs: no budget is exceeded, no round begins early, and every ask is served in the end (P1, P5)."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""At one instant a reservation is made at most once for an ask, and none is made and dropped again."""
+"""At one instant at most one reservation is made for an ask, and none is made and dropped again."""
 
 from collections import Counter
 from collections.abc import Iterable

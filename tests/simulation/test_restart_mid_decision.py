@@ -1,4 +1,4 @@
-"""Restarts at any moment: no pod is evicted in vain, every decision ends, quotas wait again (invariants 17 and 19, Q7)."""
+"""Restarts at any moment: no eviction is in vain, every decision ends, quotas wait again (invariants 17, 19, Q7)."""
 
 from collections import Counter
 from typing import Final

@@ -1,4 +1,4 @@
-"""Preemption ends: random hierarchies whose victims come back at once come to rest, and no rule breaks on the way."""
+"""Preemption ends: in random trees whose victims come back at once, evictions stop and no rule is violated."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Equal events at equal instants: equal decisions, byte for byte (design 1.3 and 6.13)."""
+"""Equal events at equal instants give equal decisions, byte for byte (design 1.3 and 6.13)."""
 
 import os
 import subprocess

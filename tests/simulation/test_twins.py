@@ -1,6 +1,6 @@
-"""Each short way of the placement path does what the long one does: the same decisions and the same state, byte for byte.
+"""Each fast path of placement does what the slow path does: equal decisions and equal state, byte for byte.
 
-The oracle of `test_oracle` knows neither; here the long way is forced by taking the short one away.
+The oracle of `test_oracle` has neither path; here the slow path is forced by disabling the fast one.
 """
 
 import random

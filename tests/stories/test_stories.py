@@ -1,4 +1,4 @@
-"""Runs every story of this folder through the core."""
+"""All stories of this folder, run through the core."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Each import contract fails when it is broken: a contract that cannot fail proves nothing."""
+"""Each import contract fails when code violates it, which shows that the contract checks something."""
 
 import shutil
 import subprocess

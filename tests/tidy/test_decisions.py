@@ -1,4 +1,4 @@
-"""The design decisions: each number that is cited has a page, each page is complete, true to the tree, and cited."""
+"""The design decisions: each cited number has a page, and each page is complete, agrees with the code, and is cited."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The user guide knows every command, reason code, reason of a node and meter, and none that is gone; links lead somewhere."""
+"""The user guide has every command, reason code, node reason and metric, and none that no longer exists; links work."""
 
 import ast
 import re

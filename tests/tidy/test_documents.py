@@ -1,4 +1,4 @@
-"""The documents name what there is: marks, settings, variables and files."""
+"""The marks, settings, variables and files that the documents name exist."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The figures of `scripts/figures.py` on inputs that are small enough to count by hand."""
+"""The figures of `scripts/figures.py`, for inputs small enough to count by hand."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""gRPC ignores an option whose name it does not know, without a word: every name is looked up in its library."""
+"""gRPC silently ignores an option whose name it does not know, so every name is looked up in its library."""
 
 import importlib.util
 import re

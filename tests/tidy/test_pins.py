@@ -1,4 +1,4 @@
-"""The pinned versions are ones that pyproject.toml allows."""
+"""The pinned versions are within the ranges of pyproject.toml."""
 
 import re
 import tomllib

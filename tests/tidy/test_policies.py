@@ -1,7 +1,7 @@
-"""Names of preemption policies are compared nowhere: code asks the table `server/model/policies.py` for a fact.
+"""No code compares names of preemption policies: it asks the table `server/model/policies.py` for a fact.
 
 The search reads syntax trees. A comparison is refused when one of its sides is a policy's name, a row of the table, a
-constant that holds one of these in any module, or a display of them.
+constant that holds one of these in any module, or a literal collection of them.
 """
 
 import ast

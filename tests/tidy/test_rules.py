@@ -1,4 +1,4 @@
-"""The rules: each id that is cited has a definition in docs/rules, and each definition is cited and has a story."""
+"""The rules: each cited id is defined in docs/rules, and each defined id is cited and has a story."""
 
 import re
 from pathlib import Path

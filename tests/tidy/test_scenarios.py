@@ -1,4 +1,4 @@
-"""YAML files are read by people: lines fit a screen, and each scenario file says what it shows and why."""
+"""YAML files are readable: lines fit a screen, and each scenario file says what it shows and why."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The shape of the tree: what no linter of the market checks."""
+"""The shape of the source tree: checks that no existing linter makes."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Names and numbers of si.v1 are the published ones: compared with the project's table of them."""
+"""Names and numbers of si.v1 are the published ones; they are compared with a table in this project."""
 
 import re
 from pathlib import Path

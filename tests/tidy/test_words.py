@@ -1,4 +1,4 @@
-"""Phrases that make a sentence a riddle are refused in pages, docstrings and comments: the plain word exists."""
+"""Phrases that are hard to read are refused in pages, docstrings and comments; a table names a plain word for each."""
 
 import ast
 import io
