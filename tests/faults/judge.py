@@ -272,7 +272,7 @@ def without_effect(evidence: Evidence) -> Iterator[str]:
 
 
 def crashed(evidence: Evidence) -> Iterator[str]:
-    """Yield the tracebacks in the output of processes: none may raise what it does not catch."""
+    """Yield the tracebacks in the output of processes; no process may raise an exception that it does not catch."""
     for whose, said in (("core", evidence.core_said), ("others", evidence.others_said)):
         at = said.find("Traceback")
         if at >= 0:
@@ -280,7 +280,7 @@ def crashed(evidence: Evidence) -> Iterator[str]:
 
 
 def internal(evidence: Evidence) -> Iterator[str]:
-    """Yield the answers with the code of a defect."""
+    """Yield the answers whose status code means an error in the core."""
     ended = [
         f"{line['code']} {line['why']}" for line in evidence.journal if line["kind"] == "ended"
     ]
@@ -315,5 +315,5 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[str]], ...]] = (
 
 
 def judged(evidence: Evidence) -> list[str]:
-    """Return what was wrong, each with the name of its rule."""
+    """Return what was wrong, each with the name of the check that found it."""
     return [f"{rule.__name__}: {wrong}" for rule in RULES for wrong in rule(evidence)]

@@ -1,8 +1,9 @@
-"""Start `evenhand serve` unchanged in a process whose disk, clock and memory a control file governs.
+"""Start `evenhand serve` unchanged in a process whose disk, clock and memory are controlled by a file.
 
 python -m tests.faults.launcher CONTROL COUNTS MEMORY_MIB serve ...
 
-What struck is counted in COUNTS; writes are counted on the disk of the decision log alone, which CONTROL is not on.
+Faults that took effect are counted in COUNTS. Writes are counted only on the disk of the decision log, on which
+CONTROL is not.
 """
 
 import errno
@@ -18,11 +19,11 @@ from typing import Any, Final
 from tests.faults.counts import Counts
 
 LOOK_S: Final = 0.02
-"""The highest age of the values read from the control file."""
+"""Maximum age, in seconds, of the values that were read from the control file."""
 
 
 class Control:
-    """The faults in force, as the control file says them: `write_ms`, `errno`, `clock_ms`."""
+    """The faults in force according to the control file: `write_ms`, `errno`, `clock_ms`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -41,11 +42,11 @@ class Control:
 
 
 def hurt_disk(control: Control, counts: Counts) -> None:
-    """Delay or refuse what is written to regular files, as a slow or failing disk does."""
+    """Delay or refuse writes to regular files, as a slow or failing disk does."""
     write, sync = os.write, os.fsync
 
     def strike(descriptor: int) -> bool:
-        """Hurt a file; return whether it is counted."""
+        """Apply the fault to a file; return whether the write is counted."""
         found = os.fstat(descriptor)
         is_counted = stat.S_ISREG(found.st_mode) and found.st_dev != control.disk
         if stat.S_ISREG(found.st_mode):
@@ -77,7 +78,7 @@ def hurt_disk(control: Control, counts: Counts) -> None:
 
 
 def shift_clock(control: Control, counts: Counts) -> None:
-    """Move the wall clock by what the control file says; the monotonic clock goes on, as the kernel's does."""
+    """Shift the wall clock by the value in the control file; the monotonic clock continues, as the kernel's does."""
     seconds, nanoseconds = time.time, time.time_ns
 
     def shift_ms() -> int:
@@ -91,7 +92,7 @@ def shift_clock(control: Control, counts: Counts) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Prepare the process, then run the command line of the product."""
+    """Prepare the process, then run the command line."""
     control, counts = Control(Path(arguments[0])), Counts(Path(arguments[1]))
     memory_mib = int(arguments[2])
     if memory_mib:

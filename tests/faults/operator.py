@@ -1,4 +1,4 @@
-"""The operator of a run: applies queue configurations and looks which one is in force, by the command line."""
+"""The operator of a run, who applies queue configurations and reads the one in force with the command line."""
 
 import json
 import subprocess
@@ -13,9 +13,9 @@ from tests.faults.cluster import changed_queues
 from tests.faults.evidence import Revision
 
 ANSWER_S: Final = 20.0
-"""The longest time of an operator's command."""
+"""Maximum number of seconds for an operator's command."""
 UNKNOWN: Final = 0
-"""Number of a revision that a core did not tell."""
+"""The number of a revision that a core did not name."""
 
 
 class Operator:
@@ -30,7 +30,7 @@ class Operator:
 
     @contextmanager
     def applying(self) -> Iterator[None]:
-        """Apply a configuration beside what is done meanwhile; then take the answer, if there is one."""
+        """Apply a configuration while the block runs; then record the answer, if there is one."""
         self._texts += 1
         text = self._files.folder / "changed.yaml"
         text.write_text(changed_queues(self._texts))
@@ -41,13 +41,13 @@ class Operator:
             self.applied.append(revision)
 
     def look(self) -> None:
-        """Note which configuration is in force."""
+        """Record which configuration is in force."""
         with self._command("show") as command:
             self.in_force.append(_answer(command))
 
     @contextmanager
     def _command(self, *words: str) -> Iterator[subprocess.Popen[str]]:
-        """Run `evenhand config` with its answer in JSON, and kill it in the end."""
+        """Run `evenhand config` with JSON output, and kill the command at the end of the block."""
         where = f"127.0.0.1:{self._port}", "--token-file", str(self._files.operator_token)
         with subprocess.Popen(
             [
@@ -74,7 +74,7 @@ class Operator:
 
 
 def _answer(command: subprocess.Popen[str]) -> Revision:
-    """Return the revision that a command tells, or none that is known when it fails or takes too long."""
+    """Return the revision that a command printed; an unknown revision when it failed or took too long."""
     until(lambda: command.poll() is not None, ANSWER_S)
     if command.poll() != 0 or command.stdout is None:
         return Revision(now_ms(), UNKNOWN, "", kept=False)

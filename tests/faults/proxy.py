@@ -1,9 +1,10 @@
-"""A way between shim and core that can be delayed, narrowed, stalled, half-closed and cut, as a process.
+"""A proxy between shim and core, as a process, that can delay, slow, stall, half-close and cut connections.
 
     python -m tests.faults.proxy PORT CORE_PORT CONTROL COUNTS
 
-The control file holds `delay_ms`, `stalled`, `bytes_per_s`, and `cut` and `half`, which count: when one grows, the
-connections of that moment, or the next one, are cut in the midst of a message, or lose one direction. COUNTS tells what struck.
+The control file has `delay_ms`, `stalled`, `bytes_per_s`, and the counters `cut` and `half`. When one of the counters
+grows, the present connections, or the next one, are cut in the middle of a message, or lose one direction. COUNTS
+gets the number of faults that took effect.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from tests.faults.counts import Counts
 
 LOOK_S: Final = 0.02
 PIECE: Final = 1_460
-"""Bytes passed on at once: what a packet holds, so that a cut falls into the midst of a message."""
+"""Number of bytes that are passed on at once, as in one packet, so that a cut falls into the middle of a message."""
 
 
 class Proxy:
@@ -27,7 +28,7 @@ class Proxy:
         self._control = control
         self._counts = counts
         self._due: set[str] = set()
-        """What is to break connections as soon as there are any."""
+        """The faults that break connections as soon as there is one."""
         self._faults: dict[str, int] = {}
         self._flowing = asyncio.Event()
         self._ways: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -42,7 +43,7 @@ class Proxy:
                 await asyncio.sleep(LOOK_S)
 
     def _look(self) -> None:
-        """Read the control file; break connections whose count has grown."""
+        """Read the control file; break connections when a counter has grown."""
         before = self._faults
         self._faults = json.loads(self._control.read_text() or "{}")
         if self._of("stalled"):
@@ -82,7 +83,7 @@ class Proxy:
             end.transport.abort()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass one direction on until the direction ends."""
+        """Pass on one direction of a connection until that direction ends."""
         try:
             while piece := await reader.read(PIECE if self._faults else 1 << 16):
                 self._counts.add("pieces delayed", self._of("delay_ms") > 0)

@@ -1,4 +1,4 @@
-"""One run: processes, faults in the order of the schedule, a settled end, and the evidence for the judge."""
+"""One run: processes, faults in the order of the schedule, a quiet end, and the evidence for the judge."""
 
 import errno
 import os
@@ -39,7 +39,7 @@ DISK_MIB: Final = 16
 SMALL_MIB: Final = 1_100
 """Address space of a core under a memory limit."""
 STOP_S: Final = 5.0
-"""The longest time until a process is stopped by its signal."""
+"""Maximum number of seconds until a signal has stopped a process."""
 SETTLE_S: Final = 60.0
 CLOCK_MS: Final = 7_200_000
 SLOW_MS: Final = 80
@@ -52,20 +52,20 @@ def has_placed(journal: Path) -> bool:
 
 
 class World(Protocol):
-    """The users of a run's core: shims, and their pods."""
+    """The users of a run's core: shims and their pods."""
 
     def begin(self, stack: ExitStack) -> None:
-        """Start what is there beside the shim that suffers faults; the core runs by then."""
+        """Start everything except the shim that suffers faults; the core runs already."""
 
     def shim(self, port: int) -> subprocess.Popen[bytes]:
-        """Start the shim that suffers faults, which reaches the core through a port."""
+        """Start the shim that suffers faults; it reaches the core through this port."""
 
     def look(self) -> bool:
-        """Return whether everything is settled; called again and again after the last fault."""
+        """Return whether everything is settled; called repeatedly after the last fault."""
 
 
 class Harness:
-    """A world without an API server: two harness shims, which keep the truth in their journals."""
+    """A world without an API server: two harness shims, whose journals are the true state."""
 
     def __init__(self, files: Files, core_port: int, seed: int) -> None:
         self._files, self._core_port, self._seed = files, core_port, seed
@@ -89,7 +89,7 @@ class Harness:
 
 
 class Run:
-    """The processes of a run and what was seen of them."""
+    """The processes of a run, and what the driver observed."""
 
     def __init__(self, folder: Path, seed: int, *, durable: bool) -> None:
         self.files = Files(folder)
@@ -103,10 +103,10 @@ class Run:
         self._net: dict[str, int] = {}
         self._operator = Operator(self.files, self.core.port)
         self._seen: Counter[str] = Counter()
-        """What the driver itself saw of the effect of the fault in force."""
+        """What the driver itself observed of the effect of the present fault."""
 
     def evidence(self, faults: list[Fault]) -> Evidence:
-        """Run all of it; whatever happens, no process is left."""
+        """Run everything and return the evidence; no process is left, whatever happens."""
         with ExitStack() as stack:
             stack.callback(self._end_all)
             self._begin(stack)
@@ -143,7 +143,7 @@ class Run:
         self._until(lambda: all(map(has_placed, self.files.journals.values())), 60)
 
     def put_away(self) -> None:
-        """Copy what stands on the disk of the run to `records`, and unmount it: it would end with the namespace."""
+        """Copy the files on the run's disk to `records` and unmount it, because it ends with the namespace."""
         records = self.files.folder / "records"
         shutil.copytree(self.files.disk, records, dirs_exist_ok=True)
         subprocess.run(["umount", "--lazy", str(self.files.disk)], check=False)
@@ -165,7 +165,7 @@ class Run:
         self._until(lambda: now_ms() >= latest, milliseconds / 1000 + 60)
 
     def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait, look at the core meanwhile, and count for how long this process itself did not run."""
+        """Wait for a condition, sample the core meanwhile, and count the time in which this process itself did not run."""
         latest = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > latest:
@@ -177,7 +177,7 @@ class Run:
         return True
 
     def _inject(self, fault: Fault) -> None:
-        """Put a fault in force for its time, and until it has struck; the window ends when the core is back."""
+        """Put a fault in force for its time and until it has taken effect; its window ends when the core is back."""
         began = now_ms()
         self._seen = Counter({CORE_AWAY: int(self.core.process is None)})
         counts, exits = self._counts.read(), len(self.core.exits)
@@ -207,7 +207,7 @@ class Run:
 
     @contextmanager
     def configuration(self, _fault: Fault) -> Iterator[None]:
-        """Have an operator apply a configuration and read the answer."""
+        """Let an operator apply a configuration and read the answer."""
         with self._operator.applying():
             pass
         yield
@@ -252,14 +252,14 @@ class Run:
 
     @contextmanager
     def governed(self, **faults: int) -> Iterator[None]:
-        """Hold faults of the core's disk and clock."""
+        """Apply faults of the core's disk and clock while the block runs."""
         control(self.files.disk_control, faults)
         yield
         control(self.files.disk_control, {})
 
     @contextmanager
     def full(self, _fault: Fault) -> Iterator[None]:
-        """Fill the disk to its last byte."""
+        """Fill the disk completely while the block runs."""
         filler = self.files.disk / "filler"
         with filler.open("wb", buffering=0) as file:
             try:
@@ -270,7 +270,7 @@ class Run:
                 filler.unlink()
 
     def _fill(self, write: Callable[[bytes], int], size: int) -> None:
-        """Write until the disk takes no more; never more than it holds, so that no other disk is ever filled."""
+        """Write until the disk is full, but at most its size, so that no other disk is ever filled."""
         try:
             for _ in range((DISK_MIB << 20) // size + 1):
                 write(bytes(size))
@@ -282,7 +282,7 @@ class Run:
 
     @contextmanager
     def read_only(self, _fault: Fault) -> Iterator[None]:
-        """Start a core whose disk cannot be written: it refuses to, and starts when it can."""
+        """Start a core whose disk is read-only: it refuses to start, and starts when the disk is writable."""
         self.core.end("ended", signal.SIGTERM)
         disk = str(self.files.disk)
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
@@ -313,7 +313,7 @@ class Run:
 
     @contextmanager
     def wrong_clock(self, fault: Fault) -> Iterator[None]:
-        """Start the core again with a clock that is wrong, and once more with the right one."""
+        """Start the core again with a wrong clock, and once more with the correct one."""
         shift = CLOCK_MS if fault.lasts_ms % 2 else -CLOCK_MS
         with self.governed(clock_ms=shift):
             self.core.end("killed", signal.SIGKILL)
@@ -323,7 +323,7 @@ class Run:
 
     @contextmanager
     def killed_shim(self, _fault: Fault) -> Iterator[None]:
-        """Kill the shim; a new one reads the truth in the journal."""
+        """Kill the shim; a new one reads the true state from the journal."""
         assert self._shim is not None
         self._seen["shim killed"] += ended(self._shim, signal.SIGKILL) == -signal.SIGKILL
         yield
@@ -344,7 +344,7 @@ class Run:
 
     @contextmanager
     def net(self, **faults: int) -> Iterator[None]:
-        """Hold faults of the network between shim and core; `cut` and `half` are counters that only rise."""
+        """Apply faults of the network between shim and core; `cut` and `half` are counters that only grow."""
         counted = {name: self._net.get(name, 0) + faults.get(name, 0) for name in ("cut", "half")}
         self._net = counted
         control(self.files.net_control, {**faults, **counted})
@@ -353,7 +353,7 @@ class Run:
 
     @contextmanager
     def hostile(self, fault: Fault) -> Iterator[None]:
-        """Hold a hostile client beside the shim."""
+        """Run a hostile client while the block runs."""
         kind = fault.kind.removeprefix("hostile-")
         seed = self.seed + len(self.windows)
         arguments = (kind, self.core.port, seed, self.files.codes, self.files.counts)
@@ -365,13 +365,13 @@ class Run:
 
     @contextmanager
     def selectors(self, _fault: Fault) -> Iterator[None]:
-        """Hold the mode in which each of a tenant's pods has a selector of its own."""
+        """Let each of a tenant's pods have a different node selector while the block runs."""
         self.files.mode.write_text("selectors")
         yield
 
     @contextmanager
     def gone_core(self, fault: Fault) -> Iterator[None]:
-        """Kill or end the core; it is started again at the end."""
+        """Kill or end the core; it is started again at the end of the block."""
         if fault.kind == "core-killed":
             self.core.end("killed", signal.SIGKILL)
         else:

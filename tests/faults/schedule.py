@@ -1,4 +1,4 @@
-"""The faults of a run, in their order, drawn from a seed alone."""
+"""The faults of a run in their order, determined only by a seed."""
 
 import random
 from dataclasses import dataclass
@@ -29,20 +29,20 @@ KINDS: Final = (*DISK, *PROCESS, *CLOCK, *NET, *HOSTILE, *OPERATOR)
 ALONE: Final = frozenset(
     {"disk-read-only", "core-small", "clock-wrong-at-start", "core-killed", "core-ended"}
 )
-"""Faults that start the core again themselves."""
+"""Faults that restart the core themselves."""
 DISK_MS: Final = 2_500
-"""The extra length of faults of the disk: an ask has to wait for a second before it claims anything."""
+"""Milliseconds by which faults of the disk last longer, because an ask waits for a second before it claims."""
 KILL_AMID: Final = 0.35
-"""The chance that the core is killed during another fault; always so after an apply."""
+"""The probability that the core is killed during another fault; after an apply it always is."""
 APPLY_AMID: Final = 0.15
-"""The chance that an operator applies a configuration during another fault."""
+"""The probability that an operator applies a configuration during another fault."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault, after a calm time; `kill_amid`: the core is killed before it is over.
+    """A fault after a quiet time; `kill_amid`: the core is killed before the fault ends.
 
-    `apply_amid`: an operator applies a configuration as it begins, whose answer may be lost.
+    `apply_amid`: an operator applies a configuration when the fault begins, and may lose the answer.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class Fault:
 
 
 def schedule(seed: int, seconds: float, kinds: tuple[str, ...] = KINDS) -> list[Fault]:
-    """Deal faults out of a shuffled deck of all these kinds until the time is spent; each deck is dealt to its end."""
+    """Return faults in shuffled rounds of all kinds until the time is used up; each round is completed."""
     dice = random.Random(seed)
     dealt: list[Fault] = []
     spent_ms = 0

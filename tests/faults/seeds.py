@@ -1,4 +1,4 @@
-"""Runs of one seed, each a process of its own; EVENHAND_SEED and EVENHAND_FAULTS_MINUTES choose which, and how many."""
+"""Runs of one seed, each in its own process; EVENHAND_SEED and EVENHAND_FAULTS_MINUTES choose which and how many."""
 
 import os
 import subprocess
@@ -9,13 +9,13 @@ from tests.cli.processes import ROOT, environment
 
 SEED = int(os.environ.get("EVENHAND_SEED", "1"))
 RUN_MINUTES = 3
-"""The minutes of one seed in a soak; then the next one begins, with a new log."""
+"""Minutes for one seed in a soak test; then the next seed begins, with a new log."""
 SOAK_MINUTES = float(os.environ.get("EVENHAND_FAULTS_MINUTES", "60"))
 SOAK_SEEDS = range(SEED + 1, SEED + 1 + int(SOAK_MINUTES / RUN_MINUTES))
 
 
 def run(module: str, seed: int, minutes: float, folder: Path, *only: str) -> None:
-    """Run one seed; what was wrong is the message."""
+    """Run one seed; an error's message says what was wrong."""
     command = [sys.executable, "-m", module, "--seed", str(seed)]
     command += ["--minutes", f"{minutes:g}", "--folder", str(folder)]
     command += ["--only", *only] if only else []

@@ -1,10 +1,10 @@
-"""An honest shim as a process: it carries out what the core decides and keeps the truth in its journal.
+"""An honest shim as a process: it carries out the core's decisions and writes the true state of pods to its journal.
 
     python -m tests.faults.shim MANAGER PORT FOLDER SEED
 
-In the FOLDER of the run, `mode` is a file with one word: `work` makes pods, `claims` makes them so that much is evicted,
-`selectors` makes a tenant's asks of many selectors beside them, and `settle` makes none and lets those that run end, so that
-all that wait must be placed.
+In the FOLDER of the run, the file `mode` contains one word. `work`: the shim creates pods. `claims`: it creates pods
+so that many are evicted. `selectors`: in addition it creates a tenant's asks with many selectors. `settle`: it
+creates none and lets running pods end, so that all waiting ones must be placed.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from tests.faults.journal import Journal, Pod, read, truth_of
 BARRIER: Final = "barrier"
 TURN_S: Final = 0.1
 PROBE_TURNS: Final = 5
-"""A probe is asked for once in so many turns."""
+"""Number of turns for each probe."""
 WAITING_MAX: Final = 40
-"""Asks that may wait before no further one is made."""
+"""Maximum number of waiting asks; when it is reached, no further ask is created."""
 SELECTORS: Final = 200
-"""Asks with a selector of their own in one message."""
+"""Number of asks in one message, each with a different selector."""
 CALL_S: Final = 5.0
-"""The longest time of a registration and its answers before the shim restarts it."""
+"""Maximum number of seconds for a registration and its answers; then the shim begins again."""
 SILENCE_S: Final = 4.0
-"""The longest time without answers to probes before the shim reconnects."""
+"""Maximum number of seconds without an answer to a probe; then the shim connects again."""
 OPTIONS: Final = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 200),
@@ -43,7 +43,7 @@ OPTIONS: Final = (
 
 
 class Session:
-    """One registration with its three streams; what comes on them later than its end is not heard."""
+    """One registration with its three streams; messages that arrive after its end are ignored."""
 
     def __init__(self, shim: "Shim", stub: Any) -> None:
         call = metadata(shim.manager.token)
@@ -54,10 +54,10 @@ class Session:
         self._allocations = stub.UpdateAllocation(metadata=call)
         self.outbox: asyncio.Queue[si.AllocationRequest] = asyncio.Queue()
         self.lost = asyncio.Event()
-        """Set when the core has been silent for too long."""
+        """Set when the core has not answered for too long."""
 
     async def greet(self) -> None:
-        """Bring nodes and applications, then all pods, and complete the sync when the core has them all."""
+        """Send nodes and applications, then all pods, and complete the sync when the core has them all."""
         manager = self._shim.manager
         nodes = [
             si.NodeInfo(
@@ -78,7 +78,9 @@ class Session:
         ]
         await self._applications.write(si.ApplicationRequest(rmID=manager.rm_id, new=new))
         await _answered(self._applications, len(new))
-        self.outbox = asyncio.Queue()  # What happened until now is part of the truth that follows.
+        self.outbox = (
+            asyncio.Queue()
+        )  # What happened until now is part of the state that is sent next.
         pods = sorted(self._shim.truth.pods.values(), key=lambda pod: not pod.node)
         told = [_allocation(pod, manager) for pod in pods]
         barrier = si.Allocation(allocationKey=BARRIER, applicationID=BARRIER)
@@ -89,7 +91,7 @@ class Session:
         await self._nodes.write(complete)
 
     async def _barrier(self) -> None:
-        """Carry out what comes until the core refuses the barrier."""
+        """Carry out decisions until the core refuses the barrier."""
         while True:
             answer = await _next(self._allocations)
             self._shim.hear(answer, self)
@@ -97,7 +99,7 @@ class Session:
                 return
 
     async def live(self) -> None:
-        """Send and hear until one stream ends."""
+        """Send and receive until one stream ends."""
         parts = [self._send(), self._hear(), _drain(self._nodes), _drain(self._applications)]
         tasks = [asyncio.create_task(part) for part in (*parts, self._watch())]
         try:
@@ -127,7 +129,7 @@ class Session:
 
 
 class Shim:
-    """The truth, the work, and one session after the other."""
+    """The true state, the pods to create, and one session after the other."""
 
     def __init__(self, manager: Manager, port: int, files: Files, seed: int) -> None:
         journal = files.journals[manager.rm_id]
@@ -175,7 +177,7 @@ class Shim:
                 session.close()
 
     def silence(self) -> float:
-        """Return for how many seconds the oldest probe of this session has waited."""
+        """Return for how many seconds the oldest probe of this session has been waiting."""
         now = asyncio.get_running_loop().time()
         return max((now - at for at in self._asked_at.values()), default=0.0)
 
@@ -183,7 +185,7 @@ class Shim:
         self.truth.carry(self._journal.write(kind, **facts))
 
     def hear(self, answer: si.AllocationResponse, session: Session) -> None:
-        """Carry out an answer: first the truth, then what follows from it."""
+        """Carry out an answer: first update the true state, then do what follows from it."""
         if session is not self._session:
             return
         for new in answer.new:
@@ -267,7 +269,7 @@ class Shim:
             self._session.outbox.put_nowait(request)
 
     def _end_some(self, *, settling: bool) -> None:
-        """End some pods, victims soon and others after a while, and withdraw some asks that fit nowhere."""
+        """End some pods, victims soon and others later, and withdraw some asks that fit no node."""
         for pod in list(self.truth.pods.values()):
             if self._dice.random() < _chance(pod, settling=settling):
                 self._write("gone", key=pod.key)
@@ -289,7 +291,7 @@ class Shim:
 
 
 def _chance(pod: Pod, *, settling: bool) -> float:
-    """Return how probably a pod ends in this turn."""
+    """Return the probability that a pod ends in this turn."""
     if pod.decision or (pod.node and settling):
         return 0.2
     if pod.impossible:
@@ -327,7 +329,7 @@ def _resource(size: dict[str, int]) -> si.Resource:
 
 
 async def _next(stream: Any) -> Any:
-    """Return the next answer; EOFError when the stream has ended in order."""
+    """Return the next answer; errors: EOFError when the stream has ended in order."""
     answer = await stream.read()
     if answer is grpc.aio.EOF:
         raise EOFError
@@ -335,7 +337,7 @@ async def _next(stream: Any) -> Any:
 
 
 async def _answered(stream: Any, objects: int) -> None:
-    """Wait for the answers to so many objects."""
+    """Wait for the answers about this number of objects."""
     while objects > 0:
         answer = await _next(stream)
         objects -= len(answer.accepted) + len(answer.rejected)

@@ -1,4 +1,4 @@
-"""One way to damage the state, and what the message about it has to name."""
+"""A way to damage the state, and the words that the message about the damage must contain."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from server.state.invariants.check import validate
 
 @dataclass(frozen=True)
 class Damage:
-    """``does`` takes the partition, untyped; ``names`` is a pattern."""
+    """A damage: `does` is called with the partition, `names` is a pattern for the message."""
 
     title: str
     names: str
@@ -22,7 +22,7 @@ class Damage:
 
 
 def expect_found(partition: Any, damage: Damage) -> None:
-    """Assert that the state are valid before the damage and not after, and that the message names the damage."""
+    """Assert that the state is valid before the damage and invalid after it, and that the message names the damage."""
     validate(partition)
     damage.does(partition)
     with pytest.raises(AssertionError, match=damage.names):
@@ -30,13 +30,13 @@ def expect_found(partition: Any, damage: Damage) -> None:
 
 
 def put(owner: Any, **fields: Any) -> None:
-    """Set fields, as an expression."""
+    """Set fields of an object; as a function, so that it can be used in an expression."""
     for name, value in fields.items():
         setattr(owner, name, value)
 
 
 def bump(amounts: list[int], by: int = 1) -> None:
-    """Change the first type of an amount."""
+    """Change the first resource type of an amount."""
     amounts[0] += by
 
 

@@ -1,4 +1,4 @@
-"""A core with something in it, built event by event, for the tests of the read side."""
+"""A core with some content, built event by event, for the tests of queries."""
 
 from typing import Any
 
@@ -47,14 +47,14 @@ def parent(name: str, *children: QueueSpec, **rest: Any) -> QueueSpec:
 
 
 def configuration(*queues: QueueSpec, **rest: Any) -> Configuration:
-    """One partition, everybody may submit, queues named by the client may be made."""
+    """Return a configuration with one partition: all users may submit, and queues that a client names are created."""
     root = parent("root", *queues, submit_acl=OPEN)
     rules = (PlacementRule(kind="provided", create=True),)
     return Configuration((PartitionSpec(name="default", root=root, rules=rules, **rest),))
 
 
 class World:
-    """A core with one partition and one manager, at an instant that only `wait` moves."""
+    """A core with one partition and one manager; only `wait` moves the clock."""
 
     def __init__(self, *queues: QueueSpec, explicit_sync: bool = False, **rest: Any) -> None:
         self.core = Core(configuration(*queues, **rest))
@@ -63,19 +63,19 @@ class World:
 
     @property
     def partition(self) -> Any:
-        """The state, untyped: tests corrupt them on purpose."""
+        """Return the state without its type, because tests damage it on purpose."""
         return self.core.state.partitions["default"]
 
     def say(self, event: Event) -> list[Decision]:
-        """One event at the present instant."""
+        """Send an event at the present instant and return the decisions."""
         return self.core.handle(event, self.now)
 
     def wait(self, milliseconds: int) -> None:
-        """Time passes."""
+        """Move the clock."""
         self.now += milliseconds
 
     def node(self, name: str, vcore: int = 10, memory: int = 100, **rest: Any) -> None:
-        """Add a node; ``extra`` gives further types."""
+        """Add a node; `extra` has further resource types."""
         extra = rest.pop("extra", {})
         capacity = resource({"vcore": vcore, "memory": memory, **extra})
         self.say(NodeAdded(MANAGER, name, capacity, **rest))
@@ -87,7 +87,7 @@ class World:
     def ask(
         self, key: str, application: str = "app", vcore: int = 1, **rest: Any
     ) -> list[Decision]:
-        """Add or update an ask; ``extra`` gives further types, the rest is part of its spec."""
+        """Add or update an ask; `extra` has further resource types, other arguments are part of its spec."""
         return self.say(AskAdded(MANAGER, key, application, spec(vcore, **rest)))
 
     def allocation(
@@ -114,7 +114,7 @@ class World:
         return self.say(ReleaseRequested(MANAGER, application, key, termination=termination))
 
     def tick(self) -> dict[str, str]:
-        """One tick to the end; which ask went where."""
+        """Tick to the end; return which ask was placed on which node."""
         placed: dict[str, str] = {}
         while True:
             done = self.core.tick(self.now)
@@ -136,7 +136,7 @@ def pledge(
     victims: tuple[str, ...] = (),
     policy: str = RESERVATION.name,
 ) -> None:
-    """Room on a node is promised to a waiting ask, as a reservation or a decision does it."""
+    """Promise capacity on a node to a waiting ask, as a reservation or a decision does."""
     state: Partition = world.partition
     ask = state.asks[key]
     commitment = Commitment(f"c-{key}", policy, world.now)
@@ -147,10 +147,10 @@ def pledge(
 
 
 def crowd(**rest: Any) -> World:
-    """Everything that the state knows, at once: see the names of asks.
+    """Return a world with asks and allocations in every state.
 
-    run-* placed, full-* held back by a limit, huge-* of a class without a node, gang-* and crew-* members of a job
-    that gathers or does not fit, held-* with a pledge, back-* returned after a failed binding.
+    run-* are placed, full-* wait for a limit, huge-* have a class that fits no node, gang-* and crew-* are members of
+    a job that gathers or does not fit, held-* have promised capacity, back-* were returned after a failed binding.
     """
     world = World(
         leaf(

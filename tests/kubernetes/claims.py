@@ -1,6 +1,6 @@
-"""Invariants of a cluster, whatever was killed: nothing bound twice, nothing over capacity.
+"""Invariants of a cluster after any kill: no pod is bound twice, no node is over capacity.
 
-And what holds once all is quiet: the core knows exactly what runs.
+When nothing changes any more, the core also knows exactly the running pods.
 """
 
 import json
@@ -21,9 +21,9 @@ LOOK_S = 0.2
 
 
 class Witness:
-    """A thread that checks a namespace's pods repeatedly beside the test; `faults` lists the violations.
+    """A thread that repeatedly checks a namespace's pods during the test; `faults` lists the violations.
 
-    Each look is one list, which is how the cluster was at one moment.
+    Each check reads one list, which is the state of the cluster at one instant.
     """
 
     def __init__(self, kube: Kube, namespace: str) -> None:
@@ -57,7 +57,7 @@ class Witness:
             try:
                 pods = self._kube.all("Pod", self._namespace)
             except (ApiError, httpx2.HTTPError):
-                continue  # The API server is away.
+                continue  # The API server does not answer.
             self.looks += 1
             self._check_rooms(pods)
             for pod in pods:
@@ -81,7 +81,7 @@ class Witness:
 
 
 def node_of(pod: Object) -> str:
-    """Return the node that a pod is bound to, empty without."""
+    """Return the node to which a pod is bound; empty when there is none."""
     return str(pod["spec"].get("nodeName", ""))
 
 
@@ -104,7 +104,7 @@ def millicores(pod: Object) -> int:
 
 
 def known_to_core(stack: Stack, application: str) -> dict[str, str]:
-    """Return node by pod uid of the pods that the core has placed of an application."""
+    """Return the node by pod uid, for an application's pods that the core has placed."""
     said = stack.evenhand("allocations", "--app", application, "--output=json")
     assert said.returncode == 0, said.stderr
     found = json.loads(said.stdout)["allocations"]
@@ -112,7 +112,7 @@ def known_to_core(stack: Stack, application: str) -> dict[str, str]:
 
 
 def true_of_cluster(kube: Kube, namespace: str) -> dict[str, str]:
-    """Return node by pod uid of the running pods in a namespace."""
+    """Return the node by pod uid, for the running pods in a namespace."""
     pods = running(kube.all("Pod", namespace))
     return {pod["metadata"]["uid"]: node_of(pod) for pod in pods}
 

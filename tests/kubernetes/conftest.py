@@ -1,8 +1,7 @@
-"""A real API server for the tests of this folder, and what they start against it.
+"""A real API server for the tests of this folder, and the processes that they start with it.
 
-REAL_KUBECONFIG or KUBECONFIG names a cluster; else the tests start their own on the loopback, with the
-programs that `make real` builds. Where those are missing the tests are skipped, and with REQUIRE_REAL=1
-they fail.
+REAL_KUBECONFIG or KUBECONFIG names a cluster. Otherwise the tests start their own on the loopback, with the programs
+that `make real` builds. When these are missing, the tests are skipped; with REQUIRE_REAL=1 they fail.
 """
 
 import os
@@ -28,7 +27,7 @@ NAMESPACE_LENGTH = 40
 
 @pytest.fixture(scope="session")
 def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
-    """Provide the API server, with the shim's account and role as deploy/ has them."""
+    """Provide the API server, with the shim's account and role from deploy/."""
     given = os.environ.get("REAL_KUBECONFIG") or os.environ.get("KUBECONFIG", "")
     own = None if given else _own_cluster(tmp_path_factory.mktemp("cluster"))
     try:
@@ -59,9 +58,10 @@ def shim_kubeconfig(kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture
 def namespace(kube: Kube, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Provide a namespace of this test, in which the shim may read ConfigMaps as in its own.
+    """Provide a namespace for this test, in which the shim may read ConfigMaps as in its own.
 
-    Afterwards its pods and nodes go, and it stays, empty: nobody removes namespaces here.
+    Afterwards its pods and nodes are deleted. The empty namespace stays, because this cluster has no controller that
+    removes it.
     """
     name = _name(request.node.name)
     kube.create(objects.namespace(name))
@@ -75,9 +75,9 @@ def namespace(kube: Kube, request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def stack(namespace: str, shim_kubeconfig: Path, tmp_path: Path) -> Iterator[Stack]:
-    """Provide core and shim, not started yet: `stack.start()` once the cluster is as it should be.
+    """Provide core and shim, not started yet; the test calls `stack.start()` when the cluster is prepared.
 
-    A failed test shows what they logged last.
+    A failed test shows the end of their logs.
     """
     stack = Stack(tmp_path, shim_kubeconfig, namespace)
     yield stack
@@ -95,10 +95,10 @@ def manifests(kube: Kube) -> list[Object]:
 
 @pytest.fixture(scope="session")
 def certificates(kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create the secrets with deploy/certificates.sh and provide the folder of the authority."""
+    """Create the secrets with deploy/certificates.sh and provide the folder with the certificate authority."""
     folder = tmp_path_factory.mktemp("certificates")
     path = f"{provision.folder()}{os.pathsep}{os.environ['PATH']}"
-    for _ in range(2):  # The second time renews.
+    for _ in range(2):  # The second time renews the certificates.
         said = subprocess.run(
             [str(DEPLOY / "certificates.sh"), str(folder)],
             env=os.environ | {"KUBECONFIG": str(kube.kubeconfig), "PATH": path},
@@ -111,13 +111,13 @@ def certificates(kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _name(test: str) -> str:
-    """Return a name that no other run has."""
+    """Return a name that no other run uses."""
     plain = re.sub(r"[^a-z0-9]+", "-", test.lower().removeprefix("test_"))[:NAMESPACE_LENGTH]
     return f"{plain.strip('-')}-{os.urandom(3).hex()}"
 
 
 def _as_own_namespace(namespace: str) -> Iterator[objects.Object]:
-    """Yield the Roles and RoleBindings that deploy/ has for the shim's own namespace, for this namespace."""
+    """Yield the Roles and RoleBindings of deploy/ for the shim's own namespace, changed to this namespace."""
     for item in yaml.safe_load_all((DEPLOY / "rbac.yaml").read_text()):
         if item["kind"] in {"Role", "RoleBinding"}:
             item["metadata"]["namespace"] = namespace

@@ -1,4 +1,4 @@
-"""The containers of deploy/ as processes: their own words, with this machine's files and ports."""
+"""The containers of deploy/ as processes: with the commands of deploy/, and files and ports of this machine."""
 
 import base64
 import subprocess
@@ -25,7 +25,7 @@ def pod_of(manifests: list[Object], name: str) -> Any:
 
 
 class Deployed:
-    """The containers of deploy/ as processes: their own words, with this machine's files and ports."""
+    """The containers of deploy/ as processes: with the commands of deploy/, and files and ports of this machine."""
 
     def __init__(self, kube: Kube, manifests: list[Object], folder: Path) -> None:
         self._kube, self._manifests, self._folder = kube, manifests, folder
@@ -43,7 +43,7 @@ class Deployed:
         return [self._here(name, argument) for argument in container["args"]]
 
     def _environment(self, name: str) -> dict[str, str]:
-        """Return the variables of a container that have a value of their own."""
+        """Return the environment variables of a container that have a literal value."""
         [container] = pod_of(self._manifests, name)["spec"]["containers"]
         given = (variable for variable in container["env"] if "value" in variable)
         return {variable["name"]: self._here(name, variable["value"]) for variable in given}
@@ -77,7 +77,7 @@ class Deployed:
 
     @contextmanager
     def running(self, name: str, *extra: str) -> Iterator[Process]:
-        """Hold a running container until the block ends, then print its log, which a failed test shows."""
+        """Hold a running container while the block runs, then print its log, which a failed test shows."""
         self._mount(name)
         log = self._folder / f"{name}.log"
         process = Process([*self._arguments(name), *extra], log)
@@ -94,5 +94,5 @@ class Deployed:
         return serves(f"127.0.0.1:{health}", container["readinessProbe"]["grpc"]["service"])
 
     def command(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run one command of `evenhand` in a container."""
+        """Run one command of `evenhand` in the environment of a container."""
         return run(*words, **self._environment(name))

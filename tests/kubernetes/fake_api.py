@@ -1,4 +1,4 @@
-"""An API server of a few lines: plain HTTP, answers as told, remembers what it was asked."""
+"""A minimal API server: plain HTTP with given answers; it records the requests."""
 
 import asyncio
 import json
@@ -95,7 +95,7 @@ class FakeApi:
             writer.transport.abort()
 
     async def _answer(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        """Answer one request, and return False when the connection is over."""
+        """Answer one request; return False when the connection has ended."""
         found = self.handle(asked)
         answer = found if isinstance(found, Answer | str) else await found
         if isinstance(answer, str):
@@ -152,7 +152,7 @@ async def _read(reader: asyncio.StreamReader) -> Asked | None:
 
 @dataclass(slots=True)
 class World:
-    """A fake API server and the shim's backend before it."""
+    """A fake API server, and the shim's backend that is connected to it."""
 
     api: FakeApi
     cluster: KubernetesCluster
@@ -162,7 +162,7 @@ class World:
 
 @asynccontextmanager
 async def world(folder: Path, handle: Handler, rate: Rate | None = None) -> AsyncIterator[World]:
-    """Hold a fake API server and a cluster client connected to it; the account's token is `secret`."""
+    """Hold a fake API server and a cluster client that is connected to it; the account's token is `secret`."""
     fake = FakeApi(handle)
     server = await asyncio.start_server(fake.serve, "127.0.0.1", 0)
     fake.port = server.sockets[0].getsockname()[1]

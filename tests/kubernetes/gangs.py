@@ -1,4 +1,4 @@
-"""Gangs on an API server: pods of one ReplicaSet that carry a job's labels, made by its controller or by the test."""
+"""Gangs on an API server: pods of one ReplicaSet with a job's labels, created by its controller or by the test."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ SOFT = "scheduling.koordinator.sh/soft-eviction"
 
 
 def gang(count: int, of: str, queue: str, **given: Any) -> list[Object]:
-    """Return the pods of a gang, one core each, `gang-0` and on; a label gives their number."""
+    """Return the pods of a gang, `gang-0` and so on, with one core each; a label says how many there are."""
     labels = {
         "applicationId": f"{of}-gang",
         "queue": f"root.{queue}",
@@ -23,9 +23,9 @@ def gang(count: int, of: str, queue: str, **given: Any) -> list[Object]:
 
 
 def create_replica_set(kube: Kube, count: int, of: str, queue: str) -> None:
-    """Create a ReplicaSet whose pods are a gang; the ReplicaSet alone gives their number, no label does.
+    """Create a ReplicaSet whose pods are a gang; only the ReplicaSet says how many there are, no label does.
 
-    Where the tests have their own cluster nobody makes its pods, so that they do it themselves.
+    In the tests' own cluster there is no controller that creates its pods, so that the tests create them.
     """
     pods = gang(count, of, queue)
     for pod in pods:

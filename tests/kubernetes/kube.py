@@ -1,4 +1,4 @@
-"""A Kubernetes cluster as the tests use it: everything is allowed, objects are plain mappings."""
+"""A Kubernetes cluster as the tests use it: with all rights, and objects as plain mappings."""
 
 import json
 import shutil
@@ -46,10 +46,10 @@ def until(condition: Callable[[], bool], seconds: float = SECONDS_MAX) -> None:
 
 
 class Kube:
-    """One API server, and its administrator.
+    """An API server, used as its administrator.
 
-    `own` is the cluster that the tests started; None when the environment names another, which
-    nobody may stop or restart.
+    `own` is the cluster that the tests started; None when the environment names another cluster, which must not be
+    stopped or restarted.
     """
 
     def __init__(self, kubeconfig: Path, own: Cluster | None = None) -> None:
@@ -62,8 +62,9 @@ class Kube:
         self.client.close()
 
     def create(self, *objects: Mapping[str, Any]) -> list[Object]:
-        """Create objects, many at a time, and return them as the API server stores them. Raises ApiError."""
-        # Here and not in the threads: the client's classes are not made for their first use in two.
+        """Create objects, many at the same time, and return them as the API server stores them. Raises ApiError."""
+        # This is done here and not in the threads, because the client must not create a class for
+        # the first time in two threads.
         models = [from_dict(dict(item)) for item in objects]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return [made.to_dict() for made in pool.map(self.client.create, models)]
@@ -89,7 +90,7 @@ class Kube:
     def all(
         self, kind: str, namespace: str = "*", labels: Mapping[str, str] | None = None
     ) -> list[Object]:
-        """Return all objects of a kind, of every namespace unless one is named."""
+        """Return all objects of a kind, in all namespaces unless one is named."""
         found = self.client.list(resource(kind), labels=labels, **_within(namespace))
         return [item.to_dict() for item in found]
 
@@ -113,7 +114,7 @@ class Kube:
         self.client.deletecollection(resource(kind), namespace=namespace, grace_period=0)
 
     def version(self) -> int:
-        """Return the resource version that the cluster is at."""
+        """Return the present resource version of the cluster."""
         said = self.kubectl("get", "--raw", "/api/v1/namespaces?limit=1")
         return int(json.loads(said.stdout)["metadata"]["resourceVersion"])
 
@@ -137,7 +138,7 @@ class Kube:
         )
 
     def account(self, name: str, namespace: str, folder: Path) -> Path:
-        """Write a kubeconfig with a service account's token, as its pod has one, and return its path."""
+        """Write a kubeconfig with a service account's token, as in the account's pod, and return its path."""
         said = self.kubectl("create", "token", name, f"--namespace={namespace}", "--duration=24h")
         assert said.returncode == 0, said.stderr
         config = yaml.safe_load(self.kubectl("config", "view", "--raw", "--minify").stdout)

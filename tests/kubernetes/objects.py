@@ -1,7 +1,7 @@
-"""Objects of Kubernetes as the tests need them: small, and with names of their own.
+"""Kubernetes objects for the tests: small, and with names that no other test uses.
 
-A test's nodes carry the label `evenhand.test/of` with the name of its namespace, and its pods ask for
-it: so tests do not meet, and on a cluster that has nodes of its own nothing is placed on those.
+A test's nodes carry the label `evenhand.test/of` with the name of its namespace, and its pods select it. So tests do
+not affect each other, and on a cluster with other nodes nothing is placed on those.
 """
 
 from collections.abc import Mapping
@@ -33,9 +33,9 @@ def nodes(count: int, of: str, **amounts: str) -> list[Object]:
 
 
 def pod(name: str, of: str, **given: Any) -> Object:
-    """Return a pod of 100 millicores and 64 MiB that waits for our scheduler.
+    """Return a pod of 100 millicores and 64 MiB that names our scheduler.
 
-    `given`: `labels`, `annotations` (mappings), `requests` (a mapping), all else is of the spec.
+    `given`: `labels` and `annotations` (mappings), `requests` (a mapping); everything else is part of the spec.
     """
     metadata = {
         "name": name,
@@ -61,14 +61,14 @@ def pods(count: int, of: str, prefix: str = "pod", **given: Any) -> list[Object]
 
 
 def priority_class(name: str, value: int, **given: Any) -> Object:
-    """Return a PriorityClass; `given`: `annotations`, all else is of the object itself."""
+    """Return a PriorityClass; `given`: `annotations`, everything else is part of the object itself."""
     metadata = {"name": name, "annotations": dict(given.pop("annotations", {}))}
     head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
     return head | {"metadata": metadata, "value": value} | given
 
 
 def config_map(of: str, data: Mapping[str, str], name: str = "yunikorn-configs") -> Object:
-    """Return the shim's settings in a namespace."""
+    """Return a ConfigMap with the shim's settings in a namespace."""
     metadata = {"name": name, "namespace": of}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
 

@@ -1,4 +1,4 @@
-"""A way to the API server that can be cut: a proxy of TCP on the loopback."""
+"""A TCP proxy on the loopback before the API server; its connections can be cut."""
 
 import socket
 import threading
@@ -45,7 +45,7 @@ class Proxy:
             thread.join()
 
     def cut(self) -> int:
-        """Break every open connection and return their number; new connections are let through."""
+        """Break every open connection and return their number; new connections are accepted."""
         with self._lock:
             open_now = list(self._open)
         for one in open_now:
@@ -66,7 +66,7 @@ class Proxy:
             try:
                 near, _ = self._listening.accept()
             except OSError:
-                return  # Closed.
+                return  # The socket was closed.
             try:
                 far = socket.create_connection(self._server)
             except OSError:
@@ -75,7 +75,7 @@ class Proxy:
             self._join(near, far)
 
     def _join(self, near: socket.socket, far: socket.socket) -> None:
-        """Start a thread for each direction; the second that ends closes both sockets."""
+        """Start a thread for each direction; the thread that ends last closes both sockets."""
         with self._lock:
             self._open |= {near, far}
         ends = threading.Barrier(2)

@@ -1,4 +1,4 @@
-"""The state of pods on an API server: nodes, conditions, events."""
+"""The state of pods on an API server: their nodes, conditions and events."""
 
 from tests.kubernetes.kube import Kube, Object
 

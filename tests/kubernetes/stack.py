@@ -1,4 +1,4 @@
-"""A core and a shim as processes of their own, which a test may kill and start again."""
+"""A core and a shim in separate processes, which a test may kill and start again."""
 
 import os
 import select
@@ -22,7 +22,7 @@ COMMAND = (sys.executable, "-m", "evenhand_cli")
 
 
 class Process:
-    """One command of `evenhand` that runs; its log is appended to over every start."""
+    """A command of `evenhand` that runs; each start appends to its log."""
 
     def __init__(self, arguments: Sequence[str], log: Path) -> None:
         self.log = log
@@ -38,7 +38,7 @@ class Process:
             )
 
     def line(self) -> str:
-        """Return the next line that the process prints, empty when it has ended or prints nothing in time."""
+        """Return the next line that the process prints; empty when it has ended or prints nothing in time."""
         assert self.popen.stdout is not None
         ready, _, _ = select.select([self.popen.stdout], [], [], SECONDS_MAX)
         return self.popen.stdout.readline().strip() if ready else ""
@@ -130,10 +130,12 @@ class Stack:
 
 
 def serves(address: str, service: str) -> bool:
-    """Return whether a health port reports the service as serving, asked as a Kubernetes probe does."""
+    """Return whether a health port reports the service as serving; the request is that of a Kubernetes probe."""
     question = health_pb2.HealthCheckRequest(service=service)
     with grpc.insecure_channel(address) as channel:
-        stub: Any = health_pb2_grpc.HealthStub(channel)  # Its types come without methods.
+        stub: Any = health_pb2_grpc.HealthStub(
+            channel
+        )  # The library's type of a stub has no methods.
         try:
             answer = stub.Check(question, timeout=1)
         except grpc.RpcError:
@@ -155,7 +157,7 @@ def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment with the sources on the path, and no setting of the caller's own."""
+    """Return the environment with the sources on Python's path, and without the caller's own settings."""
     own = ("EVENHAND_", "KUBECONFIG", "NAMESPACE")
     given = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     paths = os.pathsep.join((str(ROOT), str(ROOT / "gen")))

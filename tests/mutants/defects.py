@@ -1,7 +1,7 @@
-"""Seeded defects: small wrong changes to ordering, headroom, state and preemption, each of which the suite must notice.
+"""Seeded defects: small wrong changes to ordering, headroom, state and preemption, each of which the tests must find.
 
-A defect is a piece of source text and what it becomes. When the text is gone because the module was rewritten,
-choose the line that does the same now.
+A defect is a piece of source text and its replacement. When the text no longer exists because the module was
+rewritten, choose the line that does the same now.
 """
 
 import enum
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class Judge(enum.Enum):
-    """The part of the suite that has to notice a defect."""
+    """The part of the test suite that must find a defect."""
 
     WORLDS = "random worlds against the oracle of scheduling"
     WORLDS_BY_WEIGHT = "random worlds that share by weight against the oracle of scheduling"
@@ -32,7 +32,7 @@ class Judge(enum.Enum):
 
 
 class Policy(enum.Enum):
-    """The part of the core that a defect is in: a policy of preemption, or what all policies stand on."""
+    """The part of the core in which a defect is: a policy of preemption, or code that all policies use."""
 
     GUARANTEED = "claims under a guarantee (seed 001)"
     REQUIRED_NODE = "pods that require a node (G11)"
@@ -53,9 +53,9 @@ class Policy(enum.Enum):
 
 
 class Defect(NamedTuple):
-    """One wrong change of one module; ``first`` is the seed at which the search begins.
+    """A wrong change of one module; `first` is the seed at which the search begins.
 
-    Of the stories those count whose file's name begins with ``stories``.
+    Only stories whose file name begins with `stories` are used.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Runs a part of the suite with one defect in the core: `python -m tests.mutants.infected NUMBER`.
+"""Run a part of the tests with one defect in the core: `python -m tests.mutants.infected NUMBER`.
 
-Exits with 0 and the name of the first example that the core fails, with 1 when it passes them all, and with 2 when the
-source text that the defect replaces is not there exactly once.
+The exit code is 0, after the name of the first example that fails; 1 when all examples pass; and 2 when the source
+text that the defect replaces does not occur exactly once.
 """
 
 import importlib.machinery
@@ -17,7 +17,7 @@ CAUGHT, SURVIVED, GONE = 0, 1, 2
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Loads the module's source with the defect in it, past every cache."""
+    """A loader of the module's source with the defect; it bypasses every cache."""
 
     defect: Defect
 
@@ -30,7 +30,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds the one module that the defect is in."""
+    """A finder for the one module that has the defect."""
 
     def __init__(self, defect: Defect) -> None:
         self._defect = defect
@@ -49,7 +49,7 @@ class _Finder(MetaPathFinder):
 
 
 def main(number: int) -> int:
-    """Go through examples until one shows the defect."""
+    """Run examples until one shows the defect."""
     defect = DEFECTS[number]
     sys.meta_path.insert(0, _Finder(defect))
     from tests.mutants.judges import examples  # noqa: PLC0415 - imported with the defect in place

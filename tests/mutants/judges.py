@@ -1,6 +1,6 @@
-"""The judges of seeded defects: parts of the suite as rows of small examples, each of which the healthy core passes.
+"""The judges of seeded defects: parts of the test suite as small examples, each of which passes without a defect.
 
-A part is imported when it is asked for: reading all stories takes longer than most defects need to show.
+A part is imported only when it is needed, because reading all stories takes longer than finding most defects.
 """
 
 import inspect
@@ -14,19 +14,19 @@ import pytest
 from tests.mutants.defects import Defect, Judge
 
 SEEDS: Final = 400
-"""Random examples in which a defect has to show."""
+"""Number of random examples in which a defect must show."""
 PODS_MOST: Final = 7
 
 
 class Example(NamedTuple):
-    """``run`` raises an AssertionError when the core is wrong."""
+    """An example; `run` raises an AssertionError when the core is wrong."""
 
     name: str
     run: Callable[[], object]
 
 
 def examples(defect: Defect) -> Iterator[Example]:
-    """Return what the defect's judge looks at, in order."""
+    """Yield the examples of the defect's judge, in order."""
     return _JUDGES[defect.judge](defect)
 
 
@@ -158,7 +158,7 @@ def _everything(defect: Defect) -> Iterator[Example]:
 
 
 def _patched(test: Callable[..., object]) -> None:
-    """Run a test that may change the core for as long as it runs."""
+    """Run a test that may change the core while it runs, and restore the core afterwards."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         wanted = inspect.signature(test).parameters
         test(**({"monkeypatch": monkeypatch} if wanted else {}))

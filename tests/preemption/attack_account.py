@@ -1,7 +1,7 @@
-"""Everything at once against one core, and a second account of what stands, kept from events and decisions alone.
+"""A second model of the state of one core, computed only from events and decisions, for random runs of all policies.
 
-The account is what a shim and the people who watch it know: who runs where, who is dying for which decision, which
-decisions are open. `Attack` draws what happens next from a seed and the account; `Account` judges each decision.
+The model has what a shim and its users know: which pod runs where, which pod is terminating for which decision, and
+which decisions are open. `Attack` chooses the next event from a seed and the model; `Account` checks each decision.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ from tests.preemption.proportion_oracle import Outcome
 
 Amounts = Counter[str]
 Place = tuple[str, str]
-"""A partition and the name of something in it."""
+"""A partition, and the name of an object in it."""
 
 
 @dataclass
@@ -58,12 +58,12 @@ class Node:
     capacity: dict[str, int]
     open: bool
     opened: bool
-    """Whether the node was open once, or was cordoned: pods that require it may start."""
+    """Whether the node is open or cordoned, and no longer draining: pods that require it may start."""
 
 
 @dataclass
 class Pod:
-    """An ask while ``node`` is empty. ``dying`` is the decision that evicts it, "" for none that is known."""
+    """A pod; an ask while `node` is empty. `dying` is the decision that evicts it, "" when that is unknown."""
 
     key: str
     application: str
@@ -73,11 +73,11 @@ class Pod:
     dying: str | None = None
     started_ms: int | None = None
     order: Released | None = None
-    """What its shim heard last of how it has to go."""
+    """The last order about the pod's end that its shim received."""
 
     @property
     def required(self) -> str:
-        """The node that it must run on, "" for a pod that may run anywhere."""
+        """The node that the pod requires; "" for a pod that may run anywhere."""
         return self.spec.constraints.required_node
 
 
@@ -91,20 +91,20 @@ class Open:
 
 @dataclass
 class Partition:
-    """The account of one partition."""
+    """The model of one partition."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     applications: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Queue and user of each."""
+    """Queue and user of each application."""
     pods: dict[str, Pod] = field(default_factory=dict)
     foreign: dict[str, tuple[str, dict[str, int]]] = field(default_factory=dict)
     open: dict[str, Open] = field(default_factory=dict)
     ended: dict[str, DecisionState] = field(default_factory=dict)
     vetoes: int = 0
     heirs: set[str] = field(default_factory=set)
-    """Pods whose placeholders were evicted for them: the capacity is theirs."""
+    """Pods for which placeholders were evicted, and which may use their capacity."""
     shares: Mapping[str, Mapping[str, Outcome]] = field(default_factory=dict)
-    """What queues deserve by type and path as the round under way sees it; empty where nothing is shared by weight."""
+    """Deserved shares by type and path, as the present round sees them; empty when nothing is shared by weight."""
 
     def on(self, node: str) -> Iterator[Pod]:
         """Return the pods of a node."""
@@ -132,7 +132,7 @@ class Partition:
         return {one.key for known in self.open.values() for one in known.record.beneficiaries}
 
     def owners(self, node: str) -> list[str]:
-        """Return the waiting asks that require a node and have a decision, for which alone the node is held (G11)."""
+        """Return the waiting asks that require a node and have a decision; the node is kept only for them (G11)."""
         return [
             one.key
             for known in self.open.values()
@@ -144,12 +144,12 @@ class Partition:
         ]
 
     def is_below(self, pod: Pod, path: str) -> bool:
-        """Return whether the pod's queue is a queue or stands below it."""
+        """Return whether the pod's queue is this queue or is below it."""
         return f"{self.applications[pod.application][0]}.".startswith(f"{path}.")
 
 
 class Account:
-    """The second account. ``managers`` says which resource manager serves each partition."""
+    """The second model. `managers` says which resource manager serves each partition."""
 
     def __init__(self, configuration: Configuration, managers: Mapping[str, str]) -> None:
         self.managers = managers
@@ -158,12 +158,12 @@ class Account:
         self.synced = dict.fromkeys(managers.values(), True)
         self.seen: Counter[str] = Counter()
         self.unbuilt: set[tuple[str, str]] = set()
-        """Decisions that ended since a manager registered last: they do not come back."""
+        """Decisions that ended since the last registration of a manager; they must not come back."""
         self.wiping: set[str] = set()
         self.expiring: list[DecisionRecord] = []
-        """What expires among the decisions that are judged."""
+        """The records of expired decisions among the decisions that are being checked."""
         self.ending: set[str] = set()
-        """What ends among them."""
+        """The ids of ended decisions among the decisions that are being checked."""
         self._configure(configuration)
 
     def _configure(self, configuration: Configuration) -> None:
@@ -179,7 +179,7 @@ class Account:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def happened(self, event: Event, decisions: Iterable[Decision]) -> None:
-        """Record an event that the core answered: unless it was rejected, it took effect."""
+        """Record an event that the core answered; unless it was rejected, it took effect."""
         decisions = list(decisions)
         if not any(isinstance(one, (AskRejected, NodeRejected)) for one in decisions):
             self._take(event)
@@ -311,7 +311,7 @@ class Account:
                     pass
 
     def _withdrawn(self, stays: Withdrawn) -> None:
-        """Only who was marked stays, and nobody whose room an open decision still needs (J11)."""
+        """Assert that only a marked pod is withdrawn, and that no open decision still needs its capacity (J11)."""
         state = self.partitions[stays.partition]
         pod = state.pods[stays.key]
         assert pod.dying == stays.decision_id, f"{pod.key} does not go for {stays.decision_id}"
@@ -327,7 +327,7 @@ class Account:
         self.seen["withdrawn"] += 1
 
     def _assert_room_is_left(self, state: Partition, stays: Pod) -> None:
-        """Assert that asks promised capacity on the node fit there beside the pod, after all ordered evictions."""
+        """Assert that asks with promised capacity on the node still fit there beside the pod, after all ordered evictions."""
         known = (one for one in state.open.values() if one.record.decision_id not in self.ending)
         waiting = [
             one
@@ -337,7 +337,9 @@ class Account:
         ]
         left = state.used(stays.node)
         for pod in state.on(stays.node):
-            told = pod.dying is not None or pod.order is not None  # a placeholder is not dying
+            told = (
+                pod.dying is not None or pod.order is not None
+            )  # A placeholder is not counted as terminating.
             left.subtract(dict(pod.spec.resource) if told else {})
         for one in waiting:
             left.update(dict(one.resource))
@@ -385,7 +387,7 @@ class Account:
         self.seen["ordered"] += 1
 
     def _ordered_again(self, pod: Pod, released: Released) -> None:
-        """Assert that the pod terminates by this very order, and that the decision waiting for it just expired."""
+        """Assert that the pod is terminating by this order, and that the decision that waits for it has just expired."""
         by = released.decision_id
         assert by, f"{pod.key} shall go again, and no decision says why"
         assert pod.dying == by, f"{pod.key} shall go again by {by} and dies by {pod.dying}"
@@ -402,7 +404,8 @@ class Account:
         assert not pod.required, f"{pod.key} belongs to its node and shall go"
         assert pod.spec.protection is not Protection.UNTOUCHABLE, f"{pod.key} is untouchable"
         for one in record.beneficiaries:
-            # The members of a job have several nodes, and its queue's maximum may need pods on others (J8).
+            # The members of a job have several nodes, and its queue's max may require victims on
+            # further nodes (J8).
             assert record.policy == "job" or one.node_id == pod.node, (
                 f"{pod.key} on {pod.node} goes for room on {one.node_id}"
             )
@@ -448,7 +451,7 @@ class Account:
         assert not others, f"{key} gains by {record.decision_id} and by {others}"
 
     def _assert_floor(self, state: Partition, record: DecisionRecord) -> None:
-        """Invariant 3: no queue without the beneficiary falls below its entitlement in what its victims hold."""
+        """Assert invariant 3: no queue except the preemptor's falls below its entitlement in the types of its victims."""
         going = [state.pods[one.key] for one in record.victims]
         settings = self.specs[record.partition].preemption
         if record.policy == "required-node" or self._keeps(state, record, going):
@@ -481,7 +484,7 @@ class Account:
     # -- shares by weight ---------------------------------------------------------------------------------------------
 
     def bound(self, partition: str, path: str, spec: QueueSpec, kind: str) -> int:
-        """Return the most that a queue may use: its maximum, and in a leaf its plain share (W2)."""
+        """Return the most that a queue may use: its max, and in a leaf its plain share (W2)."""
         most = dict(spec.max or ()).get(kind, 1 << 60)
         self._share_out(partition)
         shares = self.partitions[partition].shares
@@ -549,7 +552,7 @@ KINDS: Final = ("memory", "vcore")
 
 
 def _there_is(state: Partition, kind: str) -> int:
-    """Return what open nodes have, less what pods of others occupy there (W2)."""
+    """Return the capacity of open nodes minus what foreign pods occupy there (W2)."""
     names = [name for name, node in state.nodes.items() if node.open]
     taken = sum(size.get(kind, 0) for node, size in state.foreign.values() if node in names)
     return sum(state.nodes[name].capacity.get(kind, 0) for name in names) - taken

@@ -1,4 +1,4 @@
-"""Draws everything at once from a seed: a life of one core, with an account beside it that judges each step."""
+"""Random runs of everything: a seed determines the events of one core, and a second model checks each step."""
 
 import random
 from collections.abc import Callable
@@ -45,21 +45,21 @@ KINDS: Final = ("memory", "vcore")
 QUEUES: Final = ("root.a.a1", "root.a.a2", "root.b", "root.c.c1", "root.c.c2")
 GROUPS: Final = ("g/one", "g/two")
 CONFIGURATIONS_MOST: Final = 300
-"""Drawn until one is accepted."""
+"""Maximum number of random configurations until one is accepted."""
 TICKS_MOST: Final = 400
-"""Ticks at one instant; more is an endless one."""
+"""Maximum number of ticks at one instant; more of them mean an endless loop."""
 ROUNDS_MOST: Final = 120
-"""Instants that come by themselves after the last event."""
+"""Maximum number of instants that follow by themselves after the last event."""
 REUSED: Final = 0.15
-"""How often a new thing gets the name of one that is gone."""
+"""The probability that a new object gets the name of one that is gone."""
 VALIDATED: Final = 0.3
-"""How often the state are checked after an event; after ticks they always are."""
+"""The probability that the state is checked after an event; after ticks it is always checked."""
 Moment = tuple[int, Event | int]
 """An instant with an event, or with the budget of a tick."""
 
 
 class Attack:
-    """One life. ``moments`` is its trace, ``said`` what the core answered at each."""
+    """A random run. `moments` is its trace, `said` has the core's decisions at each of them."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -80,11 +80,11 @@ class Attack:
         self.said: list[list[Decision]] = []
 
     def new_account(self) -> Account:
-        """Return the account that judges the attack."""
+        """Return the model that checks the run."""
         return Account(self.configuration, self.managers)
 
     def leaves(self, partition: str) -> tuple[str, ...]:
-        """Return the queues of a partition in which something may run."""
+        """Return the queues of a partition in which pods can run."""
         del partition
         return QUEUES
 
@@ -100,7 +100,7 @@ class Attack:
             self.core.validate()
 
     def tick(self) -> None:
-        """Ticks until there is nothing more to do at this instant."""
+        """Tick until the core has nothing left to do at this instant."""
         for _ in range(TICKS_MOST):
             self.moments.append((self.now, self.budget))
             tick = self.core.tick(self.now, self.budget)
@@ -116,7 +116,7 @@ class Attack:
         assert due is None or due > self.now, f"due {due}, now {self.now}"
 
     def yielding(self) -> list[str]:
-        """Owners of reservations that wait with their nodes for asks of higher priority."""
+        """Return the asks whose reservations wait with their nodes for asks of higher priority."""
         every = self.core.state.partitions.values()
         return [
             key for one in every for key, held in one.decisions.reservations.items() if held.yields
@@ -125,7 +125,7 @@ class Attack:
     # -- configuration ------------------------------------------------------------------------------------------------
 
     def draw_configuration(self) -> Configuration:
-        """One that its checks accept."""
+        """Return a random configuration that passes its checks."""
         for _ in range(CONFIGURATIONS_MOST):
             text = yaml.safe_dump({"partitions": [self._partition(one) for one in self.managers]})
             found, _problems = load(text, "attack")
@@ -215,7 +215,7 @@ class Attack:
     # -- what is drawn from -------------------------------------------------------------------------------------------
 
     def name(self, word: str) -> str:
-        """Return an unused name, or now and then that of something that is gone (static pods, replaced nodes)."""
+        """Return an unused name, or sometimes that of an object that is gone (static pods, replaced nodes)."""
         known = {
             key
             for state in self.account.partitions.values()
@@ -270,7 +270,7 @@ class Attack:
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def live(self) -> None:
-        """Run the whole scenario: the founding, the attacks, and the quiet after them."""
+        """Run the whole scenario: the first objects, the random events, and the quiet time after them."""
         self.found()
         actions = [action for action, _ in self._attacks()]
         weights = [weight for _, weight in self._attacks()]
@@ -281,7 +281,7 @@ class Attack:
         self.settle()
 
     def found(self) -> None:
-        """Nodes, applications and the first asks."""
+        """Add nodes, applications and the first asks."""
         for manager in dict.fromkeys(self.managers.values()):
             self.tell(ManagerRegistered(manager))
         for _ in range(self.dice.randint(2, 4) * len(self.managers)):
@@ -323,7 +323,7 @@ class Attack:
         ]
 
     def wait(self) -> None:
-        """Time passes, often to the next instant that the core names."""
+        """Move the clock, often to the next instant that the core names."""
         due = self.core.next_due()
         if due is not None and self.dice.random() < 0.4:
             self.now = due
@@ -348,7 +348,7 @@ class Attack:
         self.tell(ApplicationAdded(manager, self.name("app"), queue, partition, user))
 
     def add_ask(self) -> None:
-        """Add a few equal asks, as a replica set would."""
+        """Add a few equal asks, as a ReplicaSet would."""
         partition, state, manager = self.place()
         if not state.applications:
             return
@@ -359,7 +359,7 @@ class Attack:
             self.tell(AskAdded(manager, self.name("p"), application, spec, partition, created))
 
     def add_gang(self) -> None:
-        """Asks that are placed together."""
+        """Add asks that are placed together."""
         partition, state, manager = self.place()
         if not state.applications:
             return
@@ -369,7 +369,7 @@ class Attack:
             self.tell(AskAdded(manager, self.name("p"), application, spec, partition, self.now))
 
     def confirm(self) -> None:
-        """Confirm that victims are gone; often a victim comes back at once under another name."""
+        """Confirm the end of victims; often a victim comes back at once under another name."""
         partition, state, manager = self.place()
         dying = self.dying(state)
         for pod in self.dice.sample(dying, min(len(dying), self.dice.choice((1, 1, 2, 9)))):
@@ -388,14 +388,14 @@ class Attack:
         self.tell(ReleaseRequested(manager, application, key, partition, preempted))
 
     def veto(self) -> None:
-        """One or two victims cannot go."""
+        """Report a veto for one or two victims."""
         _, state, manager = self.place()
         dying = [pod for pod in self.dying(state) if pod.dying]
         for pod in self.dice.sample(dying, min(len(dying), self.dice.choice((1, 1, 2)))):
             self._veto(state, manager, pod, pod.dying or "")
 
     def veto_oddly(self) -> None:
-        """Send a veto that is late, doubled, or of an unknown decision."""
+        """Send a veto that is late, repeated, or about an unknown decision."""
         _, state, manager = self.place()
         ids = ["", "g-0-0", *state.open, *state.ended]
         keys = ["ghost", *state.pods]
@@ -444,7 +444,7 @@ class Attack:
             self.tell(event)
 
     def change_ask(self) -> None:
-        """Change a waiting ask, preemptor or not."""
+        """Change a waiting ask, whether or not pods are being evicted for it."""
         partition, state, manager = self.place()
         waiting = self.pods(state, running=False)
         if waiting:
@@ -458,7 +458,7 @@ class Attack:
             self.tell(AskAdded(manager, pod.key, pod.application, spec, partition))
 
     def drop_ask(self) -> None:
-        """Remove a waiting ask, preemptor or not."""
+        """Remove a waiting ask, whether or not pods are being evicted for it."""
         partition, state, manager = self.place()
         waiting = self.pods(state, running=False)
         if waiting:
@@ -466,7 +466,7 @@ class Attack:
             self.tell(_release(manager, partition, pod, Termination.STOPPED_BY_RM))
 
     def fail_to_bind(self) -> None:
-        """Report that the shim cannot bind a placed pod, perhaps a victim."""
+        """Report that the shim cannot bind a placed pod, which may be a victim."""
         partition, state, manager = self.place()
         running = self.pods(state, running=True)
         if running:
@@ -474,7 +474,7 @@ class Attack:
             self.tell(_release(manager, partition, pod, Termination.SCHEDULING_FAILED_ON_RM))
 
     def mark_again(self) -> None:
-        """Report a terminating pod once more, with the mark that the shim left on it."""
+        """Report a terminating pod once more, with the mark that the shim wrote on it."""
         partition, state, manager = self.place()
         dying = self.dying(state)
         if dying:
@@ -482,7 +482,7 @@ class Attack:
             self.tell(self._existing(manager, partition, state, pod))
 
     def dies_by_itself(self) -> None:
-        """Somebody else deleted a pod: it runs on for its grace."""
+        """Report that another client deleted a pod, which runs on for its grace period."""
         partition, state, manager = self.place()
         running = [pod for pod in self.pods(state, running=True) if pod.dying is None]
         if running:
@@ -528,7 +528,7 @@ class Attack:
             self.tell(NodeUpdated(manager, node, capacity, partition))
 
     def cordon(self) -> None:
-        """Cordon a node, or take it back into use."""
+        """Cordon a node, or uncordon it."""
         partition, state, manager = self.place()
         if state.nodes:
             node = self.dice.choice(list(state.nodes))
@@ -554,7 +554,7 @@ class Attack:
             self.tell(ForeignAdded(manager, key, node, size, partition))
 
     def add_existing(self) -> None:
-        """Report a pod that runs already, perhaps one that waits as an ask."""
+        """Report a pod that runs already; it may be waiting as an ask."""
         partition, state, manager = self.place()
         waiting = self.pods(state, running=False)
         if not state.nodes or not state.applications:
@@ -582,7 +582,7 @@ class Attack:
             self.tell(ApplicationRemoved(manager, application, partition))
 
     def configure(self) -> None:
-        """Another configuration, often in mid-decision."""
+        """Apply another configuration, often while a decision is open."""
         self.configuration = self.draw_configuration()
         self.tell(ConfigurationApplied(self.configuration, "attack"))
 
@@ -593,7 +593,7 @@ class Attack:
         self.tell(DisruptionsAllowed(manager, self.dice.choice(GROUPS), allowed))
 
     def restart(self) -> None:
-        """Register a manager once more, which reports all that it knows in the order of design 1.10."""
+        """Register a manager once more; it reports everything that it knows, in the order of a sync."""
         manager = self.dice.choice(list(self.managers.values()))
         self.again(manager)
 
@@ -626,9 +626,9 @@ class Attack:
             self._nobody_more(waits, before_tick)
 
     def _nobody_more(self, waits: set[str], since: int) -> None:
-        """Assert that right after a restart no other pod is evicted for an ask that waits for a victim (invariant 19).
+        """Assert that after a restart no other pod is evicted for an ask that still waits for a victim (invariant 19).
 
-        An ask whose node has meanwhile become too small is replanned (G10).
+        An ask whose node has meanwhile become too small is planned again (G10).
         """
         for decisions in self.said[since:]:
             for one in decisions:
@@ -660,7 +660,7 @@ class Attack:
         return events
 
     def look(self) -> None:
-        """Everything that only looks changes nothing."""
+        """Assert that queries change nothing."""
         before = self.core.digest()
         name, state, _ = self.place()
         keys = list(state.pods)
@@ -679,7 +679,7 @@ class Attack:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """All victims go, time passes: every decision ends, and nobody waits beside room."""
+        """Confirm all evictions and let time pass; assert that every decision ends and no ask waits that fits."""
         due = None
         for _ in range(ROUNDS_MOST):
             for name, state in self.account.partitions.items():
@@ -698,7 +698,7 @@ class Attack:
         self.nobody_starves()
 
     def nobody_starves(self) -> None:
-        """No ask waits that fits on a node that nobody else holds."""
+        """Assert that no ask waits that fits on a node which is not kept for another ask."""
         for name, state in self.account.partitions.items():
             held = {one.node_id for one in inspect.nodes(self.core, name) if one.reserved_for}
             for pod in self.pods(state, running=False) if not held else ():
@@ -736,7 +736,7 @@ class Attack:
         return True
 
     def assert_same_again(self) -> None:
-        """Assert that the same trace gives the same decisions, event by event too."""
+        """Assert that the trace gives equal decisions again, also when its events are sent one by one."""
         core = Core(self.first)
         for (now, what), said in zip(self.moments, self.said, strict=True):
             again = (
@@ -750,5 +750,5 @@ def _release(manager: str, partition: str, pod: Pod, termination: Termination) -
 
 
 def _units(amounts: dict[str, int]) -> dict[str, Any]:
-    """Amounts as a file says them: vcore in thousandths."""
+    """Return amounts in the units of a configuration file: vcore in thousandths."""
     return {kind: f"{amount}m" if kind == "vcore" else amount for kind, amount in amounts.items()}

@@ -1,4 +1,4 @@
-"""Random tiny clusters for claims, and the same cluster put through the core."""
+"""Random tiny clusters for claims, and the core's decisions about each."""
 
 import random
 from collections.abc import Iterable, Iterator
@@ -48,10 +48,10 @@ KINDS: Final = ("memory", "vcore", "gpu")
 
 
 class Dice:
-    """Draws one cluster from a seed. Numbers are small: ties, full nodes and tight guarantees are the rule."""
+    """A generator of clusters from a seed. Numbers are small, so that ties, full nodes and tight guarantees are frequent."""
 
     few: tuple[int, ...] = (1, 1, 2, 3)
-    """How many nodes there are, and asks."""
+    """The choices for the number of nodes, and of asks."""
 
     def __init__(self, seed: int, pods_most: int = 8) -> None:
         self.seed = seed
@@ -59,12 +59,12 @@ class Dice:
         self.kinds = KINDS[: self.random.choice((1, 1, 2, 3))]
         self.pods_most = pods_most
         self.plain = self.random.random() < 0.5
-        """No flags, offsets or policies: more clusters in which claims succeed."""
+        """Whether the cluster has no flags, offsets or policies; claims then succeed more often."""
         self.poor = ""
         """The leaf that has little and wants more."""
 
     def cluster(self) -> Cluster:
-        """One cluster with one to three asks."""
+        """Return a cluster with one to three asks."""
         queues = self.queues()
         leaves = [queue.path for queue in queues if queue.leaf]
         self.poor = self.random.choice(leaves)
@@ -85,15 +85,15 @@ class Dice:
         )
 
     def dead_zone(self) -> int:
-        """One cluster of five has a dead zone. Drawn apart, so that the other clusters stay as they were."""
+        """Return the dead zone, which one cluster of five has; it is drawn separately, so that other values stay the same."""
         return random.Random(f"dead zone {self.seed}").choice((0, 0, 0, 0, 2_500))
 
     def rarely(self, seldom: str, usual: str) -> str:
-        """One word of ten, in clusters with oddities."""
+        """Return `seldom` with probability 0.1 in clusters that are not plain, otherwise `usual`."""
         return seldom if not self.plain and self.random.random() < 0.1 else usual
 
     def seldom(self, chance: float = 0.15) -> bool:
-        """Return True now and then, in clusters with oddities."""
+        """Return True with this probability in clusters that are not plain, otherwise False."""
         return not self.plain and self.random.random() < chance
 
     # -- queues ----------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class Dice:
         return [queue, *children]
 
     def guarantee(self, queues: list[Queue], pods: list[Pod]) -> None:
-        """Guarantees and maxima close to what the queues use, whether or not they agree with each other."""
+        """Set guarantees and maxima close to what the queues use, whether or not they are consistent."""
         for queue in queues[1:]:
             used = self.used(queue.path, pods)
             asking = is_below(self.poor, queue.path)
@@ -136,7 +136,7 @@ class Dice:
         return {kind: sum(pod.size.get(kind, 0) for pod in below) for kind in self.kinds}
 
     def near(self, used: Amounts, least: int, most: int) -> Amounts:
-        """Return some types, each near its usage."""
+        """Return some resource types, each with an amount close to its usage."""
         return {
             kind: max(0, amount + self.random.randint(least, most))
             for kind, amount in used.items()
@@ -146,7 +146,7 @@ class Dice:
     # -- nodes and pods --------------------------------------------------------------------------------------------
 
     def node(self, name: str, pods: list[Pod]) -> Node:
-        """Return a node that is full, or nearly."""
+        """Return a node that is full or nearly full."""
         here = [pod for pod in pods if pod.node == name]
         room = self.random.choice((0, 0, 0, 1, 2, 4))
         capacity = {
@@ -173,7 +173,7 @@ class Dice:
             )
 
     def ask(self, number: int, leaves: list[str], required_node: str = "") -> Ask:
-        """Something that waits, for any node or for this one."""
+        """Return an ask, for any node or for the given one."""
         return Ask(
             f"x{number}",
             self.leaf(leaves, poor=0.8),
@@ -184,20 +184,21 @@ class Dice:
         )
 
     def leaf(self, leaves: list[str], poor: float) -> str:
-        """Return the poor leaf with this chance, else any leaf."""
+        """Return the poor leaf with this probability, otherwise any leaf."""
         return self.poor if self.random.random() < poor else self.random.choice(leaves)
 
     def size(self, most: int) -> Amounts:
-        """One type for certain, the others perhaps."""
+        """Return a random size with at least one resource type."""
         first = self.random.choice(self.kinds)
         chosen = [kind for kind in self.kinds if kind == first or self.random.random() < 0.6]
         return {kind: self.random.randint(1, most) for kind in chosen}
 
 
 class LayeredDice(Dice):
-    """Draws clusters of two or three types that different levels guarantee: a team the cores, its queues the GPUs (G2).
+    """A generator of clusters with two or three types, which different levels guarantee (G2).
 
-    A type of a queue is guaranteed at one level of its path, at several, or at none; depths are two to four.
+    For example, a team guarantees cores and its queues guarantee GPUs. A type is guaranteed at one level of a queue's
+    path, at several, or at none; trees are two to four levels deep.
     """
 
     def __init__(self, seed: int, pods_most: int = 8) -> None:
@@ -205,7 +206,7 @@ class LayeredDice(Dice):
         self.kinds = KINDS[: self.random.choice((2, 3, 3))]
 
     def queues(self) -> list[Queue]:
-        """Return a tree with leaves at depths of two to four, the root counted."""
+        """Return a tree with leaves at depths of two to four; the root is counted."""
         tree = [Queue("root", leaf=False)]
         for number in range(self.random.randint(1, 3)):
             tree += self.below(f"root.q{number}", self.random.choice((0, 1, 1, 2)))
@@ -214,7 +215,7 @@ class LayeredDice(Dice):
         return tree
 
     def guarantee(self, queues: list[Queue], pods: list[Pod]) -> None:
-        """Each level guarantees some of the types, seldom all; what a queue uses may be over one and under another."""
+        """Set guarantees on each level for some types, seldom for all; a queue may be above one and below another."""
         for queue in queues[1:]:
             used = self.used(queue.path, pods)
             wanted = is_below(self.poor, queue.path)
@@ -228,25 +229,25 @@ class LayeredDice(Dice):
                 queue.max = self.near(used, -1, 6)
 
     def size(self, most: int) -> Amounts:
-        """Small pods of two types or more: what one type lacks another may have."""
+        """Return a small size with two types or more, so that one type can be scarce while another is not."""
         size = super().size(min(most, 4))
         other = self.random.choice(self.kinds)
         return {**size, other: size.get(other, self.random.randint(1, 3))}
 
 
 class WeightedDice(Dice):
-    """Draws clusters that are shared in proportion to weights: much is asked for, and some of it is guaranteed."""
+    """A generator of clusters that are shared in proportion to weights; many asks wait, and some amounts are guaranteed."""
 
     def __init__(self, seed: int, pods_most: int = 8) -> None:
         super().__init__(seed, pods_most)
         self.other = random.Random(f"weights {seed}")
 
     def size(self, most: int) -> Amounts:
-        """Smaller ones: more of them fit into what a queue has too much of."""
+        """Return a smaller size, so that more pods fit into the surplus of a queue."""
         return super().size(min(most, 4))
 
     def cluster(self) -> Cluster:
-        """One cluster with one to five asks."""
+        """Return a cluster with one to five asks."""
         other = self.other
         cluster = super().cluster()
         leaves = [queue.path for queue in cluster.queues if queue.leaf]
@@ -267,12 +268,12 @@ class WeightedDice(Dice):
 
 
 class AlikeDice(WeightedDice):
-    """Draws clusters in which many asks of a class look at many nodes, and claims let others go (W8)."""
+    """A generator of clusters in which many equal asks consider many nodes, and claims evict others (W8)."""
 
     few = (4, 6, 8)
 
     def cluster(self) -> Cluster:
-        """One cluster with four to ten asks, of one size or two."""
+        """Return a cluster with four to ten asks of one size or two."""
         cluster = super().cluster()
         sizes = [one.size for one in cluster.asks][: self.other.choice((1, 2))]
         for one in cluster.asks:
@@ -289,24 +290,24 @@ class AlikeDice(WeightedDice):
 
 @dataclass
 class Told:
-    """A core that was told of a cluster, and what it has decided."""
+    """A core that has received a cluster, and its decisions."""
 
     core: Core
     slices: list[list[Decision]]
 
     @property
     def decisions(self) -> list[Decision]:
-        """All of them, in order."""
+        """Return all decisions, in order."""
         return [one for each in self.slices for one in each]
 
     @property
     def claims(self) -> list["Claimed"]:
-        """Each claim, in order."""
+        """Return each claim, in order."""
         return [claim for each in self.slices for claim in claims_of(each)]
 
     @property
     def plans(self) -> list["Planned"]:
-        """Each decision for an ask, in order."""
+        """Return each decision for an ask, in order."""
         return [plan for each in self.slices for plan in plans_of(each)]
 
     @property
@@ -322,12 +323,12 @@ Planned = tuple[str, str, str, tuple[str, ...]]
 
 
 def claims_of(decisions: Iterable[Decision]) -> list[Claimed]:
-    """Each claim among decisions, in order."""
+    """Return the claims among the decisions, in order."""
     return [one[1:] for one in plans_of(decisions) if one[0] == "guaranteed"]
 
 
 def plans_of(decisions: Iterable[Decision]) -> list[Planned]:
-    """Each decision for an ask among decisions, in order, whatever the policy."""
+    """Return the decisions for an ask among the decisions, in order, of all policies."""
     records = [one.record for one in decisions if isinstance(one, Decided)]
     return [
         (record.policy, record.beneficiaries[0].key, record.beneficiaries[0].node_id, victims)
@@ -337,12 +338,12 @@ def plans_of(decisions: Iterable[Decision]) -> list[Planned]:
 
 
 def placed_of(decisions: Iterable[Decision]) -> list[tuple[str, str]]:
-    """Ask and node of each placement among decisions, in order."""
+    """Return ask and node of each placement among the decisions, in order."""
     return [(one.key, one.node_id) for one in decisions if isinstance(one, Placed)]
 
 
 def tell(cluster: Cluster) -> Told:
-    """Return the decisions of a core that knows the cluster, from one tick with all that belongs to it."""
+    """Return the decisions of a core for the cluster, from one tick with all its slices."""
     core = Core(configuration(cluster))
     for event in events(cluster):
         core.handle(event, START)
@@ -350,7 +351,7 @@ def tell(cluster: Cluster) -> Told:
 
 
 def tick(core: Core, now: int, budget: int = 20_000) -> list[Decision]:
-    """Tick until the core has no more to do at this instant."""
+    """Tick until the core has nothing left to do at this instant."""
     return [one for each in slices(core, now, budget) for one in each]
 
 
@@ -367,13 +368,13 @@ def slices(core: Core, now: int, budget: int = 20_000) -> list[list[Decision]]:
 
 
 def look_again(core: Core, cluster: Cluster, now: int) -> None:
-    """Say something that changes nothing and calls for a round: its own decisions do not."""
+    """Send an event that changes nothing but causes a round; the core's own decisions do not cause one."""
     for node in cluster.nodes[:1]:
         core.handle(NodeUpdated(MANAGER, node.name, resource(node.capacity)), now)
 
 
 def configuration(cluster: Cluster, settings: PreemptionSettings | None = None) -> Configuration:
-    """Return the queues as the core's configuration; properties that are handed down are resolved."""
+    """Return the queues as the core's configuration, with inherited properties resolved."""
     chosen = replace(
         settings
         or PreemptionSettings(policies=cluster.policies, deadzone_permyriad=cluster.dead_zone),
@@ -470,7 +471,7 @@ def running(pod: Pod, mark: ReleaseMark | None = None) -> AllocationAdded:
 
 
 def waiting(ask: Ask, created: int | None = None) -> AskAdded:
-    """Return an ask that waits for as long as it says, or since another instant."""
+    """Return an ask that has waited for the given time, or since another instant."""
     created = START - ask.waited if created is None else created
     spec = replace(_ask_spec(ask, ask.required_node), allow_preempt_other=ask.may_preempt)
     return AskAdded(MANAGER, ask.key, ask.owner, spec, created_ms=created)

@@ -1,8 +1,8 @@
-"""The best claim by brute force: what seed 001 and the rules allow one ask, on every node, from every subset.
+"""The best claim by brute force: the rules for one ask, applied to every node and every set of victims.
 
-Written from the rules alone, on plain data: queues with their numbers, nodes, what runs, one waiting ask. Nothing is
-clever here; a claim by the core that differs is wrong, or the rule is (G2 to G8; W2, W6, W8 and W9
-where shares go by weight; V1 to V5; where jobs are planned for, J4 for classes and J12 for gangs that run).
+It is written from the rules alone, on plain data: queues with their numbers, nodes, running pods, one waiting ask.
+When a claim of the core differs, the core or a rule is wrong. The rules are G2 to G8, W2, W6, W8 and W9 for shares by
+weight, V1 to V5, and J4 and J12 for firm pods and running gangs.
 """
 
 from collections.abc import Iterator
@@ -16,15 +16,15 @@ from tests.preemption.paths import is_below, path_up, queue_of, seen_from
 from tests.preemption.proportion_oracle import Outcome
 
 Amounts = dict[str, int]
-"""By resource type; a missing type is zero, in a maximum no limit."""
+"""Amounts by resource type; a missing type means zero, in a max no limit."""
 
 NEVER: Final = -(1 << 63)
-"""Below every priority: the highest priority of nobody."""
+"""A priority below all others: the highest priority of an empty set of victims."""
 
 
 @dataclass
 class Queue:
-    """A queue as a user writes it. ``policy`` is `preemption.policy`, "" where it says nothing."""
+    """A queue as a user writes it. `policy` is `preemption.policy`, "" when it is not set."""
 
     path: str
     guaranteed: Amounts = field(default_factory=dict)
@@ -49,10 +49,10 @@ class Node:
 
 @dataclass
 class Pod:
-    """A pod that runs. ``protection`` is the rung of the ladder; ``group`` its disruption budget, "" for none.
+    """A pod that runs. `protection` is its level of protection; `group` its disruption budget, "" for none.
 
-    Rung 2, firm, protects only where the policy `job` is listed (J4), as ``firm``, the class, does. ``gang`` names its
-    job in its application, "" for none, which needs ``least`` members.
+    Level 2, firm, protects only when the policy `job` is listed (J4), as the class `firm` does. `gang` is the name of
+    its job in its application, "" for none; the job needs `least` members.
     """
 
     key: str
@@ -74,7 +74,7 @@ class Pod:
 
     @property
     def owner(self) -> str:
-        """Return the application of the pod; that of the queue unless the pod names another."""
+        """Return the application of the pod: the one that it names, otherwise the application of its queue."""
         return self.application or f"app-{self.queue}"
 
 
@@ -95,11 +95,11 @@ class Ask:
     application: str = ""
     firm: bool = False
     waited: int = 3_600_000
-    """In milliseconds, as all times."""
+    """Waiting time in milliseconds, as all times here."""
 
     @property
     def owner(self) -> str:
-        """Return the application of the ask; that of the queue unless the ask names another."""
+        """Return the application of the ask: the one that it names, otherwise the application of its queue."""
         return self.application or f"app-{self.queue}"
 
     def placed(self, node: str, now: int = 0) -> "Pod":
@@ -123,22 +123,22 @@ class Ask:
 
 @dataclass
 class Promise:
-    """Room that an earlier decision holds for another ask; for one that belongs to its node, all of it (G11)."""
+    """Capacity that an earlier decision keeps for another ask; the whole node for a pod that requires it (G11)."""
 
     ask: Ask
     node: str
 
     @property
     def is_exclusive(self) -> bool:
-        """Return whether no other ask gets anything of the node."""
+        """Return whether no other ask gets any capacity of the node."""
         return bool(self.ask.required_node)
 
 
 @dataclass
 class Cluster:
-    """Everything that the rules look at. ``allowed`` is what each disruption group may still lose: no pod, or many.
+    """All facts that the rules use. `allowed` says how many pods each disruption group may still lose.
 
-    ``shares`` are those of all queues by type, as they were at the last `look`: a round plans on one snapshot.
+    `shares` are those of all queues by type, as of the last `look`, because a round plans on one snapshot.
     """
 
     queues: list[Queue]
@@ -151,7 +151,7 @@ class Cluster:
     allowed: dict[str, int] = field(default_factory=dict)
     promises: list[Promise] = field(default_factory=list)
     dead_zone: int = 0
-    """In hundredths of a percent (P9)."""
+    """The dead zone in hundredths of a percent (P9)."""
     entitlement: str = "guaranteed"
     demand_cap: bool = True
     overshoot: str = "none"
@@ -166,12 +166,12 @@ class Cluster:
 
     @property
     def knows_classes(self) -> bool:
-        """Return whether gangs are planned for, so that pods are firm or lendable (J4)."""
+        """Return whether the policy `job` is listed, so that pods are firm or lendable (J4)."""
         return "job" in self.policies
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the shares are those of seed 004, whatever the demand (W2)."""
+        """Return whether shares depend only on weights, whatever the demand (W2)."""
         return self.by_weight and not self.demand_cap
 
     def queue(self, path: str) -> Queue:
@@ -204,7 +204,7 @@ def best(cluster: Cluster, ask: Ask) -> Claim | None:
 
 
 def is_open(cluster: Cluster, node: Node) -> bool:
-    """May a claim look at this node: it takes pods and is held for nobody alone? (G8)."""
+    """Return whether a claim may consider this node: it takes pods and is not kept for one ask (G8)."""
     held = any(one.is_exclusive and one.node == node.name for one in cluster.promises)
     return node.schedulable and not held
 
@@ -227,7 +227,7 @@ def fits_now(cluster: Cluster, ask: Ask) -> bool:
 
 
 def fits_on(cluster: Cluster, ask: Ask, name: str) -> bool:
-    """Return whether an ask that was promised this node fits there and under every maximum by now."""
+    """Return whether an ask with promised capacity on this node now fits there and under every max."""
     node = next(each for each in cluster.nodes if each.name == name)
     return _has_room(ask.size, free_on(cluster, node, cluster.pods)) and all(
         _within(ask.size, less(limit, use_of(path, cluster.pods)))
@@ -236,7 +236,7 @@ def fits_on(cluster: Cluster, ask: Ask, name: str) -> bool:
 
 
 def refused(cluster: Cluster, ask: Ask) -> str:
-    """Return the rule by which the ask may not claim at all; "" when it may (G1, G2, G3, G9)."""
+    """Return the rule that forbids the ask any claim; "" when there is none (G1, G2, G3, G9)."""
     if not ask.may_preempt or ask.required_node:
         return "G1"
     if is_disabled(cluster, ask.queue):
@@ -257,7 +257,7 @@ def refused(cluster: Cluster, ask: Ask) -> str:
 
 
 def _is_within_share(cluster: Cluster, ask: Ask) -> bool:
-    """W2 and J4: what plain weights leave its queue, less what is kept there for firm asks, no victim moves."""
+    """Return whether the ask fits its plain share minus what is kept for firm asks; no victim frees more (W2, J4)."""
     if not cluster.is_plain:
         return True
     *_, (path, deserved) = bounds(cluster, ask, staying(cluster))
@@ -269,19 +269,19 @@ def _is_within_share(cluster: Cluster, ask: Ask) -> bool:
 
 
 def is_firm(cluster: Cluster, one: Pod | Ask) -> bool:
-    """Is it firm, so that it never goes? Its class says so, or its rung (J2, V3)."""
+    """Return whether a pod or ask is firm, so that it is never evicted: by its class or its protection (J2, V3)."""
     return cluster.knows_classes and (one.firm or one.protection == 2)
 
 
 def firm_held(cluster: Cluster, path: str, pods: list[Pod]) -> Amounts:
-    """Return what firm pods have below a queue, or firm asks were promised there, if these pods run."""
+    """Return what firm pods use below a queue, and what firm asks were promised there, when these pods run."""
     holders: list[Pod | Ask] = [*pods, *(one.ask for one in cluster.promises)]
     firm = [one for one in holders if is_firm(cluster, one)]
     return _sum(one.size for one in firm if is_below(one.queue, path))
 
 
 def is_within_guarantee(cluster: Cluster, ask: Ask, pods: list[Pod]) -> bool:
-    """J4: firm use with a firm ask is within what each queue on its path guarantees; other types limit nobody."""
+    """Return whether firm use with a firm ask is within the guarantees on its path (J4); types without one do not count."""
     return not is_firm(cluster, ask) or all(
         firm_held(cluster, path, pods).get(kind, 0) + much <= least
         for path in path_up(ask.queue)
@@ -292,7 +292,7 @@ def is_within_guarantee(cluster: Cluster, ask: Ask, pods: list[Pod]) -> bool:
 
 
 def kept(cluster: Cluster, path: str, kind: str, pods: list[Pod]) -> int:
-    """J4: of what firm asks wait for, what is guaranteed and no firm one has: maximum(held, minimum(min, wanted)) - held."""
+    """Return how much of a guarantee is kept for waiting firm asks: max(held, min(guarantee, wanted)) - held (J4)."""
     served = {one.ask.key for one in cluster.promises}
     waiting = [
         one
@@ -305,7 +305,7 @@ def kept(cluster: Cluster, path: str, kind: str, pods: list[Pod]) -> int:
 
 
 def maxima(cluster: Cluster, ask: Ask) -> Iterator[tuple[str, Amounts]]:
-    """Yield the queues from the ask's leaf up that have a maximum, with it."""
+    """Yield the queues with a max from the ask's leaf up to the root, each with its max."""
     for path in path_up(ask.queue):
         limit = cluster.queue(path).max
         if limit is not None:
@@ -313,7 +313,7 @@ def maxima(cluster: Cluster, ask: Ask) -> Iterator[tuple[str, Amounts]]:
 
 
 def limits(cluster: Cluster, ask: Ask, pods: list[Pod]) -> Iterator[tuple[str, Amounts]]:
-    """Yield what the queues may hold with the ask, if these pods run; a lendable ask leaves firm ones theirs (J4)."""
+    """Yield the limits of the queues with the ask, when these pods run; a lendable ask leaves firm asks their part (J4)."""
     lends = cluster.knows_classes and not is_firm(cluster, ask)
     for path, limit in maxima(cluster, ask):
         yield (
@@ -326,7 +326,7 @@ def limits(cluster: Cluster, ask: Ask, pods: list[Pod]) -> Iterator[tuple[str, A
 
 
 def bounds(cluster: Cluster, ask: Ask, pods: list[Pod]) -> Iterator[tuple[str, Amounts]]:
-    """Yield the queues and maxima of an ask that takes nothing from others: plain shares not used stay idle (W2)."""
+    """Yield the queues and limits of an ask for which none are evicted: unused plain shares stay idle (W2)."""
     yield from limits(cluster, ask, pods)
     if cluster.is_plain:
         lends = cluster.knows_classes and not is_firm(cluster, ask)
@@ -344,7 +344,7 @@ def bounds(cluster: Cluster, ask: Ask, pods: list[Pod]) -> Iterator[tuple[str, A
 
 
 def is_disabled(cluster: Cluster, leaf: str) -> bool:
-    """Return whether the nearest queue that sets preemption says `disabled`; the root is not asked (G3)."""
+    """Return whether the nearest queue that sets preemption says `disabled`; the root does not count (G3)."""
     said = [cluster.queue(path).policy for path in path_up(leaf)[:-1] if cluster.queue(path).policy]
     return said[:1] == ["disabled"]
 
@@ -356,7 +356,7 @@ def scope_root(cluster: Cluster, leaf: str) -> str:
 
 
 def deciding_queues(cluster: Cluster, ask: Ask) -> dict[str, str]:
-    """By requested type the lowest queue within the scope that decides for it (G2, W6)."""
+    """Return, for each requested type, the lowest queue within the scope that decides for it (G2, W6)."""
     scope = scope_root(cluster, ask.queue)
     within = [path for path in path_up(ask.queue) if is_below(path, scope)]
     return {
@@ -367,7 +367,7 @@ def deciding_queues(cluster: Cluster, ask: Ask) -> dict[str, str]:
 
 
 def _decides(cluster: Cluster, path: str, kind: str) -> bool:
-    """Return whether the type is guaranteed to the queue; by weight, whether it is contended or below its floor."""
+    """Return whether the type is guaranteed to the queue; with weights, whether it is contended or below its floor."""
     if not cluster.by_weight:
         return cluster.queue(path).guaranteed.get(kind, 0) > 0
     share = cluster.shares[kind][path]
@@ -375,7 +375,7 @@ def _decides(cluster: Cluster, path: str, kind: str) -> bool:
 
 
 def open_types(cluster: Cluster, ask: Ask) -> dict[str, str]:
-    """Return the types whose deciding queue is below what it is entitled to, with that queue (G2)."""
+    """Return the types whose deciding queue is below its entitlement, each with that queue (G2)."""
     return {
         kind: path
         for kind, path in deciding_queues(cluster, ask).items()
@@ -384,26 +384,26 @@ def open_types(cluster: Cluster, ask: Ask) -> dict[str, str]:
 
 
 def _has_less(cluster: Cluster, path: str, kind: str, wanted: int) -> bool:
-    """Before the ask is counted in, or with it (`trigger: after`)."""
+    """Return whether the queue has less than its entitlement, before the ask or (`trigger: after`) with it."""
     held, least = _held(cluster, path).get(kind, 0), entitled(cluster, path, kind)
     return held + wanted <= least if cluster.trigger == "after" else held < least
 
 
 def closed_types(cluster: Cluster, ask: Ask) -> set[str]:
-    """Return the types of which the deciding queue has what it is entitled to (G2)."""
+    """Return the types of which the deciding queue has its whole entitlement (G2)."""
     return set(deciding_queues(cluster, ask)) - set(open_types(cluster, ask))
 
 
 def is_viable(cluster: Cluster, ask: Ask, node: Node) -> bool:
-    """G2: the ask lacks no closed type, neither on the node nor below a maximum."""
+    """Return whether the ask lacks no closed type, neither on the node nor below a max (G2)."""
     return not _wanted(cluster, ask, node) & closed_types(cluster, ask)
 
 
 def is_outside(cluster: Cluster, ask: Ask, kind: str, leaf: str) -> bool:
-    """Return whether what runs in this leaf may be taken for the type, if the ask lacks it (G2, W6).
+    """Return whether pods of this leaf may be evicted for the type, if the ask lacks it (G2, W6).
 
-    For an open type the pod runs outside the queue that decides; for one that no queue decides, outside the lowest
-    queue that decides for an open one. For a closed type no pod is taken.
+    For an open type the pod must run outside the queue that decides. For a type without a deciding queue it must run
+    outside the lowest queue that decides for an open type. For a closed type no pod is evicted.
     """
     open_, decided = open_types(cluster, ask), deciding_queues(cluster, ask)
     if kind in open_:
@@ -417,7 +417,7 @@ def is_outside(cluster: Cluster, ask: Ask, kind: str, leaf: str) -> bool:
 
 
 def look(cluster: Cluster) -> None:
-    """Recompute all shares, from what is held and asked for now."""
+    """Compute all shares again from the present use and demand."""
     if cluster.by_weight:
         cluster.shares = {
             kind: proportion_oracle.shares(
@@ -428,7 +428,7 @@ def look(cluster: Cluster) -> None:
 
 
 def kinds(cluster: Cluster) -> list[str]:
-    """Every type that anybody speaks of."""
+    """Return every resource type that occurs."""
     sizes = [each.capacity for each in cluster.nodes]
     sizes += [each.size for each in cluster.pods]
     sizes += [each.size for each in cluster.asks]
@@ -438,7 +438,7 @@ def kinds(cluster: Cluster) -> list[str]:
 
 
 def total(cluster: Cluster, kind: str) -> int:
-    """Return what the root shares: the capacity of nodes that take pods (W2)."""
+    """Return the amount that the root shares: the capacity of nodes that take pods (W2)."""
     return sum(each.capacity.get(kind, 0) for each in cluster.nodes if each.schedulable)
 
 
@@ -459,7 +459,7 @@ def _tree(cluster: Cluster, path: str, kind: str) -> proportion_oracle.Node:
 
 
 def entitled(cluster: Cluster, path: str, kind: str) -> int:
-    """E: the guarantee, or by weight what is deserved where the type is contended, elsewhere the floor (W2)."""
+    """Return the entitlement: the guarantee; with weights the deserved share of a contended type, else the floor (W2)."""
     if not cluster.by_weight:
         return cluster.queue(path).guaranteed.get(kind, 0)
     return cluster.shares[kind][path].entitled
@@ -469,7 +469,7 @@ def entitled(cluster: Cluster, path: str, kind: str) -> int:
 
 
 def may_go(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
-    """Return whether the rules that look at a candidate alone let it be evicted."""
+    """Return whether the rules about single candidates allow the eviction of the pod."""
     return (
         pod.queue != ask.queue
         and is_below(pod.queue, scope_root(cluster, ask.queue))
@@ -481,7 +481,7 @@ def may_go(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
 
 
 def may_go_at_all(cluster: Cluster, pod: Pod) -> bool:
-    """Return whether nothing protects the pod, whatever the preemptor (G6, V3 and J12)."""
+    """Return whether nothing protects the pod from all preemptors (G6, V3, J12)."""
     return (
         not (pod.belongs_to_node or pod.dying)
         and pod.protection < 3
@@ -492,7 +492,7 @@ def may_go_at_all(cluster: Cluster, pod: Pod) -> bool:
 
 
 def keeps_gangs(cluster: Cluster, victims: tuple[Pod, ...]) -> bool:
-    """J12: no gang that has the members that it needs is left with fewer."""
+    """Return whether no gang that has its minimum of members is left with fewer (J12)."""
     for one in victims if cluster.knows_classes else ():
         gang = [pod for pod in staying(cluster) if _is_kin(pod, one)]
         left = [pod for pod in gang if pod not in victims]
@@ -506,7 +506,7 @@ def _is_kin(one: Pod, other: Pod) -> bool:
 
 
 def taken_for(cluster: Cluster, ask: Ask, pod: Pod) -> set[str]:
-    """Return the types that the pod holds and may be taken for, wherever the ask lacks them (G2, G6, W6)."""
+    """Return the types that the pod uses and for which it may be evicted if the ask lacks them (G2, G6, W6)."""
     return {
         kind
         for kind in ask.size
@@ -517,9 +517,9 @@ def taken_for(cluster: Cluster, ask: Ask, pod: Pod) -> set[str]:
 def goes_for_something(
     cluster: Cluster, ask: Ask, node: Node, pod: Pod, others: tuple[Pod, ...] = ()
 ) -> bool:
-    """Rule 5 and W9: it holds a type that the ask lacks, of which its queues have too much when the others are gone.
+    """Return whether the pod uses a type that the ask lacks and of which its queues have too much (rule 5, W9).
 
-    Its queues are those that do not hold the asker.
+    The queues are those that do not contain the preemptor; `others` are no longer counted in them.
     """
     left = staying(cluster, others)
     queues = [path for path in path_up(pod.queue) if not is_below(ask.queue, path)]
@@ -531,7 +531,7 @@ def goes_for_something(
 
 
 def _is_clearly_over(cluster: Cluster, queues: list[str], kind: str) -> bool:
-    """Return whether all of these queues have more than their entitlement and the dead zone (P9)."""
+    """Return whether all of these queues have more than their entitlement plus the dead zone (P9)."""
     standing = staying(cluster)
     return not cluster.dead_zone or all(
         use_of(path, standing).get(kind, 0) * 10_000
@@ -541,7 +541,7 @@ def _is_clearly_over(cluster: Cluster, queues: list[str], kind: str) -> bool:
 
 
 def lacks(cluster: Cluster, ask: Ask, node: Node, pod: Pod) -> set[str]:
-    """Return the types that the ask lacks where the pod is: on the node, or below a maximum (G9)."""
+    """Return the types that the ask lacks on the pod's node or below a max (G9)."""
     left = staying(cluster)
     free = free_on(cluster, node, left)
     found = {
@@ -555,7 +555,7 @@ def lacks(cluster: Cluster, ask: Ask, node: Node, pod: Pod) -> set[str]:
 
 
 def may_go_for_node(pod: Pod, ask: Ask) -> bool:
-    """Return whether the pod may be evicted for one that belongs to its node; no queue or guarantee counts (G11)."""
+    """Return whether the pod may be evicted for a pod that requires its node; queues and guarantees do not count (G11)."""
     return (
         pod.node == ask.required_node
         and not (pod.belongs_to_node or pod.dying)
@@ -583,7 +583,7 @@ def _is_opted_out(cluster: Cluster, pod: Pod) -> bool:
 
 
 def claim_order(cluster: Cluster, pods: list[Pod]) -> list[Pod]:
-    """Willing first, no originator first, low priority, young, key (V2)."""
+    """Return the pods in claim order (V2): not opted out first, originators last, then low priority, young age, key."""
     return sorted(
         pods,
         key=lambda pod: (
@@ -602,7 +602,7 @@ Key = tuple[int, int, int, int, Fraction, tuple[int, ...]]
 
 
 def _best_on(cluster: Cluster, ask: Ask, node: Node) -> Iterator[tuple[Key, tuple[Pod, ...]]]:
-    """Yield the best legal covering set of one node, if there is any. The last part of its key is no part of the node's."""
+    """Yield the best valid set of victims of one node, if any; the last part of its key is not used to compare nodes."""
     if not is_viable(cluster, ask, node):
         return
     here = [
@@ -633,7 +633,7 @@ def _best_on(cluster: Cluster, ask: Ask, node: Node) -> Iterator[tuple[Key, tupl
 
 
 def _wanted(cluster: Cluster, ask: Ask, node: Node) -> set[str]:
-    """Return the types that the ask lacks, on the node or under a maximum."""
+    """Return the types that the ask lacks, on the node or under a max."""
     left = staying(cluster)
     free = free_on(cluster, node, left)
     lacking = {kind for kind, amount in ask.size.items() if free.get(kind, 0) < amount}
@@ -644,7 +644,7 @@ def _wanted(cluster: Cluster, ask: Ask, node: Node) -> set[str]:
 
 
 def is_beyond_dead_zone(cluster: Cluster, ask: Ask, pod: Pod, wanted: set[str]) -> bool:
-    """P9: its queue, and those above it without the asker, have more than guarantee and dead zone of a type in want."""
+    """Return whether its queues without the preemptor exceed guarantee and dead zone in a missing type (P9)."""
     if not cluster.dead_zone:
         return True
     own = [path for path in path_up(pod.queue) if not is_below(ask.queue, path)]
@@ -652,7 +652,7 @@ def is_beyond_dead_zone(cluster: Cluster, ask: Ask, pod: Pod, wanted: set[str]) 
 
 
 def covers(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> bool:
-    """Return whether the ask fits on the node and under every maximum without victims and what terminates (G8, G9).
+    """Return whether the ask fits on the node and under every max without the victims and terminating pods (G8, G9).
 
     A victim counts for all types that it frees (G2, W6).
     """
@@ -664,7 +664,7 @@ def covers(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> 
 
 
 def crosses_once(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> bool:
-    """W8, `overshoot: last`: one of them takes its queues below E, which had too much until then (W9)."""
+    """Return whether exactly one victim brings queues below E that were above it until then (W8, W9, `overshoot: last`)."""
     return (
         cluster.by_weight
         and cluster.overshoot == "last"
@@ -679,7 +679,7 @@ def crosses_once(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...
 
 
 def _had_its_share(cluster: Cluster, ask: Ask, one: Pod, rest: tuple[Pod, ...]) -> bool:
-    """Of all that it uses its queues have what they deserve until it goes; plain shares that are not whole count not."""
+    """Return whether the pod's queues have what they deserve of its types until it goes; partial plain shares don't count."""
     left, all_ = staying(cluster, rest), staying(cluster)
     return all(
         use_of(path, left).get(kind, 0) >= entitled(cluster, path, kind)
@@ -691,11 +691,11 @@ def _had_its_share(cluster: Cluster, ask: Ask, one: Pod, rest: tuple[Pod, ...]) 
 
 
 def keeps_guarantees(cluster: Cluster, ask: Ask, victims: tuple[Pod, ...]) -> bool:
-    """No queue from a victim's leaf to root falls below E in a type that a victim uses (G4)."""
+    """Return whether no queue from a victim's leaf to root falls below E in a type that a victim uses (G4)."""
     return all(
         _keeps_guarantee(cluster, ask, path, [pod for pod in victims if is_below(pod.queue, path)])
         for path in {path for pod in victims for path in path_up(pod.queue)}
-        if path != "root" or not cluster.by_weight  # nobody beside the root deserves anything
+        if path != "root" or not cluster.by_weight  # The root has no siblings and deserves nothing.
     )
 
 
@@ -717,7 +717,7 @@ def _keeps_guarantee(cluster: Cluster, ask: Ask, path: str, victims: list[Pod]) 
 def cost(
     cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]
 ) -> tuple[int, int, int, int, Fraction]:
-    """Return what a set costs: opt-outs, originators, highest priority, number, excess (G8)."""
+    """Return the cost of a set of victims: opt-outs, originators, highest priority, number, excess (G8)."""
     return (
         sum(_is_opted_out(cluster, pod) for pod in victims),
         sum(pod.originator for pod in victims),
@@ -743,7 +743,7 @@ def excess(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> 
 
 
 def staying(cluster: Cluster, victims: tuple[Pod, ...] = ()) -> list[Pod]:
-    """Return the pods that run once the victims and all that terminates are gone."""
+    """Return the pods that run when the victims and all terminating pods are gone."""
     gone = {pod.key for pod in victims}
     return [pod for pod in cluster.pods if not pod.dying and pod.key not in gone]
 
@@ -757,12 +757,12 @@ def _sum(sizes: Iterator[Amounts]) -> Amounts:
 
 
 def use_of(path: str, pods: list[Pod]) -> Amounts:
-    """Return what those of these pods that are below a queue use."""
+    """Return what those of the pods that are below a queue use."""
     return _sum(pod.size for pod in pods if is_below(pod.queue, path))
 
 
 def promised_to(cluster: Cluster, path: str) -> Amounts:
-    """Return what earlier decisions hold for asks below a queue."""
+    """Return what earlier decisions keep for asks below a queue."""
     return _sum(one.ask.size for one in cluster.promises if is_below(one.ask.queue, path))
 
 
@@ -772,24 +772,24 @@ def _held(cluster: Cluster, path: str) -> Amounts:
 
 
 def free_on(cluster: Cluster, node: Node, pods: list[Pod]) -> Amounts:
-    """Return what a node has beside these pods and what is promised of it."""
+    """Return the capacity of a node without these pods and without what is promised."""
     used = _sum(pod.size for pod in pods if pod.node == node.name)
     promised = _sum(one.ask.size for one in cluster.promises if one.node == node.name)
     return less(node.capacity, used, promised)
 
 
 def less(amounts: Amounts, *taken: Amounts) -> Amounts:
-    """Return what is left of the types named first; types named only later are not among them."""
+    """Return the amounts minus others; types that occur only in the others are left out."""
     return {
         kind: amount - sum(each.get(kind, 0) for each in taken) for kind, amount in amounts.items()
     }
 
 
 def _has_room(size: Amounts, free: Amounts) -> bool:
-    """Return whether a node has every type that is asked for; a type that the node does not name counts as zero."""
+    """Return whether a node has enough of every requested type; a type that the node lacks counts as zero."""
     return all(amount <= free.get(kind, 0) for kind, amount in size.items())
 
 
 def _within(size: Amounts, room: Amounts) -> bool:
-    """Return whether what is asked for is within every type that is limited."""
+    """Return whether the request is within the limit of every limited type."""
     return all(amount <= room.get(kind, amount) for kind, amount in size.items())

@@ -1,4 +1,4 @@
-"""Random tiny clusters of partitions that plan for jobs: firm and lendable ones, and gangs that run (J2, J4, J12)."""
+"""Random tiny clusters of partitions that list policy `job`: firm and lendable pods, and running gangs (J2, J4, J12)."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ POLICIES: Final = ("required-node", "guaranteed", "job")
 
 
 def classify(cluster: Cluster, chance: random.Random) -> None:
-    """Give everybody a class, and some of what runs a gang; those who agree on everything are in one."""
+    """Give every pod and ask a class, and make some running pods gangs; pods with equal properties form one gang."""
     cluster.policies = POLICIES
     for pod in cluster.pods:
         pod.firm = chance.random() < 0.1
@@ -22,7 +22,7 @@ def classify(cluster: Cluster, chance: random.Random) -> None:
 
 
 def band(pods: Sequence[Pod], chance: random.Random) -> None:
-    """Gangs of one application each: some just large enough, some with members to spare, some broken."""
+    """Make gangs of one application each: some with exactly their minimum, some with more members, some with fewer."""
     least = {pod.owner: chance.randint(2, 3) for pod in pods}
     for pod in pods:
         if chance.random() < 0.2:
@@ -31,10 +31,10 @@ def band(pods: Sequence[Pod], chance: random.Random) -> None:
 
 
 class ClassDice(Dice):
-    """Draws clusters in which firm asks and lendable ones wait for what few maxima leave."""
+    """A generator of clusters in which firm and lendable asks wait for what a few maxima leave."""
 
     def cluster(self) -> Cluster:
-        """One cluster with two to five asks."""
+        """Return a cluster with two to five asks."""
         chance = random.Random(f"classes {self.seed}")
         cluster = super().cluster()
         more = self.more_asks(cluster, chance)
@@ -44,13 +44,13 @@ class ClassDice(Dice):
         return cluster
 
     def more_asks(self, cluster: Cluster, chance: random.Random) -> Iterator[Ask]:
-        """Others that wait in the poor leaf or beside it."""
+        """Yield further asks that wait in the poor leaf or next to it."""
         leaves = [queue.path for queue in cluster.queues if queue.leaf]
         for number in range(20, 20 + chance.choice((1, 1, 2))):
             yield self.ask(number, leaves)
 
     def bound(self, cluster: Cluster, chance: random.Random) -> None:
-        """Much is guaranteed where most wait, and little more allowed; others are owed little."""
+        """Give the queue in which most asks wait a high guarantee and little more as max; give others low guarantees."""
         for queue in cluster.queues[1:]:
             used = self.used(queue.path, cluster.pods)
             if not is_below(self.poor, queue.path):
@@ -66,14 +66,14 @@ class ClassDice(Dice):
 
 
 class WeightedClassDice(WeightedDice):
-    """Clusters with classes where shares go by weight."""
+    """A generator of clusters with classes and shares by weight."""
 
     def cluster(self) -> Cluster:
-        """One cluster with one to five asks."""
+        """Return a cluster with one to five asks."""
         cluster = super().cluster()
         classify(cluster, random.Random(f"classes {self.seed}"))
         return cluster
 
 
 class FullClassDice(ClassDice, WeightedDice):
-    """Clusters with classes where queues are full for lendable asks by what is kept for firm ones."""
+    """A generator of clusters with classes whose queues keep all that is left for firm asks, none for lendable ones."""

@@ -1,4 +1,4 @@
-"""A small cluster behind a core, built in a few words: what the planner's tests stand on."""
+"""A small cluster with a core, which the planner's tests build in a few calls."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -52,7 +52,7 @@ def _configuration(queues: tuple[QueueSpec, ...], *, quota_enabled: bool = False
 
 
 class Cluster:
-    """One partition; ``now`` moves only when a test says so. ``notes`` collects what the core noted."""
+    """A core with one partition; only the test moves `now`. `notes` has the notes of the core."""
 
     def __init__(self, *queues: QueueSpec) -> None:
         self.core = Core(_configuration(queues or (leaf("a"), leaf("b"))))
@@ -62,19 +62,19 @@ class Cluster:
 
     @property
     def partition(self) -> Partition:
-        """The state."""
+        """Return the state of the partition."""
         return self.core.state.partitions["default"]
 
     def configure(self, *queues: QueueSpec) -> None:
-        """Other queues from now on, whose maxima are enforced."""
+        """Apply other queues, whose maxima are enforced."""
         self.say(ConfigurationApplied(_configuration(queues, quota_enabled=True), "test"))
 
     def say(self, event: Event) -> None:
-        """Something happens now."""
+        """Send an event at the present instant."""
         self._keep(self.core.handle(event, self.now))
 
     def tick(self, wait_ms: int = 0, budget: int = 20_000) -> list[tuple[str, str]]:
-        """So much later, tick until there is nothing more to do; who was placed where."""
+        """Move the clock and tick until nothing is left to do; return which ask was placed on which node."""
         self.now += wait_ms
         placed = []
         more = True
@@ -96,7 +96,7 @@ class Cluster:
     # -- what happens ------------------------------------------------------------------------------
 
     def nodes(self, *names: str, **capacity: int) -> None:
-        """Nodes of one size join."""
+        """Add nodes of one size."""
         for name in names:
             self.say(NodeAdded(MANAGER, name, resource(capacity)))
 
@@ -109,7 +109,7 @@ class Cluster:
         self.say(NodeUpdated(MANAGER, name, labels=tuple(labels.items())))
 
     def drain(self, name: str) -> None:
-        """Cordon a node: it takes no more placements."""
+        """Cordon a node, so that no more pods are placed on it."""
         self.say(NodeDrained(MANAGER, name))
 
     def application(self, name: str, queue: str = "root.a", user: str = "") -> None:
@@ -119,7 +119,7 @@ class Cluster:
     def ask(
         self, *keys: str, application: str = "x", spec: AskSpec | None = None, **wanted: int
     ) -> None:
-        """Asks of one template."""
+        """Add asks of one template."""
         shared = replace(spec or AskSpec(resource=()), resource=resource(wanted))
         for key in keys:
             self.say(AskAdded(MANAGER, key, application, shared))
@@ -148,10 +148,10 @@ class Cluster:
         return snapshotting.take(self.partition, self.now, waiting)
 
     def reserved(self) -> dict[str, str]:
-        """Which ask has which node reserved."""
+        """Return the node that is reserved for each ask."""
         return {key: one.node.node_id for key, one in self.partition.decisions.pledges.items()}
 
     def due_in(self) -> int | None:
-        """Milliseconds until the core wants to be asked again."""
+        """Return the milliseconds until the core wants to be called again."""
         due = self.core.next_due()
         return None if due is None else due - self.now

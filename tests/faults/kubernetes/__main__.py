@@ -1,6 +1,6 @@
 """Faults against core and shim on a real API server: `python -m tests.faults.kubernetes --seed 7 --minutes 3`.
 
-Exit code 1 when something is wrong. The run has namespaces of its own, as that of `python -m tests.faults`.
+Exit code 1 when a check fails. The run has its own namespaces, like that of `python -m tests.faults`.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def evidence_of(given: argparse.Namespace, folder: Path) -> ClusterEvidence:
     folder.mkdir(parents=True, exist_ok=True)
     run = Run(folder, given.seed, durable=bool(given.seed % 2))
     run.files.queues = queues(CORES)
-    del run.files.journals[SECOND.rm_id]  # One manager alone.
+    del run.files.journals[SECOND.rm_id]  # This run has only one manager.
     world = KubernetesWorld(run.files, run.core.port, given.seed)
     run.world = world
     dealt = schedule(given.seed, given.minutes * 60, tuple(given.only or KINDS))
@@ -66,7 +66,7 @@ def evidence_of(given: argparse.Namespace, folder: Path) -> ClusterEvidence:
 
 
 def report(seed: int, evidence: ClusterEvidence) -> str:
-    """Say in a few lines what the run was."""
+    """Return a few lines that describe the run."""
     run = evidence.run
     lines = Counter(line["kind"] for line in run.journal)
     changes = Counter(line["what"] for line in run.journal if line["kind"] == "change")

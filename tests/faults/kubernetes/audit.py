@@ -1,4 +1,4 @@
-"""The audit log of the API server: every request of the shim that binds or ends a pod, also those that were refused."""
+"""The audit log of the API server: every request of the shim that binds or ends a pod, refused ones included."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,12 +32,12 @@ def flags(folder: Path) -> tuple[str, ...]:
 
 
 def log_in(folder: Path) -> Path:
-    """Return where the audit log of a folder stands."""
+    """Return the path of the audit log in a folder."""
     return folder / "audit.jsonl"
 
 
 def requests(text: str, wall_ahead_ms: int) -> Iterator[Line]:
-    """Yield a line of the journal for each request; `wall_ahead_ms`: the wall clock less the monotonic one."""
+    """Yield a journal line for each request; `wall_ahead_ms` is the wall clock minus the monotonic clock."""
     for written in text.splitlines():
         event = json.loads(written)
         given = event.get("requestObject") or {}
@@ -54,7 +54,7 @@ def requests(text: str, wall_ahead_ms: int) -> Iterator[Line]:
 
 
 def _uid(given: dict[str, Any]) -> str:
-    """Return the pod that a deletion or an eviction is about."""
+    """Return the uid of the pod that a deletion or an eviction names."""
     options = given.get("deleteOptions") or given
     uid: str = (options.get("preconditions") or {}).get("uid", "")
     return uid
@@ -65,9 +65,9 @@ def _milliseconds(stamp: str) -> int:
 
 
 def merged(lines: Iterable[Line], asked: Iterable[Line], marks: Mapping[str, str]) -> list[Line]:
-    """Return the journal with the requests in it; an end that was accepted for a living pod is an `evict`, too.
+    """Return the journal with the requests; an accepted request that ends a running pod is also an `evict` line.
 
-    `marks`: what the shim had written on a pod before it ended it.
+    `marks` has the annotation that the shim had written on a pod before it ended the pod.
     """
     alive: set[str] = set()
     whole: list[Line] = []
@@ -90,9 +90,9 @@ def _evicted(line: Line, mark: str) -> Line:
 
 
 def with_sessions(lines: Iterable[Line], run: Evidence) -> Iterator[Line]:
-    """Yield the journal with a `session` before each eviction: with the first run of the core that decided it.
+    """Yield the journal with a `session` line before each eviction, naming the first core run that decided the eviction.
 
-    A shim that was stopped carries out what a core decided that has been killed since.
+    A shim that was stopped can carry out a decision of a core that has been killed since.
     """
     begun: dict[str, int] = {}
     for part, at in zip(run.log, run.begun_ms, strict=False):

@@ -1,4 +1,4 @@
-"""The evidence of a run on Kubernetes, beside that of every run."""
+"""The evidence of a run on Kubernetes, in addition to that of every run."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from tests.faults.evidence import Evidence
 
 
 class Waiting(NamedTuple):
-    """A pod that waits in the end: what it lacks, what its condition says, and what the core says of it."""
+    """A pod that waits at the end: what it lacks, what its condition says, and what the core says about it."""
 
     name: str
     lacks: str
@@ -21,11 +21,11 @@ class ClusterEvidence:
 
     run: Evidence
     shim_exits: list[tuple[str, int]] = field(default_factory=list)
-    """The way in which each shim was ended, and its exit code."""
+    """How each shim was ended, and its exit code."""
     core_says: dict[str, str] = field(default_factory=dict)
-    """Node by uid in the end, as the core has it."""
+    """The node of each pod by uid at the end, as the core has it."""
     api_says: dict[str, str] = field(default_factory=dict)
-    """Node by uid in the end, as the API server has it."""
+    """The node of each pod by uid at the end, as the API server has it."""
     waiting: list[Waiting] = field(default_factory=list)
     configuration: str = ""
-    """The configuration in force in the end."""
+    """The configuration in force at the end."""

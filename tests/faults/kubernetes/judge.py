@@ -1,4 +1,4 @@
-"""The rules of a run on Kubernetes: those of every run, and those about what the API server alone knows."""
+"""The checks of a run on Kubernetes: those of every run, and those on the API server's own records."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def bound_twice(evidence: ClusterEvidence) -> Iterator[str]:
 
 
 def ended_twice(evidence: ClusterEvidence) -> Iterator[str]:
-    """Yield the pods that the shim ended more than once."""
+    """Yield the pods that the shim deleted or evicted more than once."""
     ended = Counter(
         (line["name"], line["key"])
         for line in evidence.run.journal
@@ -43,7 +43,7 @@ def ended_twice(evidence: ClusterEvidence) -> Iterator[str]:
 
 
 def ended_too_late(evidence: ClusterEvidence) -> Iterator[str]:
-    """Yield the pods that the shim ended although they had ended or had been leaving for a while."""
+    """Yield the pods that the shim deleted or evicted although they had ended, or had been ending for a while."""
     since: dict[str, int] = {}
     for line in evidence.run.journal:
         key = line.get("key", "")
@@ -56,7 +56,7 @@ def ended_too_late(evidence: ClusterEvidence) -> Iterator[str]:
 
 
 def bound_to_closed(evidence: ClusterEvidence) -> Iterator[str]:
-    """Yield the pods bound to a node that had been gone or cordoned for a while."""
+    """Yield the pods that were bound to a node that had been gone or cordoned for a while."""
     since: dict[str, int] = {}
     for line in evidence.run.journal:
         match line["kind"]:
@@ -71,7 +71,7 @@ def bound_to_closed(evidence: ClusterEvidence) -> Iterator[str]:
 
 
 def over_quota(evidence: ClusterEvidence) -> Iterator[str]:
-    """Yield the bindings by which `low` held more than its quota, also after a core was killed."""
+    """Yield the bindings with which `low` used more than its quota, including those after a core was killed."""
     sizes: dict[str, int] = {}
     held: dict[str, int] = {}
     quotas = _Quotas(evidence)
@@ -90,12 +90,12 @@ def over_quota(evidence: ClusterEvidence) -> Iterator[str]:
 
 
 class _Quotas:
-    """The quotas that may be in force: the last one that was applied, until it has arrived those before, and those tried."""
+    """The quotas that may be in force: the last applied one, and until it is answered also earlier and attempted ones."""
 
     def __init__(self, evidence: ClusterEvidence) -> None:
         self._evidence = evidence
         self._possible: list[tuple[int, int | None]] = [(CORES * 1000, None)]
-        """Each with the instant since when another one has replaced it."""
+        """Quotas, each with the instant at which another one replaced it."""
 
     def hear(self, line: Line) -> None:
         if line["kind"] == "quota":
@@ -115,20 +115,20 @@ class _Quotas:
 
 
 def _late_ms(evidence: ClusterEvidence, since: int, now: int) -> int:
-    """Return for how long, beyond what is allowed, something was known and not heeded."""
+    """Return by how much longer than allowed a known fact was ignored."""
     after = [one._replace(to_ms=one.to_ms + judge.AFTER_MS) for one in evidence.run.windows]
     return calm_ms(since, now, _apart(after)) - LATE_MS - evidence.run.pauses_ms
 
 
 def _apart(windows: list[Window]) -> list[Window]:
-    """Return windows cut so that none overlaps the next."""
+    """Return the windows, cut so that none overlaps the next."""
     ends = [one.from_ms for one in windows[1:]]
     cut = [one._replace(to_ms=min(one.to_ms, end)) for one, end in zip(windows, ends, strict=False)]
     return [*cut, *windows[-1:]]
 
 
 def disagreement(evidence: ClusterEvidence) -> Iterator[str]:
-    """Yield the pods on whose node core and API server disagree in the end."""
+    """Yield the pods about whose node core and API server disagree at the end."""
     for key in sorted(evidence.core_says.keys() | evidence.api_says.keys()):
         core, api = evidence.core_says.get(key, "no node"), evidence.api_says.get(key, "no node")
         if core != api:
@@ -136,7 +136,7 @@ def disagreement(evidence: ClusterEvidence) -> Iterator[str]:
 
 
 def unexplained(evidence: ClusterEvidence) -> Iterator[str]:
-    """Yield the pods waiting in the end whose condition, or the core's explanation, has no true cause."""
+    """Yield the pods that wait at the end without a true cause in their condition or in the core's explanation."""
     for pod in evidence.waiting:
         for what, said in (("condition", pod.told), ("explanation", pod.explained)):
             if not TRUE_CAUSES[pod.lacks](said):
@@ -150,27 +150,27 @@ TRUE_CAUSES: Final[dict[str, Callable[[str], bool]]] = {
 
 
 def other_configuration(evidence: ClusterEvidence) -> Iterator[str]:
-    """Yield the configuration in force in the end if it is not the last applied one."""
+    """Yield the configuration in force at the end if it is not the last one that was applied."""
     if evidence.run.settled and not evidence.configuration.endswith(queues(CORES)):
         yield f"in force is {evidence.configuration!r}"
 
 
 def wrong_shim_exit(evidence: ClusterEvidence) -> Iterator[str]:
-    """Yield the shims that did not end as they were ended; none ends by itself."""
+    """Yield the shims whose exit code does not match the way in which they were ended; none ends by itself."""
     for how, code in evidence.shim_exits:
         if code != SHIM_EXITS[how]:
             yield f"a shim that was to end as `{how}` ended with {code}"
 
 
 def blind(evidence: ClusterEvidence) -> Iterator[str]:
-    """Yield the failures of the run's own actions and observations beside core and shim."""
+    """Yield the failures of the run's own actions and observations, which concern neither core nor shim."""
     for line in evidence.run.journal:
         if line["kind"] == "blind":
             yield line["why"]
 
 
 def unchanged(evidence: ClusterEvidence) -> Iterator[str]:
-    """Yield the kinds of changes that the run lacked: lost and drained nodes, changed quotas, some amid a fault."""
+    """Yield the kinds of changes that the run lacked: lost and drained nodes, changed quotas, some of them during a fault."""
     changes = [line for line in evidence.run.journal if line["kind"] == "change"]
     for absent in sorted(set(CHANGES) - {line["what"] for line in changes}):
         yield f"no change was {absent}"
@@ -195,6 +195,6 @@ RULES: Final[tuple[Callable[[ClusterEvidence], Iterator[str]], ...]] = (
 
 
 def judged(evidence: ClusterEvidence) -> list[str]:
-    """Return what was wrong, each with the name of its rule."""
+    """Return what was wrong, each with the name of the check that found it."""
     own = [f"{rule.__name__}: {wrong}" for rule in RULES for wrong in rule(evidence)]
     return [*judge.judged(evidence.run), *own]

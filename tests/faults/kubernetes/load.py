@@ -1,4 +1,4 @@
-"""The load of a run on Kubernetes, drawn from a seed: pods, drained and lost nodes, changed quotas."""
+"""The load of a run on Kubernetes, determined by a seed: pods, drained and lost nodes, changed quotas."""
 
 import random
 import threading
@@ -18,17 +18,17 @@ NAMESPACE: Final = "faults"
 TURN_S: Final = 0.25
 PROBE_TURNS: Final = 4
 WAITING_MAX: Final = 30
-"""The most waiting pods; with more, no further pod is created."""
+"""Maximum number of waiting pods; when it is reached, no further pod is created."""
 HURT_S: Final = (4.0, 7.0)
-"""The shortest and longest time for which a node takes no pods."""
+"""The shortest and longest time, in seconds, for which a node takes no pods."""
 REGRET: Final = 0.1
-"""The chance, in a turn, that a user deletes a running or waiting pod."""
+"""The probability, per turn, that a user deletes a running or waiting pod."""
 CALM_S: Final = (0.5, 2.0)
 CHANGES: Final = ("node-lost", "node-drained", "queues-changed")
 
 
 def node(name: str) -> Object:
-    """Return a node of the cluster of all runs with faults; probes fit on one of them alone."""
+    """Return a node of the cluster of all runs with faults; probes fit on only one of them."""
     size = FIRST.nodes[name]
     amounts = {"cpu": f"{size.get('vcore', 0)}m", "pods": "1000"}
     if "probe" in size:
@@ -39,7 +39,7 @@ def node(name: str) -> Object:
 def pod(
     name: str, queue: str, amounts: dict[str, str], runs_ms: int, impossible: str = ""
 ) -> Object:
-    """Return a pod of a queue; without a time it runs until it is deleted."""
+    """Return a pod of a queue; it runs for `runs_ms`, or until it is deleted when that is 0."""
     resources = {"requests": amounts, "limits": amounts}
     return objects.pod(
         name,
@@ -52,7 +52,7 @@ def pod(
 
 @dataclass
 class Users:
-    """Make pods and delete some: a thread, until `stop` is set."""
+    """Users who create and delete pods: a thread that runs until `stop` is set."""
 
     kube: Kube
     truth: Truth
@@ -62,7 +62,7 @@ class Users:
     is_settling: bool = False
 
     def turn(self, number: int) -> None:
-        """Do what is done several times a second."""
+        """Do the actions of one turn; there are several turns per second."""
         for ended in self.truth.ended():
             self.kube.delete("Pod", ended.name, NAMESPACE, grace_s=0)
         mode = self.mode.read_text().strip()
@@ -87,7 +87,7 @@ class Users:
             self._make("high", {"cpu": str(cpu)}, self.dice.randint(1_000, 4_000))
 
     def _settle(self) -> None:
-        """Make once what stays to the end: pods that run, and pods that cannot."""
+        """Create once the pods that exist to the end: pods that run, and pods that cannot run."""
         if not self.is_settling:
             self.is_settling = True
             for _ in range(4):
@@ -102,19 +102,19 @@ class Users:
 
 @dataclass
 class Operators:
-    """Lose and drain nodes and change quotas, in decks of all three: a thread, until it settles."""
+    """Operators who lose and drain nodes and change quotas, in shuffled rounds of all three: a thread."""
 
     kube: Kube
     truth: Truth
     journal: Journal
     apply: Callable[[int], int]
-    """Apply the configuration with such a quota; returns the exit code."""
+    """A function that applies the configuration with a quota and returns the exit code."""
     dice: random.Random
     stop: threading.Event
     is_over: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Change the cluster until told to stop; then put everything back."""
+        """Change the cluster until told to stop; then restore everything."""
         for change in self._deck():
             self.stop.wait(self.dice.uniform(*CALM_S))
             if self.stop.is_set():
@@ -149,7 +149,7 @@ class Operators:
         self.kube.patch("Node", name, {"spec": {"unschedulable": False}})
 
     def _lose(self, name: str) -> None:
-        """Lose a node; half of them come back before anybody has collected their pods."""
+        """Lose a node; half of the lost nodes come back before their pods are collected as garbage."""
         self.kube.delete("Node", name)
         self._hurt()
         if self.dice.random() < 0.5:
@@ -158,7 +158,7 @@ class Operators:
         self.kube.create(node(name))
 
     def configure(self, cores: int) -> int:
-        """Change the quota of `low`, and tell when that began and how it ended."""
+        """Change the quota of `low`, and record when the change began and how it ended."""
         self.journal.write("quota", cores=cores * 1000)
         code = self.apply(cores)
         self.journal.write("quota-answered", cores=cores * 1000, code=code)

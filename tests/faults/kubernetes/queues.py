@@ -18,10 +18,10 @@ partitions:
           - {{name: tiny, resources: {{max: {{vcore: 1}}}}}}
 """
 CORES: Final = 64
-"""The quota of `low` at the start and at the end: all that the nodes have."""
+"""The quota of `low` at the start and at the end, which is the capacity of all nodes."""
 LOWERED: Final = (16, 24, 48)
 
 
 def queues(cores: int) -> str:
-    """Return the configuration in which `low` may have so many cores."""
+    """Return the configuration that gives `low` this number of cores."""
     return TEMPLATE.format(cores=cores)

@@ -1,7 +1,7 @@
-"""The truth of a run on Kubernetes: what the API server's own watches say, one line of the journal for each change.
+"""The true state of a run on Kubernetes: the changes that the API server's watches report, one journal line each.
 
-The lines about pods are those that the harness shim writes (`ask`, `placed`, `gone`), keyed by uid, so that the same
-rules judge both; `leaving`, `node-open` and `node-closed` (cordoned or gone) are beside them.
+The lines about pods are those that the harness shim writes (`ask`, `placed`, `gone`), with uids as keys, so that
+equal checks apply to both. Further lines are `leaving`, `node-open` and `node-closed` (cordoned or gone).
 """
 
 import threading
@@ -15,13 +15,13 @@ from tests.kubernetes.kube import Kube, Object, resource
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 PROBE: Final = "evenhand.test/probe"
 IMPOSSIBLE: Final = "evenhand.test/impossible"
-"""The label of pods that cannot be placed: the cause for which each of them waits."""
+"""The label of pods that cannot be placed; its value is the reason."""
 RELEASED_FOR: Final = "evenhand.io/released-for"
 
 
 @dataclass
 class Seen:
-    """A pod as the API server showed it last."""
+    """A pod in the form in which the API server showed it last."""
 
     key: str
     name: str
@@ -31,29 +31,29 @@ class Seen:
     leaving: bool = False
     ended: bool = False
     told: str = ""
-    """The message of its condition PodScheduled, while it waits."""
+    """The message of the pod's condition PodScheduled while it waits."""
 
 
 @dataclass
 class Truth:
-    """Pods by uid and nodes by name, and the lines that say how they came to be so."""
+    """Pods by uid and nodes by name, and the journal lines that led to this state."""
 
     journal: Journal
     pods: dict[str, Seen] = field(default_factory=dict)
     marks: dict[str, str] = field(default_factory=dict)
-    """By uid what the shim wrote on the pod before it ended it: decision, beneficiary and node."""
+    """For each pod by uid, the annotation that the shim wrote before it ended the pod: decision, preemptor and node."""
     nodes: dict[str, bool] = field(default_factory=dict)
-    """Whether a node that is there takes pods."""
+    """For each existing node, whether it takes pods."""
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def pod(self, change: str, item: Object) -> None:
-        """Take in one event of the watch of pods."""
+        """Process one event of the watch of pods."""
         key = item["metadata"]["uid"]
         with self.lock:
             pod = self.pods.get(key)
             if pod is None:
                 if change == "DELETED":
-                    return  # It had ended, or was never seen.
+                    return  # The pod had ended, or was never observed.
                 pod = self.pods[key] = self._asked(item)
             self._changed(pod, item)
             if change == "DELETED":
@@ -104,7 +104,7 @@ class Truth:
             self.journal.write("gone", key=pod.key)
 
     def node(self, change: str, item: Object) -> None:
-        """Take in one event of the watch of nodes."""
+        """Process one event of the watch of nodes."""
         name = item["metadata"]["name"]
         takes = not item["spec"].get("unschedulable", False)
         with self.lock:
@@ -121,7 +121,7 @@ class Truth:
             return [pod for pod in self.pods.values() if not pod.ended]
 
     def ended(self) -> list[Seen]:
-        """Return the pods that have ended and are still there."""
+        """Return the pods that have ended and still exist."""
         with self.lock:
             return [pod for pod in self.pods.values() if pod.ended and not pod.leaving]
 
@@ -138,7 +138,7 @@ def _size(item: Object) -> dict[str, int]:
 
 
 def watch(kube: Kube, kind: str, namespace: str, truth: Truth) -> None:
-    """Have a thread follow all objects of a kind for as long as this process lives; why it ceased is in the journal."""
+    """Start a thread that watches all objects of a kind until this process ends; if it fails, the journal says why."""
     within = {"namespace": namespace} if namespace else {}
     take = truth.node if kind == "Node" else truth.pod
 

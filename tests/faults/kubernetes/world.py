@@ -1,4 +1,4 @@
-"""An API server, its users and operators, and the product's own shim between it and the core."""
+"""An API server, its users and operators, and the real shim between it and the core."""
 
 import json
 import random
@@ -25,11 +25,11 @@ from tests.kubernetes.conftest import DEPLOY
 from tests.kubernetes.kube import Kube
 
 APPLY_S: Final = 4
-"""The longest time to apply a configuration: a stopped core does not answer."""
+"""Maximum number of seconds to apply a configuration, because a stopped core does not answer."""
 
 
 class KubernetesWorld:
-    """Everything of a run but the core and the faults."""
+    """All parts of a run except the core and the faults."""
 
     def __init__(self, files: Files, core_port: int, seed: int) -> None:
         self._files, self._core_port, self._seed = files, core_port, seed
@@ -65,7 +65,7 @@ class KubernetesWorld:
         self._begin_work()
 
     def _kube(self) -> Kube:
-        """Return a connection of its own: each thread has one."""
+        """Return a new connection, because each thread needs its own."""
         return Kube(self._cluster.kubeconfig(), self._cluster)
 
     def _begin_work(self) -> None:
@@ -84,7 +84,7 @@ class KubernetesWorld:
         self._thread(self._operators.run)
 
     def _thread(self, work: Callable[[], None]) -> None:
-        """Do some work beside the run; what ends it too early is for the judge."""
+        """Start a thread; when it ends too early, the judge is told."""
 
         def guarded() -> None:
             try:
@@ -103,7 +103,7 @@ class KubernetesWorld:
             time.sleep(TURN_S)
 
     def shim(self, port: int) -> subprocess.Popen[bytes]:
-        """Start the product's shim, as the service account that deploy/ gives it."""
+        """Start the real shim with the service account that deploy/ defines."""
         words = ["shim", "--kubernetes", f"--kubeconfig={self._account}", "--namespace=evenhand"]
         words += [f"--core=127.0.0.1:{port}", f"--token-file={self._token}"]
         shim = started("evenhand_cli", *words, log=self._files.others_said)
@@ -111,7 +111,7 @@ class KubernetesWorld:
         return shim
 
     def look(self) -> bool:
-        """Return whether core and API server agree, all that can be placed is, and the rest is told why it waits."""
+        """Return whether core and API server agree, all pods that can be placed are, and the others say why they wait."""
         self._stop.set()
         if not (self._operators.is_over.is_set() and self._users.is_settling):
             return False
@@ -135,7 +135,7 @@ class KubernetesWorld:
         return found
 
     def _asked(self, *words: str) -> str:
-        """Return what a command says of the core, empty when it fails."""
+        """Return the output of a command about the core; empty when the command fails."""
         said = self._evenhand(*words)
         return "" if said.returncode else said.stdout
 
@@ -145,15 +145,15 @@ class KubernetesWorld:
         return finished(*words, *where)
 
     def _apply(self, cores: int) -> int:
-        """Apply the configuration in which `low` may have so many cores; return the exit code."""
+        """Apply the configuration that gives `low` this number of cores, and return the exit code."""
         file = self._files.folder / "changed.yaml"
         file.write_text(queues(cores))
         return self._evenhand("config", "apply", str(file), f"--timeout={APPLY_S}").returncode
 
     def collected(self, run: Evidence) -> ClusterEvidence:
-        """End the cluster and return all that is known."""
+        """End the cluster and return all evidence."""
         lines = list(read(self._files.journal))
-        self._cluster.kill_api_server()  # In order it would wait for the watches to end.
+        self._cluster.kill_api_server()  # An orderly end would wait until the watches end.
         self._cluster.stop()
         wall_ahead_ms = (time.time_ns() - time.monotonic_ns()) // 1_000_000
         asked = audit.requests(audit.log_in(self._folder).read_text(), wall_ahead_ms)
