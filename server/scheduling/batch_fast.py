@@ -15,7 +15,7 @@ from typing import Any, Final
 from server.kernels.turns import Children, Turns, in_turn
 from server.model.fit import Amounts
 from server.scheduling.ordering import next_group
-from server.scheduling.placement import take_nodes
+from server.scheduling.placement import take_nodes_fast
 from server.state import journal_fast, pending, usage
 from server.state.applications import Application, Ask, Group, Job
 from server.state.equivalence import AskClass
@@ -225,7 +225,7 @@ def _place(partition: Partition, now: int) -> list[Ask]:
         return []
     asks = burst.asks
     line = list(map(asks.__getitem__, turns.order))
-    nodes = take_nodes(partition.index, map(_ask_class, line))
+    nodes = take_nodes_fast(partition.index, map(_ask_class, line))
     assigned = line[: len(nodes)]
     journal_fast.assign(partition, assigned, nodes, now)
     if len(assigned) == len(asks):

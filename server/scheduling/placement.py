@@ -1,6 +1,6 @@
 """The choice of a node for an ask: the best-ranked schedulable node that its class fits on (O5, design 6.3).
 
-The interface is two functions, `pick_node` for one ask and `take_nodes` for many, so that another search could replace this
+The interface is two functions, `pick_node` for one ask and `take_nodes_fast` for many, so that another search could replace this
 one.
 """
 
@@ -62,7 +62,7 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
     return _search(index, ask_class)
 
 
-def take_nodes(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]:
+def take_nodes_fast(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]:
     """Return a node for each class in turn, until one has none, and charge each node at once. No class has a pledge.
 
     The function does what `pick_node` and `NodeIndex.fill` do in the usual case, but without calls, for tens of thousands of

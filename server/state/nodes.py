@@ -184,7 +184,7 @@ class NodeIndex:
     def rank(self, node: Node) -> int:
         """Return the number by which the node is sorted: its score, negated for binpacking.
 
-        `_renew` and `placement.take_nodes` compute the same sum inline.
+        `_renew` and `placement.take_nodes_fast` compute the same sum inline.
         """
         points = score(node.capacity, node.free, self.weights)
         return -points if self.packing else points

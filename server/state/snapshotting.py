@@ -1,4 +1,4 @@
-"""Snapshots of partitions: the one bridge from the mutable state to everything that plans (design 6.1)."""
+"""Snapshots of partitions, through which all planners read the mutable state (design 6.1)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -67,7 +67,7 @@ def _no_first_look(patch: pytest.MonkeyPatch, core: Core) -> None:
             nodes.append(node)
         return nodes
 
-    patch.setattr("server.scheduling.batch_fast.take_nodes", take)
+    patch.setattr("server.scheduling.batch_fast.take_nodes_fast", take)
     patch.setattr("server.scheduling.cycle.pick_node", pick)
     patch.setattr("server.scheduling.gangs.pick_node", pick)
     patch.setattr("server.scheduling.placeholders.pick_node", pick)

@@ -53,7 +53,7 @@ class Walks:
     def judge(self, node: int, demand: Demand) -> Judged:
         """Return the victims on a node for one more member, with the node's key."""
         self.trial.steps += NODE_STEPS
-        return self._short(node, demand) or self._long(node, demand)
+        return self._judge_fast(node, demand) or self._judge_plain(node, demand)
 
     def still_holds(self, node: int, units: tuple[Unit, ...], demand: Demand) -> bool:
         """Return whether the units of an earlier verdict may still be evicted.
@@ -84,7 +84,7 @@ class Walks:
 
     # The fast path --------------------------------------------------------------------------------
 
-    def _short(self, node: int, demand: Demand) -> Judged | None:
+    def _judge_fast(self, node: int, demand: Demand) -> Judged | None:
         """Return the verdict where no candidate can be barred; None: a candidate on the way may be."""
         lacks = self.seats.lacks_with(node, demand)
         rows: list[int] = []
@@ -120,7 +120,8 @@ class Walks:
 
     # The full path --------------------------------------------------------------------------------
 
-    def _long(self, node: int, demand: Demand) -> Judged:
+    def _judge_plain(self, node: int, demand: Demand) -> Judged:
+        """Return the verdict with every test; `_judge_fast` returns the same where no candidate can be barred."""
         self.seats.seat(node, demand)
         units = self._walk(node)
         enough = self.seats.holds(node) and self.seats.takes_no_more_than_its_share()
