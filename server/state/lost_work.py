@@ -9,10 +9,10 @@ Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The
 for which no line is left, are counted together. Applications are counted together once half of the table is used.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from server.model.records import Lost
+from server.model.records import Amounts, Lost
 
 LINES_MAX: Final = 4_096
 """The most lines of the table."""
@@ -21,7 +21,6 @@ SOFT: Final = "soft"
 MINUTE_MS: Final = 60_000
 MINUTES_MAX: Final = 16_384
 """The most lines by minute that are kept; beyond it the oldest minute is dropped."""
-Amounts = Mapping[str, int]
 NONE: Final[tuple[Lost, Amounts]] = Lost(), {}
 OTHERS: Final = "(others)"
 """The name under which removed queues, and all for which no line is left, are counted."""

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from server.core.core import Core
-from server.model.records import Lost, LostLine
-from server.state.lost_work import Amounts, LossKey, LostWork
+from server.model.records import Amounts, Lost, LostLine
+from server.state.lost_work import LossKey, LostWork
 
 
 def lost_work(core: Core, partition: str) -> list[LostLine]:

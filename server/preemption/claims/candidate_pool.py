@@ -198,7 +198,7 @@ def _made(  # noqa: PLR0913, PLR0917 - all that it stands on
     )
 
 
-Room = Callable[[int], list[int]]
+RoomAt = Callable[[int], list[int]]
 """What a queue can lose by type, given its place on the path up from a leaf."""
 
 
@@ -252,7 +252,7 @@ class Caps:
         self._budgets: dict[str | int, int] = {}
         """The caps by the name of a disruption budget, or by the number of a gang."""
 
-    def add_leaf(self, leaf: str, queues: Sequence[QueueFacts], room: Room) -> None:
+    def add_leaf(self, leaf: str, queues: Sequence[QueueFacts], room: RoomAt) -> None:
         """Add a leaf with the queues on its path, each with what it can lose by type.
 
         A queue above several leaves is added once.

@@ -55,7 +55,7 @@ CODES: Final = Codes(
 )
 
 
-Rooms = Sequence[tuple[QueueFacts, list[int]]]
+QueueRooms = Sequence[tuple[QueueFacts, list[int]]]
 """The queues from a leaf up, each with what it can lose by type."""
 
 
@@ -164,7 +164,7 @@ class Terms:
             return (UNLIMITED,) * len(trial.snapshot.ports)
         return _narrowest(trial, self.rooms(trial, path))
 
-    def rooms(self, trial: Trial, path: str) -> Rooms:
+    def rooms(self, trial: Trial, path: str) -> QueueRooms:
         """Return the queues from a leaf up, each with what it can lose by type (G4)."""
         way = self.path(trial, path)
         return [(queue, self.room(trial, way, place)) for place, queue in enumerate(way.queues)]
@@ -243,7 +243,7 @@ class Terms:
         return blocks(trial, self.ask)
 
 
-def _narrowest(trial: Trial, rooms: Rooms) -> tuple[int, ...]:
+def _narrowest(trial: Trial, rooms: QueueRooms) -> tuple[int, ...]:
     """Return by type the least that any of the queues can lose; no queue counts ports."""
     lines = [line for _, line in rooms]
     return tuple(
@@ -252,7 +252,7 @@ def _narrowest(trial: Trial, rooms: Rooms) -> tuple[int, ...]:
     )
 
 
-def own_rooms(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> Rooms:
+def own_rooms(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> QueueRooms:
     """Return what the queues from the preemptor's leaf up can lose: all hold it, so that only a net fall counts (G4)."""
     return [(queue, own_room(trial, queue.path, wanted)) for queue in trial.snapshot.path_up(leaf)]
 
@@ -265,7 +265,7 @@ def own_room(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
 
 
 def own_leaf(
-    trial: Trial, leaf: str, needed: Container[int], priority: int, rooms: Rooms
+    trial: Trial, leaf: str, needed: Container[int], priority: int, rooms: QueueRooms
 ) -> LeafTerms:
     """Return the terms of the preemptor's own leaf at one priority: strictly lower priorities, any type (I2, J7)."""
     snapshot = trial.snapshot
@@ -326,7 +326,7 @@ class OwnTerms:
         leaf, needed = self.ask.leaf, dict(self.ask.kind.node_demand)
         return own_leaf(trial, leaf, needed, self.ask.spec.priority, self.rooms(trial, leaf))
 
-    def rooms(self, trial: Trial, path: str) -> Rooms:
+    def rooms(self, trial: Trial, path: str) -> QueueRooms:
         """Return the queues from the leaf up, each with what it can lose by type (G4)."""
         return own_rooms(trial, path, self._wanted)
 

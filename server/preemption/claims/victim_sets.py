@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from server.model.fit import Demand
+
 SEARCHED_MAX: Final = 16
 """The number of candidates of a node among which branch and bound searches (G8)."""
 STEPS_MAX: Final = 4_096
 _PLACE: Final = attrgetter("place")
 
-Amounts = tuple[tuple[int, int], ...]
 Key = tuple[int, int, int, int, int]
 """The key of a set, (opted-out, originators, highest priority, number, excess): the least is the best (G8)."""
 
@@ -33,8 +34,8 @@ class Candidate(NamedTuple):
     originator: bool
     priority: int
     gives: tuple[int, ...]
-    takes: Amounts
-    frees: Amounts
+    takes: Demand
+    frees: Demand
     over: tuple[tuple[int, ...], ...] = ()
 
 

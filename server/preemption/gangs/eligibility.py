@@ -10,14 +10,12 @@ from dataclasses import replace
 
 from server.model.fit import Demand
 from server.model.quota import is_below
-from server.preemption.claims.eligibility import CODE, Rooms, Terms, own_leaf, own_rooms
+from server.preemption.claims.eligibility import CODE, QueueRooms, Terms, own_leaf, own_rooms
 from server.preemption.entitlement import Deciding, Openness, deciding
 from server.preemption.policy import Rule
 from server.preemption.trial import Trial
 from server.snapshot.eligibility_filter import LeafTerms
 from server.snapshot.waiting import WaitingAsk, WaitingJob
-
-Amounts = list[int]
 
 
 def added(demands: Iterator[Demand]) -> Demand:
@@ -53,7 +51,7 @@ class JobTerms:
         self._wanted = dict(self.whole.kind.demand)
         self._needed = dict(self.whole.kind.node_demand)
         self._takes: dict[str, frozenset[int]] = {}
-        self._rooms: dict[str, Rooms] = {}
+        self._rooms: dict[str, QueueRooms] = {}
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
         """Yield the terms of every leaf in which allocations run, by its number."""
@@ -114,14 +112,14 @@ class JobTerms:
         rooms = self.rooms(trial, self.leaf)
         return own_leaf(trial, self.leaf, self._needed, self.job.priority, rooms)
 
-    def rooms(self, trial: Trial, leaf: str) -> Rooms:
+    def rooms(self, trial: Trial, leaf: str) -> QueueRooms:
         """Return the queues from a leaf up, each with what it can lose by type (G4)."""
         known = self._rooms.get(leaf)
         if known is None:
             known = self._rooms[leaf] = self._find_rooms(trial, leaf)
         return known
 
-    def _find_rooms(self, trial: Trial, leaf: str) -> Rooms:
+    def _find_rooms(self, trial: Trial, leaf: str) -> QueueRooms:
         if leaf == self.leaf:
             return own_rooms(trial, leaf, self._wanted)
         assert self._others is not None, (

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from server.model.fit import Demand
+from server.model.fit import Amounts, Demand
 from server.preemption import admission
-from server.preemption.gangs.eligibility import Amounts, JobTerms
+from server.preemption.gangs.eligibility import JobTerms
 from server.preemption.gangs.units import AllocationFacts, Units
 from server.preemption.trial import Trial
 

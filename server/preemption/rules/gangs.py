@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from server.model.fit import Amounts
 from server.model.phrases import noun
 from server.model.policies import PolicyFacts, Scope
 from server.model.quota import PreemptionPolicy, is_below
@@ -14,7 +15,7 @@ from server.preemption import admission
 from server.preemption.claims.preconditions import of_the_ask
 from server.preemption.entitlement import Deciding, deciding, meeting, scope_root, seen_at
 from server.preemption.gangs import gang_policy, search
-from server.preemption.gangs.eligibility import Amounts, added
+from server.preemption.gangs.eligibility import added
 from server.preemption.policy import Plan, Pledge, Refusal, Release, Rule
 from server.preemption.trial import Trial
 from server.snapshot import gangs
