@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from server.model.resources import NOTHING, Resource
 
 
-class Side(NamedTuple):
+class TemplateInQueue(NamedTuple):
     """A queue and one pod template in it. The pods that a controller recreates have new keys, but the same queue and template.
 
     For victims of another queue only the queue counts: everything in that queue has the same owner.
@@ -19,8 +19,8 @@ class Side(NamedTuple):
 class Pair(NamedTuple):
     """A preemptor, and the victims whose capacity it gets."""
 
-    beneficiary: Side
-    victims: Side
+    beneficiary: TemplateInQueue
+    victims: TemplateInQueue
 
 
 class FrozenPair(NamedTuple):

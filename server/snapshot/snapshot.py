@@ -15,7 +15,7 @@ from server.model.fit import Demand
 from server.model.policies import JOB
 from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
-from server.model.storms import Pair, Side
+from server.model.storms import Pair, TemplateInQueue
 from server.snapshot import node_search
 from server.snapshot.columns import FIRM, UNSAID, AllocationColumns, NodeColumns
 from server.snapshot.node_search import NodeCounts, NodeRanking
@@ -132,8 +132,8 @@ class Snapshot:
         """Return whether the thrashing monitor stopped claims for asks such as this one on victims of this leaf."""
         if not self.frozen:
             return False
-        side = Side(ask.leaf, ask.spec.resource, ask.spec.priority)
-        return Pair(side, Side(leaf)) in self.frozen
+        side = TemplateInQueue(ask.leaf, ask.spec.resource, ask.spec.priority)
+        return Pair(side, TemplateInQueue(leaf)) in self.frozen
 
     # Nodes ----------------------------------------------------------------------------------------
 

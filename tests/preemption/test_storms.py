@@ -8,7 +8,7 @@ from server.core.preemption import thrash_guard
 from server.core.preemption.deficits import Shortage
 from server.core.queries import doctor, verdicts
 from server.model.events import ConfigurationApplied
-from server.model.storms import FROZEN_MS, STRIKES_MAX, Pair, Side
+from server.model.storms import FROZEN_MS, STRIKES_MAX, Pair, TemplateInQueue
 from server.preemption import entitlement
 from server.preemption.claims import eligibility
 from server.preemption.policy import Plan, Pledge, Release, Rule
@@ -249,11 +249,11 @@ def test_a_partition_that_only_observes_is_not_watched() -> None:
 def test_the_tables_are_bounded() -> None:
     known = tables.Storms()
     for number in range(tables.ENTRIES_MAX + 10):
-        pair = Pair(Side("root.a"), Side(f"root.b{number}"))
+        pair = Pair(TemplateInQueue("root.a"), TemplateInQueue(f"root.b{number}"))
         tables.keep(known.strikes, pair, tables.Strikes(1, number))
     assert len(known.strikes) == tables.ENTRIES_MAX
-    assert Pair(Side("root.a"), Side("root.b9")) not in known.strikes
-    assert Pair(Side("root.a"), Side("root.b10")) in known.strikes
+    assert Pair(TemplateInQueue("root.a"), TemplateInQueue("root.b9")) not in known.strikes
+    assert Pair(TemplateInQueue("root.a"), TemplateInQueue("root.b10")) in known.strikes
 
 
 def test_the_digest_knows_strikes(monkeypatch: pytest.MonkeyPatch) -> None:

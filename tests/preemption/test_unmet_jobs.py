@@ -6,7 +6,7 @@ import pytest
 
 from server.core.queries.unmet.report import report
 from server.core.queries.verdicts import verdict
-from server.model.storms import FrozenPair, Pair, Side
+from server.model.storms import FrozenPair, Pair, TemplateInQueue
 from tests.preemption.replicas import Replicas
 from tests.preemption.test_unmet import (
     FREE,
@@ -461,7 +461,7 @@ def test_a_job_goes_for_no_pair_that_is_frozen() -> None:
     """Neither the report nor `explain` tells a job that it is served when one of its members' claims repeated."""
     life = Replicas([OWED, FREE], **JOBS)
     life.say(*FULL, "ask x1 x memory=2 job=train/2", "ask x2 x memory=1 job=train/2")
-    pair = Pair(Side("root.a", (("memory", 1),), 0), Side("root.b"))
+    pair = Pair(TemplateInQueue("root.a", (("memory", 1),), 0), TemplateInQueue("root.b"))
     until = life.now + 60_000
     storms = life.core.state.partitions["default"].storms
     storms.frozen[pair] = FrozenPair(pair, "job", life.now, until)

@@ -72,7 +72,7 @@ Beside = Callable[[Trial | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class PlanningSide:
     """The side that plans: the live one, or a shadow, which sees the state with its own settings (see `shadow.side`).
 
     ``runs`` applies the due quota runs to the Trial. ``watched`` says that plans will be carried out, so that the thrashing
@@ -166,7 +166,7 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
     def runs(trial: Trial, result: RoundResult) -> None:
         _shrink(partition, trial, now, result)
 
-    decide(Side(partition, now, budget, runs, watched=True), trial, result, trims=trims)
+    decide(PlanningSide(partition, now, budget, runs, watched=True), trial, result, trims=trims)
     return trial
 
 
@@ -203,7 +203,7 @@ def _is_ready(partition: Partition, plan: Plan) -> bool:
     return any(one is not None and fits_pledged(one.ask.ask_class, one) for one in held)
 
 
-def decide(side: Side, trial: Trial, result: RoundResult, *, trims: bool) -> None:
+def decide(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool) -> None:
     """Plan each policy's intents in order, each on top of the plans before it."""
     partition = side.partition
     account = Account(trial.snapshot, pacing.over_use(partition, trial))
@@ -284,7 +284,7 @@ def _is_masked(partition: Partition, intent: Intent) -> bool:
 
 
 def _try(
-    side: Side, trial: Trial, intent: Intent, account: Account, result: RoundResult
+    side: PlanningSide, trial: Trial, intent: Intent, account: Account, result: RoundResult
 ) -> Refusal | None:
     """Attempt an intent; a claim that could only evict gangs is attempted again as a gang of one."""
     refusal = _attempt(side, trial, intent, account, result)
@@ -303,7 +303,7 @@ def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
 
 
 def _attempt(
-    side: Side, trial: Trial, intent: Intent, account: Account, result: RoundResult
+    side: PlanningSide, trial: Trial, intent: Intent, account: Account, result: RoundResult
 ) -> Refusal | None:
     """Plan an intent, check the plan, and count a valid plan as carried out; a budget may put the ask off (P5)."""
     result.spent += 1
@@ -329,7 +329,7 @@ def _attempt(
 
 
 def _decide(
-    side: Side, trial: Trial, plan: Plan, account: Account, result: RoundResult
+    side: PlanningSide, trial: Trial, plan: Plan, account: Account, result: RoundResult
 ) -> Refusal | None:
     """Count a plan as carried out. A plan that was already shown and not carried out uses no budget again (P8)."""
     if not apply_plan.is_shown(side.partition, plan):

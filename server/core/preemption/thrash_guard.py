@@ -33,7 +33,7 @@ from server.model.policies import Scope
 from server.model.quota import is_below
 from server.model.reasons import Code
 from server.model.records import Level
-from server.model.storms import FROZEN_MS, STRIKES_MAX, FrozenPair, Pair, Side
+from server.model.storms import FROZEN_MS, STRIKES_MAX, FrozenPair, Pair, TemplateInQueue
 from server.preemption import entitlement
 from server.preemption.policy import Plan, Refusal, Release, Rule
 from server.preemption.trial import Trial
@@ -205,17 +205,17 @@ def _pairs(snapshot: Snapshot, plan: Plan) -> Iterator[Pair]:
             yield Pair(side, _victims(snapshot, side, release))
 
 
-def side_of(ask: WaitingAsk) -> Side:
+def side_of(ask: WaitingAsk) -> TemplateInQueue:
     """Return the preemptor's side of the pairs of an ask."""
-    return Side(ask.leaf, ask.spec.resource, ask.spec.priority)
+    return TemplateInQueue(ask.leaf, ask.spec.resource, ask.spec.priority)
 
 
-def _victims(snapshot: Snapshot, side: Side, release: Release) -> Side:
+def _victims(snapshot: Snapshot, side: TemplateInQueue, release: Release) -> TemplateInQueue:
     if release.leaf != side.queue:
-        return Side(release.leaf)
+        return TemplateInQueue(release.leaf)
     spec = snapshot.allocations.specs[release.row]
     assert spec is not None
-    return Side(release.leaf, spec.resource, spec.priority)
+    return TemplateInQueue(release.leaf, spec.resource, spec.priority)
 
 
 def _strike(partition: Partition, policy: str, pair: Pair, now: int) -> list[Decision]:

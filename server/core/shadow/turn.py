@@ -99,7 +99,7 @@ class Turn:
         def runs(trial: Trial, _result: rounds.RoundResult) -> None:
             _lay_runs(trial, live)
 
-        at = rounds.Side(other, now, self._budget, runs, watched=False)
+        at = rounds.PlanningSide(other, now, self._budget, runs, watched=False)
         if len(known.held) < HELD_MAX:
             rounds.decide(at, trial, self._result, trims=trims)
         found = self._choices(other, trial, SHADOW, laid)

@@ -16,7 +16,7 @@ from server.rpc.evenhand.decision_log import Change, DecisionLog
 from server.rpc.evenhand.decision_text import sentences
 from server.rpc.evenhand.pages import Page, wanted
 from server.rpc.evenhand.reader import Reader
-from server.rpc.evenhand.redaction import Side, sees, sees_all, side_of, without
+from server.rpc.evenhand.redaction import VisibleDecision, sees, sees_all, side_of, without
 from server.rpc.evenhand.watchers import Watchers
 from server.rpc.limits import PAGE_MAX, RESPONSE_OBJECTS_MAX
 from server.rpc.pump import Pump
@@ -131,7 +131,7 @@ class DecisionService:
     def _partition(self, name: str) -> str:
         return name and Reader(self._core, CALLER.get()).partition_name(name)
 
-    def _picture(self, side: Side, caller: Caller) -> pb.Decision:
+    def _picture(self, side: VisibleDecision, caller: Caller) -> pb.Decision:
         record = side.record
         names = self._log.names(record.partition, record.decision_id)
         return encode_decisions.decision(side, names, sees(caller))
@@ -161,7 +161,7 @@ class DecisionService:
         return told
 
 
-def _side(record: DecisionRecord, caller: Caller, queue: str) -> Side | None:
+def _side(record: DecisionRecord, caller: Caller, queue: str) -> VisibleDecision | None:
     """Return the caller's side of a decision.
 
     Return None when the caller has none, or when its side does not touch the requested queue.
@@ -178,14 +178,14 @@ def _asked(change: Change, request: pb.WatchDecisionsRequest) -> bool:
     return partition in ("", record.partition) and request.policy in ("", record.policy)
 
 
-def _of_others(moved: DecisionMoved | None, side: Side) -> bool:
+def _of_others(moved: DecisionMoved | None, side: VisibleDecision) -> bool:
     """Return whether the move is the veto of a victim that the side does not name."""
     if moved is None or not moved.key:
         return False
     return all(one.key != moved.key for one in side.record.victims)
 
 
-def _reason(moved: DecisionMoved, side: Side, caller: Caller) -> str:
+def _reason(moved: DecisionMoved, side: VisibleDecision, caller: Caller) -> str:
     """Return why the decision moved, without the names of others.
 
     The result is "" for a viewer that only has victims, none of them vetoed.
@@ -213,7 +213,7 @@ def _rows(record: DecisionRecord) -> int:
     return 1 + len(record.victims) + len(record.beneficiaries)
 
 
-def _cut(sides: Sequence[Side], page: Page) -> tuple[Sequence[Side], str]:
+def _cut(sides: Sequence[VisibleDecision], page: Page) -> tuple[Sequence[VisibleDecision], str]:
     """Return the decisions of the page, fewer than its size when they have many victims, and the next token or ""."""
     end = _end([_rows(side.record) for side in sides], page)
     return sides[page.start : end], str(end) if end < len(sides) else ""

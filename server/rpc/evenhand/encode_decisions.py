@@ -20,7 +20,7 @@ from server.model.records import (
     lost_amounts,
     lost_work,
 )
-from server.rpc.evenhand.redaction import Side
+from server.rpc.evenhand.redaction import VisibleDecision
 from server.rpc.evenhand.rule_text import words
 from server.rpc.limits import INT64_MAX, VICTIMS_TOLD_MAX
 
@@ -68,7 +68,7 @@ def nameless(_key: str) -> str:
     return ""
 
 
-def decision(side: Side, names: Names, sees: Sees) -> pb.Decision:
+def decision(side: VisibleDecision, names: Names, sees: Sees) -> pb.Decision:
     """Return the message of a decision, or of the part of it that a viewer may read."""
     record = side.record
     goes, state = record.victims[:VICTIMS_TOLD_MAX], _states(record)

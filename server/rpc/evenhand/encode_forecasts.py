@@ -16,7 +16,7 @@ from server.model.forecast import (
 from server.model.quota import Configuration
 from server.model.records import QueueSimulation
 from server.rpc.evenhand.encode_decisions import Names, decision, quota_run, victim
-from server.rpc.evenhand.redaction import Side
+from server.rpc.evenhand.redaction import VisibleDecision
 from server.rpc.limits import VICTIMS_TOLD_MAX
 
 FOR_LATER: Final = (
@@ -97,7 +97,7 @@ def _partition(part: PartitionForecast, names: Names) -> pb.PartitionSimulation:
 def _decision(one: ForeseenDecision, names: Names, room: int) -> pb.ForeseenDecision:
     """Return the message of a decision with at most ``room`` of its victims."""
     shown = replace(one.record, state=one.outcome, victims=one.record.victims[:room])
-    told = decision(Side(shown), names, lambda _path: True)
+    told = decision(VisibleDecision(shown), names, lambda _path: True)
     told.victims_left_out = len(one.record.victims) - len(told.victims)
     for each in told.victims:
         each.ClearField("state")  # no victim of a forecast is ordered to end

@@ -24,7 +24,7 @@ from server.rpc.evenhand.decision_text import (
     sentences,
     verdict_sentence,
 )
-from server.rpc.evenhand.redaction import Side, sees, sees_all, side_of
+from server.rpc.evenhand.redaction import VisibleDecision, sees, sees_all, side_of
 from server.rpc.roles import Caller
 
 
@@ -195,7 +195,7 @@ class Preempted:
         told = replace(told, because=encode_decisions.with_names(told.because, names))
         return encode_decisions.verdict(told, names, sees(self._caller))
 
-    def _taking(self, partition: str, key: str) -> tuple[Side, Victim] | None:
+    def _taking(self, partition: str, key: str) -> tuple[VisibleDecision, Victim] | None:
         """Return the latest decision that is evicting this allocation, as the caller may read it, and the victim.
 
         Return None where no decision is evicting it.

@@ -27,7 +27,7 @@ _ANOTHER: Final = "another"
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class VisibleDecision:
     """A decision, or the part of it that a caller may read, with the numbers of beneficiaries and victims left out."""
 
     record: DecisionRecord
@@ -47,10 +47,10 @@ def sees(caller: Caller) -> Callable[[str], bool]:
     return (lambda _path: True) if sees_all(caller) else caller.sees
 
 
-def side_of(record: DecisionRecord, caller: Caller) -> Side | None:
+def side_of(record: DecisionRecord, caller: Caller) -> VisibleDecision | None:
     """Return the part of a decision that the caller may read; None when it does not concern the caller's queues."""
     if sees_all(caller):
-        return Side(record)
+        return VisibleDecision(record)
     gets = tuple(one for one in record.beneficiaries if caller.sees(one.queue))
     goes = tuple(one for one in record.victims if caller.sees(one.queue))
     runs = record.shrink is not None and caller.sees(record.shrink.queue)
@@ -72,7 +72,7 @@ def side_of(record: DecisionRecord, caller: Caller) -> Side | None:
         end_reason=without(record.end_reason, foreign) if gets or runs else "",
     )
     others = len(record.beneficiaries) - len(gets), len(record.victims) - len(goes)
-    return Side(own, *others, foreign)
+    return VisibleDecision(own, *others, foreign)
 
 
 def foreign_names(record: DecisionRecord, caller: Caller) -> frozenset[str]:
