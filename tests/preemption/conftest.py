@@ -1,4 +1,4 @@
-"""Placement as among random worlds: asks of any number that came together are placed together."""
+"""Placement as in random clusters: any number of asks that arrive together are placed together."""
 
 from tests.simulation.conftest import bursts_of_any_size
 

@@ -1,4 +1,4 @@
-"""Random tiny clusters in which asks wait that may take the places of others of their queue (I1 to I5)."""
+"""Random tiny clusters with asks that may replace pods of their own queue."""
 
 import random
 from dataclasses import replace
@@ -16,10 +16,10 @@ LISTS: Final = (ALONE, ALONE, ALONE, BESIDE_CLAIMS, BESIDE_JOBS, BESIDE_JOBS)
 
 
 class OwnDice(WeightedDice):
-    """Draws clusters in which most is run by one queue, by several applications at several priorities."""
+    """A generator of clusters in which one queue runs most pods, of several applications and priorities."""
 
     def cluster(self) -> Cluster:
-        """One cluster with one or two asks."""
+        """Return a cluster with one or two asks."""
         chance = random.Random(f"in-queue {self.seed}")
         by_weight = chance.random() < 0.15
         cluster = super().cluster()
@@ -46,7 +46,7 @@ class OwnDice(WeightedDice):
         return cluster
 
     def own_ask(self, number: int, chance: random.Random) -> Ask:
-        """Return an ask that waits in the queue, as a rule for long enough."""
+        """Return an ask of the queue, which mostly has waited for long enough."""
         ask = self.ask(number, [self.poor])
         ask.queue, ask.priority = self.poor, chance.choice((0, 1, 1, 2, 2))
         ask.application = chance.choice((self.application("x"), self.application("y")))
@@ -54,7 +54,7 @@ class OwnDice(WeightedDice):
         return ask
 
     def move(self, pod: Pod, chance: random.Random) -> None:
-        """Most run in the queue of those who wait, and sometimes in their application."""
+        """Move most running pods to the queue of the waiting asks, and some to the asks' application."""
         if chance.random() < 0.7:
             pod.queue = self.poor
             pod.application = self.application(chance.choice("xyzz"))
@@ -65,7 +65,7 @@ class OwnDice(WeightedDice):
         return f"{name}-{self.poor}"
 
     def bound(self, queue: Queue, cluster: Cluster, chance: random.Random) -> None:
-        """Guarantees and maxima near to what they use by now; delays and running times as short as what is drawn."""
+        """Set guarantees and maxima close to the present use, and delays and running times in the range of drawn ones."""
         if not is_below(self.poor, queue.path):
             return
         used = self.used(queue.path, cluster.pods)

@@ -51,14 +51,16 @@ def best(cluster: Cluster, ask: Ask) -> Claim | None:
 
 
 def refused(cluster: Cluster, ask: Ask) -> str:
-    """Return the rule by which no pod at all may be evicted for the ask; "" when one may."""
+    """Return the rule that forbids every eviction for the ask; "" when there is none."""
     if NAME not in cluster.policies:
         return "I1"
     if not ask.may_preempt or ask.required_node:
         return "G1"
     if is_disabled(cluster, ask.queue):
         return "G3"
-    if ask.waited < cluster.queue(ask.queue).delay:  # by weight, too: W6 speaks of claims
+    if (
+        ask.waited < cluster.queue(ask.queue).delay
+    ):  # This also holds with weights, because W6 is only about claims.
         return "I5"
     if not is_within_guarantee(cluster, ask, staying(cluster)):
         return "J4"
@@ -66,7 +68,7 @@ def refused(cluster: Cluster, ask: Ask) -> str:
 
 
 def may_go(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
-    """I2, and what protects victims of claims (I3): who may go, looked at alone."""
+    """Return whether the rules on single candidates allow the eviction of the pod (I2 and I3)."""
     return (
         pod.queue == ask.queue
         and pod.priority < ask.priority
@@ -77,7 +79,7 @@ def may_go(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
 
 
 def _best_on(cluster: Cluster, ask: Ask, node: Node) -> tuple[Pod, ...] | None:
-    """Return the best legal set of one node that frees enough (G8); among equals the first in claim order."""
+    """Return the best valid set of victims of one node (G8); among equal sets the first in claim order."""
     here = [pod for pod in cluster.pods if pod.node == node.name and may_go(cluster, ask, pod)]
     ordered = claim_order(cluster, here)
     sets = [
@@ -96,7 +98,7 @@ def _best_on(cluster: Cluster, ask: Ask, node: Node) -> tuple[Pod, ...] | None:
 
 
 def is_legal(cluster: Cluster, ask: Ask, victims: tuple[Pod, ...]) -> bool:
-    """No gang is broken (J12), and no queue above them falls below E in what they use, the ask counted in (G4)."""
+    """Return whether no gang is broken (J12) and no queue falls below E in the victims' types, with the ask included (G4)."""
     return keeps_gangs(cluster, victims) and all(
         _keeps_floor(cluster, ask, path, kind, victims)
         for path in path_up(ask.queue)
@@ -108,14 +110,14 @@ def _keeps_floor(
     cluster: Cluster, ask: Ask, path: str, kind: str, victims: tuple[Pod, ...]
 ) -> bool:
     if path == "root" and cluster.by_weight:
-        return True  # nobody beside the root deserves anything
+        return True  # The root has no siblings and deserves nothing.
     before = use_of(path, staying(cluster)).get(kind, 0)
     after = use_of(path, staying(cluster, victims)).get(kind, 0) + ask.size.get(kind, 0)
     return after >= min(before, entitled(cluster, path, kind))
 
 
 def covers(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> bool:
-    """Return whether the ask fits on the node and no queue then holds more than it may (I4, J4)."""
+    """Return whether the ask fits on the node and no queue then exceeds its limits (I4, J4)."""
     left = staying(cluster, victims)
     room = free_on(cluster, node, left)
     return all(much <= room.get(kind, 0) for kind, much in ask.size.items()) and all(
@@ -131,7 +133,7 @@ def _room(cluster: Cluster, path: str, limit: Amounts, left: list[Pod]) -> Amoun
 
 
 def is_minimal(cluster: Cluster, ask: Ask, claim: Claim) -> bool:
-    """Return whether no victim can be given back (invariant 11)."""
+    """Return whether every victim is needed (invariant 11)."""
     node = next(one for one in cluster.nodes if one.name == claim.node)
     victims = tuple(pod for pod in cluster.pods if pod.key in claim.victims)
     return not any(

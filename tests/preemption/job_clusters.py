@@ -1,4 +1,4 @@
-"""Small clusters with one job that waits: made at random, told to a core, and what the core decides."""
+"""Small random clusters with one waiting job, and the decisions of a core for them."""
 
 import random
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ Amounts = dict[str, int]
 
 @dataclass
 class Queue:
-    """A queue as a user writes it; ``fence`` and ``max`` None where it says nothing."""
+    """A queue as a user writes it; `fence` and `max` are None when they are not set."""
 
     path: str
     guaranteed: Amounts = field(default_factory=dict)
@@ -63,9 +63,9 @@ class Queue:
 
 @dataclass
 class Pod:
-    """A pod that runs. ``gang`` names its job in its application, "" for none, with ``least`` members.
+    """A pod that runs. `gang` is the name of its job in its application, "" for none; the job needs `least` members.
 
-    ``group`` is its disruption budget, "" for none; ``ran`` how long it runs.
+    `group` is its disruption budget, "" for none; `ran` is how long it has been running, in milliseconds.
     """
 
     key: str
@@ -83,13 +83,13 @@ class Pod:
 
     @property
     def owner(self) -> str:
-        """Return the application of the pod; that of the queue unless the pod names another."""
+        """Return the application of the pod: the one that it names, otherwise the application of its queue."""
         return self.application or f"app-{self.queue}"
 
 
 @dataclass
 class Member:
-    """A member of the job that waits."""
+    """A member of the waiting job."""
 
     key: str
     size: Amounts
@@ -98,7 +98,7 @@ class Member:
 
 @dataclass
 class Waiting:
-    """A single firm ask that no node could hold: it waits, and room in its queues is kept for it (J4)."""
+    """A single firm ask that fits no node: it waits, and a part of its queues' guarantee is kept for it (J4)."""
 
     key: str
     queue: str
@@ -107,9 +107,9 @@ class Waiting:
 
 @dataclass
 class World:
-    """Everything that the rules look at, with one job of one queue that waits.
+    """All facts that the rules use, with one waiting job of one queue.
 
-    ``allowed`` is what each disruption group may still lose.
+    `allowed` says how many pods each disruption group may still lose.
     """
 
     queues: list[Queue]
@@ -125,11 +125,11 @@ class World:
     entitlement: str = "guaranteed"
     allowed: dict[str, int] = field(default_factory=dict)
     dead_zone: int = 0
-    """In hundredths of a percent (P9)."""
+    """The dead zone in hundredths of a percent (P9)."""
 
     @property
     def settings(self) -> PreemptionSettings:
-        """The partition's."""
+        """Return the preemption settings of the partition."""
         policies = ("required-node", "guaranteed", "job")
         return PreemptionSettings(
             policies=policies,
@@ -168,7 +168,7 @@ def core_of(
     pods: Iterable[tuple[str, str, str, Amounts]] | Iterable[Pod],
     settings: PreemptionSettings | None = None,
 ) -> Core:
-    """Return a core that knows all of it and has ticked once."""
+    """Return a core that has received these objects and has ticked once."""
     settings = settings or PreemptionSettings(policies=("required-node", "guaranteed", "job"))
     partition = PartitionSpec(
         "default", _tree(queues), (PlacementRule("provided"),), preemption=settings
@@ -200,7 +200,7 @@ def core_of(
 
 
 def tell(world: World) -> Core:
-    """Return a core that knows the world and was told of the job's members, but has decided nothing for them."""
+    """Return a core that has received the cluster and the job's members, but has made no decision for them."""
     core = core_of(world.queues, world.nodes, world.pods, world.settings)
     for group, most in world.allowed.items():
         core.handle(DisruptionsAllowed(RM, group, most), START)
@@ -228,7 +228,7 @@ def decided(decisions: Iterable[Decision]) -> DecisionRecord | None:
 
 
 class Dice:
-    """Random small worlds, the same for the same seed."""
+    """A generator of small random clusters; an equal seed gives equal clusters."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(f"jobs {seed}")
@@ -238,7 +238,7 @@ class Dice:
         self._mixed = random.Random(f"jobs of mixed types {seed}")
 
     def world(self) -> World:
-        """One, every other with oddities: budgets, switches, offsets, running times, firm asks that wait."""
+        """Return a cluster; every second has special settings: budgets, switches, offsets, running times, firm asks."""
         world = self.plain()
         if self._odd.random() < 0.5:
             self._make_odd(world)
@@ -250,7 +250,7 @@ class Dice:
         return world
 
     def mixed(self) -> World:
-        """One whose queue is guaranteed some types and not others, on full nodes that it shares with other queues (J7)."""
+        """Return a cluster whose queue has guarantees for some types only, on full nodes shared with other queues (J7)."""
         chance, types = self._mixed, ("gpu", "memory", "vcore")
         nodes = {f"n{at}": dict.fromkeys(types, 8) for at in range(chance.randint(1, 3))}
         own = {kind: chance.randint(4, 24) for kind in types if chance.random() < 0.45}
@@ -302,7 +302,7 @@ class Dice:
             member.priority = max(member.priority, chance.randint(0, 4))
 
     def _share_out(self, world: World) -> None:
-        """By weight, of which the job's queue has most."""
+        """Set weights, of which the job's queue has the largest."""
         world.entitlement = "proportional"
         for queue in world.queues:
             owned = f"{world.queue}.".startswith(f"{queue.path}.")
@@ -330,7 +330,7 @@ class Dice:
             own.max = {kind: most + odd.randint(0, 20) for kind, most in own.guaranteed.items()}
 
     def _let_claim(self, world: World) -> None:
-        """Guarantee much to the job and little to others, so that a pod is spared only because of another rule."""
+        """Give the job a high guarantee and others low ones, so that a pod is spared only because of another rule."""
         types = self._types(world)
         for queue in world.queues:
             owned = f"{world.queue}.".startswith(f"{queue.path}.")
@@ -357,7 +357,7 @@ class Dice:
             queue.fence = not queue.disabled and odd.random() < 0.05
 
     def plain(self) -> World:
-        """One with two to four nodes and a job of two to four members."""
+        """Return a cluster with two to four nodes and a job of two to four members."""
         chance = self._chance
         types = ["vcore", "memory"][: chance.choice((1, 1, 2))]
         queues = self._queues(types)

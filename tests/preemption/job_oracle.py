@@ -20,14 +20,14 @@ Key = tuple[int, int, int, str]
 
 @dataclass
 class Found:
-    """The nodes of the members, in the order in which they were planned for, and the victims."""
+    """The nodes of the members, in the order in which they were planned, and the victims."""
 
     assignments: list[tuple[str, str]] = field(default_factory=list)
     victims: list[Pod] = field(default_factory=list)
 
 
 def total(sizes: Iterable[Amounts]) -> Amounts:
-    """Amounts added up."""
+    """Return the sum of amounts."""
     found: Amounts = {}
     for size in sizes:
         for kind, much in size.items():
@@ -36,7 +36,7 @@ def total(sizes: Iterable[Amounts]) -> Amounts:
 
 
 class Oracle:
-    """One world, looked at literally."""
+    """A cluster, to which the rules are applied word by word."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -49,11 +49,11 @@ class Oracle:
     # Facts ----------------------------------------------------------------------------------------
 
     def queue(self, path: str) -> Queue:
-        """Return the queue of this path; a root that is not configured has no bounds."""
+        """Return the queue of this path; a root that is not configured has no limits."""
         return self.known.get(path, Queue(path))
 
     def used(self, path: str, gone: Iterable[Pod] = (), *, firm: bool = False) -> Amounts:
-        """Return what a queue uses without some pods, of firm pods alone if asked."""
+        """Return what a queue uses without some pods; with `firm` only what its firm pods use."""
         keys = {one.key for one in gone}
         return total(
             one.size
@@ -62,7 +62,7 @@ class Oracle:
         )
 
     def shared(self) -> dict[str, dict[str, Outcome]]:
-        """By type what each queue deserves (W1)."""
+        """Return what each queue deserves, by type (W1)."""
         whole = total(self.world.nodes.values())
         return {kind: shares(self.tree("root", kind), whole[kind]) for kind in sorted(whole)}
 
@@ -83,30 +83,30 @@ class Oracle:
         )
 
     def entitled(self, path: str, kind: str) -> int:
-        """E: the guarantee, or by weight what is deserved where the type is contended, elsewhere the floor (W2)."""
+        """Return the entitlement: the guarantee; with weights the deserved share of a contended type, else the floor (W2)."""
         if not self.shares:
             return self.queue(path).guaranteed.get(kind, 0)
         return self.shares[kind][path].entitled
 
     def floor(self, path: str, kind: str) -> int:
-        """Below which nobody pushes it; by weight nobody beside the root deserves anything."""
+        """Return the amount below which no claim pushes the queue; with weights, the root deserves nothing."""
         return 0 if self.shares and path == "root" else self.entitled(path, kind)
 
     def decides(self, path: str, kind: str) -> bool:
-        """Return whether some of the type is guaranteed (G2); by weight, whether contended or below its floor (W6)."""
+        """Return whether some of the type is guaranteed (G2); with weights, if it is contended or below its floor (W6)."""
         if not self.shares:
             return self.queue(path).guaranteed.get(kind, 0) > 0
         share = self.shares[kind][path]
         return share.contended or self.used(path).get(kind, 0) < share.floor
 
     def scope(self) -> str:
-        """G3: the nearest fence, else the root."""
+        """Return the nearest fence, or the root when there is none (G3)."""
         return next(
             path for path in path_up(self.world.queue) if self.queue(path).fence or path == "root"
         )
 
     def deciding(self) -> dict[str, str]:
-        """By type the lowest queue within the fence that guarantees it (G2)."""
+        """Return, by type, the lowest queue within the fence that guarantees the type (G2)."""
         found = {}
         for kind in self.want:
             for path in path_up(self.world.queue):
@@ -120,7 +120,7 @@ class Oracle:
     # Admission (J4, J6) ---------------------------------------------------------------------------
 
     def most(self, path: str, kind: str) -> int | None:
-        """Return what a queue may use of a type with the job in it."""
+        """Return what a queue may use of a type when the job is in it."""
         limit = (self.queue(path).max or {}).get(kind)
         if limit is None or self.world.firm:
             return limit
@@ -132,7 +132,7 @@ class Oracle:
         return limit - (max(held, min(least, held + waits)) - held)
 
     def within_min(self) -> bool:
-        """Return whether the job is not firm, or its queues' firm use with it is within each guarantee."""
+        """Return whether the job is not firm, or its queues' firm use including the job is within each guarantee."""
         return not self.world.firm or all(
             self.used(path, firm=True).get(kind, 0) + much <= least
             for path in path_up(self.world.queue)
@@ -142,7 +142,7 @@ class Oracle:
         )
 
     def full(self, gone: Iterable[Pod]) -> list[tuple[str, str]]:
-        """Return the queues and types whose maximum has no headroom for the whole job."""
+        """Return the queues and types whose max has no headroom for the whole job."""
         gone = list(gone)
         return [
             (path, kind)
@@ -153,7 +153,7 @@ class Oracle:
         ]
 
     def gate(self) -> bool:
-        """J6, for a lendable job: its queue has room once all of it that may go is gone."""
+        """Return whether the queue of a lendable job has headroom when all pods that may be evicted are gone (J6)."""
         own = [
             one
             for one in self.world.pods
@@ -164,7 +164,7 @@ class Oracle:
     # Victims (J7) ---------------------------------------------------------------------------------
 
     def may_go(self, pod: Pod, *, willing: bool) -> bool:
-        """Return whether the pod, looked at alone, may be evicted for the job."""
+        """Return whether the rules on single candidates allow the eviction of the pod for the job."""
         if self.is_protected(pod, willing=willing):
             return False
         if not any(kind in self.want for kind in pod.size):
@@ -174,7 +174,7 @@ class Oracle:
         return self.may_give(pod) and self.keeps_floors([pod]) and bool(self.takes_for(pod))
 
     def outside(self, pod: Pod) -> set[str]:
-        """Return the types of the pod that a queue on the job's path decides, and outside which it runs (J7)."""
+        """Return the types of the pod that a queue on the job's path decides, when the pod runs outside that queue (J7)."""
         return {
             kind
             for kind, path in self.deciding().items()
@@ -192,7 +192,7 @@ class Oracle:
         return pod.firm or young or bound or (willing and self.would_rather_stay(pod))
 
     def is_spent(self, pod: Pod) -> bool:
-        """Return whether the pod's disruption budget has nothing left."""
+        """Return whether the pod's disruption budget allows no further disruption."""
         return bool(pod.group) and self.world.allowed[pod.group] == 0
 
     def would_rather_stay(self, pod: Pod) -> bool:
@@ -200,14 +200,14 @@ class Oracle:
         return pod.opted_out or (self.world.budgets == "prefer" and self.is_spent(pod))
 
     def keeps_budgets(self, gone: list[Pod]) -> bool:
-        """Where budgets are respected no group loses more than it allows."""
+        """Return whether no disruption group loses more pods than it allows, when budgets are respected."""
         groups = [one.group for one in gone if one.group]
         return self.world.budgets != "respect" or all(
             groups.count(group) <= self.world.allowed[group] for group in groups
         )
 
     def is_important(self, pod: Pod) -> bool:
-        """Return whether the pod is more important than the job, seen from where their queues meet (G5)."""
+        """Return whether the pod is more important than the job, compared at the queue where their paths meet (G5)."""
         if self.world.equal_priority == "ignore":
             return False
         meeting = next(path for path in path_up(pod.queue) if is_below(self.world.queue, path))
@@ -216,7 +216,7 @@ class Oracle:
         return goes >= most if self.world.equal_priority == "never" else goes > most
 
     def may_give(self, pod: Pod) -> bool:
-        """G3 and G5, for a pod of another queue."""
+        """Return whether a pod of another queue may be evicted by G3 and G5."""
         owed = self.deciding().values()
         outside = not all(is_below(pod.queue, path) for path in owed)
         return (
@@ -228,9 +228,9 @@ class Oracle:
         )
 
     def is_over(self, pod: Pod, lacking: set[str]) -> bool:
-        """Rule 5, P9: its queue and those above it, up to where the paths meet, are over their guarantee in such a type.
+        """Return whether the pod's queues, up to where the paths meet, exceed their guarantee in a missing type (rule 5, P9).
 
-        By more than the dead zone.
+        They must exceed it by more than the dead zone.
         """
         alone = [path for path in path_up(pod.queue) if not is_below(self.world.queue, path)]
         more = 10_000 + self.world.dead_zone
@@ -243,7 +243,7 @@ class Oracle:
         )
 
     def keeps_floors(self, gone: list[Pod]) -> bool:
-        """Rule 2: nobody ends below its guarantee in what victims use; with the asker in it only a net fall counts."""
+        """Return whether no queue ends below its guarantee in victims' types (rule 2), net of the job in its own queues."""
         for path in {path for one in gone for path in path_up(one.queue)}:
             more = self.want if is_below(self.world.queue, path) else {}
             before, after = self.used(path), self.used(path, gone)
@@ -255,7 +255,7 @@ class Oracle:
         return True
 
     def within_share(self, assignments: list[tuple[Member, str]], gone: list[Pod]) -> bool:
-        """Return whether what free capacity and own victims do not cover is within what the queue may still claim."""
+        """Return whether the queue may still claim what free capacity and victims of its own do not cover."""
         own = [one for one in gone if one.queue == self.world.queue]
         if len(own) == len(gone):
             return True
@@ -268,16 +268,16 @@ class Oracle:
                 need += max(0, here - max(0, self.free(node).get(kind, 0)) - freed) if here else 0
             path = owed.get(kind)
             if path is None:
-                continue  # no victim is taken for it; those that are count for all that they free
+                continue  # No victim is evicted for this type; victims for other types count for all that they free.
             left = self.entitled(path, kind) - self.used(path, own).get(kind, 0)
             if need and need > left:
                 return False
         return True
 
     def justified(self, assignments: list[tuple[Member, str]], gone: list[Pod]) -> bool:
-        """J7: once all victims of its own queue are gone, each of another queue frees a lacking type that is decided.
+        """Return whether each victim of another queue frees a missing type that is decided (J7).
 
-        Each in its turn, in some order of those of other queues.
+        The victims of the own queue are gone by then; the others are tested one after the other, in some order.
         """
         own = [one for one in gone if one.queue == self.world.queue]
         left = [
@@ -296,7 +296,7 @@ class Oracle:
     def is_taken_for_a_type(
         self, unit: list[Pod], assignments: list[tuple[Member, str]], gone: list[Pod]
     ) -> bool:
-        """Return whether a pod of another queue frees a type that it may be taken for and that its node still lacks."""
+        """Return whether a pod of another queue frees a type for which it may be evicted and which its node still lacks."""
         return any(
             self.takes_for(one) & self.lacks(one.node, assignments, gone)
             for one in unit
@@ -304,7 +304,7 @@ class Oracle:
         )
 
     def unit(self, pod: Pod, gone: list[Pod], *, willing: bool) -> list[Pod] | None:
-        """J12: who goes with it; None when it may not go."""
+        """Return the pods that are evicted together with the pod (J12); None when it may not be evicted."""
         gang = self.gang(pod)
         if not pod.gang or len(gang) < pod.least:
             return [pod]
@@ -316,7 +316,7 @@ class Oracle:
         return left if all(self.may_join(one, willing=willing) for one in left) else None
 
     def gang(self, pod: Pod) -> list[Pod]:
-        """All that run of its gang."""
+        """Return the running members of the pod's gang."""
         return [
             one
             for one in self.world.pods
@@ -332,12 +332,12 @@ class Oracle:
         return self.may_give(pod) and not self.is_at_rest(pod)
 
     def is_at_rest(self, pod: Pod) -> bool:
-        """Return whether the pod's queues are in the dead zone, in all that it holds of what the job asks for (P9)."""
+        """Return whether the pod's queues are within the dead zone in all types of the pod that the job requests (P9)."""
         held = self.outside(pod)
         return bool(self.world.dead_zone and held) and not self.is_over(pod, held)
 
     def broken(self, gone: list[Pod]) -> bool:
-        """Return whether a gang would be left with fewer members than it needs, and not be evicted whole."""
+        """Return whether a gang would be left with fewer members than its minimum, and not be evicted as a whole."""
         for pod in gone:
             gang = self.gang(pod)
             left = [one for one in gang if one not in gone]
@@ -348,12 +348,12 @@ class Oracle:
     # Nodes ----------------------------------------------------------------------------------------
 
     def free(self, node: str) -> Amounts:
-        """Return what no pod uses of a node."""
+        """Return the free capacity of a node."""
         taken = total(one.size for one in self.world.pods if one.node == node)
         return {kind: much - taken.get(kind, 0) for kind, much in self.world.nodes[node].items()}
 
     def lacks(self, node: str, assignments: list[tuple[Member, str]], gone: list[Pod]) -> set[str]:
-        """Return the types in which the members of a node do not fit."""
+        """Return the resource types in which the planned members of a node do not fit."""
         here = total(one.size for one, at in assignments if at == node)
         freed = total(one.size for one in gone if one.node == node)
         free = self.free(node)
@@ -362,13 +362,13 @@ class Oracle:
     # The plan (J8, J9) ----------------------------------------------------------------------------
 
     def plan(self) -> Found | None:
-        """Return the plan, without pods that opted out if there is one; None when there is no plan."""
+        """Return the plan, without victims that opted out if such a plan exists; None when there is no plan."""
         if self.queue(self.world.queue).disabled or not self.within_min() or not self.gate():
             return None
         return self.justified_attempt(willing=True) or self.justified_attempt(willing=False)
 
     def justified_attempt(self, *, willing: bool) -> Found | None:
-        """Return an attempt whose plan justifies every victim; else one with its own queue's victims first (J7, J8)."""
+        """Return a plan that justifies every victim, otherwise one that takes victims of its own queue first (J7, J8)."""
         found = self.attempt(willing=willing)
         if found is None or self.is_justified(found):
             return found
@@ -383,7 +383,7 @@ class Oracle:
         )
 
     def attempt(self, *, willing: bool, own_first: bool = False) -> Found | None:
-        """One member after the other; then the maxima; then give back."""
+        """Plan one member after the other, then satisfy the maxima, then give back victims that are not needed."""
         self.own_first = own_first
         assignments: list[tuple[Member, str]] = []
         gone: list[Pod] = []
@@ -411,19 +411,19 @@ class Oracle:
         return Found([(one.key, node) for one, node in assignments], order)
 
     def key(self, node: str, more: list[Pod]) -> Key:
-        """J9."""
+        """Return the key by which nodes are compared (J9)."""
         highest = max((one.priority for one in more), default=NOBODY)
         jobs = {(one.owner, one.gang) if one.gang else one.key for one in more}
         return highest, len(jobs), len(more), node
 
     def rank(self, pod: Pod) -> tuple[bool, int, str, str]:
-        """Least important first (V2)."""
+        """Return the key of the victim order, least important first (V2)."""
         return self.would_rather_stay(pod), pod.priority, pod.gang, pod.key
 
     def walk(
         self, node: str, assignments: list[tuple[Member, str]], gone: list[Pod], *, willing: bool
     ) -> list[Pod] | None:
-        """Return the pods evicted from a node until its members fit; None when they never do."""
+        """Return the pods that are evicted from a node until its members fit; None when they never fit."""
         more: list[Pod] = []
         order = [
             one for one in self.world.pods if one.node == node and self.may_go(one, willing=willing)
@@ -450,7 +450,7 @@ class Oracle:
     def may_take(
         self, unit: list[Pod], assignments: list[tuple[Member, str]], gone: list[Pod]
     ) -> bool:
-        """Each test cumulative."""
+        """Return whether the pods may be evicted in addition to those that are gone."""
         if not self.keeps_floors([*gone, *unit]) or not self.keeps_budgets([*gone, *unit]):
             return False
         if all(one.queue == self.world.queue for one in unit):
@@ -463,7 +463,7 @@ class Oracle:
     def make_head_room(
         self, assignments: list[tuple[Member, str]], gone: list[Pod], *, willing: bool
     ) -> bool:
-        """Pods of its own queue elsewhere, while a maximum needs them."""
+        """Evict pods of the own queue on other nodes as long as a max requires it; return whether all maxima are kept."""
         for pod in sorted(self.world.pods, key=self.rank):
             over = self.full(gone)
             if not over:
@@ -477,7 +477,7 @@ class Oracle:
         return not self.full(gone)
 
     def give_back(self, assignments: list[tuple[Member, str]], gone: list[Pod]) -> None:
-        """Give back victims that the plan does not need, the most important first; a gang that was taken as one stays as one."""
+        """Give back victims that are not needed, the most important first; a gang evicted as a whole is given back whole."""
         changed = True
         while changed:
             changed = False
@@ -490,7 +490,7 @@ class Oracle:
                     changed = True
 
     def as_taken(self, gone: list[Pod]) -> list[list[Pod]]:
-        """Return the victims as taken together: the first of a gang alone, while it has more than it needs (J12)."""
+        """Return the victims in groups as they were chosen; members above a gang's minimum are single (J12)."""
         found: list[list[Pod]] = []
         for unit in self.units(gone):
             in_order = [one for one in gone if one in unit]

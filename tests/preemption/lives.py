@@ -1,4 +1,4 @@
-"""Random clusters that live through a core: what stands after each tick, for the planner to be judged on."""
+"""Random clusters in a running core: the state after each tick, to test the planner with."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ from tests.simulation.worlds import make_world
 
 
 def partitions_after_each_tick(seeds: range) -> Iterator[tuple[str, Partition, int]]:
-    """Where (seed and moment, to be named by a failure), partition, now; of each third seed by weight as well."""
+    """Yield a place (seed and moment, for messages), the partition and the instant; every third seed also with weights."""
     for seed in seeds:
         yield from _one(seed, by_weight=False)
         if seed % 3 == 2:
@@ -32,6 +32,6 @@ def _one(seed: int, *, by_weight: bool) -> Iterator[tuple[str, Partition, int]]:
 
 
 def without_preemption(partition: Partition) -> None:
-    """Switch preemption off: from here on only reservations are planned."""
+    """Switch preemption off, so that only reservations are planned from now on."""
     settings = replace(partition.spec.preemption, enabled=False)
     partition.spec = replace(partition.spec, preemption=settings)

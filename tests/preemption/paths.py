@@ -1,4 +1,4 @@
-"""Queues by their paths, as the oracles see them; nothing of it is the core's."""
+"""Queues by their paths, for the oracles; this module shares no code with the core."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
@@ -9,19 +9,19 @@ class Named(Protocol):
 
     @property
     def path(self) -> str:
-        """From the root."""
+        """Return the path from the root."""
 
 
 class Offset(Protocol):
-    """A queue that changes the priorities of what is below it (G5)."""
+    """A queue that changes the priorities of the pods below it (G5)."""
 
     @property
     def offset(self) -> int:
-        """Added to them."""
+        """Return the number that is added to these priorities."""
 
     @property
     def priority_fence(self) -> bool:
-        """Or shown in their place."""
+        """Return whether the offset replaces these priorities."""
 
 
 Q = TypeVar("Q", bound=Named)
@@ -39,7 +39,7 @@ def path_up(path: str) -> list[str]:
 
 
 def is_below(path: str, parent: str) -> bool:
-    """Return whether a queue is this parent, or below it."""
+    """Return whether a queue is the parent or is below it."""
     return parent in path_up(path)
 
 

@@ -1,8 +1,7 @@
-"""Weighted shares in the plainest way that is right: fractions, one queue after the other (W1, W2).
+"""Weighted shares, computed in the simplest correct way: with fractions, one queue after the other (W1, W2).
 
-Siblings share by repeated rounds: everybody gets the same multiple of its weight; if those who would have less than their
-floor bring in more than those who would have more than their cap, the former are settled, else the latter; then the
-round repeats.
+Siblings share in rounds. In each round every sibling gets the same multiple of its weight. Then either the siblings
+below their floor or those above their cap are settled, whichever deviate by more in all, and the next round begins.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import NamedTuple
 
 
 class Sibling(NamedTuple):
-    """One of those who share an amount; ``cap`` None: there is no end to what it may have."""
+    """A queue that shares an amount with its siblings; `cap` None means no limit."""
 
     weight: int
     floor: int
@@ -21,7 +20,7 @@ class Sibling(NamedTuple):
 
 
 def by_remainder(parts: Sequence[Fraction]) -> list[int]:
-    """Whole numbers of the same sum: what is left goes to the largest fractions, the earlier first."""
+    """Return whole numbers with an equal sum; the rest goes to the largest fractions, of equal ones to the earliest."""
     whole = [floor(part) for part in parts]
     left = sum(parts) - sum(whole)
     assert left.denominator == 1
@@ -32,7 +31,7 @@ def by_remainder(parts: Sequence[Fraction]) -> list[int]:
 
 
 def poured(amount: int, siblings: Sequence[Sibling]) -> list[int]:
-    """Return what each of the siblings gets."""
+    """Return the amount that each sibling gets."""
     caps = [one.cap for one in siblings if one.cap is not None]
     if len(caps) == len(siblings) and sum(caps) <= amount:
         return caps
@@ -69,7 +68,7 @@ def _rounds(amount: int, siblings: Sequence[Sibling]) -> list[Fraction]:
 
 @dataclass
 class Node:
-    """A queue in one type. A node without children has ``held`` and ``pending``."""
+    """A queue in one resource type; only a node without children has `held` and `pending`."""
 
     path: str
     weight: int = 1
@@ -81,7 +80,7 @@ class Node:
 
 
 class Outcome(NamedTuple):
-    """The outcome for one queue in one type."""
+    """The result for one queue in one resource type."""
 
     demand: int
     cap: int | None
@@ -92,7 +91,7 @@ class Outcome(NamedTuple):
 
 
 def shares(root: Node, total: int, *, demand_cap: bool = True) -> dict[str, Outcome]:
-    """All queues of a tree in one type."""
+    """Return the results for all queues of a tree in one resource type."""
     found: dict[str, Outcome] = {}
     _share([root], max(0, total), demand_cap, found)
     return found
@@ -115,7 +114,7 @@ def _share(nodes: Sequence[Node], amount: int, demand_cap: bool, found: dict[str
 
 
 def demand_of(node: Node) -> int:
-    """Return what a queue and all below it want, as far as their maxima let them."""
+    """Return what a queue and all queues below it want, within their maxima."""
     if not node.children:
         return node.held + node.pending
     return sum(at_most(demand_of(child), child.max) for child in node.children)
@@ -144,7 +143,7 @@ def at_most(amount: int, most: int | None) -> int:
 
 
 def preempting(deserved: Mapping[str, int], used: Mapping[str, int]) -> dict[str, int]:
-    """Return what siblings have of what others deserve (W5)."""
+    """Return how much siblings have of what other siblings deserve (W5)."""
     paths = sorted(deserved)
     gaps = {path: max(0, deserved[path] - used[path]) for path in paths}
     over = sum(max(0, used[path] - deserved[path]) for path in paths)

@@ -1,4 +1,4 @@
-"""Queues and running pods for quota runs: the same world for the planner and for the oracle."""
+"""Queues and running pods for quota runs, equal for the planner and for the oracle."""
 
 import random
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ PLENTY: Final = 1 << 50
 
 @dataclass
 class World:
-    """The state when a run is due. Queues by path below root; ``options`` are properties of the shrinking queue."""
+    """The state when a run is due: queues by path below root; `options` are properties of the queue whose max was lowered."""
 
     maxima: dict[str, dict[str, int] | None]
     pods: list[Pod]
@@ -36,7 +36,7 @@ class World:
     allowed: dict[str, int] = field(default_factory=dict)
 
     def oracle(self) -> QuotaRun:
-        """Return the plain quota run of the specification."""
+        """Return the oracle's quota run."""
         maxima = {"root": None, **self.maxima}
         guaranteed = {path: self.guaranteed.get(path, {}) for path in maxima}
         tree = Tree(guaranteed, maxima, self.busy)
@@ -106,7 +106,7 @@ PROTECTIONS: Final[Mapping[str, Protection]] = {
 
 
 def spec_of(pod: Pod) -> AskSpec:
-    """Return what the pod asked for."""
+    """Return the specification of the pod's ask."""
     return AskSpec(
         resource=resource(pod.size),
         priority=pod.priority,
@@ -119,7 +119,7 @@ def spec_of(pod: Pod) -> AskSpec:
 
 
 def trial_of(cluster: Cluster) -> Trial:
-    """Return the state as they are now, for planning."""
+    """Return the present state as a Trial, for planning."""
     return Trial(snapshotting.take(cluster.partition, cluster.now))
 
 
@@ -180,7 +180,7 @@ def _grow(
 
 
 def _count(dice: random.Random) -> int:
-    """Few enough to search, or too many to."""
+    """Return a number of pods: few enough for a search, or too many."""
     return dice.choice([dice.randint(0, 8), dice.randint(17, 40)])
 
 

@@ -1,4 +1,4 @@
-"""A small cluster of replica sets: each evicted pod comes back at once under another key, as long as one watches."""
+"""A small cluster of ReplicaSets: each evicted pod comes back at once under another key."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.stories.story import Story, configuration_text
 from tests.stories.words import MANAGER, START, Known, events
 
 TURN_MS = 31_000
-"""Milliseconds of a turn, longer than a claim's delay: a pod that came back may claim in the next turn."""
+"""Milliseconds of a turn, longer than a claim's delay, so that a pod that came back may claim in the next turn."""
 
 
 def configured(queues: list[dict[str, Any]], **partition: Any) -> Configuration:
@@ -25,7 +25,7 @@ def configured(queues: list[dict[str, Any]], **partition: Any) -> Configuration:
 
 
 class Replicas:
-    """``claims`` are the records of claims that were made, ``notes`` what the core noted."""
+    """ReplicaSets on a core; `claims` are the records of its claims, `notes` its notes."""
 
     def __init__(self, queues: list[dict[str, Any]], **partition: Any) -> None:
         self.core = Core(configured(queues, **partition))
@@ -43,19 +43,19 @@ class Replicas:
         return [one for one in self.notes if one.code is Code.PREEMPTION_STORM]
 
     def say(self, *lines: str) -> None:
-        """Something happens, in the words of stories."""
+        """Send events, written in the words of stories."""
         for line in lines:
             for event in events(line, self.known):
                 self._take(self.core.handle(event, self.now))
 
     def turns(self, count: int) -> None:
-        """Let so many turns go by."""
+        """Let this number of turns pass."""
         for _ in range(count):
             self.tick()
             self.now += TURN_MS
 
     def tick(self) -> None:
-        """Everything that can be decided now, and what comes of it."""
+        """Tick until nothing more is decided, and carry out the decisions."""
         more = True
         while more:
             done = self.core.tick(self.now)

@@ -1,4 +1,4 @@
-"""Lives with a shadow: what a core decides beside, and what it decides for itself."""
+"""Random runs with a shadow: the decisions of the shadow, and those of the core."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -26,9 +26,9 @@ def with_shadow(configuration: Configuration, shadow: dict[str, Any], **live: An
 
 
 class Shadowed:
-    """A core, asked at each instant at which it wants to be asked: ``live`` is what it decides, ``beside`` what its shadow does.
+    """A core that is called at each instant that it names: `live` are its decisions, `beside` those of its shadow.
 
-    A Scheduler, as a driver or a pump has it.
+    It has the interface of a core for a driver or a pump.
     """
 
     def __init__(self, configuration: Configuration, shadow: dict[str, Any], **live: Any) -> None:
@@ -43,7 +43,7 @@ class Shadowed:
         return [one for event in events for one in self.handle(event, now)]
 
     def handle(self, event: Event, now: int) -> list[Decision]:
-        """One event."""
+        """Handle one event and return the decisions."""
         if isinstance(event, ConfigurationApplied):
             known = with_shadow(event.configuration, self._shadow, **self._settings)
             event = ConfigurationApplied(known, event.source)
@@ -51,7 +51,7 @@ class Shadowed:
         return [*found, *self._heard(self.core.handle(event, now), now)]
 
     def _catch_up(self, now: int) -> list[Decision]:
-        """Return the ticks for which the core asked since the last one, as a pump would have given them."""
+        """Return the decisions of the ticks that the core has requested since the last one, as from a pump."""
         found: list[Decision] = []
         while (due := self.core.next_due()) is not None and due < now:
             self.woken += 1
@@ -63,14 +63,14 @@ class Shadowed:
         return found
 
     def tick(self, now: int, budget: int) -> Tick:
-        """One tick, after those for which the core asked since the last one."""
+        """Tick, after the ticks that the core has requested since the last one."""
         found = self._catch_up(now)
         tick = self.core.tick(now, budget)
         self.core.validate()
         return Tick([*found, *self._heard(tick.decisions, now)], tick.more)
 
     def next_due(self) -> int | None:
-        """When it wants to be asked."""
+        """Return the instant at which the core wants to be called."""
         return self.core.next_due()
 
     def _heard(self, decisions: Iterable[Decision], now: int) -> list[Decision]:

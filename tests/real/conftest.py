@@ -1,4 +1,4 @@
-"""A core in a process of its own, and the programs of others that talk to it."""
+"""A core in a separate process, and programs of other projects that use it."""
 
 import asyncio
 import re
@@ -40,7 +40,7 @@ async def core_process() -> AsyncIterator[str]:
 
 
 async def _address(output: asyncio.StreamReader) -> str:
-    """Return the address that the core says it listens on."""
+    """Return the address that the core prints."""
     said = b""
     while line := await output.readline():
         said += line

@@ -1,4 +1,4 @@
-"""The requirements of tests against real programs, and the consequence of their absence."""
+"""The requirements of tests that use real programs, and what happens when one is missing."""
 
 import os
 from typing import NoReturn
@@ -7,7 +7,7 @@ import pytest
 
 
 def absent(what: str) -> NoReturn:
-    """Skip a test with the reason, or fail it where REQUIRE_REAL=1 forbids to skip any."""
+    """Skip a test with the reason, or fail it when REQUIRE_REAL=1 forbids skipping."""
     if os.environ.get("REQUIRE_REAL") == "1":
         pytest.fail(f"REQUIRE_REAL=1, but {what}", pytrace=False)
     pytest.skip(what)

@@ -1,1 +1,1 @@
-"""A real cluster's nodes and pods; skipped by name where the data is not beside the project."""
+"""The nodes and pods of a real cluster; the tests are skipped when the data is not available."""

@@ -1,8 +1,8 @@
-"""A real cluster full of best-effort pods, then its latency-sensitive pods under a guarantee, and their victims.
+"""A real cluster full of best-effort pods; then its latency-sensitive pods arrive, with a guarantee, and evict pods.
 
-`python -m tests.realdata.claims` prints the report. Best-effort pods are repeated, drawn by a seed, until the first no
-longer fits; one in ten of their shapes has opted out. Both queues are guaranteed something: the latency-sensitive pods
-what they ask for together, the best-effort ones a quarter of what they use then.
+`python -m tests.realdata.claims` prints the report. Best-effort pods are repeated in an order that the seed
+determines, until one no longer fits; one in ten of their shapes has opted out. Both queues have a guarantee: the
+latency-sensitive queue the sum of its requests, the best-effort queue a quarter of what it uses then.
 """
 
 import random
@@ -38,16 +38,16 @@ START: Final = 1_800_000_000_000
 SEED: Final = 20_260_701
 OPTED_OUT: Final = 0.1
 FLOOR: Final = 4
-"""The best-effort queue is guaranteed one part in so many of what it uses."""
+"""The best-effort queue's guarantee is this fraction of what it uses."""
 QUIET_INSTANTS: Final = 6
-"""The end comes when so many instants in a row at which the core wanted to be called brought nothing."""
+"""Number of consecutive instants without a decision after which the run ends."""
 KINDS: Final = ("gpu", "memory", "vcore")
 Amounts = dict[str, int]
 
 
 @dataclass
 class Report:
-    """The outcome of a run. Amounts by resource type; milliseconds are CPU of this process."""
+    """The results of a run: amounts by resource type, milliseconds of this process's CPU."""
 
     nodes: int = 0
     filled: int = 0
@@ -56,10 +56,10 @@ class Report:
     claimed: set[str] = field(default_factory=set)
     """Keys of the asks for which pods were evicted, or that wait for pods whose eviction is ordered."""
     victims: dict[str, str] = field(default_factory=dict)
-    """By key of a victim its shape."""
+    """The shape of each victim, by its key."""
     opted_out: int = 0
     claims: Counter[int] = field(default_factory=Counter)
-    """The number of decisions by number of victims."""
+    """The number of decisions, by their number of victims."""
     ends: Counter[str] = field(default_factory=Counter)
     wanted: Amounts = field(default_factory=dict)
     freed: Amounts = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Report:
 
 
 class Claims:
-    """The cluster on its way; ``now`` moves as the core wants to be called."""
+    """The cluster during the run; `now` moves to the instants at which the core wants to be called."""
 
     POLICIES = "[required-node, guaranteed]"
 
@@ -122,7 +122,7 @@ class Claims:
     # What happens -------------------------------------------------------------------------------------
 
     def fill(self) -> None:
-        """Best-effort pods until the first has no node; that one is taken back."""
+        """Add best-effort pods until one has no node; that pod is removed again."""
         shapes: dict[AskSpec, AskSpec] = {}
         for number in range(1_000_000):
             drawn = self.dice.choice(self.low)
@@ -163,7 +163,7 @@ class Claims:
         self._take_stock()
 
     def _settle(self) -> bool:
-        """Tick until nothing more is decided, and return whether a single tick was enough."""
+        """Tick until nothing more is decided; return whether a single tick was enough."""
         quiet = True
         while True:
             before = time.process_time()
@@ -220,7 +220,7 @@ class Claims:
     # What must hold -----------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Report when root.be is below its guarantee: only claims evict pods here (rule 2, invariant 3)."""
+        """Report when root.be is below its guarantee, because only claims evict pods here (rule 2, invariant 3)."""
         usage = self.usage("root.be")
         for kind, least in self.guaranteed["root.be"].items():
             if usage.get(kind, 0) < least:
@@ -239,10 +239,10 @@ class Claims:
         self.report.waiting = Counter(_shape(dict(self.specs[one.key].resource)) for one in waiting)
 
     def missed(self) -> Iterator[str]:
-        """Return the waiting asks for which a plain search of each node finds a permitted claim.
+        """Yield the waiting asks for which a simple search of each node finds a permitted claim.
 
-        Their queue is below its guarantee in all that the ask wants, and best-effort pods of one node suffice without
-        pushing theirs below.
+        Their queue is below its guarantee in all types that the ask requests. Evicting best-effort pods of one node
+        suffices, and leaves the best-effort queue at its guarantee.
         """
         used = self.usage("root.ls")
         spare = _less(dict(self.usage("root.be")), self.guaranteed["root.be"])
@@ -275,7 +275,7 @@ def _allows(node: NodeReport, spec: AskSpec) -> bool:
 def _suffices(
     wanted: Amounts, free: Mapping[str, int], running: list[Amounts], spare: Amounts
 ) -> bool:
-    """Return whether evicting pods of a node, largest first, frees enough within the spare amounts."""
+    """Return whether evicting a node's pods, the largest first, frees enough within the spare amounts."""
     lacks = {kind: much - free.get(kind, 0) for kind, much in wanted.items()}
     lacks = {kind: lack for kind, lack in lacks.items() if lack > 0}
     left = dict(spare)

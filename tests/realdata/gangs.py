@@ -1,6 +1,6 @@
-"""The real cluster of `claims`, with all its pods of several GPUs as gangs, each placed whole or not at all.
+"""The real cluster of `claims`, with all pods of several GPUs as gangs, each placed as a whole or not at all.
 
-`python -m tests.realdata.gangs` prints the report. Gangs are drawn by a seed among pods of one shape.
+`python -m tests.realdata.gangs` prints the report. A seed determines which pods of one shape form a gang.
 """
 
 import random
@@ -18,12 +18,12 @@ from tests.realdata import openb
 from tests.realdata.claims import SEED, Claims, told
 
 GPUS_LEAST: Final = 2
-"""Pods of so many GPUs and more are members of gangs."""
+"""Pods with at least this number of GPUs are members of gangs."""
 MEMBERS_MOST: Final = 8
 
 
 class Gangs(Claims):
-    """The claims of gangs; ``partly`` lists what was ever placed in part, ``whole`` the gangs that have their places."""
+    """Claims of gangs; `partly` lists gangs that were ever placed in part, `whole` those with a node for every member."""
 
     POLICIES = "[required-node, guaranteed, job]"
 
@@ -60,7 +60,7 @@ def _gpus(ask: AskAdded) -> int:
 
 
 def _gangs(asks: Sequence[AskAdded], seed: int) -> Iterator[AskAdded]:
-    """Yield the asks of each shape in gangs of two to MEMBERS_MOST members; the rest of a shape is a gang, too."""
+    """Yield the asks of each shape in gangs of two to MEMBERS_MOST members; the rest of a shape is a gang too."""
     dice, shapes = random.Random(seed), defaultdict[AskSpec, list[AskAdded]](list)
     for one in asks:
         shapes[one.spec].append(one)

@@ -1,4 +1,4 @@
-"""The openb data (a real GPU cluster, read in place) as events of the core."""
+"""The openb data of a real GPU cluster, read from its folder, as events for the core."""
 
 import csv
 import os
@@ -17,7 +17,7 @@ PRIORITIES = {"LS": 100, "Guaranteed": 100, "Burstable": 50, "BE": 0}
 
 
 def directory() -> Path:
-    """Return the folder of the data: EVENHAND_OPENB, or beside the project. Skips the test without data."""
+    """Return the folder of the data: EVENHAND_OPENB, or a folder beside the project. Skips the test without data."""
     beside = Path(__file__).parents[2].parent / "shared" / "data" / "openb"
     found = Path(os.environ.get("EVENHAND_OPENB", beside))
     if not (found / "pods.csv").exists():

@@ -1,6 +1,6 @@
-"""Killed runs of a server: nothing is ended, waiting lines are lost, only the content of the files stays.
+"""Runs of a server that are killed: nothing is ended in order, waiting lines are lost, and only the files remain.
 
-The process of the tests itself cannot be forked for it: gRPC, which other tests use, does not outlive that.
+The test process itself cannot be forked for this, because gRPC, which other tests use, does not survive it.
 """
 
 import os
@@ -18,7 +18,7 @@ from tests.record.values import START, decided
 
 
 class Run:
-    """One run of a server; ``decide`` hands lines over as a core does, ``write`` is what the thread does with them."""
+    """One run of a server: `decide` passes lines on as a core does, `write` does what the writing thread does."""
 
     def __init__(self, file: Path, **limits: Any) -> None:
         self.log = DecisionLog(file, START, **limits)
@@ -39,7 +39,7 @@ class Run:
         self.log.flush()
 
     def write_safely(self, number: int) -> None:
-        """Write a line and sync it to disk, as a durable log does before its decision leaves."""
+        """Write a line and sync it to disk, as a durable log does before its decision is sent."""
         self.log.add(entry(decided(number), START + number))
         assert self.log.sync()
 
@@ -50,7 +50,7 @@ class Run:
         self.log.close()
 
     def kill(self) -> None:
-        """Leave the files as the kernel does when it ends the process."""
+        """Leave the files in the state in which a killed process leaves them."""
         os.close(self.log._file._descriptor)
         if self.log._mark is not None:
             self.log._mark._page.close()
@@ -70,6 +70,6 @@ def killed_with_lines_unwritten(file: Path) -> None:
 
 
 def killed(live: Callable[[Disk], Run]) -> None:
-    """Make a run on a disk of its own and kill it."""
+    """Make a run on a separate disk and kill it."""
     with pytest.MonkeyPatch.context() as patch:
         live(Disk(patch)).kill()

@@ -1,6 +1,7 @@
-"""A full cluster in which queues claim what they are owed, a maximum is lowered and daemons want their nodes.
+"""A full cluster in which queues claim their guarantees, a max is lowered and DaemonSets require their nodes.
 
-The driver answers what the core decides as a shim would: victims end late, some are vetoed, some pods end by themselves.
+The driver answers the core's decisions as a shim would: victims end late, some are vetoed, some pods end by
+themselves.
 """
 
 import random
@@ -60,7 +61,7 @@ class Driver:
         self.numbers = 0
 
     def live(self, steps: int) -> None:
-        """Set up the cluster, then run so many instants."""
+        """Set up the cluster, then run this number of instants."""
         for event in self._founding():
             self._handle(event)
         self._asks("low", 18)

@@ -1,4 +1,4 @@
-"""A recorded run in two files: a small world lived through by a real core, with made-up decisions where they are wanted."""
+"""A recorded run in two files: a small cluster in a real core, with invented decisions where a test needs them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,14 +12,14 @@ from tests.record.values import decided
 from tests.simulation.worlds import World
 
 DECIDING = "decide-"
-"""Draining a node of such a name decides something, whether there is such a node or not."""
+"""Draining a node whose name begins so makes a decision, whether or not the node exists."""
 
 
 class Deciding(Core):
-    """A core that also decides when it is told to."""
+    """A core that also makes decisions on command."""
 
     def handle(self, event: Event, now: int) -> list[Decision]:
-        """Handle an event as the core does; a special event yields a decision."""
+        """Handle an event as the core does; a drain of a special node returns an invented decision."""
         replies = super().handle(event, now)
         if isinstance(event, NodeDrained) and event.node_id.startswith(DECIDING):
             return [*replies, decided(int(event.node_id.removeprefix(DECIDING)))]
@@ -27,7 +27,7 @@ class Deciding(Core):
 
 
 def record(world: World, folder: Path, core: Core | None = None) -> None:
-    """Record a run through a world, as the pump would: ticks with a budget each, until there is no more to do."""
+    """Record a run of the cluster as the pump would: ticks with a budget, until nothing is left to do."""
     core = core or Core(world.configuration)
     start = Start(world.moments[0][0], "1.2.3", world.configuration)
     recording = Recording(core, lambda: core.state.revision)

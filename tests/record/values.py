@@ -1,4 +1,4 @@
-"""Values for tests: every kind of event at random, and made-up records of decisions."""
+"""Values for tests: random events of every kind, and invented records of decisions."""
 
 from typing import Any, get_type_hints
 
@@ -94,7 +94,7 @@ def victim(number: int, because: str = "Q11: lowest priority first") -> Victim:
 
 
 def record(number: int, victims: int = 2, at_ms: int = START) -> DecisionRecord:
-    """Return the record of a claim with so many victims."""
+    """Return the record of a claim with this number of victims."""
     return DecisionRecord(
         f"g-{at_ms:x}-{number}",
         "guaranteed",

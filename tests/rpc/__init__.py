@@ -1,1 +1,1 @@
-"""The wire: codec against the generated classes, and a server in this process on loopback."""
+"""The wire: the codec compared with the generated classes, and a server in this process on loopback."""

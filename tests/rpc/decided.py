@@ -1,4 +1,4 @@
-"""Decisions as the core would keep them, over the small cluster of `test_evenhand`."""
+"""Decisions as the core keeps them, for the small cluster of `test_evenhand`."""
 
 from dataclasses import replace
 

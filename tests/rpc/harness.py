@@ -1,4 +1,4 @@
-"""A core on a loopback port of this process, and small words for talking to it."""
+"""A core on a loopback port of this process, and short functions to call it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -88,7 +88,7 @@ class Served:
 
 
 class Stream:
-    """One stream of the client's side, with patience that ends."""
+    """One stream of a client; each wait has a limit."""
 
     def __init__(self, call: Any) -> None:
         self.call = call
@@ -123,7 +123,7 @@ class Stream:
         return whole
 
     async def end(self) -> tuple[grpc.StatusCode, str]:
-        """Return how the stream ends: the code, and the reason in the details."""
+        """Return how the stream ended: the status code, and the reason in the details."""
         while await self.next() is not None:
             pass
         return await self.call.code(), reason(await rpc_status.aio.from_call(self.call))
@@ -140,7 +140,7 @@ def reason(status: Any) -> str:
 
 
 async def refusal(call: Awaitable[Any]) -> tuple[grpc.StatusCode, str, list[str]]:
-    """Return how a unary call fails: code, reason, and the fields that its details name."""
+    """Return how a unary call failed: the code, the reason, and the fields that its details name."""
     try:
         await call
     except grpc.aio.AioRpcError as error:
@@ -165,7 +165,7 @@ def resource(**quantities: int) -> si.Resource:
 
 
 def node(node_id: str, **more: Any) -> si.NodeInfo:
-    """Return a node with a capacity of a hundred asks."""
+    """Return a node with capacity for a hundred asks."""
     facts: dict[str, Any] = {
         "action": si.NodeInfo.CREATE,
         "schedulableResource": resource(vcore=100),

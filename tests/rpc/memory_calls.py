@@ -1,4 +1,4 @@
-"""Calls that may leave nothing behind in a core of its own process, and the memory of that process."""
+"""Calls that must leave nothing in the memory of a core in a separate process, and the measurement of that memory."""
 
 import asyncio
 import subprocess
@@ -25,7 +25,7 @@ from tests.cli.processes import address_of, running
 from tests.rpc.test_access import files
 
 OPERATORS: Final = 16
-"""Callers of which each has its own limit of calls at once."""
+"""Number of callers; each has its own limit of simultaneous calls."""
 _OPERATOR_TOKENS: Final = [f"operator-{at}-0123456789" for at in range(OPERATORS)]
 TOKENS: Final = "\n".join(
     (
@@ -55,9 +55,10 @@ SHIM: Final = _bearer("shim-0123456789abcde")
 
 @dataclass(frozen=True)
 class Kind:
-    """Calls that end with one status; of each of ``callers`` so many are open at once.
+    """Calls that end with one status; each of `callers` has several open at the same time.
 
-    With ``also`` some end with that one, and do not count. A ``watch`` is a stream of answers that its caller ends.
+    Calls that end with the status `also` are accepted too, and do not count. A `watch` is a stream of answers that
+    its caller ends.
     """
 
     method: str
@@ -131,7 +132,7 @@ REFUSED: Final = {
         _NODES, grpc.StatusCode.RESOURCE_EXHAUSTED, data=b"\xff" * 4_300_000, at_once=1, costly=500
     ),
 }
-"""Kinds of refused calls, and reads beside them."""
+"""Kinds of refused calls, and queries in addition."""
 
 LIMITED: Final = {
     "of more reads than one caller may have": Kind(
@@ -154,11 +155,11 @@ LIMITED: Final = {
         watch_s=1.0,
     ),
 }
-"""Calls at a limit; those within it are answered."""
+"""Calls up to a limit; those within the limit are answered."""
 
 
 class Process:
-    """A core as a process of its own, over TLS."""
+    """A core in a separate process, over TLS."""
 
     def __init__(
         self, process: "subprocess.Popen[str]", where: str, certificate: bytes | None
@@ -174,17 +175,17 @@ class Process:
 
     @property
     def children_mib(self) -> float:
-        """Resident memory of its copies, and of the process that reads configurations, 0 where there are none."""
+        """Return the resident memory, in MiB, of its copies and of the process that reads configurations; 0 without these."""
         total = 0
         for child in children_of(self.pid):
             try:
                 total += resident_bytes(child)
             except (FileNotFoundError, ProcessLookupError):
-                continue  # ended meanwhile
+                continue  # The process has ended meanwhile.
         return total / MIB
 
     def channel(self) -> grpc.aio.Channel:
-        """Return a connection of its own."""
+        """Return a new connection."""
         options = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1))
         if self._certificate is None:
             return grpc.aio.insecure_channel(self.where, options)
@@ -214,7 +215,7 @@ def guarded(folder: Path) -> Iterator[Process]:
 
 
 async def make(process: Process, kind: Kind, many: int) -> None:
-    """Make at least so many calls on one connection; all end with a status of their kind."""
+    """Make at least this number of calls on one connection; each must end with a status of their kind."""
     codes: Counter[grpc.StatusCode] = Counter()
     async with process.channel() as channel:
         if kind.streams:
@@ -243,6 +244,6 @@ async def _code(method: Any, kind: Kind, caller: Metadata) -> grpc.StatusCode:
 
 
 async def _once(data: bytes) -> AsyncIterator[bytes]:
-    """Give the message; none where it is empty, for gRPC's client calls a refusal before its first write INTERNAL."""
+    """Yield the message, or nothing when it is empty: a refusal before the first write gives INTERNAL in gRPC's client."""
     if data:
         yield data

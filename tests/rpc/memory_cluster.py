@@ -1,4 +1,4 @@
-"""Clusters as a shim tells them to a core of its own process, and the budget for them."""
+"""Clusters that a client reports to a core in a separate process, and the memory limit for them."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -12,20 +12,20 @@ from si.v1 import si_pb2_grpc
 from tests.rpc.memory_calls import Process
 
 MANAGERS: Final = 20
-"""Callers with three streams each."""
+"""Number of callers with three streams each."""
 PODS_OF_ONE: Final = 100
 """Pods of an application."""
 QUEUES: Final = 100
 
 
 def budget_mib(nodes: int, pods: int, streams: int) -> float:
-    """Return the stated budget of a core."""
+    """Return the documented memory limit of a core in MiB."""
     held = Holdings(nodes, pods, applications=pods // PODS_OF_ONE, queues=QUEUES)
     return budget_bytes(Load(held, streams)) / MIB
 
 
 def fill(process: Process, nodes: int, pods: int) -> None:
-    """Register a manager, and have all these pods placed."""
+    """Register a manager, and wait until all these pods are placed."""
     with grpc.insecure_channel(process.where) as channel:
         stub = si_pb2_grpc.SchedulerStub(channel)
         stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm"))
@@ -55,7 +55,7 @@ async def with_streams(process: Process) -> float:
 
 
 def _send(call: Callable[[Iterator[Any]], Iterator[Any]], messages: list[Any]) -> int:
-    """Send these on one stream; return how many were placed, or messages came back."""
+    """Send messages on one stream; return how many asks were placed, or how many messages came back."""
     return sum(max(1, len(getattr(one, "new", ()))) for one in call(iter(messages)))
 
 
@@ -64,7 +64,7 @@ def _parts(count: int) -> Iterator[range]:
 
 
 def _nodes(count: int) -> list[si.NodeRequest]:
-    """Make nodes with the twenty labels that cloud providers put there."""
+    """Return nodes with the twenty labels that cloud providers set."""
     messages = []
     for part in _parts(count):
         message = si.NodeRequest(rmID="rm")
@@ -88,7 +88,7 @@ def _applications(count: int) -> list[si.ApplicationRequest]:
 
 
 def _pods(count: int) -> list[si.AllocationRequest]:
-    """Make pods with names, namespaces and the times of their creation, as a shim sends them."""
+    """Return pods with names, namespaces and creation times, as a shim sends them."""
     messages = []
     for part in _parts(count):
         message = si.AllocationRequest(rmID="rm")

@@ -1,4 +1,4 @@
-"""Random messages of `si.v1`, and bytes that are almost messages. Everything comes from a seed or from hypothesis."""
+"""Random messages of `si.v1`, and bytes that are almost messages; a seed or hypothesis determines all of them."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ def constraints(draw: st.DrawFn) -> si.NodeConstraints:
 
 
 def _own(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw our own fields, which asks and allocations share."""
+    """Draw the fields that Evenhand adds, which asks and allocations have in common."""
     return {
         "jobKey": draw(st.sampled_from(["", "job"])),
         "jobMembers": draw(small),
@@ -82,7 +82,7 @@ def _own(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def allocations(draw: st.DrawFn) -> si.Allocation:
-    """Draw an ask, or an existing or foreign allocation, of the newest generation."""
+    """Draw an ask, or an existing or foreign allocation, in the newest version of the interface."""
     message = si.Allocation(
         allocationKey=draw(keys),
         allocationTags=draw(tags),
@@ -110,7 +110,7 @@ def allocations(draw: st.DrawFn) -> si.Allocation:
 
 @st.composite
 def asks(draw: st.DrawFn) -> si.AllocationAsk:
-    """Draw an ask of the ask generation."""
+    """Draw an ask in the older version of the interface."""
     message = si.AllocationAsk(
         allocationKey=draw(keys),
         applicationID=draw(keys),
@@ -211,9 +211,9 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def shaken(data: bytes, chance: random.Random, depth: int = 0) -> bytes:
-    """Return a legal rewrite of the message: fields moved, repeated, split, unknown ones between them.
+    """Return an equivalent form of the message: fields moved, repeated, split, with unknown fields between them.
 
-    Repetitions change the meaning as protobuf says (the last scalar wins, messages merge).
+    Repetitions change the meaning as protobuf defines it (the last scalar wins, messages are merged).
     """
     parts = fields(data)
     for _ in range(chance.randrange(3)):
@@ -227,7 +227,7 @@ def shaken(data: bytes, chance: random.Random, depth: int = 0) -> bytes:
 
 
 def _inside(part: bytes, chance: random.Random, depth: int) -> bytes:
-    """Rewrite a sub-message too, where the bytes read as one."""
+    """Rewrite a nested message too, when the bytes can be read as one."""
     tag, at = _number(part, 0)
     if tag & 7 != 2 or depth > 2 or chance.random() < 0.5:
         return part
@@ -248,7 +248,7 @@ def broken(data: bytes, chance: random.Random) -> bytes:
 
 
 def bent(data: bytes, chance: random.Random) -> bytes:
-    """Return the bytes with one bit changed: usually still a message, with another name or number."""
+    """Return the bytes with one bit changed, which mostly gives a message with another field or number."""
     damaged = bytearray(data)
     if damaged:
         damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(4)

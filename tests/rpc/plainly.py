@@ -1,6 +1,6 @@
-"""The meaning of an AllocationRequest, read field by field from the generated classes: the codec's oracle.
+"""The meaning of an AllocationRequest, read field by field with the generated classes, to compare the codec with.
 
-Only the translation of a template is shared with the code under test; it has cases of its own.
+Only the translation of a template is shared with the code under test; it has test cases of its own.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ Meaning = tuple[object, ...]
 
 
 def meaning_of(batch: Batch) -> tuple[str, list[Meaning], list[Meaning]]:
-    """Return a batch as values that compare: manager, events, refusals."""
+    """Return a batch as values that can be compared: manager, events, refusals."""
     return (
         batch.rm_id,
         [_by_value(one) for one in batch.events],
@@ -31,7 +31,7 @@ def meaning_of(batch: Batch) -> tuple[str, list[Meaning], list[Meaning]]:
 
 
 def _by_value(event: Event) -> Meaning:
-    """Return an event by its values, because specs compare by identity and tags come in any order."""
+    """Return an event by its values, because specs compare by identity and the order of tags varies."""
     kind = type(event).__name__
     if isinstance(event, AskAdded | AllocationAdded):
         facts = event._asdict()

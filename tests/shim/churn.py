@@ -1,11 +1,11 @@
-"""Pods that come and go without end on the embedded cluster, and what is left of them in memory.
+"""Pods that come and go on the embedded cluster without end, and the memory that they leave behind.
 
-A wave creates pods that run and are deleted, that make room for others, that are evicted, that complete, and one that
-waits in vain; then all of them go, and their applications end. Between two waves nothing is there but nodes and
-queues, so that whatever memory grows from one wave to the next is kept of what is gone. Shim, cluster and core are one
-process: each is to stay flat.
+A wave creates pods that run and are deleted, that others replace, that are evicted, that complete, and one that waits
+in vain. Then all of them end, and so do their applications. Between two waves only nodes and queues exist, so memory
+that grows from one wave to the next is kept for pods that are gone. Shim, cluster and core are one process, and the
+memory of each must stay constant.
 
-Histories are filled by the first waves: what counts is the growth from the second third of all waves to the last.
+The first waves fill histories; the growth from the second third of all waves to the last is what counts.
 """
 
 import gc
@@ -41,9 +41,9 @@ from tests.shim.polling import until
 from tests.shim.rig import core_here, shim_at_work
 
 BLOCKS_A_POD_MAX = 0.5
-"""The most of Python's memory blocks that may stay of each pod; any record kept of a pod takes at least one."""
+"""Maximum number of Python's memory blocks that may stay per pod; a record of a pod takes at least one."""
 BYTES_A_POD_MAX = 400.0
-"""Most of the process's resident memory: it sees what is no object of Python, and varies by a few MiB of itself."""
+"""Maximum growth of resident memory per pod in bytes; it includes memory outside Python, and varies by a few MiB."""
 NODES, PLACES = 8, 8
 GUARANTEED = 16
 COMPLETING = 200
@@ -80,24 +80,24 @@ STANDING: tuple[Item, ...] = (BUDGET, foreign("still"))
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The memory in use after so many pods."""
+    """The memory in use after a number of pods."""
 
     pods: int
     blocks: int
     resident: int
     objects: Counter[type]
-    """By kind; looked for once a third, since it takes memory itself."""
+    """Number of objects by type; counted once in each third of the waves, because counting takes memory itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The memory that stays of each pod."""
+    """The memory that stays per pod."""
 
     pods: int
     blocks: float
     resident: float
     of: tuple[tuple[str, int], ...]
-    """Kinds of objects of which there are more, the most first."""
+    """Types of objects whose number has grown, the largest growth first."""
 
 
 class Churn:
@@ -114,7 +114,7 @@ class Churn:
         self._events[event.kind] += 1
 
     async def fill_histories(self) -> None:
-        """Fill every history of the cluster with irrelevant changes alone, as many as the last time."""
+        """Fill every history of the cluster with irrelevant changes, as many as it holds."""
         for standing in STANDING:
             kind = standing["kind"]
             for _ in range(HISTORY + -self._events[kind] % HISTORY):
@@ -134,12 +134,12 @@ class Churn:
         await self._end()
 
     async def _fill(self) -> None:
-        """Fill the cluster with pods; one more waits in vain."""
+        """Fill the cluster with pods; one further pod waits in vain."""
         made = [self._create("test", at) for at in range(NODES * PLACES + 1)]
         await until(lambda: self._running(made) == NODES * PLACES)
 
     async def _preempt(self) -> None:
-        """Submit pods of a queue with a guarantee, which preempt others."""
+        """Submit pods of a queue with a guarantee, for which others are evicted."""
         made = [self._create("prod", at) for at in range(GUARANTEED)]
         await until(lambda: self._running(made) == GUARANTEED)
 

@@ -1,4 +1,4 @@
-"""Random tests print their seed; with `EVENHAND_SEED` they are the same again."""
+"""Random tests print their seed; `EVENHAND_SEED` sets one to repeat a run."""
 
 import os
 import random

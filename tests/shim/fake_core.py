@@ -1,4 +1,4 @@
-"""A core of a few lines behind a real gRPC server: takes everything, places where it is told to."""
+"""A minimal core behind a real gRPC server: it accepts everything, and places pods where a test says."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
         self.registrations: list[si_pb2.RegisterResourceManagerRequest] = []
         self.messages: list[Any] = []
         self.place_on = ""
-        """Node that every ask is placed on, once the sync is complete; empty: none."""
+        """The node on which every ask is placed after the sync; empty: asks are not placed."""
         self.refuse: tuple[grpc.StatusCode, str] | None = None
         self.refused = asyncio.Event()
         self.asks: dict[str, si_pb2.Allocation] = {}

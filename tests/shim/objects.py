@@ -1,4 +1,4 @@
-"""Kubernetes objects for tests, with only what a case is about written down."""
+"""Kubernetes objects for tests; a test writes only the fields that it is about."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ Item = dict[str, Any]
 
 
 def pod(name: str, *, ns: str = "work", node: str = "", cpu: str = "1", **more: Any) -> Item:
-    """Return a pod of ours; `more`: labels, annotations, spec, status, metadata (merged in)."""
+    """Return a pod of our scheduler; `more`: labels, annotations, spec, status, metadata (merged in)."""
     item: Item = {
         "kind": "Pod",
         "metadata": {

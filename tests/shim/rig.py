@@ -33,7 +33,7 @@ SETTINGS = Settings(cluster_id="end-to-end", queues=QUEUES)
 
 
 class WatchedCluster(EmbeddedCluster):
-    """A cluster that binds one pod after another, counts bindings, and asserts that the node has the capacity."""
+    """A cluster that binds one pod after another, counts bindings, and asserts that the node has enough capacity."""
 
     def __init__(self, bind_seconds: float = 0.0) -> None:
         super().__init__(wall_clock())

@@ -1,4 +1,4 @@
-"""A mirror under test: news in by short words, what came of it out as lines of text."""
+"""A state machine under test: inputs in short words, and its outputs as lines of text."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -46,7 +46,7 @@ ACCEPT_ALL = "accept all"
 
 
 class Story:
-    """One mirror; `told` and `did` hand over lines since the last call."""
+    """A state machine; `told` and `did` return the lines since the last call."""
 
     def __init__(self, *, settings: Settings | None = None, core: str = ACCEPT_ALL) -> None:
         self.mirror = Mirror(settings or Settings())
@@ -56,7 +56,7 @@ class Story:
         self._told = 0
 
     def start(self, *items: Item) -> "Story":
-        """List everything, connect, and let the core answer until it knows all."""
+        """List everything, connect, and let the core answer until it knows everything."""
         self.lists(*items)
         self.connect()
         return self
@@ -138,7 +138,7 @@ class Story:
 
 
 def accept(report: Report) -> Decision | None:
-    """Return the answer of a core that accepts every report; only a barrier is refused, as by any core."""
+    """Return the answer of a core that accepts every report; a barrier is refused, as every core does."""
     match report:
         case NodeReport(node=name, action=NodeAction.CREATE_DRAIN):
             return NodeAnswer(name, accepted=True)

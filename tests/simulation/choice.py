@@ -1,4 +1,4 @@
-"""One step of the oracle: which ask goes next, and where (design 6.3), by looking at everything."""
+"""One step of the oracle: which ask is placed next and where (design 6.3), found by trying everything."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ Key = tuple[object, ...]
 
 @dataclass
 class Step:
-    """One atomic step that would succeed now: a single ask, or all members of a job, with nodes."""
+    """One step that would succeed now: a single ask or all members of a job, with their nodes."""
 
     members: list[tuple[Item, Node]]
 
     @property
     def first(self) -> Item:
-        """The best-ranked member; it gives the step its rank."""
+        """Return the best-ranked member, whose rank is the rank of the step."""
         return self.members[0][0]
 
 
@@ -45,7 +45,7 @@ def fits_node(sums: Sums, node: Node, item: Item, now: int) -> bool:
 
 
 def may_place(sums: Sums, item: Item) -> bool:
-    """Return whether queue limits, those of its class, and user limits leave headroom for the ask."""
+    """Return whether the limits of queues, of the ask's class and of the user leave headroom for the ask."""
     return sums.queues_allow(item) and sums.classes_allow(item) and sums.limits_allow(item)
 
 
@@ -56,7 +56,7 @@ def _single(partition: Partition, sums: Sums, item: Item, now: int) -> Step | No
 
 
 def _together(partition: Partition, members: list[Item], now: int) -> Step | None:
-    """All members one after the other, each given the ones before; what was tried is undone."""
+    """Return the step that places all members, each after the ones before; None when one does not fit."""
     tried: list[tuple[Item, Node]] = []
     for item in sorted(members, key=lambda each: each.rank):
         step = _single(partition, Sums(partition), item, now)
@@ -70,7 +70,7 @@ def _together(partition: Partition, members: list[Item], now: int) -> Step | Non
 
 
 def possible_steps(partition: Partition, now: int) -> Iterator[Step]:
-    """Every step that would succeed at this moment."""
+    """Yield every step that would succeed now."""
     sums = Sums(partition)
     jobs: dict[tuple[str, str], list[Item]] = {}
     for item in partition.waiting():
@@ -85,14 +85,14 @@ def possible_steps(partition: Partition, now: int) -> Iterator[Step]:
 
 
 def placed_members(partition: Partition, item: Item) -> int:
-    """How many members of the item's job have a node."""
+    """Return how many members of the ask's job have a node."""
     return sum(other.job == item.job for other in partition.placed())
 
 
 def first_step(
     partition: Partition, now: int, counts: Callable[[Step], bool] = lambda _step: True
 ) -> Step | None:
-    """Return the step that the order takes first among all that are possible and count."""
+    """Return the first step, by the order, of all that are possible and count."""
     steps = [step for step in possible_steps(partition, now) if counts(step)]
     if not steps:
         return None
@@ -124,7 +124,7 @@ def _first_in_leaf(partition: Partition, sums: Sums, leaf: Queue, steps: list[St
 
 
 def queue_key(partition: Partition, sums: Sums, queue: Queue, steps: list[Step]) -> Key:
-    """Where a queue stands among its siblings."""
+    """Return the key by which a queue is ordered among its siblings."""
     priority = max(_as_seen(step.first, queue) for step in steps)
     share = dominant_share(sums.usage[queue.path], lambda kind: partition.basis(queue, kind))
     if queue.parent and not queue.parent.spec.properties.priority_sort:
@@ -133,7 +133,7 @@ def queue_key(partition: Partition, sums: Sums, queue: Queue, steps: list[Step])
 
 
 def _as_seen(item: Item, top: Queue) -> int:
-    """Return the ask's priority after every queue from its leaf up to and including ``top``."""
+    """Return the ask's priority with the offsets of all queues from its leaf up to and including `top`."""
     priority = item.spec.priority
     for level in item.application.queue.line():
         properties = level.spec.properties
@@ -155,5 +155,6 @@ def application_key(partition: Partition, sums: Sums, leaf: Queue, steps: list[S
         key.insert(0, dominant_share(usage, lambda kind: partition.measure(leaf, kind)))
     if properties.priority_sort:
         return (-priority, *key)
-    # Without priority first it comes after the policy's own word: the share, or the submit number.
+    # When priority is not first, it comes after the policy's own key: the share, or the submit
+    # number.
     return (key[0], -priority, *key[1:])

@@ -1,4 +1,4 @@
-"""Random worlds where jobs have classes: every ask is firm or lendable, and no pod is evicted for another (J2, J4)."""
+"""Random clusters whose jobs have classes: every ask is firm or lendable, and no pod is evicted (J2, J4)."""
 
 import random
 from dataclasses import replace
@@ -13,7 +13,7 @@ SETTINGS: Final = PreemptionSettings(enabled=False, policies=("job",))
 
 
 def classified(seed: int) -> World:
-    """Return the world of a seed with classes, without the answers of the oracle, which has to give them again."""
+    """Return the cluster of a seed with classes, without the oracle's answers, which must be computed again."""
     world = make_world(seed)
     specs: dict[tuple[int, bool | None], AskSpec] = {}
     moments = [_moment(one, seed, specs) for one in world.moments]

@@ -1,4 +1,4 @@
-"""Placement in random worlds of a hundred asks at most: asks of any number that came together are placed together."""
+"""Placement in random clusters of at most a hundred asks: any number of asks that arrive together are placed together."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from server.scheduling import batch_fast
 
 @pytest.fixture(autouse=True)
 def bursts_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two are a burst, and one."""
+    """Let two asks count as a burst, and one ask too."""
     monkeypatch.setattr(batch_fast, "LEAST", 1)

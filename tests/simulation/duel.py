@@ -1,4 +1,4 @@
-"""Core against oracle: one world through both, the first difference, and the shortest story of it."""
+"""The core compared with the oracle: a cluster in both, the first difference, and the shortest story that shows it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
@@ -18,12 +18,12 @@ from tests.simulation.oracle import NaiveCore
 from tests.simulation.worlds import Moment, World, oracle_says
 
 CLOSELY = 10
-"""One world in so many has its invariants checked after every event, not only after every tick."""
+"""The invariants of one cluster of this number are checked after every event, and not only after every tick."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """At which moment of a world oracle and core part, and what each says."""
+    """The moment at which oracle and core differ, and what each decides."""
 
     world: World
     index: int
@@ -40,7 +40,7 @@ class Difference:
 
 
 def duel(world: World) -> Difference | None:
-    """Live through the world twice, side by side; the first moment at which they differ."""
+    """Run the cluster in both, step by step; return the first moment at which they differ."""
     core = Core(world.configuration)
     for index, expected in enumerate(world.expected or _expected(world)):
         found = _core_says(core, world.moments[index], closely=world.seed % CLOSELY == 0)
@@ -74,7 +74,7 @@ def _handle(core: Core, event: Event, now: int, *, closely: bool) -> list[str]:
 
 
 def run(core: Core, now: int) -> list[Decision]:
-    """Tick until the core has no more to do at this instant."""
+    """Tick until the core has nothing left to do at this instant."""
     decisions: list[Decision] = []
     more = True
     while more:

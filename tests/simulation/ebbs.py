@@ -1,4 +1,4 @@
-"""Batch arrivals in which many pods end together now and then, told in one message; every second world preempts."""
+"""Batches of arrivals, and of ends of pods in one message from time to time; every second cluster preempts."""
 
 import random
 from collections.abc import Iterator
@@ -17,10 +17,10 @@ from tests.simulation.worlds import Moment, World, preempting
 
 OFTEN: Final = 0.15
 MOST: Final = 40
-"""Ends in a row, of pods that run, wait, or are gone already."""
+"""Maximum number of consecutive ends, of pods that run, wait, or are gone already."""
 CALM: Final = 0.6
 ODD: Final = 0.08
-"""How often an end is none of the usual ones."""
+"""The probability that an end is an unusual one."""
 
 
 def ebbing(seed: int) -> World:
@@ -44,7 +44,7 @@ class _Ebb:
         self.known: list[AskAdded | AllocationAdded] = []
 
     def moments(self, flood: list[Moment]) -> Iterator[Moment]:
-        """Yield the moments of a world of batch arrivals, and departures between them."""
+        """Yield the moments of a cluster with batches of arrivals, with ends between them."""
         for now, event in flood:
             yield now, event
             if isinstance(event, AskAdded | AllocationAdded):
@@ -62,7 +62,7 @@ class _Ebb:
             yield None
 
     def _some(self) -> list[AskAdded | AllocationAdded]:
-        """Whose ends come; some of them a second time, later."""
+        """Return the pods whose ends are reported; some of them are reported again later."""
         some = self.dice.sample(self.known, min(len(self.known), self.dice.randint(1, MOST)))
         gone = {id(one) for one in some if self.dice.random() > ODD}
         self.known = [one for one in self.known if id(one) not in gone]

@@ -112,7 +112,7 @@ def needed(tree: Shape, needs: dict[int, Amounts]) -> Amounts:
 
 
 def units(amounts: Amounts) -> Section:
-    """Amounts as a file says them: vcore in thousandths."""
+    """Return amounts in the units of a configuration file: vcore in thousandths."""
     return {
         kind: f"{amount}m" if kind == "vcore" else amount
         for kind, amount in amounts.items()
@@ -182,14 +182,14 @@ def settings(dice: random.Random) -> Section:
 
 
 def policies(dice: random.Random) -> list[str]:
-    """Most often all, in any order."""
+    """Return policies in random order, mostly all of them."""
     found = [one for one in POLICIES if dice.random() < 0.9]
     dice.shuffle(found)
     return found
 
 
 def by_weight(dice: random.Random) -> Section:
-    """`entitlement: proportional` with what goes with it (W2, W8)."""
+    """Return `entitlement: proportional` and the settings that belong to it (W2, W8)."""
     demand_cap = dice.random() < 0.6
     trigger = dice.choice(("before", "after")) if demand_cap else "after"
     overshoot = "last" if trigger == "after" and dice.random() < 0.4 else "none"
@@ -210,7 +210,7 @@ def job(dice: random.Random) -> Section:
 
 
 def order(dice: random.Random) -> Section:
-    """`preemption.order`: what follows the keys that are fixed (V2)."""
+    """Return `preemption.order`: the keys after the fixed ones (V2)."""
     found = {}
     for name, fixed in FIXED.items():
         if dice.random() < 0.25:
@@ -248,5 +248,5 @@ def shadow(dice: random.Random, live: Section) -> Section:
 
 
 def amounts(written: Section) -> Amounts:
-    """Amounts as `units` wrote them."""
+    """Return the amounts that `units` wrote."""
     return {kind: int(str(amount).removesuffix("m")) for kind, amount in written.items()}
