@@ -41,7 +41,7 @@ class Context:
     token_file: str = ""
 
     def values(self) -> dict[str, str]:
-        """Return the fields that are set, by the names of the file."""
+        """Return the fields that are set, with their names in the file as keys."""
         named = {spelled(one.name): getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in named.items() if value}
 
@@ -82,7 +82,7 @@ FIELDS = {spelled(one.name): one.name for one in fields(Context)}
 
 
 def attributes(context: Context) -> dict[str, str]:
-    """Return the fields that are set, by their Python names."""
+    """Return the fields that are set, with their Python names as keys."""
     return {FIELDS[name]: value for name, value in context.values().items()}
 
 

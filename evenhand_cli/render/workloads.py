@@ -104,7 +104,7 @@ def _sentences(found: Workload, *, full: bool) -> Iterator[tuple[str, str | Text
 
 
 def _told(answer: explain_pb2.ExplainResponse) -> Iterator[str]:
-    """Yield the sentences about one pod, except those that the facts repeat and those about its place in an order."""
+    """Yield the sentences about one pod, without those that the facts repeat or that say where in an order it is."""
     placed = answer.placed
     ranked = {one.sentence for one in placed.quota_outlook}
     ranked.update(one.sentence for one in placed.not_evicted)

@@ -12,7 +12,7 @@ START_ADVICE: Final = (
 
 
 def cause(details: str) -> str:
-    """Return the last part of gRPC's chain of causes, such as "Connection refused"."""
+    """Return why a call failed, in words for people, or else the last part of gRPC's chain of causes."""
     if "Connection refused" in details:
         return "nothing listens there (connection refused)"
     if any(sign in details for sign in NO_NAME):
@@ -26,7 +26,7 @@ _TOO_LARGE: Final = ("larger than max", "metadata size exceeds")
 
 
 def is_too_large(error: AioRpcError) -> bool:
-    """Return whether gRPC refused a message, or dropped an error, because of its size.
+    """Return whether gRPC refused a message, or dropped the details of an error, because of the size.
 
     A busy core answers with the same status code, but may accept another attempt.
     """

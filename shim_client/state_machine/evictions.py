@@ -182,7 +182,7 @@ def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterErro
 
 
 def take_up(state: State) -> None:
-    """Resume or give up the evictions that an earlier run of the shim was ordered to do; called before the first report.
+    """Resume or give up the evictions that an earlier run of the shim was ordered to do (C8); called before any report.
 
     A marked pod is evicted when its preemptor still waits, or when a quota ordered its eviction. It stays when the
     preemptor has a node by now or is gone, or when the mark for another operator was removed meanwhile.

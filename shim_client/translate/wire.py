@@ -199,7 +199,7 @@ def sync_complete(report: SyncComplete) -> si_pb2.SyncComplete:
 
 
 def resource(amounts: Mapping[str, int]) -> si_pb2.Resource:
-    """Return amounts as a message."""
+    """Return amounts, by resource type, as a Resource message."""
     return si_pb2.Resource(
         resources={kind: si_pb2.Quantity(value=amount) for kind, amount in amounts.items()}
     )

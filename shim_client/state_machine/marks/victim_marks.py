@@ -1,4 +1,4 @@
-"""Marks: annotations on victims, so that a shim that restarts evicts the same pods and no others.
+"""Marks: annotations on victims, so that a shim that restarts evicts the same pods and no others (C8).
 
 The annotation is read once, when a session begins. Afterwards a mark counts only on pods whose eviction this shim
 carries out. A mark that a person writes, or copies with a victim's manifest, is removed.
