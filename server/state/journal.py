@@ -410,7 +410,7 @@ def resume(partition: Partition, commitment: Commitment) -> None:
 def close(partition: Partition, commitment: Commitment, state: DecisionState, reason: str) -> None:
     """End a decision: give back its remaining pledges. Victims whose eviction was ordered are still evicted.
 
-    For victims that are only marked, `withdrawing` checks whether an ask still needs their capacity. After an expiry the
+    For victims that are only marked, `core.preemption.withdrawal` checks whether an ask still needs their capacity. After an expiry the
     decision's asks still count as waiting for it, because the decision is replanned.
     """
     _lose_promises(commitment)
