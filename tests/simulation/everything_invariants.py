@@ -1,9 +1,9 @@
-"""The invariants of docs/rules/invariants.md over all policies, judged from outside: by replies, events and the configuration alone.
+"""The invariants of docs/rules/invariants.md for all policies, checked from answers, events and the configuration alone.
 
-Plain Python, written from the specification; nothing here is shared with what decides. Where the account cannot know what
-the core counts (a victim was vetoed and its decision is being replanned, a placeholder is being replaced) it looks
-at the victims, and not at amounts. Every judgement that was reached is counted by policy in ``seen``. Amounts of jobs are
-judged in `everything_jobs`.
+This is plain Python, written from the rules; it shares no code with what decides. In some cases the model cannot know
+what the core counts: a victim was vetoed and its decision is being replanned, or a placeholder is being replaced.
+Then it checks victims, but not amounts. Every check that was reached is counted by policy in `seen`. Amounts of jobs
+are checked in `everything_jobs`.
 """
 
 from collections import Counter
@@ -31,11 +31,11 @@ SINGLE: Final = ("guaranteed", "in-queue", "required-node")
 SWAPPED: Final = (Termination.TIMEOUT, Termination.PLACEHOLDER_REPLACED)
 NO_LIMIT: Final = 1 << 60
 OverUse = dict[str, dict[str, int]]
-"""By queue and type what it has over its entitlement."""
+"""How much each queue has above its entitlement, by queue and type."""
 
 
 def is_firm(pod: Pod, settings: PreemptionSettings) -> bool:
-    """J2, and level 2 of V3: nobody is where jobs are not planned for (J4)."""
+    """Return whether a pod is firm (J2, level 2 of V3); none is when policy `job` is not listed (J4)."""
     spec = pod.spec
     if "job" not in settings.policies:
         return False
@@ -60,7 +60,7 @@ def _is_on(policy: str, settings: PreemptionSettings) -> bool:
 
 @dataclass
 class Place:
-    """A node for an ask, with what is planned to be free there and in the ask's queues."""
+    """A node for an ask, with the capacity that is planned to be free on the node and in the ask's queues."""
 
     state: Partition
     ask: Pod
@@ -80,7 +80,7 @@ class Place:
 
 
 class Judge(Account):
-    """Judges decisions in the order in which they were made, each on what stands after those before it."""
+    """A model that checks decisions in order, each against the state after the ones before."""
 
     def __init__(self, configuration: Configuration, managers: Mapping[str, str]) -> None:
         super().__init__(configuration, managers)
@@ -88,7 +88,8 @@ class Judge(Account):
         self.shaky: set[str] = set()
         """Partitions in which decisions are being planned again after a veto."""
         self.over_uses: dict[str, OverUse] = {}
-        """By partition what queues had too much in the last tick, after all who fit had places and before anybody went."""
+        """By partition, how much queues had above their entitlement in the last tick, after placement and before
+        evictions."""
 
     # -- what the account knows beyond the other one ---------------------------------------------------------------
 
@@ -105,7 +106,7 @@ class Judge(Account):
             del self.partitions[partition].pods[key]
 
     def _allocation(self, event: AllocationAdded) -> None:
-        """After a restart the mark is all that is left of an order (C8)."""
+        """Record an allocation; after a restart the mark is the only trace of an order (C8)."""
         super()._allocation(event)
         pod, mark = self.partitions[event.partition].pods[event.key], event.releasing
         if mark is None:
@@ -116,7 +117,7 @@ class Judge(Account):
             nodes = (mark.node_id,) if mark.node_id else ()
             pod.order = Released(*names, why, "", mark.decision_id, mark.released_for, nodes)
         if why is Termination.PLACEHOLDER_REPLACED:
-            pod.dying = None  # it stands for the real pod
+            pod.dying = None  # It is replaced by the real pod.
             self.partitions[event.partition].heirs.add(mark.released_for)
 
     def _released(self, released: Released) -> None:
@@ -134,11 +135,11 @@ class Judge(Account):
             self.partitions[released.partition].heirs.add(released.beneficiary)
 
     def judged(self, record: DecisionRecord, what: str) -> None:
-        """Count a judgement that was reached; where it does not hold the life ends."""
+        """Count a check that was reached; raise AssertionError when it fails."""
         self.seen[f"{record.policy}: {what}"] += 1
 
     def is_unclear(self, partition: str) -> bool:
-        """Return whether the account does not know what exactly the core counts."""
+        """Return whether the model does not know exactly what the core counts."""
         pods = self.partitions[partition].pods.values()
         replaced = any(
             pod.order is not None and pod.order.termination is Termination.PLACEHOLDER_REPLACED
@@ -149,7 +150,7 @@ class Judge(Account):
     # -- a tick -----------------------------------------------------------------------------------------------------
 
     def decided(self, decisions: Iterable[Decision]) -> None:
-        """Where nobody was to go, what queues have at the end is what they had when the round began."""
+        """Process the decisions of a tick; without evictions, queues use at its end what they used when the round began."""
         self.over_uses.clear()
         super().decided(decisions)
         for name in self.partitions.keys() - self.over_uses.keys():
@@ -180,7 +181,9 @@ class Judge(Account):
         if record.state.is_open and "rebuilt" not in record.summary:
             assert not settings.observe_only, f"{record.decision_id} only observes (20)"
             known = state.open.pop(record.decision_id, None)
-            runs_on = known is not None and record.policy == "quota"  # whatever is configured (Q5)
+            runs_on = (
+                known is not None and record.policy == "quota"
+            )  # The configuration does not matter (Q5).
             assert runs_on or _is_on(record.policy, settings), f"{record.policy} is off"
             self._judge(state, record, settings, known.ordered if known is not None else ())
             if known is not None:
@@ -254,7 +257,7 @@ class Judge(Account):
     def _assert_may_claim(
         self, record: DecisionRecord, ask: Pod, settings: PreemptionSettings
     ) -> None:
-        """Assert that the ask, or the partition for it, and its queue let it claim (G1, G3, J3)."""
+        """Assert that the ask, its partition and its queue permit claims (G1, G3, J3)."""
         assert not ask.required, f"{ask.key} requires a node and claims ({record.policy})"
         assert ask.spec.allow_preempt_other, f"{ask.key} never preempts and claims (G1)"
         policy = self.leaf_of(record.partition, ask).properties.preemption_policy
@@ -292,7 +295,7 @@ class Judge(Account):
     def _assert_may_go_for(
         self, state: Partition, record: DecisionRecord, key: str, pod: Pod
     ) -> None:
-        """Fences, own application, own queue, priorities (invariants 5 to 7)."""
+        """Assert that fences, own application, own queue and priorities permit the victim (invariants 5 to 7)."""
         ask = state.pods[key]
         leaf, other = (self.path_of(record.partition, one) for one in (ask, pod))
         what = f"{pod.key} in {other} goes for {key} in {leaf} ({record.policy})"
@@ -322,7 +325,7 @@ class Judge(Account):
         assert rule == "ignore" or allowed, f"{what}: {theirs} against {mine} (7)"
 
     def _seen_from(self, partition: str, pod: Pod, leaves: Sequence[str]) -> int:
-        """Return the priority of a pod as the lowest queue above all these leaves sees it (G5)."""
+        """Return a pod's priority with the offsets up to the lowest queue above all these leaves (G5)."""
         priority = pod.spec.priority
         for path, spec in self.path_up(partition, self.path_of(partition, pod)):
             if all(is_below(one, path) for one in leaves):
@@ -333,7 +336,7 @@ class Judge(Account):
         return priority
 
     def _judge_required(self, state: Partition, record: DecisionRecord, going: list[Pod]) -> None:
-        """G11: its own node and nobody of higher priority."""
+        """Assert that only pods of the required node, none of higher priority, are evicted (G11)."""
         (one,) = record.beneficiaries
         ask = state.pods[one.key]
         assert ask.required == one.node_id, f"{ask.key} gets room on {one.node_id}"
@@ -345,7 +348,7 @@ class Judge(Account):
     # -- shrinking ----------------------------------------------------------------------------------------------------
 
     def _judge_shrink(self, state: Partition, record: DecisionRecord, going: list[Pod]) -> None:
-        """Quota runs and trims: their target, only what helps, and nobody too many (Q9, Q10, 11, 15, W9)."""
+        """Check a quota run or a surplus reclaim: its target, and that every victim helps and is needed (Q9, Q10, W9)."""
         shrink = record.shrink
         assert shrink is not None
         assert not record.beneficiaries, "a queue shrinks for somebody"
@@ -374,7 +377,7 @@ class Judge(Account):
     # -- amounts --------------------------------------------------------------------------------------------------------
 
     def promised(self, state: Partition, path: str) -> Amounts:
-        """Return what open decisions hold for asks below a queue."""
+        """Return what open decisions keep for asks below a queue."""
         total: Amounts = Counter()
         gainers = state.gainers()
         for pod in state.pods.values():
@@ -383,7 +386,7 @@ class Judge(Account):
         return total
 
     def held(self, state: Partition, path: str) -> Amounts:
-        """Return what a queue will have once all open decisions are fulfilled."""
+        """Return what a queue will have when all open decisions are finished."""
         return state.usage(path, dying=False) + self.promised(state, path)
 
     def _judge_amounts(self, state: Partition, record: DecisionRecord, going: list[Pod]) -> None:
@@ -395,7 +398,7 @@ class Judge(Account):
     def deciding(
         self, state: Partition, partition: str, leaf: str, kinds: Iterable[str]
     ) -> Iterator[tuple[str, str, int]]:
-        """By type the queue that decides for it, with what it is entitled to (G2, W6)."""
+        """Yield, by type, the queue that decides for it and the entitlement of that queue (G2, W6)."""
         path = self.scope(partition, leaf)
         for kind in kinds:
             for queue, spec in path:
@@ -410,10 +413,10 @@ class Judge(Account):
                     break
 
     def _assert_owed(self, state: Partition, record: DecisionRecord, going: list[Pod]) -> None:
-        """Invariant 4: a type is open, no closed one is lacking, and each victim frees a type for which it may be taken.
+        """Assert invariant 4: a type is open, no closed type is missing, each victim frees a type it may be evicted for.
 
-        That type is lacking, and the victim runs outside the queue that decides for it: for an undecided type outside
-        the lowest queue that is open (G2, W6).
+        This type must be missing, and the victim must run outside the queue that decides for it; for a type without a
+        deciding queue, outside the lowest queue that is open (G2, W6).
         """
         (one,) = record.beneficiaries
         ask = state.pods[one.key]
@@ -447,14 +450,14 @@ class Judge(Account):
         self.judged(record, "owed")
 
     def _lacking_on_node(self, state: Partition, ask: Pod, node: str) -> set[str]:
-        """Return the types of which the node has too little once all that was ordered is gone."""
+        """Return the types of which the node has too little after all ordered evictions."""
         room = self.planned_room(state, node)
         return {kind for kind, much in ask.spec.resource if room[kind] < much}
 
     def _lacking_in_queues(
         self, state: Partition, partition: str, ask: Pod
     ) -> dict[str, list[str]]:
-        """By type the queues on the ask's path whose maximum has too little left."""
+        """Return, by type, the queues on the ask's path whose max leaves too little."""
         found: dict[str, list[str]] = {}
         for path, room in self.head_room(state, partition, ask).items():
             for kind, much in ask.spec.resource:
@@ -465,7 +468,7 @@ class Judge(Account):
     # -- room -------------------------------------------------------------------------------------------------------------
 
     def planned_room(self, state: Partition, name: str) -> Amounts:
-        """Return what a node has once all that was ordered is gone and all that was promised is there."""
+        """Return the free capacity of a node after all ordered evictions and all promised placements."""
         room: Amounts = Counter(state.nodes[name].capacity)
         for node, size in state.foreign.values():
             room.subtract(size if node == name else {})
@@ -478,7 +481,7 @@ class Judge(Account):
         return room
 
     def head_room(self, state: Partition, partition: str, ask: Pod) -> dict[str, Amounts]:
-        """By queue on its path what an ask may still use there (J4, W2), planned."""
+        """Return, by queue on its path, how much an ask may still use there, as planned (J4, W2)."""
         settings = self.specs[partition].preemption
         found = {}
         for path, spec in self.path_up(partition, self.path_of(partition, ask)):
@@ -501,7 +504,7 @@ class Judge(Account):
         return max(held, min(owed, held + waits)) - held
 
     def firm(self, state: Partition, partition: str, path: str, kind: str) -> tuple[int, int]:
-        """Return what firm pods of a queue hold, and what firm asks without a promise want (J4)."""
+        """Return what firm pods of a queue use, and what firm asks without promised capacity want (J4)."""
         settings, gainers = self.specs[partition].preemption, state.gainers()
         held = waits = 0
         for pod in state.pods.values():
@@ -523,7 +526,7 @@ class Judge(Account):
         settings = self.specs[record.partition].preemption
         gone = [pod for pod in state.pods.values() if pod.dying is not None or pod in going]
         if any(is_firm(pod, settings) for pod in gone):
-            return  # what is kept for firm ones moves while one of them goes
+            return  # The amount that is kept for firm asks changes when one of them is evicted.
         place = Place(state, ask, one.node_id, self.planned_room(state, one.node_id))
         place.head_room = self.head_room(state, record.partition, ask)
         assert place.fits(going), f"no room for {ask.key} (12)"
@@ -531,7 +534,7 @@ class Judge(Account):
         shares = bool(state.shares) and record.policy == "guaranteed"
         for pod in (
             () if shares else going
-        ):  # by weight a victim may count for some types alone (W6)
+        ):  # With weights, a victim may count for some of its types only (W6).
             rest = [other for other in going if other is not pod]
             assert not place.fits(rest), f"{pod.key} could be given back for {ask.key} (11)"
             self.judged(record, "given back")
@@ -539,7 +542,7 @@ class Judge(Account):
     # -- a release ----------------------------------------------------------------------------------------------------
 
     def assert_may_go(self, pod: Pod, record: DecisionRecord) -> None:
-        """Every release belongs to a decision that lists it (invariant 8: on one node, if it is for one ask)."""
+        """Assert that a decision lists the eviction, and that victims for one ask are on one node (invariant 8)."""
         assert pod.key in {one.key for one in record.victims}, f"{pod.key} is not listed"
         across = self.specs[record.partition].preemption.cross_node == "quota"
         if record.policy in {"required-node", "in-queue"} or (

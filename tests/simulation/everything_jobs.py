@@ -1,7 +1,7 @@
-"""The amounts of jobs, judged from outside: all members or nobody, room for all, J7's share, nobody for nothing.
+"""The amounts of jobs, checked from outside: all members or none, capacity for all, the share of J7, no needless victim.
 
-Where the members sit is taken from the decision. Whether they would all fit elsewhere without a victim (12), and
-whether another plan would take fewer or less important ones (J9), is for the oracle of jobs, not for an account.
+The nodes of the members are taken from the decision. The job oracle checks whether all members would fit elsewhere
+without a victim (invariant 12), and whether another plan would need fewer or less important victims (J9).
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from tests.simulation.everything_invariants import Judge, is_firm
 
 
 def total(pods: Sequence[Pod]) -> Amounts:
-    """Return what pods hold, or want, together."""
+    """Return the sum of what pods use or request."""
     found: Amounts = Counter()
     for pod in pods:
         found.update(dict(pod.spec.resource))
@@ -23,7 +23,7 @@ def total(pods: Sequence[Pod]) -> Amounts:
 
 @dataclass
 class Plan:
-    """A decision for a job: its members, their nodes, and who goes. Nothing of it is in the account yet."""
+    """A decision for a job: its members, their nodes, and its victims. The model does not contain it yet."""
 
     judge: "JobJudge"
     state: Partition
@@ -39,7 +39,7 @@ class Plan:
 
     @property
     def leaf(self) -> str:
-        """The queue of the job."""
+        """Return the queue of the job."""
         return self.judge.path_of(self.partition, self.members[0])
 
     def own(self, going: Sequence[Pod]) -> list[Pod]:
@@ -47,13 +47,13 @@ class Plan:
         return [pod for pod in going if self.judge.path_of(self.partition, pod) == self.leaf]
 
     def nodes(self) -> Iterator[tuple[str, Amounts, Amounts]]:
-        """Yield the nodes of members, with what they want there and what is planned to be free."""
+        """Yield the nodes of members, each with what they request there and what is planned to be free."""
         for node in sorted(set(self.assignments.values())):
             wanted = total([pod for pod in self.members if self.assignments[pod.key] == node])
             yield node, wanted, self.judge.planned_room(self.state, node)
 
     def fits(self, going: Sequence[Pod]) -> bool:
-        """Return whether all members fit on their nodes and below the maxima once these pods are gone (J4, J8)."""
+        """Return whether all members fit on their nodes and below the maxima without these pods (J4, J8)."""
         for node, wanted, room in self.nodes():
             freed = total([pod for pod in going if pod.node == node])
             if any(room[kind] + freed[kind] < size for kind, size in wanted.items()):
@@ -76,11 +76,11 @@ class Plan:
         return +found
 
     def is_owed(self, going: Sequence[Pod]) -> bool:
-        """Return whether others give no more than the queue may claim once its own victims are gone (J7).
+        """Return whether other queues give at most what the queue may claim after its own victims are gone (J7).
 
-        A type that no queue on its path guarantees gives no share: for it counts what victims free that are taken for another
-        type.
-        Each unit of others frees a guaranteed type that its node lacks without the victims of its own queue.
+        A type that no queue on its path guarantees gives no share; it is covered by victims that are evicted for
+        another type. Each group of victims of other queues frees a guaranteed type that its node still lacks without
+        the own queue's victims.
         """
         own = self.own(going)
         if len(own) == len(going):
@@ -109,7 +109,7 @@ class Plan:
         return False
 
     def units(self) -> Iterator[list[Pod]]:
-        """Yield the victims that would be given back together: a gang that is evicted whole, each other pod alone (11)."""
+        """Yield the victims that would be given back together: a gang evicted as a whole, or a single pod (invariant 11)."""
         together: dict[tuple[str, str], list[Pod]] = {}
         for pod in self.going:
             together.setdefault((pod.application, pod.spec.job_key or f"{pod.key} "), []).append(
@@ -127,7 +127,7 @@ class Plan:
 
 
 class JobJudge(Judge):
-    """A judge who looks at the amounts of jobs, too."""
+    """A model that also checks the amounts of jobs."""
 
     def _judge_amounts(self, state: Partition, record: DecisionRecord, going: list[Pod]) -> None:
         super()._judge_amounts(state, record, going)
@@ -139,9 +139,9 @@ class JobJudge(Judge):
             self._assert_enough(plan)
 
     def _assert_whole(self, plan: Plan) -> None:
-        """Every member that waits gets room, and with those that run they are as many as they have to be (9)."""
+        """Assert that all waiting members get capacity, and the job has its minimum with the running ones (invariant 9)."""
         first, keys = plan.members[0], {pod.key for pod in plan.members}
-        together = first.spec.placeholder  # those of an application are placed together
+        together = first.spec.placeholder  # Placeholders of an application are placed together.
         if not first.spec.job_key and not together:
             assert len(plan.members) == 1, f"{keys} are no job (9)"
             return
@@ -161,14 +161,14 @@ class JobJudge(Judge):
         self.judged(plan.record, "whole")
 
     def _assert_enough(self, plan: Plan) -> None:
-        """Room for all, within J7's share, and nobody who could be given back (8, 11)."""
+        """Assert that all members get capacity within the share of J7, and every victim is needed (invariants 8, 11)."""
         settings = self.specs[plan.partition].preemption
         ports = any(pod.spec.constraints.host_ports for pod in plan.members)
         gone = [
             pod for pod in plan.state.pods.values() if pod.dying is not None or pod in plan.going
         ]
         if ports or any(is_firm(pod, settings) for pod in gone):
-            return  # what is kept for firm ones moves while one of them goes
+            return  # The amount that is kept for firm asks changes when one of them is evicted.
         what = plan.record.decision_id
         assert plan.fits(plan.going), f"{what}: no room for all (9)"
         self.judged(plan.record, "room")

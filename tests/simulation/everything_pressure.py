@@ -1,7 +1,7 @@
-"""The pressure that makes preemption necessary: one queue has nearly everything, and asks of entitled queues follow.
+"""Situations that require preemption: one queue uses nearly everything, and asks of entitled queues follow.
 
-A life drawn at random mostly has free capacity, or no pod that may be evicted for an ask: it would decide little, and
-its judges would have little to judge.
+A purely random run mostly has free capacity, or no pod that may be evicted for an ask. It would make few decisions,
+and leave little to check.
 """
 
 import random
@@ -16,18 +16,18 @@ from tests.preemption.attack_account import Partition
 from tests.preemption.attacks import Attack
 
 CROWD_MOST: Final = 16
-"""Pods of one crowd."""
+"""Maximum number of pods that fill a queue at once."""
 WAITED_MS: Final = 6_000
-"""Longer than any delay of a queue."""
+"""Milliseconds, longer than any delay of a queue."""
 
 
 class Pressed(Attack):
-    """A life with crowds. ``chance`` is drawn from for all of it."""
+    """A random run in which queues are filled; `chance` is the random generator for that."""
 
     chance: random.Random
 
     def found(self) -> None:
-        """Nodes, applications of which some hold places, and then a crowd."""
+        """Add nodes, applications, of which some have placeholders, and then pods that fill a queue."""
         for manager in dict.fromkeys(self.managers.values()):
             self.tell(ManagerRegistered(manager))
         for _ in range(self.dice.randint(2, 4) * len(self.managers)):
@@ -39,11 +39,11 @@ class Pressed(Attack):
             self.besiege(partition)
 
     def siege(self) -> None:
-        """Add a crowd to a queue, and asks that claim from it."""
+        """Fill a queue with pods, and add asks that claim from it."""
         self.besiege(self.place()[0])
 
     def besiege(self, partition: str) -> None:
-        """One leaf takes all that is free, with small pods that may go; then others come, and time passes."""
+        """Fill all free capacity with small preemptible pods of one leaf; add asks of other queues and move the clock."""
         state = self.account.partitions[partition]
         self.fill(partition, state, self.rich(partition), self.crowding(state))
         self.tick()
@@ -53,13 +53,13 @@ class Pressed(Attack):
         self.tick()
 
     def rich(self, partition: str) -> str:
-        """Return a leaf that is guaranteed little, so that it is soon over it."""
+        """Return a leaf with a small guarantee, so that it soon exceeds it."""
         queues = self.account.queues(partition)
         leaves = self.chance.sample(self.leaves(partition), 2)
         return min(leaves, key=lambda path: sum(dict(queues[path].guaranteed).values()))
 
     def crowding(self, state: Partition) -> AskSpec:
-        """Return an ask of a crowd: unimportant, preemptible, lendable."""
+        """Return an ask to fill a queue with: low priority, preemptible, lendable."""
         return replace(
             self.spec(state),
             resource=resource({kind: self.chance.choice((1, 1, 2, 3)) for kind in self.kinds}),
@@ -86,7 +86,7 @@ class Pressed(Attack):
         self.ask(partition, leaf, spec, min(fits + 1, CROWD_MOST))
 
     def ask(self, partition: str, leaf: str, spec: AskSpec, count: int) -> None:
-        """Asks of an application of its own in a leaf, old enough to claim."""
+        """Add asks of a new application to a leaf, old enough to claim."""
         manager, name = self.managers[partition], self.name("app")
         user = self.chance.choice(("ann", "bob"))
         self.tell(ApplicationAdded(manager, name, leaf, partition, user))
@@ -97,7 +97,7 @@ class Pressed(Attack):
     # -- who claims ---------------------------------------------------------------------------------------------------
 
     def claimant(self, state: Partition) -> AskSpec:
-        """One that may claim, and matters."""
+        """Return the specification of an ask that may claim and is important."""
         return replace(
             self.spec(state),
             priority=self.chance.choice((1, 2, 5)),
@@ -111,7 +111,7 @@ class Pressed(Attack):
         )
 
     def claim(self, partition: str = "") -> None:
-        """Asks, or a gang, of a leaf that is owed more than it has, or that has the least."""
+        """Add asks or a gang of a leaf that is below its guarantee, or else of the one that uses least."""
         partition = partition or self.place()[0]
         state = self.account.partitions[partition]
         spec, count = self.claimant(state), self.chance.randint(1, 3)
@@ -121,7 +121,7 @@ class Pressed(Attack):
         self.ask(partition, self.hungry(partition, state), spec, count)
 
     def hungry(self, partition: str, state: Partition) -> str:
-        """Return a leaf that lacks what it, or a queue above it, is guaranteed; else the one that uses least."""
+        """Return a leaf that lacks a part of its own guarantee or that of a queue above; else the one that uses least."""
         queues, leaves = self.account.queues(partition), self.leaves(partition)
         lacking = []
         for path in leaves:
@@ -137,7 +137,7 @@ class Pressed(Attack):
         return min(leaves, key=lambda path: state.usage(path, dying=False).total())
 
     def replace_own(self) -> None:
-        """More important ones of a leaf that uses all it may (I2)."""
+        """Add more important asks of a leaf that uses all it may (I2)."""
         partition, state, _ = self.place()
         running = self.pods(state, running=True)
         if running:
@@ -153,7 +153,7 @@ class Pressed(Attack):
             self.ask(partition, self.chance.choice(self.leaves(partition)), spec, 1)
 
     def squeeze(self) -> None:
-        """Shrink a node below what runs on it (W3)."""
+        """Shrink a node below what its pods use (W3)."""
         partition, state, manager = self.place()
         if not state.nodes:
             return
@@ -163,7 +163,7 @@ class Pressed(Attack):
         self.tell(NodeUpdated(manager, node, resource(left), partition))
 
     def pressure(self) -> list[tuple[Callable[[], None], int]]:
-        """Return the actions, and how often each is taken."""
+        """Return the actions, each with its frequency."""
         return [
             (self.siege, 20),
             (self.claim, 10),

@@ -1,4 +1,4 @@
-"""Random worlds where plain asks come in batches: of one priority mostly, with room for many, and seldom a tick between."""
+"""Random clusters in which plain asks arrive in batches, mostly of one priority, with capacity for many and few ticks."""
 
 import random
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ from server.model.resources import Resource
 from tests.simulation.worlds import Moment, World, make_world
 
 WIDER: Final = 6
-"""Times that nodes and limits are larger: a flood that does not fit is placed one by one."""
+"""Factor by which nodes and limits are larger, because a batch that does not fit is placed one by one."""
 CALM: Final = 0.8
-"""How often all is done before a flood begins, and before anything else follows it."""
+"""The probability that all work is done before a batch begins, and before other events follow it."""
 MOST: Final = 12
-"""Asks that come in place of one."""
+"""Maximum number of asks that replace one ask."""
 
 
 def flooded(seed: int) -> World:
@@ -38,11 +38,11 @@ class _Flood:
         self.specs: dict[int, tuple[AskSpec, AskSpec]] = {}
         self.applications: dict[str, list[str]] = {}
         self.plain = self.dice.random() < 0.9
-        """Is no gang among them, and nobody who waits for a while only?"""
+        """Whether no ask is a member of a gang or waits only for a limited time."""
         self.even = self.dice.random() < 0.8
-        """Has everybody the same priority?"""
+        """Whether all asks have equal priority."""
         self.flat = self.dice.random() < 0.8
-        """And does no queue change it?"""
+        """Whether no queue changes priorities."""
         self.wider = self.dice.choice((1, WIDER, 10 * WIDER, 100 * WIDER))
         self.flows = False
         self.ticks = self.dice.choice((0.2, 0.5))
@@ -91,7 +91,7 @@ class _Flood:
         return tuple((name, amount * self.wider) for name, amount in amounts)
 
     def _spec(self, spec: AskSpec) -> AskSpec:
-        """Equal asks share a spec here as they did there: it is known by its identity."""
+        """Return the spec for an ask; equal asks share one object, because a spec is known by its identity."""
         if id(spec) not in self.specs:
             made = spec
             if self.plain:

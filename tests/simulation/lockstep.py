@@ -1,8 +1,9 @@
-"""A configuration that is simulated and then applied, in lock-step: the forecast has to be what then happens.
+"""A configuration that is simulated and then applied: what happens must agree with the forecast.
 
-The core is that of a life which was cut off in the middle (`lockstep_lives`). It takes the configuration at the same instant, and
-time passes as its own `next_due` says; what it orders to end is gone at once. The forecast has to name the same decisions, at the
-same instants, with the same victims in the same order, the same placements and ends, and the same numbers of queues at its end.
+The core is that of a random run that was stopped in the middle (`lockstep_lives`). It gets the configuration at the
+same instant, time passes as its own `next_due` says, and ordered evictions end at once. The forecast must name equal
+decisions at equal instants, with equal victims in equal order, equal placements and ends, and equal numbers of queues
+at its end.
 """
 
 from collections import Counter
@@ -35,16 +36,16 @@ from tests.simulation.lockstep_lives import Life
 
 INSTANTS_MOST: Final = 20_000
 TICKS_MOST: Final = 100
-"""Ticks of a forecast, fewer than in earnest: some are cut, and those are judged up to there."""
+"""Maximum number of ticks of a forecast, lower than in production, so that some are cut; those are compared up to there."""
 WATCHED: Final = 0.12
-"""Of how many forecasts that are complete it is judged that nothing happens afterwards."""
+"""The fraction of complete forecasts after which it is checked that nothing else happens."""
 WATCHED_MS: Final = 1_800_000
 WATCHED_INSTANTS: Final = 150
-"""For so long nothing may happen after them, or at so many instants."""
+"""Number of instants after a complete forecast at which nothing may happen."""
 
 
 class Happened(NamedTuple):
-    """A decision as people would compare it."""
+    """A decision, reduced to what is compared."""
 
     after_ms: int
     partition: str
@@ -55,7 +56,7 @@ class Happened(NamedTuple):
 
 
 class Live:
-    """The live core under the new configuration, with a cluster that does what it is told at once."""
+    """The real core with the new configuration, and a cluster that carries out its orders at once."""
 
     def __init__(self, core: Core, now: int, budget: int) -> None:
         self.core = core
@@ -78,7 +79,7 @@ class Live:
         self._hear(self.core.handle(ConfigurationApplied(configuration, "lock-step"), self.now))
 
     def until(self, instant: int, most: int = INSTANTS_MOST) -> None:
-        """Time passes up to this instant, or for so many instants at which something is due."""
+        """Move the clock to this instant, or over `most` instants at which something is due."""
         for _ in range(most):
             self._settle()
             due = self.core.next_due()
@@ -95,7 +96,7 @@ class Live:
             more = tick.more or self._end()
 
     def _end(self) -> bool:
-        """End all that was ordered to end; return whether there was anything."""
+        """End all pods that were ordered to end; return whether there were any."""
         going, self.going = self.going, {}
         ended = False
         for (name, key), why in going.items():
@@ -137,7 +138,7 @@ class Live:
                 self.seen[one.code.value] += 1
 
     def happened(self) -> list[Happened]:
-        """All decisions by partition, each as it was planned last."""
+        """Return all decisions by partition, each as it was last planned."""
         found = [_as_people_compare(after, record) for after, record in self.decided.values()]
         return sorted(found, key=lambda one: one.partition)
 
@@ -162,7 +163,7 @@ def foreseen(found: Forecast) -> list[Happened]:
 
 
 def compare(seed: int) -> Counter[str]:
-    """Simulate a change, apply it, and compare; counts what was seen."""
+    """Simulate a change, apply it, and compare; return counts of what occurred."""
     life = Life(seed)
     cut_off = life.middle()
     configuration, kinds = life.changed()
@@ -186,7 +187,7 @@ def compare(seed: int) -> Counter[str]:
 
 def _agree(found: Forecast, live: Live) -> None:
     said, happened = foreseen(found), live.happened()
-    if found.cut:  # of the instant in whose middle it was cut nothing is said to be judged
+    if found.cut:  # The instant at which the forecast was cut is only partly known.
         said = [one for one in said if one.after_ms <= found.until_ms]
         assert said == happened, f"foreseen {said}, happened {happened}"
         return
@@ -209,7 +210,7 @@ def _agree(found: Forecast, live: Live) -> None:
 
 
 def _numbers(report: QueueReport) -> dict[str, tuple[int, int, dict[str, int]]]:
-    """By queue how many run and wait in it, and what those hold that are not on their way out."""
+    """Return, by queue, how many pods run and how many asks wait, and what pods that are not being evicted use."""
     held = {kind: used - report.releasing.get(kind, 0) for kind, used in report.usage.items()}
     own = {kind: used for kind, used in held.items() if used}
     found = {report.path: (report.allocations, report.pending_asks, own)}
@@ -219,7 +220,7 @@ def _numbers(report: QueueReport) -> dict[str, tuple[int, int, dict[str, int]]]:
 
 
 def _is_quiet(live: Live) -> None:
-    """Nothing new may happen after what a forecast calls complete; a partition that only observes repeats itself."""
+    """Assert that nothing new happens after a complete forecast; a partition that only observes repeats itself."""
     before = _what(live), len(live.placed), len(live.ended)
     live.until(live.now + WATCHED_MS, WATCHED_INSTANTS)
     after = _what(live), len(live.placed), len(live.ended)

@@ -1,7 +1,7 @@
-"""Cores in the middle of their lives, and random changes of their configuration, for `lockstep`.
+"""Cores in the middle of a random run, and random changes of their configuration, for `lockstep`.
 
-A life is one of `everything_life` without its judges, which other tests run: only what it draws counts here. A change has one of the
-kinds of CHANGES, so that each of them can be counted; now and then two come together.
+A run is one of `everything_life` without its checks, which other tests make; only its random events matter here. A
+change is of one of the kinds of CHANGES, so that each kind can be counted; sometimes two changes come together.
 """
 
 import copy
@@ -20,20 +20,20 @@ from tests.simulation.everything import Section
 from tests.simulation.everything_life import Everything
 
 TICKS_MOST: Final = 2_000
-"""Ticks at one instant."""
+"""Maximum number of ticks at one instant."""
 DRAWS_MOST: Final = 200
-"""Changes that are drawn until one is accepted."""
+"""Maximum number of random changes until one is accepted."""
 BOUNDS: Final = {"0s": 25, "2s": 25, "5s": 30, "20s": 16, "2m": 4}
-"""Bounds of reservations and how often each is drawn: 0s is none, and a long one makes a forecast long."""
+"""Time-outs of reservations with their frequencies: 0s means none, and a long one makes a forecast long."""
 SHADOWED: Final = 0.25
-"""Of how many shadows that are drawn one stays: they move nothing, and take as much time as the rest."""
+"""The fraction of random shadows that is kept, because a shadow changes nothing and takes as much time as the rest."""
 CROWDED: Final = 0.04
-"""How often a cluster has so many nodes that several asks reserve at a time."""
+"""The probability that a cluster has so many nodes that several asks have reservations at the same time."""
 CROWDED_NODES: Final = 25
 
 
 class Life(Everything):
-    """A life that stops anywhere, and its next configuration."""
+    """A random run that stops at any instant, and its next configuration."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(f"lock-step {seed}")
@@ -47,7 +47,7 @@ class Life(Everything):
         if self.draw.random() > SHADOWED:
             found["preemption"].pop("shadow", None)
         if found["preemption"]["backoff"] != "15s" and self.draw.random() < 0.6:
-            found["preemption"]["backoff"] = "5s"  # short ones make a forecast long
+            found["preemption"]["backoff"] = "5s"  # A short back-off makes a forecast long.
         (root,) = found["queues"]
         for _, queue in _below(root):
             if queue["properties"].get("preemption.minruntime") == "2m":
@@ -62,10 +62,10 @@ class Life(Everything):
     # -- the life up to some instant ----------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Nothing: what only looks is judged elsewhere."""
+        """Do nothing, because queries are checked elsewhere."""
 
     def tick(self) -> None:
-        """Ticks until there is nothing more to do; nothing is judged."""
+        """Tick until nothing is left to do, without checks."""
         self.account.now = self.now
         for _ in range(TICKS_MOST):
             if not self._one_tick():
@@ -82,7 +82,7 @@ class Life(Everything):
         return tick.more
 
     def middle(self) -> bool:
-        """Live up to some instant; tells whether the last tick was cut off by its budget, so that the next one goes on."""
+        """Run up to a random instant; return whether the budget cut off the last tick, so that the next one continues it."""
         self.found()
         if self.crowded:
             for _ in range(CROWDED_NODES):
@@ -101,7 +101,7 @@ class Life(Everything):
     # -- the next configuration ---------------------------------------------------------------------------------------
 
     def changed(self) -> tuple[Configuration, list[str]]:
-        """Another configuration that its checks accept, and the kinds of its changes. The core is not told."""
+        """Return another configuration that passes its checks, and the kinds of its changes; the core does not get it."""
         for _ in range(DRAWS_MOST):
             written = copy.deepcopy(self.written)
             kinds = self.draw.choices(list(CHANGES), k=2 if self.draw.random() < 0.25 else 1)
@@ -123,12 +123,12 @@ class Life(Everything):
         return self.draw.choice([queue for _, queue in _below(root)])
 
     def whole(self, written: dict[str, Section]) -> None:
-        """Everything of a partition is another one, with the queues of the same names."""
+        """Replace everything in a partition, with queues of the same names."""
         name = self.draw.choice(list(written))
         written[name] = self._partition(name)
 
     def maximum(self, written: dict[str, Section]) -> None:
-        """Lower what a queue that is in use may use."""
+        """Lower the max of a queue that is in use."""
         self._lower(self.one(written))
 
     def guarantee(self, written: dict[str, Section]) -> None:
@@ -150,11 +150,11 @@ class Life(Everything):
         queue["properties"] |= {key: drawn[key]} if key in drawn else {}
 
     def setting(self, written: dict[str, Section]) -> None:
-        """One key of `preemption` has another value."""
+        """Change one key of `preemption`."""
         self._set_one(self.one(written))
 
     def entitlement(self, written: dict[str, Section]) -> None:
-        """Queues are entitled by weight, or by their guarantees again."""
+        """Change between entitlements by weight and by guarantee."""
         settings = self.one(written)["preemption"]
         if settings.get("entitlement") == "proportional":
             for key in ("entitlement", "proportion"):
@@ -163,15 +163,15 @@ class Life(Everything):
             settings |= everything.by_weight(self.draw)
 
     def shadow(self, written: dict[str, Section]) -> None:
-        """Another shadow, which moves nothing."""
+        """Change the shadow, which moves nothing."""
         self._other_shadow(self.one(written))
 
     def reservations(self, written: dict[str, Section]) -> None:
-        """Reservations are bounded by another time, or switched off."""
+        """Change the time-out of reservations, or switch reservations off."""
         self.one(written)["reservations"] = self._reservations()
 
     def queue_added(self, written: dict[str, Section]) -> None:
-        """One leaf more, beside others."""
+        """Add a leaf next to others."""
         (root,) = self.one(written)["queues"]
         parents = [root, *(queue for _, queue in _below(root) if "queues" in queue)]
         self.draw.choice(parents)["queues"].append(self._new_leaf("new"))
@@ -182,7 +182,7 @@ class Life(Everything):
         leaf["queues"] = [self._new_leaf("new1"), self._new_leaf("new2")]
 
     def queue_removed(self, written: dict[str, Section]) -> None:
-        """One leaf less, with what runs in it or without."""
+        """Remove a leaf, with or without running pods."""
         above, leaf = self.draw.choice(_leaves(self.one(written)))
         above["queues"].remove(leaf)
         if not above["queues"]:
