@@ -23,6 +23,9 @@ ROUNDS: Final = [f"P{number}" for number in range(1, 10)]
 """Paced rounds (docs/rules/rounds.md)."""
 RULE: Final = re.compile(r"\b([A-Z])([0-9]{1,2})\b(?: to \1?([0-9]{1,2})\b)?")
 INVARIANT: Final = re.compile(r"\binvariants? ([0-9]+)\b")
+EXAMPLE: Final = re.compile(r"^\*Examples?:\*(.*?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
+STORY: Final = re.compile(r'\b[Ss]tor(?:y|ies) ("[^"]+"(?:(?:, and|,| and) "[^"]+")*)')
+"""One story or several, as the examples of a rule quote their titles."""
 SOURCES: Final = (
     "server/**/*.py",
     "shim_client/**/*.py",
@@ -67,6 +70,19 @@ def cited() -> tuple[set[str], set[int]]:
 def test_every_rule_has_a_story(rules: list[str]) -> None:
     kept = set[str]().union(*(named(story.rule) for _, story in stories()))
     assert [rule for rule in rules if rule not in kept] == []
+
+
+def test_every_story_that_a_page_quotes_exists() -> None:
+    titles = {story.title for _, story in stories()}
+    lost = [
+        f"{page.name}: {quoted}"
+        for page in RULES.glob("*.md")
+        for example in EXAMPLE.findall(page.read_text(encoding="utf-8"))
+        for named in STORY.findall(" ".join(example.split()))
+        for quoted in re.findall(r'"([^"]+)"', named)
+        if quoted not in titles
+    ]
+    assert lost == []
 
 
 def test_a_line_names_its_rules() -> None:

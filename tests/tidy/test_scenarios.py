@@ -15,6 +15,10 @@ HEADER_MIN: Final = 80
 STORIES: Final = sorted((ROOT / "tests" / "stories").glob("*.yaml"))
 
 
+ANCHOR: Final = re.compile(r"[\"']?(?:[A-Z]\d{1,2}\b|design \d|invariant \d|docs/[\w/-]+\.md\b)")
+"""The beginning of what a story shows: a rule, a decision, an invariant or a page."""
+
+
 def header(text: str) -> str:
     """Return the comment with which a file begins, as one line."""
     found = re.match(r"(?:#.*\n)+", text)
@@ -46,6 +50,14 @@ def test_scenarios_are_blocks(path: Path) -> None:
     assert not whole.flow_style
     flows = [one.start_mark.line + 1 for one in whole.value if one.flow_style]
     assert flows == []
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.name)
+def test_a_story_names_a_rule_a_decision_or_a_page_first(path: Path) -> None:
+    lines = re.findall(r"^  rule: (.+)$", path.read_text("utf-8"), re.MULTILINE)
+    assert [line for line in lines if not ANCHOR.match(line)] == []
+    pages = {page for line in lines for page in re.findall(r"docs/[\w/-]+\.md", line)}
+    assert [page for page in pages if not (ROOT / page).exists()] == []
 
 
 def test_a_header_ends_where_the_scenarios_begin() -> None:

@@ -21,6 +21,25 @@ REFUSED = {
     "stands in": "is in, replaces",
 }
 """The phrase, and what to write."""
+REFUSED_IN_STORIES = {
+    "nobody": "no pod, no ask, no queue",
+    "somebody": "a pod, an ask, a queue",
+    "everybody": "all pods, all asks",
+    "whom": "which, with the noun",
+    "asker": "preemptor",
+    "claimant": "preemptor, claiming queue",
+    "dying": "terminating",
+    "dies": "ends, is evicted",
+    "kills": "evicts",
+    "nobody goes": "no pod is evicted",
+    "goes whole": "is evicted whole",
+    "stands aside": "has preemption disabled",
+    "is spared": "is not evicted, is no longer marked",
+    "is told": "is ordered, is reported",
+    "is owed": "is entitled to",
+    "starved": "waited",
+}
+"""The phrase in a title or header of a story, beside those that are refused everywhere, and what to write."""
 BEGINNINGS = ("The same", "It", "They", "Who", "Whoever", "As")
 """Words that begin no docstring: its reader has met no noun yet."""
 PAGES = (
@@ -72,11 +91,29 @@ def said() -> list[tuple[str, str]]:
     ]
 
 
+@cache
+def stories() -> list[tuple[str, str]]:
+    """Return the titles and the comments of all stories, the comments of their headers among them, with their places."""
+    return [
+        (f"{path.relative_to(ROOT)}:{number}", line)
+        for path in sorted(ROOT.glob("tests/stories/*.yaml"))
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if line.startswith(("- title:", "#"))
+    ]
+
+
 @pytest.mark.parametrize("phrase", REFUSED)
 def test_no_page_has_the_phrase(phrase: str) -> None:
     found = pattern(phrase)
     told = [str(page.relative_to(ROOT)) for page in PAGES if found.search(page.read_text())]
     assert told == [], f"write {REFUSED[phrase]}"
+
+
+@pytest.mark.parametrize("phrase", REFUSED | REFUSED_IN_STORIES)
+def test_no_title_and_no_header_of_a_story_has_the_phrase(phrase: str) -> None:
+    found = pattern(phrase)
+    told = [place for place, text in stories() if found.search(text)]
+    assert told == [], f"write {(REFUSED | REFUSED_IN_STORIES)[phrase]}"
 
 
 @pytest.mark.parametrize("phrase", REFUSED)
