@@ -377,7 +377,7 @@ def fulfil(partition: Partition, held: Pledge) -> None:
 
 
 def suspend(partition: Partition, commitment: Commitment) -> None:
-    """Suspend a decision that has to be replanned, because one of its victims could not be evicted (C6).
+    """Suspend a decision that has to be replanned, because one of its victims could not be evicted (C6, V6).
 
     Until it is replanned, the decision keeps its pledges, so that no other ask takes the capacity, but they give way to claims
     as reservations do. The decision is listed under the keys of its asks, or under the queue that it shrinks.
