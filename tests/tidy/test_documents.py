@@ -24,6 +24,10 @@ ELSEWHERE = re.compile(
     r"\b(?:specification,? |sections? )\d|\((?:[A-Z]\d+, )*7\.[1-8]\)", re.IGNORECASE
 )
 """A numbered section, cited as if its document were here: pages, rules and decisions are cited by their names."""
+ROW_MAX = 160
+"""Columns of a row of a table at most: more is a list below the table."""
+WRITTEN_BY_SCRIPTS = {"performance.md"}
+"""Pages whose tables a script writes from measurements."""
 SETTINGS = sorted(value for name, value in vars(config).items() if name.endswith("_KEY"))
 
 
@@ -101,6 +105,18 @@ def test_no_text_cites_a_numbered_section_of_a_document_that_is_not_here() -> No
 )
 def test_a_numbered_section_is_found(text: str) -> None:
     assert ELSEWHERE.search(text)
+
+
+def test_rows_of_tables_fit_a_screen() -> None:
+    pages = [*sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("*.md"))]
+    long = [
+        f"{page.relative_to(ROOT)}:{number}"
+        for page in pages
+        if page.name not in WRITTEN_BY_SCRIPTS
+        for number, line in enumerate(page.read_text("utf-8").splitlines(), 1)
+        if line.startswith("|") and len(line) > ROW_MAX
+    ]
+    assert long == []
 
 
 def anchors(document: Path) -> set[str]:
