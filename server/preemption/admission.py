@@ -1,7 +1,8 @@
-"""The amounts that pods of a class may use of a queue: the formulas of J4, for the leaf and every queue above it.
+"""The amounts of a queue that pods of a class may use: the formulas of J4, for the leaf and every queue above it.
 
-A firm ask: firm use with it within what is guaranteed, all use with it within the maximum. A lendable one: all use within the
-maximum less what firm asks wait for and are guaranteed. Held amounts count, plans and promises in them.
+With a firm ask added, the usage of firm pods must stay within the guarantee, and the usage of all pods within the maximum. With
+a lendable ask added, the usage of all pods must stay within the maximum less the part of the guarantee that firm asks wait for.
+Usage here is what the queue will hold, with plans and promised capacity.
 """
 
 from collections.abc import Mapping
@@ -21,9 +22,10 @@ Wanted = Mapping[int, int]
 def most(
     trial: Trial, queue: QueueFacts, index: int, kind: ClassFacts, *, claiming: bool = False
 ) -> int | None:
-    """Return what the queue may hold of a type when asks of this class are added; None: there is no limit (J4).
+    """Return what the queue may hold of a type when asks of this class are added; None means no limit (J4).
 
-    ``claiming``: its maximum alone counts, not what it deserves by plain weights (W2), which no victim moves.
+    With ``claiming`` only the queue's maximum counts, and not what it deserves by plain weights (W2), because victims in other
+    queues do not change that.
     """
     limit = queue.max[index] if claiming else queue.bound[index]
     if limit is None or kind.job_class is not JobClass.LENDABLE:
@@ -32,9 +34,9 @@ def most(
 
 
 def kept(trial: Trial, queue: QueueFacts, index: int, *, reserving: bool = False) -> int:
-    """Return what is kept for firm asks that wait: maximum(held, minimum(guaranteed, requested)) - held (J4).
+    """Return what is kept for firm asks that wait: max(held, min(guaranteed, requested)) - held (J4).
 
-    ``reserving``: firm asks for which a node is reserved count as held, not as waiting.
+    With ``reserving``, firm asks for which a node is reserved count as held, and not as waiting.
     """
     held = trial.firm_held(queue.path)[index]
     if reserving:
@@ -46,9 +48,10 @@ def kept(trial: Trial, queue: QueueFacts, index: int, *, reserving: bool = False
 def within_guarantee(
     trial: Trial, leaf: str, kind: ClassFacts, wanted: Wanted, *, reserving: bool = False
 ) -> Refusal | None:
-    """Return a refusal where firm asks may not use so much more, from the leaf up (J4); None: they may.
+    """Return a refusal where firm asks may not use that much more, from the leaf up; None where they may (J4).
 
-    A type that a queue does not guarantee is not limited. ``reserving``: what is reserved for firm asks counts, too.
+    A type that a queue does not guarantee is not limited. With ``reserving``, capacity that is reserved for firm asks counts,
+    too.
     """
     for queue in trial.snapshot.path_up(leaf) if kind.firm else ():
         held = list(trial.firm_held(queue.path))
@@ -66,7 +69,7 @@ def within_guarantee(
 
 
 def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Return why no capacity may be held for the ask; None: it may be.
+    """Return why no capacity may be held for the ask; None where it may be.
 
     A firm ask beyond the guarantees of its queues would not be placed (J4).
     """
@@ -77,7 +80,7 @@ def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | No
 
 
 def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether a lendable ask leaves firm ones what is kept for them, with all that is promised (J4)."""
+    """Return whether a lendable ask leaves room for what is kept for firm asks, with all promised capacity counted (J4)."""
     for queue in (
         trial.snapshot.path_up(ask.leaf) if ask.kind.job_class is JobClass.LENDABLE else ()
     ):
@@ -91,7 +94,7 @@ def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def has_room(trial: Trial, leaf: str, kind: ClassFacts) -> bool:
-    """Return whether one more ask of the class passes every queue from the leaf up now, promises counted (J4)."""
+    """Return whether every queue from the leaf up has headroom for one more ask of the class beside promised capacity (J4)."""
     if not trial.has_head_room(leaf, kind.demand):
         return False
     if within_guarantee(trial, leaf, kind, dict(kind.demand)) is not None:

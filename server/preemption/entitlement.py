@@ -1,7 +1,7 @@
-"""The entitlement of queues, and the queues that decide whether an ask may claim (G2, G3, W2, W6).
+"""The entitlement of queues, and the queues that decide whether an ask may claim ( G2, G3, W2, W6).
 
-As the partition chooses, a queue is entitled to its guarantee, or to its share in proportion to weights with the guarantee as
-floor.
+Depending on the partition's setting, a queue is entitled to its guarantee, or to its share by weight, for which its guarantee
+is the lower bound.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -18,15 +18,15 @@ from server.snapshot.queues import FrozenAmounts, QueueFacts
 from server.snapshot.snapshot import Snapshot
 
 DECIDING: Final = "deciding"
-"""The key of the deciding queues that a Trial keeps, by leaf and demand; the role of a level that let an ask claim."""
+"""The key under which a Trial stores deciding queues, by leaf and demand; also the role of a level that let an ask claim."""
 BLOCKING: Final = "blocking"
-"""The role of a level that stood in the way."""
+"""The role of a level that prevented a claim."""
 OPENNESS: Final = "openness"
-"""The key of the open and closed types that a Trial keeps, by leaf and demand."""
+"""The key under which a Trial stores open and closed types, by leaf and demand."""
 
 
 class Deciding(NamedTuple):
-    """A queue that decides for an ask, in the resource type with this index; ``entitled`` is its E there."""
+    """A queue that decides for an ask, in the resource type with index ``at``; ``entitled`` is its entitlement (E) there."""
 
     at: int
     queue: QueueFacts
@@ -35,7 +35,7 @@ class Deciding(NamedTuple):
 
 @dataclass(frozen=True)
 class Openness:
-    """The types that an ask requests, by what their deciding queues hold (G2, W6).
+    """The open and closed types among those that an ask requests (G2, W6).
 
     A type is open while its deciding queue is below its entitlement, and closed when the queue has reached it. A type in
     neither list is undecided: no queue decides it.
@@ -51,7 +51,7 @@ class Openness:
 
     @cached_property
     def key(self) -> tuple[tuple[int, str], ...]:
-        """Return what asks of one class must have in common to share a search. Closed types have no queue in it."""
+        """Return the key that asks of one class must share to share a search. For closed types it contains no queue."""
         return (
             *((one.at, one.queue.path) for one in self.open),
             *((one.at, "") for one in self.closed),
@@ -59,10 +59,10 @@ class Openness:
 
     @cached_property
     def outside(self) -> tuple[dict[int, str], str]:
-        """Return by open type the queue outside which its victims run, and the queue that counts for undecided types.
+        """Return by open type the queue outside which victims for it run, and the queue to use for undecided types.
 
-        All deciding queues lie on one path, so that every victim runs outside the lowest one that is open: each claim lowers
-        its deficit. Without an open type no queue has a victim for the ask.
+        All deciding queues lie on one path. The second value is the lowest of them with an open type: a victim outside it
+        lowers the deficit of each. Without an open type no queue has a victim for the ask.
         """
         paths = {one.at: one.queue.path for one in self.open}
         return paths, max(paths.values(), key=len, default=ROOT)
@@ -71,8 +71,8 @@ class Openness:
 def floor(trial: Trial, path: str) -> FrozenAmounts:
     """Return E of a queue, below which no claim takes it; a missing guarantee is 0.
 
-    With shares by weight the root has none: no queue beside it could claim what it deserves, and so a pod that is larger than
-    the ask may be evicted.
+    With shares by weight, E of the root is 0: no queue beside it could claim what it deserves, so that a pod that is larger
+    than the ask may be evicted.
     """
     if path == ROOT and trial.snapshot.is_shared_out:
         return (0,) * len(trial.snapshot.types)
@@ -80,9 +80,9 @@ def floor(trial: Trial, path: str) -> FrozenAmounts:
 
 
 def protects_only_whole(trial: Trial) -> bool:
-    """Return whether shares protect a queue only from falling below them, not from falling further (W8).
+    """Return whether shares protect only queues that have their whole share, so that others may fall further (W8).
 
-    Plain weight shares do: those of a partition with the cap by demand off.
+    That holds for plain shares by weight, which a partition has with the cap by demand off.
     """
     return trial.snapshot.is_shared_out and not trial.snapshot.settings.demand_cap
 
@@ -93,10 +93,10 @@ def may_cross(trial: Trial) -> bool:
 
 
 def may_improve(trial: Trial) -> bool:
-    """Return whether the victims of one claim can make nodes better for the next that the claim did not touch (W8).
+    """Return whether the victims of one claim can make nodes better for the next claim that the first did not touch (W8).
 
-    A pod that keeps its queue from falling below its share is free once the queue has fallen below; and where no legal set is
-    left, one pod may cross. Elsewhere plans only leave less to others.
+    A pod that keeps its queue from falling below its share may be evicted once the queue is below it; and where no legal set is
+    left, one pod may cross the share. In other partitions plans only leave less to others.
     """
     return protects_only_whole(trial) or may_cross(trial)
 
@@ -107,7 +107,7 @@ def scope(snapshot: Snapshot, leaf: str) -> Iterator[QueueFacts]:
 
 
 def scope_root(snapshot: Snapshot, leaf: str) -> QueueFacts:
-    """Return the scope root of a leaf, the highest queue of its scope: victims run below it (G3, rule 7)."""
+    """Return the highest queue of a leaf's scope (the scope root): victims run below it (G3, rule 7)."""
     *_, top = scope(snapshot, leaf)
     return top
 
@@ -115,7 +115,7 @@ def scope_root(snapshot: Snapshot, leaf: str) -> QueueFacts:
 def deciding(trial: Trial, leaf: str, demand: Demand) -> tuple[Deciding, ...]:
     """Return for each type the lowest queue from the leaf to the scope root that decides for it (G2, W6).
 
-    Guarantees are the same all through a Trial; shares depend on what queues hold, which plans change.
+    Guarantees stay the same during a Trial; shares depend on what queues hold, which plans change.
     """
     if trial.snapshot.is_shared_out:
         return tuple(_deciding(trial, leaf, demand))
@@ -136,7 +136,7 @@ def _deciding(trial: Trial, leaf: str, demand: Demand) -> Iterator[Deciding]:
 def _decides(trial: Trial, queue: QueueFacts, at: int) -> bool:
     """Return whether the queue decides for a type: it has a guarantee (G2).
 
-    In proportion to weights: siblings contend for the type, or the queue is below its floor (W6).
+    With shares by weight a queue decides where its siblings contend for the type, or where it is below its floor (W6).
     """
     if not trial.snapshot.is_shared_out:
         return queue.guaranteed[at] > 0
@@ -152,7 +152,7 @@ def openness(trial: Trial, leaf: str, demand: Demand) -> Openness:
         return known[1]
     found = _openness(trial, leaf, demand)
     if known is not None and known[1] == found:
-        found = known[1]  # plans seldom close a type: what follows from it is worked out once
+        found = known[1]  # plans seldom close a type: derived values are computed once
     trial.kept[key] = plans, found
     return found
 
@@ -173,7 +173,7 @@ def _is_open(trial: Trial, one: Deciding, wanted: int) -> bool:
 
 
 def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
-    """Yield for each type the lowest queue up to the scope root that is entitled to any of it: the measure of a leaf (P4)."""
+    """Yield for each type the lowest queue up to the scope root with an entitlement to it, which measures the leaf (P4)."""
     lines = [(queue.path, trial.entitled(queue.path)) for queue in scope(trial.snapshot, leaf)]
     for index in range(len(trial.snapshot.types)):
         path = next((path for path, amounts in lines if amounts[index] > 0), None)
@@ -182,12 +182,12 @@ def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
 
 
 def meeting(snapshot: Snapshot, one: str, other: str) -> str:
-    """Return the lowest queue that has both below it."""
+    """Return the lowest queue that has both queues below it."""
     return next(queue.path for queue in snapshot.path_up(other) if is_below(one, queue.path))
 
 
 def shows_itself(snapshot: Snapshot, leaf: str, top: str) -> bool:
-    """Return whether the queue ``top`` sees the priorities of a leaf unchanged: no offset and no fence on the way (G5)."""
+    """Return whether the queue ``top`` sees the priorities of a leaf unchanged: no offset and no fence in between (G5)."""
     for queue in snapshot.path_up(leaf):
         if queue.path == top:
             break
@@ -198,7 +198,7 @@ def shows_itself(snapshot: Snapshot, leaf: str, top: str) -> bool:
 
 
 def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:
-    """Return a priority of a leaf as the queue ``top`` above it sees it, after the offsets and fences on the way (G5)."""
+    """Return a priority of a leaf as the queue ``top`` above it sees it, after the offsets and fences in between (G5)."""
     for queue in snapshot.path_up(leaf):
         if queue.path == top:
             break
@@ -211,7 +211,7 @@ def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:
 def levels(
     trial: Trial, found: Iterable[Deciding], closed: Collection[Deciding] = ()
 ) -> tuple[Level, ...]:
-    """Return the numbers of deciding queues for an explanation; those of ``closed`` types stood in the way."""
+    """Return the numbers of deciding queues for an explanation; those of ``closed`` types are marked as blocking."""
     return tuple(
         Level(
             one.queue.path,
@@ -227,7 +227,7 @@ def levels(
 
 
 def numbers(trial: Trial, leaves: Iterable[str]) -> tuple[QueueNumbers, ...]:
-    """Return the numbers of leaves and of the queues above them, the root left out, before anything is taken."""
+    """Return the numbers of leaves and of the queues above them, without the root, before any eviction."""
     snapshot = trial.snapshot
     queues = {one.path: one for leaf in dict.fromkeys(leaves) for one in snapshot.path_up(leaf)}
     return tuple(

@@ -1,13 +1,16 @@
-"""Paced rounds (seed 002): how much the claims of a round may release, and which queues are over their entitlement at all.
+"""Paced rounds (seed 002): how much the claims of a round may release, and how far queues exceed their entitlement.
 
-A round is what the core plans on one snapshot and its continuations. Budgets are shares of the partition's total, by type, of what
-a round's victims hold: of all of them, of those of one queue, of those of one application (P5). A decision that would pass a
-budget is put off to a later round; the first one of a round that has victims never is, or a large gang could never run.
-Required nodes and quota runs have no budget, and take none of it. With a natural termination factor a queue loses no more in a
-round than this share of what it had over its entitlement when the round began, or of what a round may release if that is less
-(P9). As in the dead zone each queue counts that has a victim below it and does not hold the preemptor: a guarantee may stand
-on any of them, and a queue that only replaces its own pods loses nothing. A type of which a queue has nothing over its
-entitlement has no share; rule 2 says whether it may be freed.
+A round is everything that the core plans on one snapshot and its continuations. A budget is a share of the partition's total,
+by type. It limits what the victims of a round hold: all victims, those of one queue, or those of one application (P5). A
+decision that would exceed a budget is postponed to a later round. The first decision of a round that has victims is never
+postponed, because otherwise a large gang could never run. Required nodes and quota runs have no budget and do not count against
+one.
+
+With a natural termination factor a queue loses in a round at most this share of its over-use: of what it had over its
+entitlement when the round began, or of what a round may release if that is less (P9). As with the dead zone, this holds for
+each queue that has a victim below it and does not hold the preemptor: each of them may have a guarantee, and a queue that only
+replaces its own pods loses nothing. A type in which a queue has no over-use has no such limit; rule 2 says whether it may be
+freed.
 """
 
 from collections import Counter
@@ -34,22 +37,22 @@ _NOUNS: Final = {QUEUE: QUEUE, APPLICATION: APPLICATION, LOSS: QUEUE}
 
 
 def is_beyond(eff: int, entitled: int, settings: PreemptionSettings) -> bool:
-    """Return whether a queue is over its entitlement in a type by more than the dead zone, so that it may give of it (P9)."""
+    """Return whether a queue exceeds its entitlement in a type by more than the dead zone, so that pods may be evicted (P9)."""
     return eff * PERMYRIAD > entitled * (PERMYRIAD + settings.deadzone_permyriad)
 
 
 def is_bounded(settings: PreemptionSettings) -> bool:
-    """Return whether there is any budget."""
+    """Return whether any budget is set."""
     return any(_shares(settings).values()) or is_natural(settings)
 
 
 def is_natural(settings: PreemptionSettings) -> bool:
-    """Return whether a round leaves a part of the over-use (P9). A factor that takes all of it is no limit."""
+    """Return whether a round may free only a part of the over-use (P9). A factor of 100 % is no limit."""
     return 0 < settings.natural_permyriad < PERMYRIAD
 
 
 def over_use(trial: Trial) -> OverUse:
-    """Return what each queue has over its entitlement by now (P9)."""
+    """Return by queue and type how much the queue is over its entitlement at this point (P9)."""
     return {
         (path, index): eff - entitled
         for path in trial.snapshot.queues
@@ -69,9 +72,9 @@ def _shares(settings: PreemptionSettings) -> dict[str, int]:
 
 
 def amounts(snapshot: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:
-    """Return what the plan's releases count for: the partition, the victim's leaf and its application, type by type.
+    """Return the amounts that the plan's releases add to the budgets: of the partition, the victim's leaf and its application.
 
-    The queues that lose it to others are counted too, where they lose but a share of their over-use in a round.
+    Where a queue may lose only a share of its over-use in a round, the queues that lose to others are counted, too.
     """
     columns, losers = snapshot.allocations, _losers(snapshot, plan)
     found: Counter[tuple[str, str, int]] = Counter()
@@ -87,7 +90,7 @@ def amounts(snapshot: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:
 
 
 def _losers(snapshot: Snapshot, plan: Plan) -> dict[str, list[str]]:
-    """Return by leaf of a victim the queues from there up that do not hold the preemptor."""
+    """Return, by leaf of a victim, the queues from the leaf up that do not hold the preemptor."""
     if not is_natural(snapshot.settings):
         return {}
     askers = {pledge.ask.leaf for pledge in plan.pledges}
@@ -102,7 +105,7 @@ def _losers(snapshot: Snapshot, plan: Plan) -> dict[str, list[str]]:
 
 
 class Account:
-    """The budgets of a round, on top of a snapshot and the plans since. ``over`` is the over-use as the round began."""
+    """The budgets of a round, given a snapshot and the plans since. ``over`` is the over-use at the beginning of the round."""
 
     def __init__(self, snapshot: Snapshot, over: OverUse) -> None:
         self._view = snapshot
@@ -113,7 +116,7 @@ class Account:
         self._decided = snapshot.pace.decided
 
     def refusal(self, plan: Plan) -> Refusal | None:
-        """Return the refusal of a plan that would pass a budget; None: it may be decided now."""
+        """Return the refusal of a plan that would exceed a budget; None where it may be decided now."""
         if not self._bounded or not plan.facts.budgeted or not self._decided:
             return None
         passed = next(self._passed(amounts(self._view, plan)), None)
@@ -129,7 +132,7 @@ class Account:
                 yield self._sentence(what, used, amount, most)
 
     def _most(self, what: tuple[str, str, int]) -> int | None:
-        """Return the budget of a kind; None: there is none."""
+        """Return the budget of a kind; None where there is none."""
         kind, path, index = what
         if kind != LOSS:
             return self._share(kind, index)
@@ -140,7 +143,7 @@ class Account:
         return least * self._view.settings.natural_permyriad // PERMYRIAD
 
     def _share(self, kind: str, index: int) -> int | None:
-        """Return the budget of a kind as an amount of the partition's total; None: there is no limit."""
+        """Return the budget of a kind as an amount of the partition's total; None where there is no limit."""
         share = self._shares.get(kind)
         return None if share is None else self._view.capacity[index] * share // PERMYRIAD
 

@@ -1,4 +1,4 @@
-"""The vocabulary of planning: a policy has intents, the planner answers each with a plan or a refusal."""
+"""The vocabulary of planning: a policy has intents, and the planner answers each with a plan or a refusal."""
 
 import enum
 from collections.abc import Callable, Iterator
@@ -23,15 +23,15 @@ SPARED_KEYS_MAX: Final = 20
 
 
 class Rule(enum.StrEnum):
-    """A rule that an ask, a candidate or a plan can break. The value is the word that people read in explanations."""
+    """A rule that an ask, a candidate or a plan can break. The value is the word that explanations show."""
 
-    # Of the ask and its queue.
+    # Rules on the ask and its queue.
     NO_NODE = "no-node"
     """No node could hold the ask."""
     STOPPED_QUEUE = "stopped-queue"
     HEAD_ROOM = "head-room"
     USER_LIMIT = "user-limit"
-    """A limit of the ask's user or group has no headroom, which no victim of others would change."""
+    """A limit of the ask's user or group has no headroom, and victims of other users would not change that."""
     ONE_AN_ASK = "one-commitment-an-ask"
     ONE_A_NODE = "one-commitment-a-node"
     LEAF_FULL = "reservations-of-the-leaf"
@@ -39,54 +39,54 @@ class Rule(enum.StrEnum):
     NEVER_PREEMPTS = "never-preempts"
     """The ask's PriorityClass says `preemptionPolicy: Never` (G1)."""
     RM_CHECK = "rm-check"
-    """The ask's manager has to look first; no pod is evicted for one that may fail to bind (design 1.8)."""
+    """The ask's manager has to check it first; no pod is evicted for an ask that may fail to bind (design 1.8)."""
     POLICY_OFF = "policy-off"
     """The partition does not list the policy that would serve the ask, or has preemption off (docs/configuration.md)."""
     DISABLED = "preemption-disabled"
     """The ask's queue has `preemption.policy: disabled` (G3)."""
     DELAY = "preemption-delay"
-    """The ask has not waited for its queue's `preemption.delay` (G1, I5)."""
+    """The ask has not yet waited for its queue's `preemption.delay` (G1, I5)."""
     BACK_OFF = "back-off"
     """The ask was tried less than `backoff` ago (G1)."""
     PACE = "pace"
-    """A budget of the round is used up: the decision is put off (P5)."""
+    """A budget of the round is used up, and the decision is postponed (P5)."""
     ROUND = "round-interval"
     """The next round of claims has not begun (P1)."""
     NO_GUARANTEE = "no-guarantee"
-    """No queue on the ask's path within the fence guarantees a type that it asks for (G2)."""
+    """No queue on the ask's path within the fence guarantees a type that the ask requests (G2)."""
     OVER_GUARANTEE = "over-guarantee"
-    """A deciding queue has its guarantee already (rule 4, G2)."""
+    """A deciding queue already has its guarantee (rule 4, G2)."""
     OVER_MAX = "over-max"
     """A queue on the ask's path is over its maximum (G9)."""
     NO_VICTIMS = "no-covering-victims"
     """On no node do the victims that the rules allow free enough capacity (G8, G12)."""
     NO_TRIGGER = "no-trigger"
-    """The ask's label `can-preempt` says no, or the partition wants one that says yes (J3)."""
+    """The ask's label `can-preempt` says no, or the partition requires a label that says yes (J3)."""
     GATHERING = "job-gathering"
-    """Not all members of the ask's gang are there (J1)."""
+    """Members of the ask's gang have not arrived yet (J1)."""
     FIRM_LIMIT = "firm-over-guarantee"
     """Firm pods would use more than a queue on the path is guaranteed (J4)."""
     MAX = "job-over-max"
     """A maximum on the gang's path has no headroom for it, even without the victims of its queue (J4, J6, J8)."""
     MEMBER = "member-without-node"
-    """One member of the gang gets no node, so that none does (J8)."""
+    """One member of the gang gets no node, so that no member does (J8)."""
     SEARCH_BOUND = "search-bound"
-    """The search for victims was cut off (G8)."""
+    """The search for victims reached its limit (G8)."""
     FROZEN = "frozen-pair"
-    """The claims of the ask's queue from another repeated without end, and are frozen for a while (invariant 18)."""
-    # Of a candidate.
+    """The ask's queue claimed from another queue again and again, and these claims are frozen for a while (invariant 18)."""
+    # Rules on a candidate.
     OWN_APPLICATION = "own-application"
     """The candidate belongs to the preemptor's application (I2, rule 3), or to its gang (J7)."""
     GANG = "gang-broken"
     """The candidate's gang would have fewer members than it needs, and not all of them may be evicted (J12)."""
     OTHER_QUEUE = "other-queue"
-    """The candidate runs in another queue, of which nothing may be taken (I2), or the gang may claim nothing (J7)."""
+    """The candidate runs in another queue, from which nothing may be taken (I2), or the gang may claim nothing (J7)."""
     OWN_QUEUE = "own-queue"
     """The candidate runs in the preemptor's leaf, so its application may be the preemptor's (G3, rule 3)."""
     FENCE = "outside-fence"
     """The candidate runs outside the preemptor's fence (rule 7, G3)."""
     DECIDING_QUEUE = "inside-deciding-queue"
-    """The candidate runs below a queue whose deficit lets the ask claim: taking it would not help that queue (G2)."""
+    """The candidate runs below a queue whose deficit lets the ask claim: evicting it would not help that queue (G2)."""
     CANDIDATE_DISABLED = "victim-queue-disabled"
     """The candidate's queue is protected by `preemption.policy: disabled` (G3)."""
     PRIORITY = "higher-priority"
@@ -100,13 +100,13 @@ class Rule(enum.StrEnum):
     FIRM = "firm"
     """The candidate is firm: protection level 2 (V3)."""
     UNTOUCHABLE = "untouchable"
-    """The candidate is untouchable (protection level 3), of a system class, or vetoed a moment ago (V3)."""
+    """The candidate is untouchable (protection level 3), of a system class, or was vetoed a moment ago (V3)."""
     MIN_RUNTIME = "min-runtime"
     """The candidate has run for less than its queue's `preemption.minruntime` (V4)."""
     BUDGET = "disruption-budget"
-    """No disruption of the candidate's group is allowed now, and the partition respects that (V5)."""
+    """No pod of the candidate's group may be disrupted now, and the partition respects disruption budgets (V5)."""
     NOT_OVER_GUARANTEE = "not-over-guarantee"
-    """The candidate's queue, or one above, is not over its guarantee in what is lacking, by the dead zone (rule 5, G4, P9)."""
+    """The candidate's queue, or one above, is not over its guarantee in a lacking type by the dead zone (rule 5, G4, P9)."""
     BELOW_GUARANTEE = "below-guarantee"
     """A queue would be below its guarantee without the candidate (rule 2, G4, Q12)."""
     OVERSHOOT = "overshoot"
@@ -115,13 +115,13 @@ class Rule(enum.StrEnum):
     """Enough was freed without the candidate."""
     OTHER_NODE = "node-not-chosen"
     """The candidate's node was not chosen, because victims on another node rank before those on it (G8)."""
-    # Of a plan.
+    # Rules on a plan.
     SEVERAL_NODES = "several-nodes"
     """The victims run on several nodes (G8)."""
     NOT_MINIMAL = "not-minimal"
-    """A victim could be given back (invariant 11)."""
+    """A victim is not needed, so that it could be given back (invariant 11)."""
     VICTIM_TWICE = "victim-twice"
-    """A victim is evicted by another decision already (invariant 10)."""
+    """Another decision evicts the victim already (invariant 10)."""
     NO_ROOM_MADE = "no-room-made"
     """The beneficiary would not fit after the releases (invariant 12)."""
     PART_OF_JOB = "part-of-a-job"
@@ -129,7 +129,7 @@ class Rule(enum.StrEnum):
     OVER_SHARE = "beyond-the-guarantee"
     """The plan takes more from other queues than the gang's own may still claim (J7)."""
     TARGET_TYPES = "target-types"
-    """A quota run takes a victim that holds nothing of its target (invariant 15)."""
+    """A quota run takes a victim that holds none of its target types (invariant 15)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +139,12 @@ class Intent:
     policy: str
     ask: WaitingAsk
     job: WaitingJob | None = None
-    """The gang that wants capacity as a whole; ``ask`` is its first member then."""
+    """The gang that wants capacity as a whole; ``ask`` is then its first member."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShrinkIntent:
-    """A quota run to begin: a queue has to come down to its maximum. ``replans`` names the open run that it continues."""
+    """A quota run to begin: a queue has to be brought down to its maximum. ``replans`` names the open run that it continues."""
 
     policy: str
     queue: str
@@ -153,9 +153,9 @@ class ShrinkIntent:
 
 @dataclass(frozen=True, slots=True)
 class Pledge:
-    """Capacity on a node for an ask, before it is free. ``row`` is the node's row in the snapshot that was planned on.
+    """Capacity on a node for an ask, before it is free. ``row`` is the node's row in the snapshot of the plan.
 
-    ``exclusive``: no other ask gets anything of the node until this one has its place (G11).
+    With ``exclusive``, no other ask gets capacity on the node until this one is placed (G11).
     """
 
     ask: WaitingAsk
@@ -165,7 +165,7 @@ class Pledge:
 
 
 class Release(NamedTuple):
-    """An allocation to evict. ``row`` is its row in the snapshot; ``because`` says which rule picked it."""
+    """An allocation to evict. ``row`` is its row in the snapshot; ``because`` says by which rule it was chosen."""
 
     row: int
     key: str
@@ -185,10 +185,10 @@ class ProtectedCandidates:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan: all releases and all pledges happen, or none of them. ``levels`` and ``shrink`` are its numbers, for people.
+    """A plan: all its releases and pledges are carried out, or none of them. ``levels`` and ``shrink`` are numbers for users.
 
     ``replans`` is the id of an open decision that the plan continues instead of making a new one. ``ranking`` says in which
-    order its victims were taken; a plan without victims has none.
+    order the victims were considered; a plan without victims has none.
     """
 
     policy: str
@@ -202,12 +202,12 @@ class Plan:
 
     @cached_property
     def facts(self) -> PolicyFacts:
-        """Return the row of the plan's policy; every rule asks it."""
+        """Return the row of the plan's policy, which every rule reads."""
         return facts(self.policy)
 
     @cached_property
     def rows(self) -> Array:
-        """Return the rows of the victims; every rule reads them."""
+        """Return the rows of the victims, which every rule reads."""
         return as_column(map(_ROW, self.releases))
 
 
@@ -215,10 +215,9 @@ class Plan:
 class Refusal:
     """The reason why an intent gets no plan, or a plan is not applied.
 
-    ``final``: no later intent of the policy gets a plan either.
-
-    ``node_id`` and ``missing`` (by type index) name the node that comes nearest, ``spared`` the candidates that rules
-    protected. A quota run that can take nothing says how far it is in ``shrink``.
+    ``final`` says that no later intent of the policy gets a plan either. ``node_id`` and ``missing`` (by type index) name the
+    nearest node and what it lacks, ``spared`` the candidates that rules protected. For a quota run that can take nothing,
+    ``shrink`` has its numbers.
     """
 
     rule: Rule
@@ -232,10 +231,10 @@ class Refusal:
 
 
 class Policy(Protocol):
-    """A policy of preemption: it names the asks that want capacity, and plans for each.
+    """A preemption policy: it names the asks that want capacity, and plans for each.
 
-    A policy has no memory and sees no other policy and no live state: everything is a fact in the View. Quota enforcement is
-    none of these: no ask gets the capacity that it frees. It answers a `ShrinkIntent`.
+    A policy has no memory and sees neither other policies nor the live state: every fact is in the snapshot. Quota enforcement
+    is not such a policy, because no ask gets the capacity that it frees; it answers a `ShrinkIntent`.
     """
 
     @property
@@ -244,7 +243,7 @@ class Policy(Protocol):
         ...
 
     def intents(self, trial: "Trial") -> Iterator[Intent]:
-        """Yield what the policy wants, most important first; lazy, so that each is asked for after the plans before it."""
+        """Yield the policy's intents, most important first; lazily, so that each is made after the plans before it."""
         ...
 
     def plan(self, trial: "Trial", intent: Intent) -> Plan | Refusal:

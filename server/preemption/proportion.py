@@ -1,10 +1,10 @@
-"""Shares in proportion to weights (seed 004): what each queue deserves of each type, and how its usage compares.
+"""Shares by weight (seed 004): what each queue deserves of each type, and how its usage compares.
 
-W1: every level splits its parent's share by weight; no queue gets more than it wants or may have, nor less than its floor. W2:
-a type is contended where a level wants more than it has; there a queue is entitled to what it deserves, elsewhere to its
-floor. With ``demand_cap`` off a leaf counts as wanting without end, so that plain weight shares come out, and a queue is
-entitled to them in every type. W4 and W5: nothing of this is kept; Allocated and Preempting are reported, not stored, and they
-add up to what is deserved (W7).
+W1: every level splits its parent's share by weight; no queue gets more than it requests or may have, nor less than its floor,
+which follows from guarantees. W2: a type is contended where a level requests more than it has; there a queue is entitled to
+what it deserves, elsewhere to its floor. With ``demand_cap`` off each leaf counts as requesting without limit; the results are
+called plain shares by weight, and a queue is entitled to them in every type. W4 and W5: nothing of this is stored; Allocated
+and Preempting are only reported, and they add up to what is deserved (W7).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ Families = list[list[tuple[int, int]]]
 
 
 class Share(NamedTuple):
-    """The share of one queue, by type index. ``cap`` None: there is no end to what it may have."""
+    """The share of one queue, by type index. ``cap`` is the most that it may have, None for no limit."""
 
     demand: FrozenAmounts
     cap: Bounds
@@ -32,7 +32,7 @@ class Share(NamedTuple):
 
 
 class ShareLevel(StrEnum):
-    """The relation of a queue's usage of a type to what it deserves: under, even or over (W4)."""
+    """The relation of a queue's usage of a type to what the queue deserves: under, even or over (W4)."""
 
     OVER = "over"
     EVEN = "even"
@@ -40,7 +40,7 @@ class ShareLevel(StrEnum):
 
 
 class QueueStanding(NamedTuple):
-    """The standing of a queue, by type index: seed 004's Allocated and Preempting, and its three cases."""
+    """The usage of a queue compared with its share, by type index: seed 004's Allocated and Preempting, and its three cases."""
 
     sides: tuple[ShareLevel, ...]
     allocated: FrozenAmounts
@@ -81,7 +81,7 @@ class Proportion:
         )
 
     def entitled(self, path: str) -> FrozenAmounts:
-        """Return E by type: what is deserved where the type is contended, elsewhere the floor (W2)."""
+        """Return the entitlement (E) by type: what is deserved where the type is contended, elsewhere the floor (W2)."""
         return self.of(path).entitled
 
     def _contended(self, row: int) -> list[bool]:
@@ -92,7 +92,10 @@ class Proportion:
     # The report ---------------------------------------------------------------------------------------
 
     def standings(self) -> dict[str, QueueStanding]:
-        """Return the standing of all queues, level by level (W4, W5). While the root is over its total, A = D (W3)."""
+        """Return the standing of all queues, level by level (W4, W5).
+
+        While the root is over its total, Allocated is what each queue deserves (W3).
+        """
         paths = list(self._rows)
         root = self._queues[paths[0]]
         pairs = zip(root.usage, root.releasing, self.total, strict=True)
@@ -119,14 +122,14 @@ class Proportion:
 
 
 def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
-    """Return what others have that a queue deserves: the family's excess divided in proportion to what each lacks (W5)."""
+    """Return what others use of a queue's share: the siblings' excess, divided in proportion to what each queue lacks (W5)."""
     gaps = [part - have if part > have else 0 for part, have in zip(deserved, used, strict=True)]
     lacking = sum(gaps)
     return share.largest_remainder(min(sum(used) - sum(deserved) + lacking, lacking), gaps)
 
 
 def _side(used: int, deserved: int, wanted: int) -> ShareLevel:
-    """Return how a usage compares with what is deserved (W4). A queue that has less than it deserves and wants no more is even."""
+    """Return how a usage compares with the share (W4). A queue that has less than it deserves and requests no more is even."""
     if used > deserved:
         return ShareLevel.OVER
     return ShareLevel.UNDER if used < deserved and wanted > used else ShareLevel.EVEN
@@ -144,8 +147,9 @@ def proportion(
 ) -> Proportion:
     """Return the shares of the total among the queues (W1).
 
-    ``pending`` is by leaf what its waiting asks want, by type index, without asks for which a decision holds capacity: held
-    counts them. ``total`` is the allocatable of undrained nodes less what foreign pods occupy (W2).
+    ``pending`` is by leaf the sum of what its waiting asks request, by type index; asks for which a decision holds capacity are
+    left out, because held includes them. ``total`` is the allocatable capacity of undrained nodes less what foreign pods use
+    (W2).
     """
     paths, levels = _in_levels(queues)
     facts = [queues[path] for path in paths]
@@ -165,13 +169,13 @@ def proportion(
 
 
 def of_view(snapshot: Snapshot) -> Proportion:
-    """Return the shares by the facts of a View."""
+    """Return the shares computed from a snapshot."""
     demand_cap = snapshot.settings.demand_cap
     return proportion(snapshot.queues, snapshot.pending, snapshot.total, demand_cap=demand_cap)
 
 
 def _in_levels(queues: Mapping[str, QueueFacts]) -> tuple[list[str], Families]:
-    """Return all paths, level by level, siblings together in the order of their paths; and the families of each level."""
+    """Return all paths, level by level and in each family by path; and the families of each level."""
     below: dict[str, list[str]] = {}
     for path, queue in queues.items():
         below.setdefault(queue.parent, []).append(path)
@@ -191,7 +195,7 @@ def _in_levels(queues: Mapping[str, QueueFacts]) -> tuple[list[str], Families]:
 
 
 def _held(queue: QueueFacts, nothing: FrozenAmounts) -> FrozenAmounts:
-    """Return what a queue will have once every open decision is fulfilled (held, see G2)."""
+    """Return what a queue will have once every open decision is carried out (held, see G2)."""
     if queue.releasing == queue.promised == nothing:
         return queue.usage
     lines = zip(queue.usage, queue.releasing, queue.promised, queue.reserved, strict=True)

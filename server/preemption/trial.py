@@ -1,8 +1,7 @@
-"""The Trial, a what-if overlay: a snapshot and, on top of it, what the plans so far would change.
+"""The Trial, a what-if overlay: a snapshot and, on top of it, the changes that the plans so far would make.
 
-It equals the snapshot after the plans so far, and can be rolled back (design 6.2). The snapshot below is never written to; arrays are
-copied from it when the first plan changes them. All changes are sums, so the plans themselves are the log by which they are
-undone.
+A Trial equals the snapshot after the plans so far, and can be rolled back (design 6.2). The snapshot is never written to;
+arrays are copied from it when the first plan changes them. All changes are sums, so that a plan is undone by subtracting it.
 """
 
 from collections import Counter
@@ -24,11 +23,11 @@ from server.snapshot.waiting import ClassFacts, WaitingAsk
 
 
 class Trial:
-    """A trial, a what-if overlay on a snapshot: which allocations stand, each queue's eff and promised, each node's free capacity.
+    """A what-if overlay on a snapshot: which allocations run, each queue's usage and promises, each node's free capacity.
 
-    ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is where a search keeps what it knows of this
-    Trial; it is emptied by a rollback. ``steps`` counts what searches cost, in placements. ``brief``: refusals leave out
-    the protected candidates, which are not going to be read.
+    ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is a cache for searches; a rollback empties it.
+    ``steps`` counts what searches cost, in units of one placement. With ``brief``, refusals leave out the protected candidates,
+    because nothing will read them.
     """
 
     __slots__ = (
@@ -89,12 +88,12 @@ class Trial:
         self._firm: dict[str, list[int]] = {}
         self._known_eff: dict[str, FrozenAmounts] = {}
         self._known_held: dict[str, FrozenAmounts] = {}
-        """The `eff` and `held` of queues as they were asked for, until a plan changes them."""
+        """The cached `eff` and `held` of queues, until a plan changes them."""
         self._plans: list[Plan] = []
         self._room_for_claims: Array | None = None
         self._room_known_to = 0
         self._fitting: tuple[ClassFacts | None, int, int] = (None, 0, -1)
-        """The class of which `fits_claim` was asked last, how many nodes had been touched by then, and its answer."""
+        """The class of the last call of `fits_claim`, how many nodes had been touched by then, and the result."""
 
     # Plans ----------------------------------------------------------------------------------------
 
@@ -104,11 +103,11 @@ class Trial:
         return tuple(self._plans)
 
     def plans_since(self, mark: int) -> list[Plan]:
-        """Return the plans that came after a mark, in order."""
+        """Return the plans that were applied after a mark, in order."""
         return self._plans[mark:]
 
     def apply(self, plan: Plan) -> None:
-        """Count a plan as carried out from here on."""
+        """Apply a plan, so that later questions count it as carried out."""
         self._plans.append(plan)
         self._change(plan, 1)
 
@@ -117,7 +116,7 @@ class Trial:
         return len(self._plans)
 
     def rollback(self, mark: int) -> None:
-        """Restore everything as it was at the mark."""
+        """Undo all plans that were applied after the mark."""
         assert mark <= len(self._plans), "the mark was rolled back already"
         while len(self._plans) > mark:
             self._change(self._plans.pop(), -1)
@@ -140,7 +139,7 @@ class Trial:
             self._free = self.snapshot.nodes.free.copy()
         _add(self._free, row, kind.node_demand, -sign)
         if plan.facts.reserves:
-            # A reservation gives way to claims, so that these do not see it (see `claim_room`).
+            # A reservation yields to claims, which therefore do not see it (see `claim_room`).
             self._reserve(row, kind.node_demand, sign)
         if self._held is None:
             self._held = self.snapshot.nodes.held.copy()
@@ -173,7 +172,7 @@ class Trial:
             held[index] += sign * quantity
 
     def _close(self, row: int, sign: int) -> None:
-        """Close a node that is held for one ask alone to all others (G11); ``sign`` -1: open it again."""
+        """Close a node that is held for one ask alone to all others (G11); ``sign`` -1 opens it again."""
         if self._nodes is self.snapshot.nodes:
             self._nodes = replace(self._nodes, open=self._nodes.open.copy())
         self._nodes.open[row] = sign < 0 and bool(self.snapshot.nodes.open[row])
@@ -213,7 +212,7 @@ class Trial:
     # Queues ---------------------------------------------------------------------------------------
 
     def eff(self, path: str) -> FrozenAmounts:
-        """Return what a queue uses less what is being released: the victims' side (effective usage, see G4)."""
+        """Return what a queue uses less what is being released: its usage as a victim (effective usage, see G4)."""
         known = self._known_eff.get(path)
         if known is None:
             using = self._eff.get(path) or _eff(self.snapshot.queues[path])
@@ -221,7 +220,10 @@ class Trial:
         return known
 
     def used(self, path: str) -> FrozenAmounts:
-        """Return what a queue uses less what the plans release. Releases that the snapshot knows still count."""
+        """Return what a queue uses less what the plans release.
+
+        Releases that the snapshot has already are still counted as used.
+        """
         queue = self.snapshot.queues[path]
         return tuple([a + b for a, b in zip(self.eff(path), queue.releasing, strict=True)])
 
@@ -230,9 +232,9 @@ class Trial:
         return tuple(self._promised.get(path) or self.snapshot.queues[path].promised)
 
     def held(self, path: str) -> FrozenAmounts:
-        """Return what a queue will have once every open decision is fulfilled: the claimant's side.
+        """Return what a queue will have once every open decision is carried out: its usage as a claimant.
 
-        Reservations are left out: they wait for what may never come, and give way to claims.
+        Reservations are left out, because their capacity may never become free, and they yield to claims.
         """
         known = self._known_held.get(path)
         if known is None:
@@ -244,7 +246,7 @@ class Trial:
 
     @property
     def shares(self) -> Proportion:
-        """Return what the queues deserve, as it was in the snapshot: plans move what is held, not what is deserved (design 6.7)."""
+        """Return the shares of the queues as of the snapshot: plans change what is held, not what is deserved (design 6.7)."""
         if self._shares is None:
             self._shares = of_view(self.snapshot)
         return self._shares
@@ -259,7 +261,7 @@ class Trial:
         )
 
     def firm_held(self, path: str) -> FrozenAmounts:
-        """Return what firm asks of a queue will have of it once every open decision is fulfilled (J4)."""
+        """Return what firm asks of a queue will hold once every open decision is carried out (J4)."""
         return tuple(self._firm.get(path) or self.snapshot.firm[path].held)
 
     def firm_reserved(self, path: str) -> FrozenAmounts:
@@ -267,7 +269,7 @@ class Trial:
         return tuple(self._weak_firm.get(path) or self.snapshot.firm[path].reserved)
 
     def has_head_room(self, leaf: str, demand: Demand) -> bool:
-        """Return whether one more ask of this demand passes every queue from the leaf up, promises counted."""
+        """Return whether every queue from the leaf up has headroom for one more ask of this demand beside promised capacity."""
         promised = self._promised
         return all(
             has_room(queue, promised.get(queue.path, queue.promised), demand)
@@ -285,14 +287,14 @@ class Trial:
         return bool(self.standing[row])
 
     def planned_room(self, row: int) -> FrozenAmounts:
-        """Return what a node will have free once everything that was ordered is gone."""
+        """Return what a node will have free once everything that was ordered to end is gone."""
         coming = self.snapshot.nodes.releasing if self._coming is None else self._coming
         return tuple((self._room[row] + coming[row]).tolist())
 
     def overfull(self, types: list[int]) -> dict[int, dict[int, int]]:
-        """Return by node what is used beyond what the node has once everything that was ordered is gone, of these types.
+        """Return by node and type what is used beyond what the node has once everything that was ordered to end is gone.
 
-        Promises are not used.
+        Only the given types are looked at. Promised capacity does not count as used.
         """
         coming = self.snapshot.nodes.releasing if self._coming is None else self._coming
         room = self.snapshot.nodes.free + coming
@@ -301,14 +303,14 @@ class Trial:
         return {row: dict(pairs) for row, pairs in node_search.overfull(room, types)}
 
     def claim_room(self, row: int) -> list[int]:
-        """Return what a node will have free for a claim, to which reservations give way."""
+        """Return what a node will have free for a claim; reservations yield to claims."""
         found: list[int] = self._claimable()[row].tolist()
         return found
 
     def _claimable(self) -> Array:
-        """Return what all nodes have free for a claim.
+        """Return what all nodes will have free for a claim.
 
-        The array is kept; the next call updates the rows that plans changed.
+        The array is cached; the next call updates the rows that plans changed.
         """
         known, touched = self._room_for_claims, len(self.touched)
         if known is not None and self._room_known_to == touched:
@@ -324,14 +326,14 @@ class Trial:
         return known
 
     def _parts(self) -> tuple[Array, Array, Array]:
-        """Return what is free, what is coming, and what reservations hold."""
+        """Return three arrays: what is free, what is being released, and what reservations hold."""
         nodes = self.snapshot.nodes
         coming = nodes.releasing if self._coming is None else self._coming
         weak = nodes.reserved if self._reserved is None else self._reserved
         return self._room, coming, weak
 
     def fits_claim(self, kind: ClassFacts) -> int:
-        """Return the row of the node that takes a claim once everything that was ordered is gone, -1 for none (G8)."""
+        """Return the row of the node that takes a claim once everything that was ordered to end is gone, -1 for none (G8)."""
         touched = len(self.touched)
         known, seen, row = self._fitting
         if known is not kind or seen != touched:
@@ -340,9 +342,9 @@ class Trial:
         return row
 
     def fits_coming(self, ask: WaitingAsk) -> int:
-        """Return the row of the node that takes the ask once everything that was ordered is gone, -1 for none.
+        """Return the row of the node that takes the ask once everything that was ordered to end is gone, -1 for none.
 
-        Nodes that are reserved for other asks are left out: reservations give way to claims alone.
+        Nodes that are reserved for other asks are left out: reservations yield only to claims.
         """
         room, coming, weak = self._parts()
         others = weak.copy()
@@ -361,8 +363,8 @@ class Trial:
     ) -> tuple[Mask, Array]:
         """Return the nodes that could take the ask if nothing ran on them, and by row what must be freed there for it.
 
-        That is what the node will lack then, and ``least`` in any case, by type index. Nodes where something of a
-        ``closed`` type must be freed are left out (G2).
+        That is what the node will lack, and at least the amounts in ``least``, by type index. Nodes where some of a ``closed``
+        type must be freed are left out (G2).
         """
         return node_search.lacking(self._nodes, self._claimable(), kind, least, closed)
 
@@ -371,11 +373,11 @@ class Trial:
         return bool(self._nodes.open[row])
 
     def may_require(self, kind: ClassFacts, row: int) -> bool:
-        """Return whether the node in this row could take an ask that requires it, if empty; cordoned or not (G11)."""
+        """Return whether the node could take an ask that requires it, if it were empty, cordoned or not (G11)."""
         return node_search.may_require(self.snapshot.nodes, kind, row)
 
     def all_stand(self, rows: Array) -> bool:
-        """Return whether all of these rows run, and no release of them is ordered."""
+        """Return whether all of these rows run and none of their releases is ordered."""
         if len(rows) <= FEW:
             return all(map(self.standing.item, rows.tolist()))
         return bool(self.standing[rows].all())
@@ -403,7 +405,7 @@ class Trial:
         return self.snapshot.disruptions.get(group, 0) - self._disrupted[group]
 
     def exhausted(self) -> Mask | None:
-        """Return the rows without a disruption left (V5); None where budgets count for nothing, or no row has any."""
+        """Return the rows without a disruption left (V5); None where budgets are ignored, or no such row exists."""
         ignored = self.snapshot.settings.disruption_budgets == "ignore"
         return None if ignored else self.snapshot.exhausted(self.disruptions_left)
 
@@ -412,7 +414,7 @@ class Trial:
         return node_search.best(self._nodes, self._room, kind, self.snapshot.sort)
 
     def tentative(self) -> Tentative:
-        """Return a tentative assignment that begins with what is free now, plans counted."""
+        """Return a tentative assignment that starts from what is free now, with plans counted."""
         evicted = None if self._coming is None else self._coming - self.snapshot.nodes.releasing
         return Tentative(self._nodes, self._room, self.snapshot.sort, evicted)
 
@@ -421,14 +423,14 @@ class Trial:
         return tuple(self._room[row].tolist())
 
     def least_short(self, kind: ClassFacts) -> int:
-        """Return the row of the node without commitments that could take the ask empty and lacks least now, -1 for none."""
+        """Return the row of the node without commitments that could hold the ask if empty and lacks least now, -1 for none."""
         nodes = self._nodes
         held = nodes.held if self._held is None else self._held
         candidates = node_search.roomy(nodes, self._room, kind) & ~held
         return node_search.least_short(nodes, self._room, kind, candidates)
 
     def is_held(self, row: int) -> bool:
-        """Return whether a commitment or a pledge of a plan stands on the node."""
+        """Return whether a commitment or a pledge of a plan holds capacity on the node."""
         return bool((self.snapshot.nodes.held if self._held is None else self._held)[row])
 
     # Commitments ----------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""The order of victims: ordered lists of keys, the first difference decides, the allocation's own key last (V2, P6).
+"""The order of victims: lists of keys, compared one after the other, the allocation's own key last (V2, P6).
 
-Each policy has its list. It begins with the keys that the policy's seed fixes; a partition may put others in place of the rest
-(`preemption.order`). A key is a whole number, or a text, that is read from a row of the snapshot: the lower is evicted first. A
-policy searches in this order and breaks ties by it; which sets are legal, and which is the smallest, is not decided here.
+Each policy has a list. It begins with the keys that the policy's seed fixes; a partition may replace the others
+(`preemption.order`). A key is a whole number or a text that is read from a row of the snapshot; the allocation with the lower
+one is evicted first. A policy searches in this order and breaks ties by it; which sets are legal, and which is the smallest, is
+decided elsewhere.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -20,11 +21,11 @@ Read = Callable[[int], Rank]
 Exhausted = Callable[[int], bool]
 """A function that says whether a row counts as opted out, because its disruption budget is used up (V5)."""
 MOVING: Final = frozenset({"fit", "job-broken"})
-"""The keys whose value for an allocation changes with what is lacking, or after another plan."""
+"""The keys whose value for an allocation depends on what is lacking, or changes after another plan."""
 
 
 def order(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
-    """Return the whole list of keys for one kind of search: claim, quota, required-node, job or trim."""
+    """Return the whole list of keys of one list: claim, quota, required-node, job or trim."""
     return (*FIXED[what], *tail(settings, what))
 
 
@@ -44,7 +45,7 @@ def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
 
 
 class Comparator:
-    """A list of keys over the rows of a Trial's View.
+    """A list of keys over the rows of a Trial's snapshot.
 
     ``exhausted`` says which rows count as opted out although their owners did not ask for it; its answer may change after each
     plan.
@@ -64,12 +65,12 @@ class Comparator:
         self._known: dict[int, tuple[Rank, ...]] = {}
 
     def in_order(self, rows: Iterable[int], lacking: Container[int] = ()) -> list[int]:
-        """Return the rows in the order of eviction; ``lacking`` are the types that are wanted, by index."""
+        """Return the rows in the order of eviction; ``lacking`` are the indices of the types that are wanted."""
         self._lacking = lacking
         return sorted(rows, key=self._key if self._moves else self._kept)
 
     def ranks(self, rows: Iterable[int], lacking: Container[int] = ()) -> list[Ranked]:
-        """Return the values by which each of the rows is compared, the allocation's own key last."""
+        """Return for each row the values by which it is compared, the allocation's own key last."""
         self._lacking = lacking
         return list(map(self._key if self._moves else self._kept, rows))
 
@@ -77,14 +78,14 @@ class Comparator:
         return (*[read(row) for read in self._reads], self.trial.snapshot.allocations.keys[row])
 
     def _kept(self, row: int) -> tuple[Rank, ...]:
-        """Return the values of the keys, read once for each row."""
+        """Return the values of the keys of a row, read once and then cached."""
         known = self._known.get(row)
         if known is None:
             known = self._known[row] = self._key(row)
         return known
 
     def read(self, row: int, lacking: Container[int] = ()) -> tuple[Rank, ...]:
-        """Return the values of the keys, without the allocation's own."""
+        """Return the values of the keys, without the allocation's own key."""
         self._lacking = lacking
         return tuple([read(row) for read in self._reads])
 
@@ -108,17 +109,17 @@ class Comparator:
         return lambda row: flags(row) & ORIGINATOR
 
     def placeholder(self) -> Read:
-        """Return the key by which placeholders come first: nothing runs in them."""
+        """Return the key by which placeholders come first, because nothing runs in them."""
         flags = self.trial.snapshot.allocations.flags.item
         return lambda row: not flags(row) & PLACEHOLDER
 
     def priority(self) -> Read:
-        """Return the key by which the lower priority comes first."""
+        """Return the key by which a lower priority comes first."""
         priority: Read = self.trial.snapshot.allocations.priorities.item
         return priority
 
     def age(self) -> Read:
-        """Return the key by which the younger comes first."""
+        """Return the key by which the younger allocation comes first."""
         created = self.trial.snapshot.allocations.created_ms.item
         return lambda row: -created(row)
 
@@ -140,7 +141,7 @@ class Comparator:
         return lambda row: self._running_ms(row) * self._size(row)
 
     def size(self) -> Read:
-        """Return the key by which the smaller dominant share comes first; whole numbers over a common multiple."""
+        """Return the key by which the smaller dominant share comes first: a whole number over a common multiple."""
         return self._size
 
     def _size(self, row: int) -> int:
@@ -155,7 +156,7 @@ class Comparator:
         return known
 
     def fit(self) -> Read:
-        """Return the key of the closest match: how many types it holds that are not lacking (seed 000, future plans)."""
+        """Return the key of the closest match: how many types the allocation holds that are not lacking (seed 000)."""
         demands = self.trial.snapshot.allocations.demands
         return lambda row: sum(index not in self._lacking for index, _ in demands[row])
 
@@ -170,7 +171,7 @@ class Comparator:
         return read
 
     def job_broken(self) -> Read:
-        """Return the key by which members of gangs that lose others already come before those of whole gangs."""
+        """Return the key by which members of gangs that already lose members come before those of whole gangs."""
         columns = self.trial.snapshot.allocations
         flags, applications = columns.flags.item, columns.applications.item
 

@@ -1,11 +1,12 @@
-"""The candidates of a victim search: the pool of allocations that may be evicted, and on one node what each of them gives.
+"""The candidates of a victim search: the pool of allocations that may be evicted, and what evicting each gives on one node.
 
-A pool (`CandidatePool`) holds the allocations that pass every per-row rule, and a bound for every node. Building it costs as much
-as there are allocations. Queues that ask alike share one pool: it serves every search that may take no more than it allows.
-What plans took since is checked for each victim again, and nodes that plans touched are bounded again.
+A pool (`CandidatePool`) holds the allocations that pass every per-row rule, and a bound for every node. Building a pool takes
+time proportional to the number of allocations. Queues with equal terms share one pool: a pool serves every search whose
+candidates are all in it. Later plans are accounted for: each victim is checked again, and a node that a plan touched gets a new
+bound.
 
 On one node, `Candidates` reads from the pool what each candidate frees, in claim order, and `Caps` holds the most that each
-queue and each disruption budget can lose: the sums that `victim_sets` searches (G3-G9). Where gangs are planned for, no
+queue and each disruption budget can lose. `victim_sets` searches with these sums (G3-G9). Where gangs are planned for, no
 member is evicted that its gang needs (J12): the number of members that a gang has beyond its minimum is a cap as well.
 """
 
@@ -35,7 +36,10 @@ from server.snapshot.waiting import ClassFacts
 
 
 def needed_by_gangs(trial: Trial) -> Mask | None:
-    """Return by row whether its gang would have fewer members than it needs without it; None: gangs are not planned for."""
+    """Return by row whether evicting it would leave its gang fewer members than it needs.
+
+    Return None where gangs are not planned for.
+    """
     known = trial.snapshot.knows_firm
     return gangs.needed(trial.snapshot.allocations, trial.standing) if known else None
 
@@ -43,31 +47,34 @@ def needed_by_gangs(trial: Trial) -> Mask | None:
 def barred_rows(
     trial: Trial, spent: Mask | None, kin: Mask | None
 ) -> tuple[tuple[Mask | None, int], ...]:
-    """Return the rows that are barred beside what their leaves say, each with its rule; ``spent`` have no disruption left."""
+    """Return the rows that are barred for reasons other than their leaves, each with its rule.
+
+    The disruption budgets of ``spent`` rows are used up, and ``kin`` rows are the preemptor's own.
+    """
     return (spent, CODES.budget), (needed_by_gangs(trial), CODES.gang), (kin, CODES.kin)
 
 
 def spare_members(trial: Trial, rows: list[int]) -> dict[int, int]:
-    """Return by gang of these allocations how many of its members may be evicted without breaking it."""
+    """Return, for each gang of these allocations, how many of its members may be evicted without breaking it."""
     known = trial.snapshot.knows_firm
     return gangs.spare(trial.snapshot.allocations, trial.standing, rows) if known else {}
 
 
 POOLS: Final = "pools"
-"""The key under which a Trial keeps its pools, by class."""
+"""The key under which a Trial stores its pools, by class."""
 KEPT: Final = 4
-"""The number of pools that are kept for one class: a search compares itself with each of them."""
+"""The number of pools that are stored for one class; each search compares its terms with those of every stored pool."""
 ByLeaf = Mapping[int, LeafTerms]
 Least = tuple[tuple[int, int], ...]
-"""What has to be freed in any case, by type index."""
+"""The amounts that have to be freed whichever node is chosen, by type index."""
 
 
 @dataclass(frozen=True, eq=False)
 class CandidatePool:
-    """The candidate pool for one class. ``seen`` counts the touched nodes of the Trial when it was made.
+    """The candidate pool for one class. ``seen`` is the number of touched nodes of the Trial when the pool was made.
 
-    ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed``: the
-    screen protects rows that the field has.
+    ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that
+    the screen protects some rows that the field still contains.
     """
 
     snapshot: Snapshot
@@ -82,7 +89,7 @@ class CandidatePool:
     is_narrowed: bool = False
 
     def serves(self, terms: ByLeaf, rules: Rules, least: Least, preferred: Mask | None) -> bool:
-        """Return whether every allocation that may be evicted on these terms may be on the pool's, with the same rows barred."""
+        """Return whether the pool has every allocation that these terms allow to evict, and bars the same rows."""
         if least != self.least or not equal(preferred, self.preferred):
             return False
         if rules.needed != self.rules.needed:
@@ -95,7 +102,7 @@ class CandidatePool:
         )
 
     def narrowed(self, trial: Trial, terms: ByLeaf) -> "CandidatePool":
-        """Return the pool for terms that it serves: leaves on other terms are screened again, the bounds stay."""
+        """Return the pool for terms that it serves: leaves with other terms are screened again, and the bounds are kept."""
         other = {leaf: one for leaf, one in terms.items() if not _is_alike(self.terms[leaf], one)}
         if not other:
             return self
@@ -120,7 +127,7 @@ class CandidatePool:
 
 
 def _allows(wide: LeafTerms, narrow: LeafTerms) -> bool:
-    """Return whether the wider terms allow every victim that the narrower ones allow."""
+    """Return whether the wider terms allow every victim that the narrower terms allow."""
     if not _is_open(narrow):
         return True
     return (
@@ -137,7 +144,7 @@ def _is_open(terms: LeafTerms) -> bool:
 
 
 def _is_alike(one: LeafTerms, other: LeafTerms) -> bool:
-    """Return whether two terms differ in no more than what one victim may hold, which is checked for each victim again."""
+    """Return whether two terms differ at most in what one victim may hold, which is checked again for each victim."""
     return (one.spared, one.useful, one.priority, one.since_ms, one.inside) == (
         other.spared,
         other.useful,
@@ -148,19 +155,19 @@ def _is_alike(one: LeafTerms, other: LeafTerms) -> bool:
 
 
 def preferred_now(trial: Trial) -> Mask | None:
-    """Return the rows that count as opted out because their disruption budgets are used up by now (V5)."""
+    """Return the rows that count as opted out because their disruption budgets are used up at this point (V5)."""
     return _spent(trial, "prefer")
 
 
 def _spent(trial: Trial, mode: str) -> Mask | None:
-    """Return the rows whose disruption budgets are used up, where the partition's mode of budgets is ``mode``."""
+    """Return the rows whose disruption budgets are used up, None unless ``mode`` is how the partition treats budgets."""
     return trial.exhausted() if trial.snapshot.settings.disruption_budgets == mode else None
 
 
 def find_pool(
     trial: Trial, kind: ClassFacts, terms: Terms | OwnTerms, least: Least
 ) -> CandidatePool:
-    """Return a pool that is there and serves, or a new one of the Trial as it is now."""
+    """Return a stored pool that serves, or a new one of the Trial as it is now."""
     kin = terms.kin(trial)
     preferred = preferred_now(trial)
     by_leaf = dict(terms.by_leaf(trial))
@@ -178,7 +185,7 @@ def find_pool(
     return made
 
 
-def _made(  # noqa: PLR0913, PLR0917 - all that it stands on
+def _made(  # noqa: PLR0913, PLR0917 - all that a pool depends on
     trial: Trial,
     kind: ClassFacts,
     terms: ByLeaf,
@@ -199,14 +206,14 @@ def _made(  # noqa: PLR0913, PLR0917 - all that it stands on
 
 
 RoomAt = Callable[[int], list[int]]
-"""What a queue can lose by type, given its place on the path up from a leaf."""
+"""A function from a queue's position on the path up from a leaf to what the queue can lose, by type."""
 
 
 class CandidateFacts(NamedTuple):
     """The facts of an allocation that are the same for every claim.
 
-    ``charged`` is what its queues get back, ``frees`` and ``given`` what its node gets back, ports included. ``groups`` are
-    its disruption budgets, ``gang`` is the number of its gang, 0 for none.
+    ``charged`` is what its queues get back; ``frees`` and ``given`` are what its node gets back, ports included. ``groups`` are
+    its disruption budgets, and ``gang`` is the number of its gang, 0 for none.
     """
 
     leaf: str
@@ -222,7 +229,7 @@ class CandidateFacts(NamedTuple):
 
 
 class ClaimNeed:
-    """The amounts that an ask needs freed to get its place.
+    """The amounts that have to be freed so that an ask fits on a node.
 
     ``lacks`` is by type what the node lacks; ``blocks`` are the maxima without headroom for the ask.
     """
@@ -242,15 +249,18 @@ class ClaimNeed:
 
 
 class Caps:
-    """The amounts that each queue on the victims' paths and each budget can lose. ``left`` are numbers by place, for a `Task`."""
+    """The most that each queue on the victims' paths and each disruption budget can lose.
+
+    ``left`` has these amounts in one list, as a `Task` takes them; a *place* is an index of that list.
+    """
 
     def __init__(self) -> None:
         self.left: list[int] = []
         self.ways: dict[str, list[int]] = {}
-        """The places of the queues on the path of each leaf, each that of the queue's first type."""
+        """By leaf, the places of the queues on its path; the place of a queue is that of its first type."""
         self._queues: dict[str, int] = {}
         self._budgets: dict[str | int, int] = {}
-        """The caps by the name of a disruption budget, or by the number of a gang."""
+        """The places of the caps, by the name of a disruption budget or by the number of a gang."""
 
     def add_leaf(self, leaf: str, queues: Sequence[QueueFacts], room: RoomAt) -> None:
         """Add a leaf with the queues on its path, each with what it can lose by type.
@@ -271,7 +281,7 @@ class Caps:
             self.left.append(most)
 
     def queue(self, path: str) -> int:
-        """Return the place of a queue's first type; the others follow."""
+        """Return the place of a queue's first type; its other types follow."""
         return self._queues[path]
 
     def budgets(self, names: Sequence[str | int]) -> list[int]:
@@ -292,12 +302,12 @@ class Candidates:
         self._order = Comparator(trial, keys, spent)
         self._rows: dict[int, CandidateFacts] = {}
         self._selects = protects_only_whole(trial) or may_cross(trial)
-        """Whether rule 5 does not follow from rule 2, so that a victim could hold what its queue has too little of (W8)."""
+        """Whether rule 2 allows victims that rule 5 forbids, of a queue that is not over its share in the lacking type (W8)."""
         self._rests = trial.snapshot.settings.deadzone_permyriad > 0
         self._respects = trial.snapshot.settings.disruption_budgets == "respect"
 
     def caps(self, trial: Trial, rows: list[int]) -> Caps:
-        """Return the caps of what may be lost when these rows are evicted."""
+        """Return the caps for the case that any of these rows is evicted."""
         caps = Caps()
         for path in dict.fromkeys(self.row(trial, row).leaf for row in rows):
             way = self._terms.path(trial, path)
@@ -328,15 +338,15 @@ class Candidates:
                 place += 1
 
     def ranks(self, rows: Iterable[int], kinds: Sequence[int]) -> list[Ranked]:
-        """Return the values by which each of the rows is compared (V2)."""
+        """Return for each row the values by which it is compared (V2)."""
         return self._order.ranks(rows, kinds)
 
     def leaves(self, rows: Iterable[int]) -> list[str]:
-        """Return the queues of rows that were looked up before."""
+        """Return the leaf of each row; the rows were read before."""
         return [self._rows[row].leaf for row in rows]
 
     def row(self, trial: Trial, number: int) -> CandidateFacts:
-        """Return the facts of an allocation, looked up once."""
+        """Return the facts of an allocation, read once and then cached."""
         known = self._rows.get(number)
         if known is None:
             known = self._rows[number] = self._read(trial, number)
@@ -362,9 +372,9 @@ class Candidates:
         )
 
     def _gives(self, row: CandidateFacts, need: ClaimNeed) -> tuple[int, ...]:
-        """Return what an allocation adds to each need: of the node, if it is there, then of the maxima above it (G9).
+        """Return what evicting an allocation adds to each need: on the node, if it runs there, then at maxima above it (G9).
 
-        It counts for all types that it frees, whichever of them it is taken for (G2, W6).
+        The allocation counts for all types that it frees, whichever of them it is taken for (G2, W6).
         """
         given, there = row.given, row.node == need.node
         here = [given.get(index, 0) if there else 0 for index in need.lacking]
@@ -376,16 +386,17 @@ class Candidates:
     def _taken_for(
         self, trial: Trial, row: CandidateFacts, kinds: tuple[int, ...], gives: tuple[int, ...]
     ) -> Sequence[int]:
-        """Return those of ``kinds`` for which an allocation may be taken, of which it gives something.
+        """Return those of ``kinds`` for which an allocation may be taken, and of which it frees something.
 
-        Its leaf lies outside the queue that decides for the type (G2), and is over its share by the dead zone (P9).
+        Its leaf must lie outside the queue that decides for the type (G2), and exceed its share by more than the dead zone
+        (P9).
         """
         if not any(gives):
             return ()
         withheld = self._terms.withheld(row.leaf)
         rest = self._terms.at_rest(trial, row.leaf) if self._rests else ()
         if not (withheld or rest or self._selects):
-            return kinds  # some of them; which does not matter here
+            return kinds  # some of these types; which ones does not matter here
         return [
             index
             for index, much in zip(kinds, gives, strict=True)
@@ -395,7 +406,7 @@ class Candidates:
     def _over(
         self, trial: Trial, row: CandidateFacts, taken_for: Sequence[int], caps: Caps
     ) -> tuple[tuple[int, ...], ...]:
-        """Return the caps of the row's queues, in each type for which it is taken and they have too much (rule 5, W9)."""
+        """Return the caps of the row's queues in each type for which it is taken and of which they have too much (W9)."""
         path = self._terms.path(trial, row.leaf)
         budgets = caps.budgets(row.groups)
         return tuple(
@@ -405,7 +416,7 @@ class Candidates:
         )
 
     def _takes(self, row: CandidateFacts, caps: Caps) -> Demand:
-        """Return what the row takes of each cap."""
+        """Return how much of each cap evicting the row uses up."""
         charged, starts = row.charged, caps.ways[row.leaf]
         queues = [(start + index, much) for start in starts for index, much in charged]
         if row.groups or row.gang:

@@ -1,9 +1,9 @@
 """The terms on which a leaf's allocations may be evicted for one class of asks, as numbers per leaf.
 
 `Terms` are those of a queue that claims from other queues (G2-G5). A queue on a victim's path can lose what it has over its
-entitlement; one that holds the preemptor too can lose as much again as the ask brings (rule 2). The same numbers bound single
-victims here and sets of them in `search`. `OwnTerms` are those of an ask that replaces others in its own queue (I2): victims
-have a lower priority and belong to another application.
+entitlement; a queue that also holds the preemptor can lose in addition what the ask adds to it (rule 2). The same numbers bound
+single victims here and sets of victims in `search`. `OwnTerms` are those of an ask that replaces others in its own queue (I2):
+victims have a lower priority and belong to another application.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ from server.snapshot.waiting import WaitingAsk
 
 RULES: Final = tuple(Rule)
 CODE: Final = {rule: number for number, rule in enumerate(RULES, start=1)}
-"""The numbers of rules in arrays; 0 is a row that passed."""
+"""The codes of rules in arrays; 0 means that a row passed."""
 CODES: Final = Codes(
     gone=CODE[Rule.RELEASING],
     required_node=CODE[Rule.REQUIRED_NODE],
@@ -60,7 +60,7 @@ QueueRooms = Sequence[tuple[QueueFacts, list[int]]]
 
 
 class Block(NamedTuple):
-    """A queue on the ask's path whose maximum lacks so much of one type for it (G9)."""
+    """A queue on the ask's path whose maximum has too little headroom for it: in one type, and by how much (G9)."""
 
     path: str
     at: int
@@ -68,14 +68,14 @@ class Block(NamedTuple):
 
 
 class Path(NamedTuple):
-    """The queues from a victim's leaf up; from place ``common`` on they hold the preemptor too."""
+    """The queues from a victim's leaf up; those from index ``common`` on also hold the preemptor."""
 
     queues: tuple[QueueFacts, ...]
     common: int
 
 
 class Terms:
-    """The terms of one class of asks; what does not change during a round is looked up once.
+    """The terms of one class of asks; values that do not change during a round are looked up once.
 
     ``closed`` are the types of which the deciding queue has its share: where one of them is lacking no victim is taken.
     """
@@ -92,10 +92,10 @@ class Terms:
         self._paths: dict[str, Path] = {}
         self._withheld: dict[str, frozenset[int]] = {}
         self._lines: dict[str, tuple[FrozenAmounts, list[int]]] = {}
-        """The usage of each queue when it was last asked for, and what the queue could lose then."""
+        """The usage of each queue when it was last read, and what the queue could lose then."""
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
-        """Yield the terms of every leaf in which allocations run, by its number."""
+        """Yield, for every leaf in which allocations run, the leaf's number and its terms."""
         snapshot = trial.snapshot
         for number in snapshot.allocations.leaf_places()[0]:
             path = snapshot.leaf_paths.get(number)
@@ -104,7 +104,7 @@ class Terms:
                 yield number, LeafTerms(CODE[rule]) if rule else self._open(trial, path)
 
     def _rule_of(self, trial: Trial, path: str) -> Rule | None:
-        """Return the rule that protects everything in a leaf; None: its allocations are looked at one by one."""
+        """Return the rule that protects all allocations of a leaf; None where they are judged one by one."""
         if path == self.ask.leaf:
             return Rule.OWN_QUEUE  # G3, rule 3
         if not is_below(path, self._top):
@@ -139,7 +139,7 @@ class Terms:
     def withheld(self, path: str) -> frozenset[int]:
         """Return the types for which no allocation of a leaf is taken (G2, W6).
 
-        A closed type is one of them, and so is a type inside whose deciding queue the leaf lies.
+        These are the closed types, and the types whose deciding queue is the leaf or a queue above it.
         """
         known = self._withheld.get(path)
         if known is None:
@@ -151,7 +151,7 @@ class Terms:
         return index in self.closed or is_below(path, self._outside.get(index, self._lowest))
 
     def at_rest(self, trial: Trial, path: str) -> Sequence[int]:
-        """Return the types of which a leaf, or a queue above it, is in the dead zone by now (P9)."""
+        """Return the types in which a leaf, or a queue above it, is in the dead zone at this point (P9)."""
         if not trial.snapshot.settings.deadzone_permyriad:
             return ()
         ports = trial.snapshot.ports
@@ -159,7 +159,7 @@ class Terms:
         return [index for index in needed if not self.is_over(trial, path, index)]
 
     def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
-        """Return by type what one victim may hold of it: the least that any queue of its path can lose (rule 2, G4)."""
+        """Return by type how much one victim may hold: the least that any queue on its path can lose (rule 2, G4)."""
         if may_cross(trial):
             return (UNLIMITED,) * len(trial.snapshot.ports)
         return _narrowest(trial, self.rooms(trial, path))
@@ -170,7 +170,7 @@ class Terms:
         return [(queue, self.room(trial, way, place)) for place, queue in enumerate(way.queues)]
 
     def room(self, trial: Trial, way: Path, place: int) -> list[int]:
-        """Return what one queue of a path can lose by type; computed again when its usage has changed."""
+        """Return what one queue of a path can lose by type; the value is computed again when the queue's usage has changed."""
         path = way.queues[place].path
         used, known = trial.eff(path), self._lines.get(path)
         if known is None or known[0] is not used:
@@ -179,7 +179,7 @@ class Terms:
         return known[1]
 
     def _line(self, trial: Trial, path: str, *, holds_asker: bool) -> list[int]:
-        """Return what one queue can lose by type; where it holds the preemptor only a net fall counts (G4)."""
+        """Return what one queue can lose by type; in a queue that holds the preemptor only a net fall counts (G4)."""
         pairs = zip(trial.eff(path), floor(trial, path), strict=True)
         over = [eff - entitled for eff, entitled in pairs]
         if protects_only_whole(trial):
@@ -190,7 +190,7 @@ class Terms:
         return over
 
     def is_over(self, trial: Trial, path: str, index: int) -> bool:
-        """Return whether the leaf and all queues above it without the preemptor are over E in a type (rule 5, P9)."""
+        """Return whether the leaf, and all queues above it that do not hold the preemptor, exceed E in a type (rule 5, P9)."""
         known = self.path(trial, path)
         return all(
             is_beyond(
@@ -202,7 +202,7 @@ class Terms:
         )
 
     def path(self, trial: Trial, path: str) -> Path:
-        """Return the path up from a leaf."""
+        """Return the path from a leaf to the root."""
         known = self._paths.get(path)
         if known is None:
             queues = trial.snapshot.path_up(path)
@@ -221,7 +221,7 @@ class Terms:
         if shows_itself(snapshot, path, top):
             return max(PRIORITY_MIN - 1, min(most, PRIORITY_MAX))
         low, high = PRIORITY_MIN - 1, PRIORITY_MAX
-        while low < high:  # the priority seen from outside never falls as the priority inside rises
+        while low < high:  # seen from outside, the priority never falls while it rises inside
             middle = (low + high + 1) // 2
             if seen_at(snapshot, path, top, middle) <= most:
                 low = middle
@@ -234,17 +234,17 @@ class Terms:
         return may_cross(trial)
 
     def kin(self, trial: Trial) -> Mask | None:
-        """Return the rows that are barred as the preemptor's own: None, for its whole queue is barred (rule 3)."""
+        """Return the rows that are barred as the preemptor's own: None, because its whole queue is barred (rule 3)."""
         del trial
         return None
 
     def blocks(self, trial: Trial) -> tuple[Block, ...]:
-        """Return the maxima on the ask's path without headroom for it once all that was ordered is gone (G9)."""
+        """Return the maxima on the ask's path without headroom for it, once everything that was ordered to end is gone (G9)."""
         return blocks(trial, self.ask)
 
 
 def _narrowest(trial: Trial, rooms: QueueRooms) -> tuple[int, ...]:
-    """Return by type the least that any of the queues can lose; no queue counts ports."""
+    """Return by type the least that any of the queues can lose; ports count in no queue."""
     lines = [line for _, line in rooms]
     return tuple(
         UNLIMITED if port else min(line[index] for line in lines)
@@ -253,7 +253,7 @@ def _narrowest(trial: Trial, rooms: QueueRooms) -> tuple[int, ...]:
 
 
 def own_rooms(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> QueueRooms:
-    """Return what the queues from the preemptor's leaf up can lose: all hold it, so that only a net fall counts (G4)."""
+    """Return what the queues from the preemptor's leaf up can lose; only a net fall counts, as all hold the preemptor (G4)."""
     return [(queue, own_room(trial, queue.path, wanted)) for queue in trial.snapshot.path_up(leaf)]
 
 
@@ -290,9 +290,10 @@ def spared(snapshot: Snapshot, screened: Screen) -> tuple[ProtectedCandidates, .
 
 
 def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Block, ...]:
-    """Return the maxima on an ask's path without headroom for it; lendable asks leave firm ones what is kept for them (J4).
+    """Return the maxima on an ask's path without headroom for it; a lendable ask must leave what is kept for firm asks (J4).
 
-    ``claiming``: victims run in other queues, and move nothing of what the preemptor's own deserves by plain weights (W2).
+    With ``claiming`` the victims run in other queues, so that what the preemptor's own queue deserves by plain weights stays as
+    it is, and is ignored here (W2).
     """
     found = []
     for queue in trial.snapshot.path_up(ask.leaf):
@@ -307,7 +308,7 @@ def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Blo
 
 
 class OwnTerms:
-    """The terms of one class of asks of one application, as `Terms` has them, for their own queue alone."""
+    """The terms of one class of asks of one application that replace pods of their own queue; the same interface as `Terms`."""
 
     def __init__(self, ask: WaitingAsk) -> None:
         self.ask = ask
@@ -315,7 +316,7 @@ class OwnTerms:
         self._wanted = dict(ask.kind.demand)
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
-        """Yield the terms of every leaf in which allocations run, by its number; only the ask's own leaf is open."""
+        """Yield, for every leaf in which allocations run, the leaf's number and its terms; only the ask's own leaf is open."""
         own = trial.snapshot.queues[self.ask.leaf].number
         for number in trial.snapshot.allocations.leaf_places()[0]:
             if number in trial.snapshot.leaf_paths:
@@ -339,22 +340,22 @@ class OwnTerms:
         return Path(trial.snapshot.path_up(path), 0)
 
     def withheld(self, path: str) -> frozenset[int]:
-        """Return the types that a leaf withholds: none, for the victim's place becomes the preemptor's."""
+        """Return the types for which no allocation of a leaf is taken: none, because the preemptor takes the victim's place."""
         del path
         return frozenset()
 
     def at_rest(self, trial: Trial, path: str) -> Sequence[int]:
-        """Return the types in the dead zone: none, for a replacement takes nothing from its queue (P9)."""
+        """Return the types in the dead zone: none, because a replacement takes nothing from its queue (P9)."""
         del trial, path
         return ()
 
     def is_over(self, trial: Trial, path: str, index: int) -> bool:
-        """Return whether a victim helps with a type: always, for it is replaced in the same queue."""
+        """Return whether a victim helps with a type: always, because the preemptor replaces it in the same queue."""
         del trial, path, index
         return True
 
     def crosses(self, trial: Trial) -> bool:
-        """Return whether a victim may leave its queue below its share: never, for it is replaced."""
+        """Return whether a victim may leave its queue below its share: never, because the preemptor replaces it."""
         del trial
         return False
 
@@ -364,5 +365,5 @@ class OwnTerms:
         return gangs.of_application(trial.snapshot.allocations, number, self.ask.application_id)
 
     def blocks(self, trial: Trial) -> tuple[Block, ...]:
-        """Return what the ask's queues would hold beyond their limits, plain shares included, for victims run there (I4, W2)."""
+        """Return the limits that the ask would exceed, including plain shares by weight, as victims run below them (I4, W2)."""
         return blocks(trial, self.ask, claiming=False)

@@ -1,12 +1,12 @@
 """Claims under a guarantee (seed 001): a queue below its guarantee gets its share back from queues above theirs.
 
-An ask triggers when it waited long enough and a queue that decides for it is below its guarantee in a type that the ask
-requests: that type is open (G1, G2). A node where the ask lacks a closed type, of which its deciding queue has the guarantee,
-is out of the question. Each victim is taken for a lacking type, from outside the queue that decides for it, and counts for all
-types that it frees. Victims run within the ask's fence, above their own guarantees, and leave their queues at or above them
-(G3, G4); their priority is not higher (G5). All victims of a claim run on one node; they are as few, and as seldom opted out,
-as possible (G7, G8). The node is pledged before any pod is evicted (G10). A claim without a plan is refused with the name of
-the rule (G12).
+An ask may claim when it has waited long enough and a queue that decides for it is below its guarantee in a type that the ask
+requests: that type is open (G1, G2). A type is closed when its deciding queue has its guarantee already; a node on which the
+ask lacks a closed type is excluded. Each victim is taken for a lacking type, from outside the queue that decides for it, and
+counts for all types that it frees. Victims run within the ask's fence, in queues above their guarantees, and leave those queues
+at or above their guarantees (G3, G4); their priority is not higher (G5). All victims of a claim run on one node; they are as
+few, and as seldom opted out, as possible (G7, G8). The node is pledged before any pod is evicted (G10). A claim without a plan
+is refused with the name of the rule (G12).
 """
 
 from collections.abc import Hashable, Iterator
@@ -41,7 +41,7 @@ from server.snapshot.waiting import WaitingAsk, WaitingJob
 NAME: Final = GUARANTEED.name
 
 REFUSED: Final = ""
-"""The key under which a Trial keeps the refusal of a class, beside those of its applications that had it."""
+"""The part of a key under which a Trial stores the refusal of a class; for a refused application it is the application's id."""
 
 BECAUSE: Final = (
     "its queue is over its guarantee and stays at or above it (rules 2 and 5, G4), "
@@ -56,7 +56,7 @@ BECAUSE_IN_PROPORTION: Final = (
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield the asks that may claim, and gangs, those of the queue that is furthest below its entitlement first (P3, P4)."""
+    """Yield the asks that may claim, and gangs; first those of the queue that is furthest below its entitlement (P3, P4)."""
     for claimant in Claimants(trial, (*trial.snapshot.claims, *trial.snapshot.jobs)).in_turn():
         if isinstance(claimant, WaitingJob):
             yield Intent(JOB.name, claimant.members[0], claimant)
@@ -65,23 +65,25 @@ def intents(trial: Trial) -> Iterator[Intent]:
 
 
 def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether an equal ask of the same application was refused on this Trial already, and would be again.
+    """Return whether an equal ask of the same application was refused on this Trial already, so that this one would be, too.
 
-    The first of each application is refused by name, so that all of them wait for the back-off with the reason (G1, G12).
+    The first ask of each application is refused with the rule's name, so that all of them wait for the back-off with the reason
+    (G1, G12).
     """
-    return (NAME, _class_of(trial, ask), ask.application_id, _moment(trial)) in trial.kept
+    return (NAME, _class_of(trial, ask), ask.application_id, _validity(trial)) in trial.kept
 
 
-def _moment(trial: Trial) -> int:
-    """Return the state of the Trial for which a refusal holds: a count of touched nodes, or 0 for the whole Trial.
+def _validity(trial: Trial) -> int:
+    """Return the state of the Trial for which a refusal is valid: a count of touched nodes, or 0 for the whole Trial.
 
-    Plans leave less to others, so that a refusal holds on; but where they may free other victims it is asked again (W8).
+    Normally plans only leave less for later asks, so that a refusal stays valid. Where plans may make other pods evictable, a
+    touched node makes it invalid (W8).
     """
     return len(trial.touched) if may_improve(trial) else 0
 
 
 def _class_of(trial: Trial, ask: WaitingAsk) -> Hashable:
-    """Return what asks that share a search have in common; plans close types, and change which queue decides (G2, W6)."""
+    """Return the key that asks share if they share a search; plans may close types and change which queue decides (G2, W6)."""
     return ask.leaf, ask.kind.number, ask.spec.priority, _types(trial, ask).key
 
 
@@ -94,7 +96,7 @@ def _types(trial: Trial, ask: WaitingAsk) -> Openness:
 
 
 def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return the first rule by which the ask may not claim, whatever the victims are; None: it may claim."""
+    """Return the first rule by which the ask may not claim, whatever the victims are; None where it may."""
     return (
         of_the_ask(trial, ask)
         or _of_its_guarantee(trial, ask)
@@ -104,9 +106,9 @@ def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal when no type of the ask is open (G2, rule 4). Whether a closed one is lacking depends on the node.
+    """Return a refusal when no type of the ask is open (G2, rule 4). Whether a closed type is lacking depends on the node.
 
-    By plain weights none may be closed: the leaf decides all types, and is placed no more than it deserves (W2).
+    With shares by plain weights no type may be closed: the leaf decides for all types, and gets no more than it deserves (W2).
     """
     types = _types(trial, ask)
     if types.open and not (types.closed and protects_only_whole(trial)):
@@ -132,7 +134,7 @@ def _enough(trial: Trial, one: Deciding) -> str:
 
 
 def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal when a queue of the ask is over its maximum: no pod is evicted for it, its quota comes first (G9)."""
+    """Return a refusal when a queue of the ask is over its maximum: quota enforcement has to act first (G9)."""
     for queue in trial.snapshot.path_up(ask.leaf):
         if not queue.is_limited:
             continue
@@ -147,7 +149,7 @@ def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal when a share by plain weights, less what is kept for firm asks, leaves no headroom (W2, J4).
+    """Return a refusal when a share by plain weights, less what is kept for firm asks, has no headroom for the ask (W2, J4).
 
     No victim changes that share.
     """
@@ -165,12 +167,12 @@ def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def levels(trial: Trial, ask: WaitingAsk) -> tuple[Level, ...]:
-    """Return the queues whose deficit lets the ask claim, with their numbers in the open types."""
+    """Return the queues that are below their guarantee and let the ask claim, with their numbers in the open types."""
     return entitlement.levels(trial, _types(trial, ask).open)
 
 
 def _closed_levels(trial: Trial, closed: tuple[Deciding, ...]) -> tuple[Level, ...]:
-    """Return the queues that have their share of closed types, with their numbers."""
+    """Return the queues that already have their share of the closed types, with their numbers."""
     return entitlement.levels(trial, (), closed)
 
 
@@ -183,13 +185,13 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     refusal = may_claim(trial, ask)
     if refusal is not None:
         return refusal
-    alike, moment = _class_of(trial, ask), _moment(trial)
+    alike, moment = _class_of(trial, ask), _validity(trial)
     known = trial.kept.get((NAME, alike, REFUSED, moment))
     if known is None:
         claim = _search_of(trial, ask, alike)
         choice = _choice(trial, claim)
         if choice is None and claim.is_stale(trial):
-            claim = Claim(trial, ask)  # a refusal must hold after the other plans, too (G12)
+            claim = Claim(trial, ask)  # a refusal must also hold after the other plans (G12)
             choice = _choice(trial, claim)
         if choice is not None:
             return _plan(trial, ask, claim, choice)
@@ -228,7 +230,7 @@ def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: ChosenNode) -> Pl
 
 
 def _search_of(trial: Trial, ask: WaitingAsk, alike: Hashable) -> Claim:
-    """Return the search that asks of one class and leaf share on one Trial."""
+    """Return the search that is shared by the asks of one class and leaf on one Trial."""
     key = (NAME, alike)
     found = trial.kept.get(key)
     if found is None:
@@ -238,7 +240,7 @@ def _search_of(trial: Trial, ask: WaitingAsk, alike: Hashable) -> Claim:
 
 
 def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
-    """Return the rule in the way, and the node that comes nearest with what it lacks (G12)."""
+    """Return the rule that prevents a plan, and the nearest node with what it lacks (G12)."""
     nearest = claim.nearest(trial)
     spared = () if trial.brief else claim.spared
     if nearest.node < 0:
@@ -266,7 +268,10 @@ def _closed_in_the_way(
 
 
 def _rule_of(claim: Claim, nearest: Nearest, spared: tuple[ProtectedCandidates, ...]) -> Rule:
-    """Return the rule by which there are no victims. A frozen pair is named rather than the lack of victims (invariant 18)."""
+    """Return the rule because of which there are no victims.
+
+    A frozen pair is named rather than the lack of victims (invariant 18).
+    """
     if claim.closed_blocks() or nearest.is_barred:
         return Rule.OVER_GUARANTEE
     if any(one.rule is Rule.FROZEN for one in spared):

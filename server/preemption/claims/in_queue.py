@@ -1,10 +1,11 @@
-"""Replacement within a queue (I1 to I5): an ask takes the place of less important ones of its own queue.
+"""Replacement within a queue (I1 to I5): an ask replaces less important pods of its own queue.
 
-I1. Off unless the policy is listed. I2. Victims run in the preemptor's leaf, have strictly lower priorities, and never belong
-to its application. I3. All run on one node, which is pledged first; they pass what victims of claims pass (G6 to G8, G10). An
-ask that fits once what was ordered is gone gets that capacity without a victim (G8), even if its queue has candidates. I4. It
-replaces: afterwards the leaf, and every queue above it, holds no more than its maximum. I5. The ask has waited for
-`preemption.delay` of its leaf, as one that claims (G1), also where claims have no delay (W6).
+I1. The policy is off unless it is listed. I2. Victims run in the preemptor's leaf, have strictly lower priorities, and never
+belong to its application. I3. All victims run on one node, which is pledged first; the rules on victims of claims hold for
+them, too (G6 to G8, G10). An ask that fits once everything that was ordered to end is gone gets that capacity without a victim
+(G8), even if its queue has candidates. I4. After the replacement the leaf, and every queue above it, holds no more than its
+maximum. I5. The ask has waited for `preemption.delay` of its leaf, as an ask that claims (G1), even where claims have no delay
+(W6).
 """
 
 from collections.abc import Iterator
@@ -45,7 +46,7 @@ def _class_of(ask: WaitingAsk) -> tuple[str, str, int, int]:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return the best node with the best victims on it, among those of the ask's own queue (I2, I3)."""
+    """Return the best node with the best victims on it, all from the ask's own queue (I2, I3)."""
     ask = intent.ask
     refusal = of_the_ask(trial, ask)
     if refusal is not None:
@@ -73,7 +74,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 def _has_others(trial: Trial, ask: WaitingAsk) -> bool:
     """Return whether pods of other applications run in the ask's queue.
 
-    Without any, no reservation of another ask gives way to it.
+    Without such pods, the ask cannot use capacity that is reserved for another ask.
     """
     columns, number = trial.snapshot.allocations, trial.snapshot.queues[ask.leaf].number
     own = gangs.of_application(columns, number, ask.application_id)
@@ -81,7 +82,7 @@ def _has_others(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def _refusal(trial: Trial, search: Claim) -> Refusal:
-    """Return the rule in the way, and the node that comes nearest with what it lacks (G12)."""
+    """Return the rule that prevents a plan, and the nearest node with what it lacks (G12)."""
     row, lacks, *_ = search.nearest(trial)
     spared = search.spared
     if row < 0:

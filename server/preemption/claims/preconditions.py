@@ -1,4 +1,4 @@
-"""The rules on an ask for which others may be evicted, whatever the victims: claims and replacements share them (G1, G3)."""
+"""The rules that an ask must pass before any victim is considered, shared by claims and replacements (G1, G3)."""
 
 from server.model.policies import JOB
 from server.model.quota import PreemptionPolicy
@@ -8,7 +8,7 @@ from server.snapshot.waiting import WaitingAsk
 
 
 def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return the first of these rules that is in the ask's way; None: none is."""
+    """Return the first of these rules that the ask breaks; None where it breaks none."""
     properties = trial.snapshot.queues[ask.leaf].spec.properties
     if not ask.spec.allow_preempt_other:  # G1
         return Refusal(Rule.NEVER_PREEMPTS, "its preemptionPolicy is Never")
@@ -26,7 +26,7 @@ def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def of_its_labels(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal when the ask may not have others evicted, by its own label or by default (J3).
+    """Return a refusal when the ask may not have others evicted, by its own label or by the partition's default (J3).
 
     The rule holds where gangs are planned for; a single ask is a gang of one.
     """

@@ -1,8 +1,8 @@
 """A claim's search for victims: the best node and the best set on it, for all asks of one class in one leaf (G3-G9).
 
-Facts about the class are computed once a Trial: which leaves may give, which rows pass, and a true bound for each node. Plans
-only make nodes worse for it, except those that they touch: these are bounded again (design 6.7). Where queues may fall below
-their shares that does not hold, and the search restarts after each plan (W8).
+Facts about the class are computed once per Trial: from which leaves pods may be evicted, which rows pass, and a valid bound for
+each node. A plan only makes nodes worse for the class, except the nodes that it touches: these get a new bound (design 6.7).
+Where queues may fall below their shares that is not so, and the search restarts after each plan (W8).
 """
 
 import heapq
@@ -32,28 +32,28 @@ from server.snapshot.eligibility_filter import PASSED, VictimNodes
 from server.snapshot.waiting import WaitingAsk
 
 NodeKey = tuple[int, int, int, int, int, str]
-"""The key of a set, then the node's name: the least is the best (G8)."""
+"""The key of a set, then the node's name; the smallest is the best (G8)."""
 NODE_STEPS: Final = 1
-"""The cost of judging a node, in placements; branch and bound comes on top."""
+"""The cost of judging a node, in units of one placement, without the steps of branch and bound."""
 STEPS_A_STEP: Final = 32
 """The number of branch and bound steps that take as long as a placement."""
 FEW = 4
-"""The number of nodes that are judged in the time that it takes to bound any number of them."""
+"""The number of nodes up to which judging them at once is quicker than computing their bounds."""
 UNTOLD: Final = frozenset({PASSED, CODES.gone})
-"""The codes of rows that no rule protects."""
+"""The codes of rows that are not reported as protected by a rule."""
 UNJUDGED = -1
-"""The mark, in place of a number of plans, of a node of which only a bound is known."""
+"""The mark in place of a number of plans, for a node of which only a bound is known."""
 
 
 class Considered(NamedTuple):
-    """The rows among which the victims on a node were chosen, and the types that were needed then."""
+    """The rows from which the victims on a node were chosen, and the types that were needed then."""
 
     rows: Sequence[int] = ()
     kinds: tuple[int, ...] = ()
 
 
 class ChosenNode(NamedTuple):
-    """The chosen node and victims, of those considered: row numbers of the View."""
+    """The chosen node and victims, as row numbers of the snapshot, and what was considered."""
 
     node: int
     rows: tuple[int, ...]
@@ -61,9 +61,10 @@ class ChosenNode(NamedTuple):
 
 
 class Nearest(NamedTuple):
-    """The node that comes nearest, -1 for none, with what it ``lacks`` by type.
+    """The node that comes nearest to a plan, -1 for none, with what it ``lacks`` by type.
 
-    ``barred`` counts the nodes that lack a closed type; ``closed`` are such types, of the nearest node if it is barred.
+    ``barred`` counts the nodes that lack a closed type. If the nearest node is one of them, ``is_barred`` is set and ``closed``
+    are these types.
     """
 
     node: int
@@ -74,7 +75,7 @@ class Nearest(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """The best set on a node as it was after so many plans, or the bound of it (UNJUDGED)."""
+    """The best set on a node after a number of plans, or only a bound for the node (UNJUDGED)."""
 
     key: NodeKey
     plans: int
@@ -84,9 +85,10 @@ class _Entry(NamedTuple):
 
 
 class Claim:
-    """The search for one class of asks of one leaf, on one Trial. ``cut``: on some node it was given up too early.
+    """The search for one class of asks of one leaf, on one Trial.
 
-    ``limited`` False: maxima on the queues' path are ignored.
+    ``cut`` says that on some node the search stopped at its limit. With ``limited`` False, maxima on the queues' path are
+    ignored.
     """
 
     def __init__(
@@ -105,20 +107,20 @@ class Claim:
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
         self._moved: set[int] = set()
-        """The nodes that plans touched since all were bounded: what is known of them is in the heap."""
+        """The nodes that plans touched since all nodes were bounded; what is known of these is in the heap."""
         self._weights = trial.snapshot.weights
         self._improves = may_improve(trial)
         self._begin(trial)
 
     def _begin(self, trial: Trial) -> None:
-        """Judge every row and bound every node, on the Trial as it is now, or as it was for a queue that asks alike."""
+        """Judge every row and bound every node, on the Trial as it is now, or as it was for a queue with equal terms."""
         self._blocks: tuple[Block, ...] = self._find_blocks(trial)
         self._pool = find_pool(trial, self.ask.kind, self._terms, self._least())
         self._order = order(trial.snapshot.settings, "claim")
         self._candidates = Candidates(trial, self._terms, self._order, self._pool.preferred)
         self._drawn = 0
         self._ahead: NodeKey | None = None
-        """The bound of the node that is drawn next, once it was asked for."""
+        """The bound of the node that is drawn next, None until it is computed."""
         self._began = len(trial.touched)
         self._moved.clear()
         self._seen = self._pool.seen
@@ -126,7 +128,7 @@ class Claim:
         self._latest.clear()
 
     def _least(self) -> Least:
-        """Return what has to be freed in any case: the headroom that full queues lack."""
+        """Return the amounts to free whichever node is chosen: the headroom that the ask's full queues lack."""
         return tuple((block.at, block.lack) for block in self._blocks)
 
     def _find_blocks(self, trial: Trial) -> tuple[Block, ...]:
@@ -145,37 +147,37 @@ class Claim:
         )
 
     def _short(self, trial: Trial) -> tuple[Mask, Array]:
-        """Return by node whether it may serve, and the least that has to be freed there."""
+        """Return by node whether the ask could be placed there, and the least that has to be freed there."""
         return trial.short_nodes(self.ask.kind, self._least(), self._terms.closed)
 
     # The search ---------------------------------------------------------------------------------------
 
     def best(self, trial: Trial) -> ChosenNode | None:
-        """Return the best node with the best set on it, on top of the plans so far; None: there is none."""
+        """Return the best node with the best set on it, on top of the plans so far; None where there is none."""
         blocks = self._find_blocks(trial)
         if not blocks:
             row = trial.fits_claim(self.ask.kind)
             if row >= 0:
-                return ChosenNode(row, ())  # G8: it fits once what was ordered is gone
+                return ChosenNode(row, ())  # G8: the ask fits once what was ordered to end is gone
         lacks = {(one.path, one.at): one.lack for one in blocks}
         if any(lacks.get((one.path, one.at), 0) < one.lack for one in self._blocks):
-            self._begin(trial)  # others made headroom: nodes may be better than their bounds say
+            self._begin(trial)  # others made headroom: nodes may be better than their bounds
         elif self.is_stale(trial) and not equal(self._pool.preferred, preferred_now(trial)):
-            self._begin(trial)  # rows without a disruption left count as opted out by now (V5)
+            self._begin(trial)  # rows without a disruption left count as opted out now (V5)
         elif self._began != len(trial.touched) and self._improves:
-            self._begin(trial)  # rows that were protected may be evicted by now (W8)
+            self._begin(trial)  # rows that were protected may be evicted now (W8)
         self._blocks = blocks
         self._look_again(trial)
         return self._pop(trial)
 
     def is_stale(self, trial: Trial) -> bool:
-        """Return whether plans changed anything since the search began."""
+        """Return whether any plan was made since the search began."""
         return self._pool.seen != len(trial.touched)
 
     def across(self, trial: Trial) -> ChosenNode | None:
         """Return a node for an ask that maxima block, and victims below those maxima on any node (G9).
 
-        The node is the one that the ask would get without the maxima; only its own victims free capacity there.
+        The node is the one that the ask would get without the maxima; only the victims on that node free capacity there.
         """
         if not self._blocks:
             return None
@@ -203,7 +205,10 @@ class Claim:
         return on_it or any(is_below(leaf, block.path) for block in self._blocks)
 
     def _look_again(self, trial: Trial) -> None:
-        """Bound the nodes again that plans touched since, for they may be better now; a few are judged at once."""
+        """Bound again the nodes that plans touched since, because they may be better now.
+
+        If they are few, judge them at once.
+        """
         touched = sorted(set(trial.touched[self._seen :]))
         self._seen = len(trial.touched)
         self._moved.update(touched)
@@ -270,7 +275,7 @@ class Claim:
     # One node -----------------------------------------------------------------------------------------
 
     def _standing_on(self, trial: Trial, node: int) -> list[int]:
-        """Return the rows on a node that passed every rule and still stand."""
+        """Return the rows on a node that passed every rule and still run."""
         codes, stands = self._pool.screen.codes.item, trial.standing.item
         rows = self._pool.field.rows(node)
         return [row for row in rows if codes(row) == PASSED and stands(row)]
@@ -281,7 +286,7 @@ class Claim:
     def _solve(
         self, trial: Trial, need: ClaimNeed, rows: list[int]
     ) -> CoveringSet | NotFound | None:
-        """Return the best of these rows to evict, so that the ask gets what it needs for its place on a node."""
+        """Return the best set of these rows to evict, so that the ask gets what it needs on a node."""
         if not rows or not need.amounts or not self._terms.closed.isdisjoint(need.kinds):
             return None
         caps = self._candidates.caps(trial, rows)
@@ -304,9 +309,9 @@ class Claim:
     # The report ---------------------------------------------------------------------------------------
 
     def nearest(self, trial: Trial) -> Nearest:
-        """Return the node that comes nearest with all that the rules let it free, and what it still lacks (G12).
+        """Return the node that comes nearest when all that the rules allow is evicted, and what it still lacks (G12).
 
-        A node that lacks a closed type comes nearest only where all nodes do (G2).
+        A node that lacks a closed type is returned only where all nodes do (G2).
         """
         snapshot, closed = trial.snapshot, self._terms.closed
         nodes, need = trial.short_nodes(self.ask.kind)
@@ -333,7 +338,10 @@ class Claim:
         return self._pool.spared
 
     def ranking(self, trial: Trial, choice: ChosenNode) -> Ranking:
-        """Return the candidates on the chosen node for a ranking. Claims are frequent, so they are collected, not sorted."""
+        """Return the candidates on the chosen node for a ranking.
+
+        Claims are frequent, so the candidates are stored unsorted.
+        """
         snapshot = trial.snapshot
         columns, keys, known = snapshot.allocations, snapshot.allocations.keys, self._candidates
         values: Sequence[Ranked] = known.ranks(*choice.considered)

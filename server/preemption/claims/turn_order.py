@@ -1,7 +1,7 @@
-"""The order of claimants: next comes the queue furthest below its entitlement, measured again after each plan (P3, P4).
+"""The order of claimants: the queue furthest below its entitlement comes next, measured again after each plan (P3, P4).
 
-A plan moves what the queues of its asks and of its victims hold. Only leaves that are measured by these queues are measured
-again, so that one more queue with claimants costs a plan nothing.
+A plan changes what the queues of its asks and of its victims hold. Only leaves whose distance depends on these queues are
+measured again, so that further queues with claimants add nothing to the cost of a plan.
 """
 
 import heapq
@@ -14,13 +14,13 @@ from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk, WaitingJob
 
 Claimant = WaitingAsk | WaitingJob
-"""A single ask or a gang; both wait in one line (P3)."""
+"""A single ask or a gang; both wait in one order (P3)."""
 LAST: Final = Fraction(1 << 63)
-"""The distance of a queue that is entitled to nothing, beyond any other: amounts stay under 2^62."""
+"""The distance of a queue that is entitled to nothing, larger than any other: amounts stay below 2^62."""
 
 
 class _Place(NamedTuple):
-    """A leaf in line: how near it is to what it is entitled to, its first claimant's turn, its name."""
+    """A leaf in the order: its distance from its entitlement, its first claimant's place among the asks, and its name."""
 
     distance: Fraction
     turn: tuple[int, int, int, int]
@@ -30,7 +30,7 @@ class _Place(NamedTuple):
 class Claimants:
     """The claiming asks and gangs of a snapshot, leaf by leaf.
 
-    Among queues at one distance, and within a queue, their order counts.
+    Claimants keep their order within a queue, and it decides between queues at one distance.
     """
 
     def __init__(self, trial: Trial, claimants: Iterable[Claimant]) -> None:
@@ -41,7 +41,7 @@ class Claimants:
             self._lines.setdefault(one.leaf, []).append(one)
         self._measures = {leaf: tuple(measures(trial, leaf)) for leaf in self._lines}
         self._measured: dict[str, list[str]] = {}
-        """The leaves whose distance a queue decides, by queue."""
+        """By queue, the leaves whose distance depends on that queue."""
         for leaf, found in self._measures.items():
             for path, _ in found:
                 self._measured.setdefault(path, []).append(leaf)
@@ -50,11 +50,11 @@ class Claimants:
         heapq.heapify(self._heap)
 
     def in_turn(self) -> Iterator[Claimant]:
-        """Yield one claimant after the other; plans in between count."""
+        """Yield one claimant after the other; plans that are made in between change the order."""
         while self._heap:
             place = heapq.heappop(self._heap)
             if self._places.get(place.leaf) is not place:
-                continue  # its queue holds more or less by now: it stands elsewhere in the heap
+                continue  # its queue holds more or less now, and has a newer place in the heap
             yield self._lines[place.leaf].pop()
             for leaf in dict.fromkeys((place.leaf, *self._moved())):
                 self._stand(leaf)
@@ -89,10 +89,10 @@ class Claimants:
 
 
 def distance(trial: Trial, measured: Iterable[tuple[str, int]]) -> Fraction:
-    """Return how near a queue is to what it is entitled to: the largest held / E over all types with E > 0 (P4).
+    """Return how near a queue is to its entitlement: the largest held / E over all types with E > 0 (P4).
 
     Fractions compare by cross-multiplication; a queue that is entitled to nothing comes last. A type that the leaf itself does
-    not guarantee is measured at the lowest queue above it that may decide for it.
+    not guarantee is measured at the lowest queue above it that may decide for the type.
     """
     largest: tuple[int, int] | None = None
     for path, index in measured:

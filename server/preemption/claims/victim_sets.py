@@ -1,8 +1,8 @@
-"""The victims on one node: the best set of candidates that covers a need and stays within what the rules leave (G8).
+"""The victims on one node: the best set of candidates that covers a need and stays within what the rules allow (G8).
 
-The rules are sums here: a *need* is what has to be freed at least, a *cap* what may be taken at most. A queue may lose what it
-uses above its guarantee, a disruption budget what it allows; removing a victim from a legal set leaves a legal set, so that
-giving back is always allowed.
+The rules are sums here: a *need* is the least that has to be freed, a *cap* the most that may be taken. A queue may lose what
+it uses above its guarantee, a disruption budget what it allows. Removing a victim from a legal set leaves a legal set, so that
+a victim may always be given back.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,14 +18,14 @@ STEPS_MAX: Final = 4_096
 _PLACE: Final = attrgetter("place")
 
 Key = tuple[int, int, int, int, int]
-"""The key of a set, (opted-out, originators, highest priority, number, excess): the least is the best (G8)."""
+"""The key of a set, (opted-out, originators, highest priority, number, excess); the smallest is the best (G8)."""
 
 
 class Candidate(NamedTuple):
-    """A candidate. ``gives`` is what it adds to each need, ``takes`` (cap, quantity) pairs; ``frees`` by type.
+    """A candidate. ``gives`` is what it adds to each need, ``takes`` are (cap, quantity) pairs, ``frees`` is by type.
 
-    ``place`` is its place in claim order. ``over`` has, for each way in which it may be the one that crosses, the caps of
-    which something must be left for it (W8).
+    ``place`` is its place in claim order. Where one victim may bring its queues below their shares, ``over`` lists the ways in
+    which this candidate may be that victim: for each, the caps that the other victims must not use up (W8).
     """
 
     place: int
@@ -41,9 +41,9 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The needs that a node's victims have to cover, the caps on what they take, and the measure of what is freed in vain.
+    """The needs that a node's victims have to cover, the caps on what they take, and the measure of excess.
 
-    ``lacks`` is by resource type what the node lacks, ``weights`` makes amounts of types comparable.
+    ``lacks`` is by resource type what the node lacks; ``weights`` makes amounts of different types comparable.
     """
 
     needs: tuple[int, ...]
@@ -53,9 +53,9 @@ class Task:
 
 
 class CoveringSet(NamedTuple):
-    """A covering set in claim order with its key; ``steps`` counts what branch and bound examined.
+    """A covering set in claim order with its key; ``steps`` counts the sets that branch and bound examined.
 
-    ``cut``: the search was cut off, there may be a better one.
+    ``cut`` says that the search reached its limit, so that a better set may exist.
     """
 
     victims: tuple[Candidate, ...]
@@ -65,14 +65,17 @@ class CoveringSet(NamedTuple):
 
 
 class NotFound(NamedTuple):
-    """The result of a search without a covering set; ``cut``: as far as the search went, which was ``steps`` far."""
+    """The result of a search that found no covering set.
+
+    ``cut`` says that the search reached its limit, so that a set may exist; ``steps`` counts the sets that it examined.
+    """
 
     cut: bool
     steps: int
 
 
 def choose(candidates: Sequence[Candidate], task: Task) -> CoveringSet | NotFound:
-    """Return the best set. ``candidates`` come in claim order (V2); each helps with some need and is legal alone."""
+    """Return the best set. ``candidates`` are in claim order (V2); each helps with some need and is legal alone."""
     first = _walk(candidates, task) or _walk(sorted(candidates, key=_most_useful(task)), task)
     best = _better(_of(first, task) if first else None, _single(candidates, task))
     if best is not None and _meets_bound(best.key, candidates, task):
@@ -86,25 +89,26 @@ def is_legal(one: Candidate, task: Task) -> bool:
 
 
 def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> CoveringSet | None:
-    """Return the best set of which one, and no more, brings queues from above their share to below it (W8, `overshoot: last`).
+    """Return the best set in which exactly one victim brings queues from above their share to below it.
 
-    Called when no legal set covers the needs, so that no victim of such a set can be given back.
+    W8, `overshoot: last`. Call it only when no legal set covers the needs, because no victim of the result is given back.
     """
     best: CoveringSet | None = None
     for boundary in candidates:
         others = [one for one in candidates if one is not boundary]
         for places in boundary.over:
-            kept = _leaving(boundary, places, task)
-            rest = None if kept is None else _beside(boundary, others, kept)
+            kept = _task_of_others(boundary, places, task)
+            rest = None if kept is None else _best_of_others(boundary, others, kept)
             if rest is not None:
                 best = _better(best, _of((*rest, boundary), task))
     return best
 
 
-def _leaving(boundary: Candidate, places: Sequence[int], task: Task) -> Task | None:
-    """Return the task of the others, or None when the boundary candidate cannot cross beside any.
+def _task_of_others(boundary: Candidate, places: Sequence[int], task: Task) -> Task | None:
+    """Return the task for the other victims, or None when the boundary candidate cannot be evicted together with any.
 
-    The others leave its queues too much of one type, and of all that it uses at least what they deserve (W9).
+    Without the boundary candidate its queues must still have too much of one type, and at least what they deserve of every type
+    that it uses (W9).
     """
     caps = list(task.caps)
     for place in places:
@@ -114,10 +118,10 @@ def _leaving(boundary: Candidate, places: Sequence[int], task: Task) -> Task | N
     return replace(task, caps=tuple(caps))
 
 
-def _beside(
+def _best_of_others(
     boundary: Candidate, others: Sequence[Candidate], task: Task
 ) -> tuple[Candidate, ...] | None:
-    """Return the best of the others for what the boundary candidate leaves to be covered; None: they cannot."""
+    """Return the best set of the others for the needs that the boundary candidate leaves; None where they cannot cover them."""
     left = [max(0, need - given) for need, given in zip(task.needs, boundary.gives, strict=True)]
     open_ = [at for at, need in enumerate(left) if need]
     if not open_:
@@ -134,7 +138,7 @@ def _beside(
 
 
 def key_of(victims: Iterable[Candidate], task: Task) -> Key:
-    """Return the key of a set of victims; the least is the best."""
+    """Return the key of a set of victims; the smallest is the best."""
     chosen = list(victims)
     freed = [0] * len(task.lacks)
     for one in chosen:
@@ -155,7 +159,7 @@ def _rank_of(chosen: Sequence[Candidate]) -> tuple[int, int, int, int]:
 
 
 def _excess(freed: Sequence[int], task: Task) -> int:
-    """Return what is freed beyond what the node lacks, as the largest share of the partition."""
+    """Return what is freed beyond what the node lacks, as the largest share of the partition over all types."""
     most = 0
     for one, lack, weight in zip(freed, task.lacks, task.weights, strict=True):
         if one > lack and (one - lack) * weight > most:
@@ -177,7 +181,7 @@ def _better(one: CoveringSet | None, other: CoveringSet | None) -> CoveringSet |
 
 
 def _walk(order: Sequence[Candidate], task: Task) -> list[Candidate] | None:
-    """Return candidates taken in order, each that helps and is legal, until the needs are covered, then given back (G8)."""
+    """Return candidates taken in order, each one that helps and is legal, until the needs are covered; then give back (G8)."""
     left, room = list(task.needs), list(task.caps)
     taken: list[Candidate] = []
     for one in order:
@@ -212,7 +216,7 @@ def _take(one: Candidate, left: list[int], room: list[int]) -> None:
 
 
 def _give_back(taken: list[Candidate], left: list[int]) -> list[Candidate]:
-    """Return the victims without those that are not needed, looked at from the most protected down (invariant 11)."""
+    """Return the victims without those that are not needed, tried from the most protected down (invariant 11)."""
     kept = list(taken)
     for one in sorted(taken, key=_protection)[::-1]:
         spared = [need + given for need, given in zip(left, one.gives, strict=True)]
@@ -233,7 +237,7 @@ def _most_useful(task: Task) -> "_Usefulness":
 class _Usefulness:
     """The order of candidates by how much of the needs each covers, the most first.
 
-    It is exact, in whole numbers over the product of needs.
+    The values are exact: whole numbers over the product of the needs.
     """
 
     def __init__(self, needs: Sequence[int]) -> None:
@@ -252,7 +256,7 @@ class _Usefulness:
 
 
 def _single(candidates: Sequence[Candidate], task: Task) -> CoveringSet | None:
-    """Return the best one that suffices alone, the first in claim order among equals."""
+    """Return the best candidate that suffices alone; among equals, the first in claim order."""
     alone = [one for one in candidates if _covers(one.gives, task.needs)]
     keys = [_key_alone(one, task) for one in alone]
     if not keys:
@@ -302,7 +306,7 @@ def _suffice(candidates: Sequence[Candidate], task: Task) -> bool:
 
 
 def _fewest(candidates: Sequence[Candidate], task: Task) -> int:
-    """Return how many of the largest candidates it takes at the least, need by need."""
+    """Return how many candidates are needed at least, if the largest for each need are taken."""
     fewest = 1
     for index, need in enumerate(task.needs):
         count, left = 0, need
@@ -316,7 +320,7 @@ def _fewest(candidates: Sequence[Candidate], task: Task) -> int:
 
 
 def _least_vain(candidates: Sequence[Candidate], task: Task, number: int) -> int:
-    """Return the least that ``number`` of the smallest candidates free beyond the need; for one alone it is exact."""
+    """Return a lower bound of the excess of a set of ``number`` candidates; for a single candidate the bound is exact."""
     if number == 1:
         alone = [one for one in candidates if _covers(one.gives, task.needs)]
         return min((_key_alone(one, task)[4] for one in alone), default=0)
@@ -346,19 +350,19 @@ class _Search:
         self.most = [max(column, default=0) or 1 for column in self._columns()]
 
     def _kinds(self) -> Iterator[int]:
-        """Yield a bit for each candidate, the same for those that differ in nothing that counts."""
+        """Yield a bit for each candidate; candidates that are equal in all relevant values have the same bit."""
         bits: dict[tuple[object, ...], int] = {}
         for one in self.candidates:
             kind = (one.opted, one.originator, one.priority, one.gives, one.takes, one.frees)
             yield bits.setdefault(kind, 1 << len(bits))
 
     def _columns(self) -> Iterator[list[int]]:
-        """Yield what the candidates give, need by need."""
+        """Yield for each need the list of what the candidates give to it."""
         for index in range(len(self.task.needs)):
             yield [one.gives[index] for one in self.candidates]
 
     def _rests(self) -> Iterator[list[int]]:
-        """Yield what the candidates from each place on give together."""
+        """Yield for each need, by place, what the candidates from that place on give together."""
         for start in range(len(self.candidates) + 1):
             later = self.candidates[start:]
             yield [sum(one.gives[index] for one in later) for index in range(len(self.task.needs))]
@@ -380,7 +384,7 @@ class _Search:
     ) -> None:
         """Search the sets that take or leave out the candidate at ``start``.
 
-        ``passed`` marks kinds of which one was left out: another in its place would be no better.
+        ``passed`` marks kinds of which a candidate was left out: another of the same kind would be no better.
         """
         self.steps += 1
         if self.steps > STEPS_MAX:
@@ -398,7 +402,7 @@ class _Search:
         self._descend(start + 1, left, room, taken, passed | kind)
 
     def _hopeless(self, start: int, left: list[int], taken: list[Candidate]) -> bool:
-        """Return whether too little is left to come, or the fewest that can do it are no better than what was found."""
+        """Return whether the candidates from ``start`` on give too little, or no set of them is better than the best so far."""
         for need, more in zip(left, self.rest[start], strict=True):
             if need > more:
                 return True

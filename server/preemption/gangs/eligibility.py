@@ -1,8 +1,8 @@
 """The terms on which allocations may be evicted for a gang (J7).
 
-In the gang's own queue lower priorities may be evicted, whatever the queue is entitled to. In other queues the terms of
-claims hold (G3 to G5), a victim is taken only for a type that a queue on the gang's path guarantees, and the victims
-give no more of that type than the queue is still entitled to.
+In the gang's own queue lower priorities may be evicted, whatever the queue is entitled to. In other queues the terms of claims
+hold (G3 to G5); a victim is taken only for a type that a queue on the gang's path guarantees, and the victims give no more of
+that type than the queue is still entitled to.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def added(demands: Iterator[Demand]) -> Demand:
 
 
 def whole(job: WaitingJob) -> WaitingAsk:
-    """Return the gang as one ask: what all members want together, at the priority of the least important one."""
+    """Return the gang as one ask: the sum of what all members request, at the priority of the least important member."""
     first = job.members[0]
     kind = replace(
         first.kind,
@@ -39,14 +39,14 @@ def whole(job: WaitingJob) -> WaitingAsk:
 
 
 class JobTerms:
-    """The terms of one gang on one Trial. ``owed`` are the queues that decide what others give back, by type (G2)."""
+    """The terms of one gang on one Trial. ``owed`` are the queues that decide what other queues give back, by type (G2)."""
 
     def __init__(self, trial: Trial, job: WaitingJob) -> None:
         self.job = job
         self.whole = whole(job)
         self.leaf = job.leaf
         self.owed: tuple[Deciding, ...] = deciding(trial, job.leaf, self.whole.kind.demand)
-        # What others give is bounded by `share`, type by type; no type is closed for the job as a whole.
+        # What other queues give is bounded by `share`, type by type; no type is closed for the gang as a whole.
         self._others = Terms(trial, self.whole, Openness(self.owed)) if self.owed else None
         self._wanted = dict(self.whole.kind.demand)
         self._needed = dict(self.whole.kind.node_demand)
@@ -54,7 +54,7 @@ class JobTerms:
         self._rooms: dict[str, QueueRooms] = {}
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
-        """Yield the terms of every leaf in which allocations run, by its number."""
+        """Yield, for every leaf in which allocations run, the leaf's number and its terms."""
         own = trial.snapshot.queues[self.leaf].number
         closed = LeafTerms(CODE[Rule.OTHER_QUEUE])
         others = (
@@ -83,13 +83,13 @@ class JobTerms:
         )
 
     def _outside(self, leaf: str) -> list[int]:
-        """Return the types that a queue on the gang's path decides, and outside which the leaf lies."""
+        """Return the types for which a queue on the gang's path decides, if the leaf lies outside that queue."""
         return [one.at for one in self.owed if not is_below(leaf, one.queue.path)]
 
     def takes_for(self, trial: Trial, leaf: str) -> frozenset[int]:
-        """Return the types for which allocations of another queue may be taken where they are lacking (J7, G2, rule 5).
+        """Return the types for which allocations of another queue may be taken where these types are lacking (J7, G2, rule 5).
 
-        A queue on the gang's path decides the type, and the leaf lies outside it and is over its own entitlement.
+        A queue on the gang's path decides for the type, and the leaf lies outside that queue and is over its own entitlement.
         """
         known = self._takes.get(leaf)
         if known is None:
@@ -101,11 +101,11 @@ class JobTerms:
         return known
 
     def takes_for_all(self, trial: Trial, leaf: str) -> bool:
-        """Return whether allocations of a leaf may be taken for every type that the gang wants."""
+        """Return whether allocations of a leaf may be taken for every type that the gang requests."""
         return leaf == self.leaf or self.takes_for(trial, leaf).issuperset(self._needed)
 
     def _own(self, trial: Trial) -> LeafTerms:
-        """Return the terms of the gang's own queue: strictly lower priorities (J7), whatever it may claim.
+        """Return the terms of the gang's own queue: strictly lower priorities (J7), whatever the queue may claim.
 
         Only a net fall of the queue counts (invariant 3).
         """
@@ -128,8 +128,8 @@ class JobTerms:
         return self._others.rooms(trial, leaf)
 
     def share(self, trial: Trial) -> dict[int, int]:
-        """Return, by type, what may be taken from other queues: what its deciding queue is entitled to and does not hold.
+        """Return, by type, what may be taken from other queues: what the deciding queue is entitled to and does not hold.
 
-        A type that no queue decides has no entry: it is not limited here, and no victim is taken for it (J7).
+        A type for which no queue decides has no entry: it is not limited here, and no victim is taken for it (J7).
         """
         return {one.at: one.entitled - trial.held(one.queue.path)[one.at] for one in self.owed}

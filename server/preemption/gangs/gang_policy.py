@@ -1,11 +1,11 @@
-"""Gangs get capacity as a whole (seed 003): every member's node at once, or no pod is evicted.
+"""The policy for gangs (seed 003): every member gets a node at once, or no pod is evicted.
 
-J3. A gang plans when others may be evicted for its members; there is no delay, only the back-off after a refusal. J6. It plans
-only when its class may use so much of the queue once the lendable pods of that queue are gone. J7. Lendable pods are evicted:
-of its own queue those of strictly lower priority, of others what G3 to G5 allow and what its queue is still entitled to. Never
-the gang's own pods, and never firm ones. J8. Members are placed by priority, age and key; the least important victims come
-first; one member without a node: no pod is evicted. J12. A gang that would fall below its minimum is evicted whole, or not at
-all. A single ask is a gang of one (J4).
+J3. A gang plans when others may be evicted for its members; there is no delay, only the back-off after a refusal. J6. A gang
+plans only when its class may use that much of the queue once the lendable pods of that queue are gone. J7. Lendable pods are
+evicted: those of its own queue with a strictly lower priority, and those of other queues as far as G3 to G5 allow and its queue
+is still entitled to. The gang's own pods and firm pods are never evicted. J8. Members are placed by priority, age and key; the
+least important victims come first; if one member gets no node, no pod is evicted. J12. A gang that would fall below its minimum
+is evicted whole, or not at all. A single ask is a gang of one (J4).
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ OTHER: Final = (
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield the gangs of the snapshot in the order in which asks wait; the round merges them with claims (P3)."""
+    """Yield the gangs of the snapshot in the order in which asks wait; the round merges this order with that of claims (P3)."""
     for job in sorted(trial.snapshot.jobs, key=_order):
         yield Intent(NAME, job.members[0], job)
 
@@ -55,7 +55,7 @@ def of_one(ask: WaitingAsk) -> WaitingJob:
 
 
 def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
-    """Return the first rule by which no pod is evicted for the gang, whatever the victims are; None: it may plan."""
+    """Return the first rule by which no pod is evicted for the gang, whatever the victims are; None where it may plan."""
     if not job.gathered:
         there = len(job.members) + job.placed
         wanted = "who knows how many" if job.size == UNSIZED else str(job.size)
@@ -65,7 +65,7 @@ def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
 
 
 def _of_member(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return the rule by which others may not be evicted for a member: its own fields, or its labels (J3); None: they may."""
+    """Return the rule on its fields or its labels (J3) by which no pod is evicted for a member; None where pods may be."""
     if not ask.spec.allow_preempt_other:
         return Refusal(Rule.NEVER_PREEMPTS, f"the preemptionPolicy of {ask.key} is Never")
     labelled = of_its_labels(trial, ask)
@@ -95,7 +95,7 @@ def _of_the_job(trial: Trial, job: WaitingJob) -> Refusal | None:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return places for all members and the victims for them, or why there are none (J8)."""
+    """Return nodes for all members and the victims for them, or why there is no plan (J8)."""
     job = intent.job or of_one(intent.ask)
     refusal = may_plan(trial, job)
     if refusal is not None:
@@ -119,7 +119,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
-    """Return a refusal when a lendable gang exceeds its queue's maximum even without the queue's own victims (J6)."""
+    """Return a refusal when a lendable gang would exceed its queue's maximum even without its victims there (J6)."""
     kind, leaf = search.terms.whole.kind, search.job.leaf
     if kind.job_class is not JobClass.LENDABLE:
         return None
@@ -145,7 +145,7 @@ def _release(search: JobSearch, row: int) -> Release:
 
 
 def _refusal(trial: Trial, search: JobSearch, answer: GangAnswer) -> Refusal:
-    """Return the member that gets no node, with the nearest one, or the queue that is full (G12)."""
+    """Return the refusal: the member that gets no node with the nearest node, or the queue that is full (G12)."""
     spared, told = search.spared(), levels(trial, search)
     if answer.member is None:
         path, index = answer.full[0]
@@ -167,5 +167,5 @@ def _since(answer: GangAnswer) -> str:
 
 
 def levels(trial: Trial, search: JobSearch) -> tuple[Level, ...]:
-    """Return the queues that decide what others have to give back, with their numbers."""
+    """Return the queues that decide what other queues have to give back, with their numbers."""
     return entitlement.levels(trial, search.terms.owed)

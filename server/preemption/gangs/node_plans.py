@@ -1,12 +1,13 @@
-"""The victims on one node for one more member of a gang: which they are, and a lower bound on how many.
+"""The victims on one node for one more member of a gang, and a lower bound on their number.
 
-Victims are evicted least important first, each test cumulative (J8). Mostly nothing bars any candidate: no gang, no disruption
-budget, no queue near what it can lose. Then no candidate is tested, and the answer holds for later members as well. `Walks`
-takes that fast path where it is true for all victims on it, and the full path, with every test, where it is not.
+Victims are evicted least important first, and each test counts the victims before (J8). Mostly no gang, disruption budget or
+queue near its limit bars a candidate. Then no candidate is tested, and the answer is also valid for later members. `Walks`
+takes that fast path where all victims on the node allow it, and otherwise the full path, with every test.
 
-`Closer` bounds the number of victims when none is passed over (design 6.7). Candidates of a node are evicted in the order of
-the partition until the member fits, which mostly takes more of them than the bound of `assignments.field` says. Where a queue,
-a disruption budget or a gang may protect one, another takes its place, and the bound for the node is left as it was.
+`Closer` bounds the number of victims where no candidate is passed over (design 6.7). Candidates of a node are evicted in the
+order of the partition until the member fits, which mostly takes more of them than the bound of `assignments.field` says. Where
+a queue, a disruption budget or a gang may protect a candidate, the next one is taken instead, and the node keeps the bound of
+`assignments.field`.
 """
 
 from collections.abc import Iterable, Set
@@ -23,24 +24,24 @@ from server.snapshot import assignments as nodes
 from server.snapshot.assignments import MemberNodes
 
 NodeKey = tuple[int, int, int, str]
-"""The key of a node, (highest victim priority, victim gangs, victims, node): the least is the best (J9)."""
+"""The key of a node, (highest victim priority, victim gangs, victims, node); the smallest is the best (J9)."""
 NOBODY: Final = PRIORITY_MIN - 1
 """The highest priority of an empty set of victims, below any other."""
 NODE_STEPS: Final = 1
-"""The cost of judging a node, in placements."""
+"""The cost of judging a node, in units of one placement."""
 
 
 class Judged(NamedTuple):
-    """The verdict on a node. ``key`` None: its allocations do not free enough."""
+    """The verdict on a node. ``key`` is None where the node's allocations do not free enough."""
 
     key: NodeKey | None
     units: tuple[Unit, ...] = ()
 
 
 class Walks:
-    """The walks over nodes, beside what is placed and taken already; they change nothing.
+    """The search for victims on one node, beside the members placed and victims taken already. It changes nothing.
 
-    ``own_first``: the allocations of the gang's own queue come before all others.
+    With ``own_first``, the allocations of the gang's own queue come before all others.
     """
 
     def __init__(self, trial: Trial, units: Units, seats: Seats, *, own_first: bool) -> None:
@@ -56,10 +57,10 @@ class Walks:
         return self._judge_fast(node, demand) or self._judge_plain(node, demand)
 
     def still_holds(self, node: int, units: tuple[Unit, ...], demand: Demand) -> bool:
-        """Return whether the units of an earlier verdict may still be evicted.
+        """Return whether the units of an earlier verdict may still be evicted, so that the verdict is still valid.
 
-        Then the verdict stands: what it passed over would be passed over again. The candidates of a node only become fewer
-        while others take, or the node is offered again.
+        Candidates that the verdict passed over would be passed over again: the candidates of a node only become fewer while
+        other nodes get members, or else the node is offered again.
         """
         if self._is_plain(units, demand):
             return True
@@ -85,7 +86,7 @@ class Walks:
     # The fast path --------------------------------------------------------------------------------
 
     def _judge_fast(self, node: int, demand: Demand) -> Judged | None:
-        """Return the verdict where no candidate can be barred; None: a candidate on the way may be."""
+        """Return the verdict where no candidate can be barred; None where one of the candidates may be."""
         lacks = self.seats.lacks_with(node, demand)
         rows: list[int] = []
         for row in self.order(node):
@@ -101,7 +102,7 @@ class Walks:
         return Judged(None) if lacks else Judged(self.key(node, units), units)
 
     def _is_plain(self, units: Iterable[Unit], demand: Demand) -> bool:
-        """Return whether nothing can have barred any of these units since."""
+        """Return whether nothing can have barred any of these units since the verdict."""
         rows = [row for unit in units for row in unit]
         if not all(row not in self.seats.taken and self.seats.is_plain(row) for row in rows):
             return False
@@ -109,7 +110,7 @@ class Walks:
         return not others or self.seats.has_plenty_of_share(demand)
 
     def order(self, node: int) -> list[int]:
-        """Return the rows on a node that pass every rule that looks at one alone, least important first."""
+        """Return the rows on a node that pass every rule on a single allocation, least important first."""
         known = self._orders.get(node)
         if known is None:
             rows = filter(self.units.passed, self.trial.snapshot.allocations.rows_on(node))
@@ -134,7 +135,7 @@ class Walks:
         self.seats.seat(node, demand, -1)
 
     def _walk(self, node: int) -> list[Unit]:
-        """Take the least important first, each test cumulative; what was passed over may be taken after others (J8)."""
+        """Take the least important candidates first, each tested with those before; one passed over may be taken later (J8)."""
         units: list[Unit] = []
         before = -1
         while len(units) > before and not self.seats.holds(node):
@@ -149,7 +150,7 @@ class Walks:
         return units
 
     def _unit(self, node: int, row: int) -> Unit | None:
-        """Return the unit that is evicted with an allocation, when it helps and may be evicted; else None."""
+        """Return the unit that is evicted with an allocation, if it helps and may be evicted; else None."""
         lacks = self.seats.lacks(node)
         if row in self.seats.taken or not any(
             index in lacks for index, _ in self.units.line(row).frees
@@ -162,7 +163,8 @@ class Walks:
 def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) -> bool:
     """Return whether an allocation helps, and if so subtract what it frees from what is lacking.
 
-    ``takes`` are the types for which it may be taken, None for any; once taken it counts for all that it frees (J7).
+    ``takes`` are the types for which the allocation may be taken, None for any; once taken, it counts for all types that it
+    frees (J7).
     """
     if not any(index in lacks and (takes is None or index in takes) for index, _ in frees):
         return False
@@ -175,7 +177,7 @@ def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) 
 
 
 class Closer:
-    """The closer bounds of one field, valid as long as the queues that bar no candidate at the start bar none (`holds`)."""
+    """The closer bounds of one field, valid while no queue begins to bar candidates that barred none at first (`holds`)."""
 
     def __init__(self, seats: Seats, field: MemberNodes) -> None:
         self._columns = seats.trial.snapshot.allocations
@@ -183,7 +185,7 @@ class Closer:
         self._tail = seats.units.tail
         assert JOB.order.fixed == ("protection", "priority", "originator")
         self._rank = nodes.ranks(self._columns, seats.units.reluctant())
-        self._odd, self._calm = _odd(seats)
+        self._odd, self._calm = _passable(seats)
         self._numbers: list[int] = []
 
     def holds(self, strained: Set[str | int]) -> bool:
@@ -191,7 +193,7 @@ class Closer:
         return self._calm.isdisjoint(strained)
 
     def number(self, place: int) -> int:
-        """Return how many pods are evicted on the node at this place of the field, where any has to be."""
+        """Return the least number of pods that must be evicted on the node at this place of the field, if any has to be."""
         at = place - self._field.roomy
         while at >= len(self._numbers):
             self._numbers += self._next_block()
@@ -203,8 +205,8 @@ class Closer:
         return self._field.in_order(self._columns, at, tail, self._rank, self._odd)
 
 
-def _odd(seats: Seats) -> tuple[Mask, frozenset[str]]:
-    """Return the rows that could be passed over on their nodes, and the queues that bar no candidate for now."""
+def _passable(seats: Seats) -> tuple[Mask, frozenset[str]]:
+    """Return the rows that might be passed over on their nodes, and the queues that bar no candidate at this point."""
     trial = seats.trial
     columns = trial.snapshot.allocations
     barring: list[int] = []

@@ -1,12 +1,13 @@
-"""The search of a gang's plan (J8, J9): a node for one member after another, victims for all of them together.
+"""The search for a gang's plan (J8, J9): a node for one member after another, and victims for all of them together.
 
-Nodes are looked at in the order of a true bound on the key by which the best is chosen, as a claim does (design 6.7). Members
-only make nodes worse for those that follow. The exceptions are judged again: nodes that victims leave, of a gang every one
-where it has members; all of them where victims of the gang's own queue leave more to be taken from others; and those, passed
-over before or not, on which a victim becomes barred that fewer others would replace. A victim of another queue has to be
-justified by the finished plan: with all victims of the gang's own queue gone, it frees a type that is still lacking and to
-which the gang's queue is entitled (J7). A plan in which one is not is tried once more with the allocations of the gang's own
-queue first on every node; where that gives no plan either, there is none.
+Nodes are judged in the order of a valid bound on the key by which the best is chosen, as in a claim (design 6.7). Placing a
+member normally makes a node only worse for the members after it. The exceptions are judged again: a node that victims leave (if
+a gang is evicted, every node with a member of it); all nodes, when victims of the gang's own queue increase what may be taken
+from other queues; and a node on which a victim may now be barred, because fewer others might replace it.
+
+The finished plan must justify each victim of another queue: with all victims of the gang's own queue gone, it frees a type that
+is still lacking and to which the gang's queue is entitled (J7). If a plan has a victim that it does not justify, the search is
+repeated once with the allocations of the gang's own queue first on every node; if that gives no plan either, there is none.
 """
 
 import heapq
@@ -34,10 +35,10 @@ UNJUDGED: Final = -1
 RANKED_NODES_MAX: Final = 8
 """The number of nodes whose candidates a decision records in their order."""
 Ties = Set[str | int]
-"""The queues, disruption budgets and gangs that victims share."""
+"""The queues, disruption budgets and gangs that a victim shares with other candidates."""
 Mark = tuple[bool, str | int]
 OF_OTHERS: Final[Mark] = (False, 0)
-"""The mark of victims of other queues. It is no tie: gangs have positive numbers."""
+"""The mark of victims of other queues, which differs from every tie, because gangs have positive numbers."""
 
 
 class Seat(NamedTuple):
@@ -49,11 +50,11 @@ class Seat(NamedTuple):
 
 
 class GangAnswer(NamedTuple):
-    """The answer of a search: a whole plan, or what is missing for one.
+    """The result of a search: a whole plan, or what is missing for one.
 
-    A plan has seats in the order of the members, and all victims, least important first. Else ``member`` has no node, ``row``
-    is the one that comes nearest and ``lacks`` what is missing there, by type; ``full`` are the queues whose maximum has no
-    headroom (J4). ``unowed``: there would be capacity, if other queues had to give what is missing.
+    A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan ``member``
+    has no node, ``row`` is the nearest node and ``lacks`` what is missing there, by type; ``full`` are the queues whose maximum
+    has no headroom (J4). ``unowed`` says that there would be a plan if other queues had to give what is missing.
     """
 
     seats: tuple[Seat, ...] = ()
@@ -96,7 +97,7 @@ class JobSearch:
         self._fields: dict[tuple[int, bool], assignments.MemberNodes] = {}
 
     def best(self) -> GangAnswer:
-        """Return a plan without opted-out pods, else with them (V3), else why there is none."""
+        """Return a plan without opted-out pods, else a plan with them (V3), else why there is none."""
         self.units.willing = True
         answer = self._try()
         if not answer.found and self.units.has_reluctant():
@@ -105,7 +106,7 @@ class JobSearch:
         return answer
 
     def releasable(self) -> list[int]:
-        """Return what the allocations of the gang's own queue hold that may be evicted for it, by type (J6)."""
+        """Return by type what the allocations of the gang's own queue hold that may be evicted for it (J6)."""
         snapshot = self.trial.snapshot
         rows = assignments.passed(
             snapshot.allocations, self.screen, snapshot.queues[self.job.leaf].number
@@ -113,7 +114,10 @@ class JobSearch:
         return assignments.held(snapshot.allocations, rows)
 
     def _try(self) -> GangAnswer:
-        """Return the plan in the order of victims; where it takes too much of others, one with the gang's own queue first."""
+        """Return the plan in the order of victims.
+
+        If it takes too much from other queues, one with the gang's own queue first.
+        """
         answer = self._attempt()
         if not answer.unowed:
             return answer
@@ -184,7 +188,7 @@ class JobSearch:
 
 
 class _Entry(NamedTuple):
-    """The knowledge of a node for a class of members: its key as of a version, or a bound (UNJUDGED)."""
+    """What is known of a node for a class of members: its key at a version of the attempt, or only a bound (UNJUDGED)."""
 
     key: NodeKey
     node: int
@@ -193,9 +197,9 @@ class _Entry(NamedTuple):
 
 
 class Attempt:
-    """A try to place all members. ``version`` counts what was taken or placed: what was judged before may be worse.
+    """One attempt to place all members. ``version`` rises with each member placed; an older verdict may be too good.
 
-    ``own_first``: on every node the allocations of the gang's own queue are evicted before all others.
+    With ``own_first``, on every node the allocations of the gang's own queue are evicted before all others.
     """
 
     def __init__(self, search: JobSearch, *, own_first: bool) -> None:
@@ -207,11 +211,11 @@ class Attempt:
         self.walks = Walks(search.trial, search.units, self.seats, own_first=own_first)
         self.version = 0
         self.better: dict[int, None] = {}
-        """The nodes that may be better by now than they were on the Trial."""
+        """The nodes that may be better now than they were on the Trial."""
         self._lines: dict[int, _Line] = {}
 
     def place(self, member: WaitingAsk) -> Seat | None:
-        """Take the best node for a member at once and return it; None: there is none."""
+        """Place a member on the best node, take the victims there, and return both; None where there is no node."""
         kind = member.kind
         line = self._lines.get(kind.number)
         if line is None:
@@ -223,13 +227,13 @@ class Attempt:
             self.seats.take(unit)
         self.seats.seat(best.node, kind.node_demand)
         self.version += 1
-        self._bound_anew(best)
+        self._offer_again(best)
         return Seat(member, best.node, best.units)
 
-    def _bound_anew(self, best: _Entry) -> None:
-        """Bound the nodes again that became better: those that victims leave, all where others have more to give (J7).
+    def _offer_again(self, best: _Entry) -> None:
+        """Queue for judging the nodes that a placement improved, and those where it may have barred a candidate.
 
-        Nodes where a candidate may be barred by now are judged again, too.
+        A placement improves the nodes that victims leave, and all nodes where other queues now have more to give (J7).
         """
         rows = [row for unit in best.units for row in unit]
         nodes = dict.fromkeys([best.node, *(self.units.line(row).node for row in rows)])
@@ -259,13 +263,16 @@ class Attempt:
             )
             for some in (nodes, apart)
         ]
-        # Of two equal nodes take the one on which no other member has its place.
+        # Of two equal nodes take the one that no other member of the gang is placed on.
         return found[1] if found[1][1] == found[0][1] else found[0]
 
     # Queues ---------------------------------------------------------------------------------------
 
     def make_head_room(self) -> tuple[tuple[str, int], ...]:
-        """Evict allocations of the gang's own queue on any node while a maximum needs it (J8); return the queues still full."""
+        """Evict allocations of the gang's own queue on any node while a maximum needs it (J8).
+
+        Return the queues that are still full, each with the index of a type.
+        """
         over = self.seats.over_max()
         if not over:
             return ()
@@ -288,7 +295,7 @@ class Attempt:
         return sorted(filter(self.units.passed, rows), key=self.units.rank)
 
     def give_back(self) -> None:
-        """Give back victims that are not needed, from the most important down, as long as there are any (J8, invariant 11)."""
+        """Give back victims that are not needed, from the most important down, until each is needed (J8, invariant 11)."""
         spared = True
         while spared:
             spared = False
@@ -298,11 +305,11 @@ class Attempt:
                     spared = True
 
     def importance(self, unit: Unit) -> Rank:
-        """Return the place of the unit's most important member among those that may be evicted."""
+        """Return the rank of the unit's most important allocation in the order of eviction."""
         return max(map(self.units.rank, unit))
 
     def without(self, unit: Unit, chosen: Sequence[Seat]) -> GangAnswer:
-        """Return what is missing when a unit that need not give stays: capacity on a member's node, or below a maximum."""
+        """Return what is missing when a unit stays that its queue need not give: capacity on a node, or below a maximum."""
         self.seats.give_back(unit)
         for seat in reversed(chosen):
             lacks = self.seats.lacks(seat.node)
@@ -315,9 +322,10 @@ class Attempt:
 
 
 class _Judged:
-    """The nodes with a verdict, by the marks that would shake it: of the victims, or of candidates that did not suffice.
+    """The nodes with a verdict, by the marks that the verdict depends on.
 
-    A mark is a tie, with whether it is that of a gang's member; or that an allocation runs in another queue than the gang's.
+    These are the marks of the victims, or of the candidates where these did not suffice. A mark is a tie together with whether
+    its allocation is a gang member, or `OF_OTHERS` for an allocation in another queue than the gang's.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -346,7 +354,7 @@ class _Judged:
 
 
 class _Line:
-    """The nodes for one class of members: judged ones on a heap, the others in the order of their bounds."""
+    """The nodes for one class of members: judged nodes on a heap, the others in the order of their bounds."""
 
     def __init__(self, attempt: Attempt, kind: ClassFacts) -> None:
         self._attempt = attempt
@@ -357,7 +365,7 @@ class _Line:
         self.begin()
 
     def begin(self) -> None:
-        """Forget everything but the bounds."""
+        """Discard everything except the bounds."""
         self._drawn = 0
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
@@ -366,16 +374,16 @@ class _Line:
             self.offer(node)
 
     def offer(self, node: int) -> None:
-        """Judge a node again that became better than it was."""
+        """Queue a node for judging again, because it may have become better."""
         self._judged.forget(node)
         if self._field.takes(node):
             self._push(_Entry((NOBODY, 0, 0, self._name(node)), node, UNJUDGED, ()))
 
     def doubt(self, ties: Ties, touched: Ties) -> None:
-        """Judge the nodes again whose victims have these ties, for less may be taken of them now.
+        """Queue for judging again the nodes whose victims have these ties, because fewer of them may be taken now.
 
-        A gang takes from several nodes, so that whatever was ``touched`` may bar it. Where no victims sufficed, the candidate
-        that was in the way may be barred by now.
+        A gang among the victims has members on several nodes, so that every tie in ``touched`` may bar it. On a node whose
+        candidates did not suffice, the candidate that prevented more may itself be barred now.
         """
         plenty = self._has_plenty()
         if self._is_close and not (plenty and (self._closer is None or self._closer.holds(ties))):
@@ -389,7 +397,7 @@ class _Line:
         return self._attempt.seats.has_plenty_of_share(self._kind.node_demand)
 
     def best(self) -> _Entry | None:
-        """Return the best node as things stand; None: there is none."""
+        """Return the node that is the best at this point; None where there is none."""
         while True:
             self._draw()
             if not self._heap:
@@ -419,7 +427,7 @@ class _Line:
             self._drawn += 1
 
     def _closely(self, bound: NodeKey) -> NodeKey:
-        """Return a better bound for the node that is drawn, as long as its victims are taken in their order."""
+        """Return a closer bound for the node that is drawn, as long as its victims are taken in their order."""
         priority, _, number, name = bound
         if not number or not self._is_close:
             return bound

@@ -1,7 +1,7 @@
-"""The running sums of a gang's plan: its members' places, its victims, and what each node and queue has then (J8).
+"""The running sums of a gang's plan: the members' nodes, the victims, and what each node and queue has then (J8).
 
-Everything is a sum, so that a try is taken back by subtracting it. The questions that a victim has to pass are here: what its
-queues can lose (G4), what its disruption budget allows (V5), and what other queues have to give at all (J7).
+Everything is a sum, so that an attempt is undone by subtraction. The tests of a victim are here: what its queues can lose (G4),
+what its disruption budget allows (V5), and how much other queues have to give at all (J7).
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ class Seats:
         self.leaf = terms.leaf
         self.taken: dict[int, Unit] = {}
         self.limited = False
-        """Whether a candidate was passed over because of what other queues have to give."""
+        """Whether a candidate was passed over because other queues need not give more."""
         self._width = len(trial.snapshot.types)
         self._freed: dict[int, Amounts] = {}
         self._own: dict[int, Amounts] = {}
@@ -49,7 +49,7 @@ class Seats:
     # Changes --------------------------------------------------------------------------------------
 
     def seat(self, node: int, demand: Demand, sign: int = 1) -> None:
-        """Place a member on a node; ``sign`` -1: take the member off again."""
+        """Place a member on a node; ``sign`` -1 removes it again."""
         used = self._used.setdefault(node, [0] * self._width)
         for index, quantity in demand:
             used[index] += sign * quantity
@@ -83,7 +83,10 @@ class Seats:
             self._measure(node)
 
     def _free(self, line: AllocationFacts, sign: int) -> None:
-        """Add what a victim frees on its node. What allocations of the gang's own queue free is counted apart, too (J7)."""
+        """Add what a victim frees on its node.
+
+        What allocations of the gang's own queue free is counted separately as well (J7).
+        """
         own = line.leaf == self.leaf
         for table in (self._freed, self._own) if own else (self._freed,):
             amounts = table.setdefault(line.node, [0] * self._width)
@@ -93,7 +96,7 @@ class Seats:
             self._own_freed[index] += sign * quantity
 
     def _measure(self, node: int) -> None:
-        """Update the members' need on a node that neither free capacity nor victims of their own queue cover (J7)."""
+        """Update what the members need on a node beyond its free capacity and victims of their own queue (J7)."""
         used, own = self._used.get(node), self._own.get(node)
         before = self._needs.get(node)
         now = [0] * self._width
@@ -115,7 +118,7 @@ class Seats:
         return known
 
     def lacks(self, node: int) -> dict[int, int]:
-        """Return what a node lacks for all members that have their places there."""
+        """Return what a node lacks for all members that are placed on it."""
         return self.lacks_with(node, ())
 
     def holds(self, node: int) -> bool:
@@ -123,7 +126,7 @@ class Seats:
         return not self.lacks(node)
 
     def lacks_with(self, node: int, demand: Demand) -> dict[int, int]:
-        """Return what a node would lack for one more member."""
+        """Return what a node would lack with one more member on it."""
         room, freed, used = self.room(node), self._freed.get(node), self._used.get(node)
         wanted = dict(demand)
         for index, much in enumerate(used or ()):
@@ -137,7 +140,7 @@ class Seats:
         return found
 
     def needs_with(self, demand: Demand) -> Iterator[tuple[int, Amounts]]:
-        """Yield each node where members have places, with what one more would need there beyond what is free now."""
+        """Yield each node with members, and what it would need for one more beyond what is free now."""
         for node, used in self._used.items():
             need = [0] * self._width
             for index, wanted in demand:
@@ -145,7 +148,10 @@ class Seats:
             yield node, need
 
     def may_take(self, unit: Unit) -> bool:
-        """Return whether a unit may be evicted after those taken; it is not taken yet, and the member has its place."""
+        """Return whether a unit may be evicted in addition to those taken.
+
+        Call it with the member placed and the unit not taken.
+        """
         if not (self._keeps_floors(unit) and self._keeps_budgets(unit)):
             return False
         if not any(map(self.is_of_others, unit)):
@@ -153,7 +159,10 @@ class Seats:
         return any(map(self._is_taken_for_a_type, unit)) and self._is_within()
 
     def takes_for(self, row: int) -> frozenset[int] | None:
-        """Return the types for which an allocation of another queue may be taken; None: any type, it is of the own queue."""
+        """Return the types for which an allocation of another queue may be taken.
+
+        Return None for any type, in the gang's own queue.
+        """
         leaf = self.units.line(row).leaf
         return None if leaf == self.leaf else self.terms.takes_for(self.trial, leaf)
 
@@ -168,13 +177,14 @@ class Seats:
     def unowed(self) -> tuple[Unit, ...]:
         """Return units of other queues that no type justifies once all victims of the gang's own queue are gone (J7).
 
-        The others can be put in an order in which each frees a type that its node still lacks and for which it may be taken.
-        The last of the order is looked for first: without the later ones no less is lacking. None of those that are left can
-        be the last.
+        A set of units is justified if some order of it has the property that each unit frees a type that its node still lacks
+        and for which it may be taken. Such an order is built from its end: a unit that frees a lacking type when all others are
+        taken can be the last, because fewer victims never make less lacking. The units that are left when no unit can be the
+        last are returned.
         """
         left = [unit for unit in dict.fromkeys(self.taken.values()) if self.is_of_others(unit[0])]
         if not left or all(map(self.is_of_others, self.taken)):
-            return ()  # each was taken for a type that was lacking beside the ones before it
+            return ()  # each frees a type that was lacking beside the ones before
         stay: list[Unit] = []
         before = len(left) + 1
         while len(left) < before:
@@ -191,7 +201,7 @@ class Seats:
         return tuple(left)
 
     def takes_no_more_than_its_share(self) -> bool:
-        """Return whether the share of other queues is kept when a further member uses what their victims left over."""
+        """Return whether other queues give no more than they must when a further member uses what their victims left free."""
         return not self._others or self._is_within()
 
     def _is_within(self) -> bool:
@@ -200,7 +210,7 @@ class Seats:
         return within
 
     def within_share(self) -> bool:
-        """Return whether what has to come from other queues is no more than the gang's own may still claim (J7)."""
+        """Return whether other queues have to give at most what the gang's own queue may still claim (J7)."""
         return all(
             self._need[index] <= max(0, left + self._own_freed[index])
             for index, left in self._share.items()
@@ -245,7 +255,7 @@ class Seats:
         return not self.strained_queues(self.units.line(row).leaf)
 
     def strained_queues(self, leaf: str) -> tuple[str, ...]:
-        """Return the queues from a leaf up that may have to protect a candidate, whatever node is asked."""
+        """Return the queues from a leaf up that may have to protect a candidate on some node."""
         known = self._narrow.get(leaf)
         if known is None:
             rooms = self.terms.rooms(self.trial, leaf)
@@ -255,14 +265,14 @@ class Seats:
         return known
 
     def _is_ample(self, path: str, room: Amounts) -> bool:
-        """Return whether a queue can lose all that may be evicted from any node, beside what it loses already (G4)."""
+        """Return whether a queue can lose all that may be evicted from any one node, beside what it loses already (G4)."""
         lost = self._lost.get(path, NOTHING)
         return all(
             lost.get(index, 0) + much <= room[index] for index, much in enumerate(self.units.most)
         )
 
     def has_plenty_of_share(self, demand: Demand) -> bool:
-        """Return whether others may give all that one more member needs, whatever its node lacks (J7)."""
+        """Return whether other queues may give all that one more member needs, whatever its node lacks (J7)."""
         wanted = dict(demand)
         return all(
             self._need[index] + wanted.get(index, 0) <= left + self._own_freed[index]
@@ -275,7 +285,7 @@ class Seats:
         return self.units.line(row).leaf != self.leaf
 
     def ties(self, row: int) -> frozenset[str | int]:
-        """Return the ties of a row: its queues, disruption budgets and gang; what others take from these may bar it."""
+        """Return the queues, disruption budgets and gang of a row: evicting others with the same tie may bar the row."""
         known = self._ties.get(row)
         if known is None:
             rooms = self.terms.rooms(self.trial, self.units.line(row).leaf)
@@ -284,7 +294,7 @@ class Seats:
         return known
 
     def strained(self, row: int) -> Iterator[str | int]:
-        """Yield the ties of a row by which other candidates may be barred once it is evicted."""
+        """Yield the ties of a row through which its eviction may bar other candidates."""
         yield from self.strained_queues(self.units.line(row).leaf)
         yield from self._own_ties(row)
 
@@ -295,7 +305,7 @@ class Seats:
             yield self.units.job_of(row)
 
     def over_max(self) -> dict[tuple[str, int], int]:
-        """Return the queues on the path whose maximum has no headroom for the whole gang, and what is missing (J4)."""
+        """Return by queue on the path and type what the maximum lacks for the whole gang (J4)."""
         found = {}
         kind = self.terms.whole.kind
         for queue in self.trial.snapshot.path_up(self.terms.leaf):
@@ -308,7 +318,7 @@ class Seats:
         return found
 
     def is_enough_without(self, unit: Unit) -> bool:
-        """Return whether the plan would still hold if a unit stayed; the unit is taken again afterwards."""
+        """Return whether the plan would still be valid if a unit stayed; the unit is taken again afterwards."""
         self.give_back(unit)
         nodes = {self.units.line(row).node for row in unit}
         enough = (

@@ -1,8 +1,8 @@
-"""The victims of a gang's plan as units: an allocation alone, or a gang that would otherwise be broken, as a whole (J12).
+"""The victims of a gang's plan as units: an allocation alone, or a whole gang that would otherwise be broken (J12).
 
-A gang that would fall below its minimum is evicted whole, and counts as one; with `victimgang: avoid` none of it is, nor when
-the queue of a member is in the dead zone (P9). A gang that has fewer members than it needs is broken already, and protects
-none of them.
+A gang that would fall below its minimum is evicted whole, and counts as one. With `victimgang: avoid`, or when the queue of a
+member is in the dead zone (P9), no member of it is evicted. A gang that already has fewer members than it needs is broken, and
+protects none of them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from server.snapshot.columns import GROUPED, OPTED_OUT
 from server.snapshot.eligibility_filter import PASSED, Screen
 
 Rank = tuple[int | str, ...]
-"""The keys of the partition's order for gangs, then the allocation's own: the least is evicted first (V2)."""
+"""The keys of the partition's order for gangs, then the allocation's own key; the smallest is evicted first (V2)."""
 HARMLESS = frozenset(
     {
         PASSED,
@@ -32,16 +32,16 @@ HARMLESS = frozenset(
 )
 """The rules that a member of a gang that is evicted whole may break: it need not help, and sums decide about queues."""
 AT_REST = CODE[Rule.NOT_OVER_GUARANTEE]
-"""The rule of the dead zone: all asked-for types that an allocation holds are types of which its queues are in the zone."""
+"""The rule of the dead zone: for every requested type that an allocation holds, its queues are in the dead zone."""
 
 
 def _harmless(trial: Trial) -> frozenset[int]:
-    """Return the rules that a member may break; not the dead zone, whose pods are protected in any company (P9)."""
+    """Return the rules that a member may break; the dead zone is none of them, because its pods are always protected (P9)."""
     return HARMLESS - {AT_REST} if trial.snapshot.settings.deadzone_permyriad else HARMLESS
 
 
 class AllocationFacts(NamedTuple):
-    """The facts of an allocation: its node, its queue, what its queues and its node get back."""
+    """The facts of an allocation: its node, its queue, and what its queues and its node get back."""
 
     node: int
     leaf: str
@@ -50,9 +50,9 @@ class AllocationFacts(NamedTuple):
 
 
 class Units:
-    """The allocations that may be evicted for a gang on a Trial, as units. What was taken is not known here.
+    """The allocations that may be evicted for a gang on a Trial, as units. It does not know which units are taken.
 
-    ``willing``: opted-out pods are not evicted (V3).
+    With ``willing``, opted-out pods are not evicted (V3).
     """
 
     def __init__(self, trial: Trial, terms: JobTerms, screen: Screen, spent: Iterable[int]) -> None:
@@ -60,7 +60,7 @@ class Units:
         self.terms = terms
         self.willing = True
         self.most = assignments.most_on_a_node(trial.snapshot.allocations, screen)
-        """The most that may be evicted from any one node, by type."""
+        """By type, the most that may be evicted from any one node."""
         self._codes = screen.codes
         self._harmless = _harmless(trial)
         self._spent = frozenset(spent)
@@ -70,7 +70,7 @@ class Units:
         settings, is_spent = trial.snapshot.settings, self._spent.__contains__
         self._order = Comparator(trial, order(settings, JOB.order.name), is_spent)
         self.tail = Comparator(trial, tail(settings, JOB.order.name), is_spent)
-        """The order between allocations that the fixed keys leave equal."""
+        """The comparator for allocations that the fixed keys leave equal."""
 
     def line(self, row: int) -> AllocationFacts:
         """Return the facts of an allocation."""
@@ -88,7 +88,7 @@ class Units:
         return known
 
     def rank(self, row: int) -> Rank:
-        """Return the place of an allocation in the order of eviction."""
+        """Return the rank of an allocation in the order of eviction."""
         known = self._ranks.get(row)
         if known is None:
             key = self.trial.snapshot.allocations.keys[row]
@@ -106,7 +106,7 @@ class Units:
         )
 
     def job_of(self, row: int) -> int:
-        """Return a number that allocations of one gang share; an allocation without one is a gang of its own (J4)."""
+        """Return a number that all allocations of one gang share; an allocation without a gang is a gang of its own (J4)."""
         return int(self.trial.snapshot.allocations.jobs[row]) or -1 - row
 
     def is_bound(self, row: int) -> bool:
@@ -114,7 +114,7 @@ class Units:
         return int(self.trial.snapshot.allocations.jobs[row]) != 0
 
     def tied(self) -> Mask:
-        """Return by row whether it belongs to a gang, or counts in a disruption budget that is respected."""
+        """Return by row whether it belongs to a gang, or counts in a disruption budget that must be respected."""
         columns, budgets = (
             self.trial.snapshot.allocations,
             self.trial.snapshot.settings.disruption_budgets,
@@ -128,7 +128,7 @@ class Units:
         return self.trial.snapshot.allocations.groups(row)
 
     def passed(self, row: int) -> bool:
-        """Return whether the allocation may be evicted, by the rules that look at it alone."""
+        """Return whether the allocation passes the rules on a single allocation."""
         return int(self._codes[row]) == PASSED and not (self.willing and self.opted_out(row))
 
     def may_go(self) -> Mask:
@@ -148,13 +148,13 @@ class Units:
         return found
 
     def reluctant(self) -> Mask:
-        """Return by row what `opted_out` says."""
+        """Return by row the value of `opted_out`."""
         found: Mask = self.trial.snapshot.allocations.flags & OPTED_OUT != 0
         found[list(self._spent)] = True
         return found
 
     def unit(self, row: int, taken: Iterable[int]) -> tuple[int, ...] | None:
-        """Return the rows that are evicted together with a row, after those taken already; None: the gang protects it (J12)."""
+        """Return the rows to evict together with a row, given those taken already; None where its gang protects it (J12)."""
         number = int(self.trial.snapshot.allocations.jobs[row])
         least = self.minimum(row)
         left = self._sizes.get(number, 0) - sum(1 for one in taken if self.job_of(one) == number)
@@ -172,7 +172,7 @@ class Units:
         return spec.min_members if spec is not None else 0
 
     def gang(self, number: int) -> list[int]:
-        """Return the members of a gang that stand."""
+        """Return the members of a gang that still run."""
         return gangs.members(self.trial.snapshot.allocations, self.trial.standing, number)
 
     def keeps_gangs(self, rows: Iterable[int]) -> bool:
@@ -180,7 +180,7 @@ class Units:
         return next(self.broken(rows), None) is None
 
     def broken(self, rows: Iterable[int]) -> Iterator[int]:
-        """Yield one allocation of each gang that these would leave broken."""
+        """Yield one allocation of each gang that the eviction of these rows would leave broken."""
         going: dict[int, list[int]] = {}
         for row in rows:
             number = int(self.trial.snapshot.allocations.jobs[row])

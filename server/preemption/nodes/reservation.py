@@ -1,14 +1,15 @@
-"""Reservations: a node is kept for an ask that is too large for what others leave over (C7, design 6.6).
+"""Reservations: a node is kept for an ask that is too large for the capacity that others leave free (C7, design 6.6).
 
-1. Nothing is reserved for an ask that has waited less than 2 s, that its manager has to check first (design 1.8),
-or that belongs to a gang: gangs are planned for as a whole.
-2. All its limits have headroom and its queue is not stopped: only a node is missing.
-3. Asks come in one order over the whole partition: higher priority where their queues meet, longer pending, earlier
-arrived (`server.scheduling.outranking`). The snapshot has them in this order.
-4. An ask gets the node that lacks least of it, among those that are schedulable, allowed by its constraint, large
-enough, with its ports free, and held for no other ask; ties go to the node that arrived first.
-5. At most one an ask and one a node, RESERVATIONS_PER_LEAF a leaf, and one for each NODES_PER_RESERVATION nodes of
-the partition, but one at least. The planner keeps rule 4; the gate checks rules 2 and 5 again, with all earlier plans counted.
+1. Nothing is reserved for an ask that has waited less than 2 s, that its manager has to check first (design 1.8), or that
+belongs to a gang, because gangs are planned for as a whole.
+2. All limits of the ask have headroom and its queue is not stopped, so that it lacks only a node.
+3. The asks of the whole partition have one order: higher priority where their queues meet, longer pending, earlier arrived
+(`server.scheduling.outranking`). The snapshot has them in this order.
+4. An ask gets the node that lacks least for it, among those that are schedulable, allowed by its constraint, large enough, with
+its ports free, and held for no other ask; of equal nodes, the one that arrived first.
+5. There is at most one reservation for each ask and each node, at most RESERVATIONS_PER_LEAF for a leaf, and one for each
+NODES_PER_RESERVATION nodes of the partition, but at least one. The planner keeps rule 4; the gate checks rules 2 and 5 again,
+with all earlier plans counted.
 """
 
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ def _may_reserve(ask: WaitingAsk) -> bool:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return a pledge without victims: the capacity becomes free by itself, and no other ask may take it."""
+    """Return a pledge without victims: running pods free the capacity when they end, and no other ask may take it."""
     ask = intent.ask
     row = trial.least_short(ask.kind)
     if row < 0:
@@ -50,5 +51,5 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def most(nodes: int) -> int:
-    """Return how many reservations a partition of so many nodes may have."""
+    """Return how many reservations a partition with this number of nodes may have."""
     return max(1, nodes // NODES_PER_RESERVATION)

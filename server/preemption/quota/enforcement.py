@@ -1,18 +1,20 @@
-"""Quota enforcement: a queue over a lowered maximum gives back what it has too much (Q1 to Q17).
+"""Quota enforcement: a queue over a lowered maximum gives back what exceeds it (Q1 to Q17).
 
 1. The target is what the queue uses beyond its maximum, in the types that the maximum names (Q9).
-2. Candidates hold something of that. DaemonSet pods, foreign pods and those that are ending already are none (Q10); nor are
-firm and untouchable ones, nor, with `disruptionbudgets: respect`, one whose group has no disruption left (V5).
-3. Non-originators before originators, low priority before high, preemptible before opted out, young before old (Q11); a
-partition may put other keys in place of age (`preemption.order`, V2).
+2. Candidates hold something of the target. DaemonSet pods, foreign pods and pods that are ending already are no candidates
+(Q10); nor are firm and untouchable pods, nor, with `disruptionbudgets: respect`, a pod whose group has no disruption left (V5).
+3. Non-originators come before originators, low priority before high, preemptible before opted out, young before old (Q11); a
+partition may replace age by other keys (`preemption.order`, V2).
 4. No queue from the victim's leaf to the root falls below its guarantee in a type that the victim uses. A candidate that would
-bring one there is left out, and the walk continues. In the end no pod is evicted that is not needed (Q12).
-5. The last victim may be larger than what is left of the target, or none may (`quota.preemption.overshoot`, Q13).
-6. A parent's target is shared among its children by what they use beyond their guarantees, level by level (Q15).
-7. What is missing then is sought below the whole queue; a short run of few candidates searches for a set (Q15).
-8. A run frees what it can (`quota.preemption.shortfall: abstain`: all but `miss`, or nothing) and says how far it
-came and what was in the way (Q14). Fences, preemption delays, priority policies and offsets count for nothing here (Q16).
-Dynamic leaves take part (Q17).
+bring one below it is passed over, and the walk continues. In the end no pod is evicted that is not needed (Q12).
+5. Depending on `quota.preemption.overshoot`, the last victim may be larger than what is left of the target, or no victim may
+(Q13).
+6. A parent's target is divided among its children by what they use beyond their guarantees, level by level (Q15).
+7. What is missing after that is sought below the whole queue; if a run with few candidates still misses the target, it searches
+for a set (Q15).
+8. A run frees what it can (with `quota.preemption.shortfall: abstain`, all but `miss`, or nothing) and reports how much it
+freed and what prevented more (Q14). Fences, preemption delays, priority policies and offsets have no effect here (Q16). Dynamic
+leaves take part (Q17).
 """
 
 from collections.abc import Callable
@@ -39,7 +41,7 @@ NAME: Final = QUOTA.name
 class AllocationStanding(NamedTuple):
     """The standing of an allocation in a quota run: its place among the candidates, from 1 on, and the rule that protects it.
 
-    ``place`` is 0 for one that is no candidate. ``rule`` is "" for one that the run takes.
+    ``place`` is 0 for an allocation that is no candidate. ``rule`` is "" for a victim of the run.
     """
 
     place: int
@@ -48,7 +50,7 @@ class AllocationStanding(NamedTuple):
 
 
 def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
-    """Return the victims with which the queue comes down to its maximum, or why there are none; change nothing."""
+    """Return the victims that bring the queue down to its maximum, or why there are none; change nothing."""
     outcome = _run(trial, intent.queue)
     if outcome is None:
         return Refusal(Rule.NOT_NEEDED, f"queue {intent.queue} is within its maximum")  # Q5
@@ -66,7 +68,7 @@ def plan_with_standing(
 
 
 def _run(trial: Trial, path: str) -> RunOutcome | None:
-    """Return how a run would end; None when there is nothing to free (Q5)."""
+    """Return the outcome of a run; None when there is nothing to free (Q5)."""
     target = _target(trial, path)
     if not target:
         return None
@@ -97,7 +99,7 @@ def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> RunInProgr
 
 
 def _further(trial: Trial, tree: Tree, wanted: int) -> Callable[[int], tuple[Rank, ...]] | None:
-    """Return what compares victims after originator, priority and protection, where it is not age (V2)."""
+    """Return the function that compares victims after originator, priority and protection; None where that is age (V2)."""
     keys = victim_order.tail(trial.snapshot.settings, QUOTA.order.name)
     if keys == QUOTA.order.usual:
         return None

@@ -1,4 +1,4 @@
-"""The end of a quota run, in numbers and words: its result, what was in the way, and what was protected by which rule (Q14)."""
+"""The outcome of a quota run, in numbers and words: its result, what prevented more, and which rules protected what (Q14)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ BARS: Final = {
     UNTOUCHABLE | VETOED: Rule.UNTOUCHABLE,
     FIRM: Rule.FIRM,
 }
-"""The flags by which an allocation is no candidate, each with its rule (Q10, V3)."""
+"""The flags because of which an allocation is no candidate, each with its rule (Q10, V3)."""
 BLOCKING: Final = (Rule.BELOW_GUARANTEE, Rule.OVERSHOOT, Rule.BUDGET)
 """The rules by which a candidate is skipped when its turn comes (Q12, Q13, V3)."""
 GROUNDS: Final = (*BARS.values(), Rule.NO_COMMON_TYPE, Rule.NOT_NEEDED, *BLOCKING)
-"""The rules that protect an allocation; those that bar it come first, in the order of the bars."""
+"""The rules that protect an allocation; first those that bar it, in the order of the flags."""
 WHOLE: Final = 10_000
 """The whole of a target, in hundredths of a percent."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """The end of a run. ``types`` are the indices of its columns, the first ones those of the target."""
+    """The outcome of a run. ``types`` are the type indices of its columns, first those of the target."""
 
     snapshot: Snapshot
     queue: str
@@ -54,7 +54,7 @@ class RunOutcome:
         )
 
     def result(self) -> ShrinkResult:
-        """Return the result of the run, which never changes the victims (Q14)."""
+        """Return the result of the run, which follows from the victims and never changes them (Q14)."""
         if not self.run.is_short:
             return ShrinkResult.COMPLETE
         if not self.run.taken:
@@ -67,7 +67,7 @@ class RunOutcome:
 
     @property
     def abstains(self) -> bool:
-        """Return whether the queue takes nothing when it would miss too much (Q14)."""
+        """Return whether the queue evicts nothing because it would miss too much of the target (Q14)."""
         return self.snapshot.queues[self.queue].spec.properties.quota_shortfall == "abstain"
 
     def _named(self, line: Sequence[int]) -> Amounts:
@@ -92,16 +92,19 @@ class RunOutcome:
         if last is None:
             return self._bar(), ""
         place, rule = last
-        queue = self._floored(place) if rule is Rule.BELOW_GUARANTEE else None
+        queue = self._protected_queue(place) if rule is Rule.BELOW_GUARANTEE else None
         return rule.value, queue.path if queue is not None else ""
 
     def _bar(self) -> str:
-        """Return the rule that barred the most important candidate that could have helped, when none was skipped, or ""."""
+        """Return the rule that barred the most important candidate that could have helped, if no candidate was skipped.
+
+        Else "".
+        """
         ground = self.run.running.last_barred(len(BARS)) if self.run.is_short else None
         return GROUNDS[ground].value if ground is not None else ""
 
-    def _floored(self, place: int) -> QueueFacts | None:
-        """Return the lowest queue that would be below its floor without this candidate, at the end of the run."""
+    def _protected_queue(self, place: int) -> QueueFacts | None:
+        """Return the lowest queue that would be below its entitlement at the end of the run without this candidate."""
         running, run = self.run.running, self.run
         leaf, size = running.leaf(place), running.size(place)
         for queue, room in zip(self.snapshot.path_up(leaf), run.rooms[leaf], strict=True):
@@ -110,9 +113,9 @@ class RunOutcome:
         return None
 
     def levels(self) -> tuple[Level, ...]:
-        """Return the numbers of the queue whose guarantee was in the way, one line for each type that it guarantees."""
+        """Return the numbers of the queue whose guarantee prevented more, one line for each type that it guarantees."""
         last = self._last_skipped()
-        queue = self._floored(last[0]) if last and last[1] is Rule.BELOW_GUARANTEE else None
+        queue = self._protected_queue(last[0]) if last and last[1] is Rule.BELOW_GUARANTEE else None
         if queue is None:
             return ()
         facts = zip(self.snapshot.types, queue.guaranteed, queue.max, queue.usage, strict=True)
@@ -132,9 +135,9 @@ class RunOutcome:
         return tuple(lines(Release, *self.run.running.victims(places), because))
 
     def standing(self, key: str) -> tuple[int, int, str]:
-        """Return the place of an allocation among the candidates, how many there are, and the rule that keeps it.
+        """Return an allocation's place among the candidates, the number of candidates, and the rule that protects it.
 
-        The place is 0 for one that is no candidate, the rule "" for one that is taken.
+        The place is 0 for an allocation that is no candidate, and the rule is "" for a victim.
         """
         place, number, total, ground = self.run.running.standing(key)
         if place in self.run.taken:

@@ -1,17 +1,17 @@
-"""Surplus reclaim: while more is used than there is, queues give back what they have beyond their shares (seed 004, W3).
+"""Surplus reclaim: while usage exceeds what the nodes have, queues give back what exceeds their shares (seed 004, W3).
 
-1. The target is what the partition uses beyond what its nodes have, foreign pods left out: after a race between two
-schedulers, or when a node shrank. Pods on a drained node have their capacity there and are not too much.
+1. The target is what the partition uses beyond what its nodes have, without foreign pods. That happens after two schedulers
+placed pods at the same time, or when a node shrank. Pods on a drained node have their capacity there and are no excess.
 2. Only with `entitlement: proportional`. No ask gets the capacity.
-3. Candidates hold something of the target, on a node on which more of it is used than the node has: elsewhere an evicted pod
-frees capacity for the next, and so without end. DaemonSet, firm and untouchable pods, those that are ending already, those
-that run for less than `preemption.minruntime`, those of a queue with `preemption.policy: disabled`, and with
-`disruptionbudgets: respect` those without a disruption left, are none (V5).
-4. No queue below the root falls below what it deserves in a type of which too much is used, nor below its entitlement
-in another that the victim uses.
-5. Opted-out pods come last, originators before them; lower priority first, not running before running, the shortest
-running time first (or what `preemption.order` says instead of these two, V2), key (W8). In the end no pod is evicted that is
-not needed.
+3. Candidates hold something of the target, on a node on which more of it is used than the node has: on another node an evicted
+pod would only free capacity for the next pod, and so on without end. DaemonSet, firm and untouchable pods, pods that are ending
+already, pods that have run for less than `preemption.minruntime`, pods of a queue with `preemption.policy: disabled`, and with
+`disruptionbudgets: respect` pods without a disruption left, are no candidates (V5).
+4. No queue below the root falls below what it deserves in a type of which too much is used, nor below its entitlement in
+another type that the victim uses.
+5. Opted-out pods come last, and originators just before them; lower priority first, not running before running, the shortest
+running time first (or what `preemption.order` says instead of these two, V2), then key (W8). In the end no pod is evicted that
+is not needed.
 """
 
 from collections import Counter
@@ -102,7 +102,7 @@ def _spared(
 def _ranking(
     trial: Trial, candidates: Sequence[SurplusCandidate], stay: Mapping[Rank, Rule]
 ) -> Ranking:
-    """Return the order in which the partition's candidates were considered, around its last victim."""
+    """Return an excerpt, around the last victim, of the order in which the partition's candidates were considered."""
     order = [one.order for one in candidates]
     start, shown = window(order, frozenset(one[-1] for one in order) - stay.keys())
     return Ranking(
@@ -130,7 +130,7 @@ def _walk(
 ) -> list[SurplusCandidate]:
     """Return the victims in order (rules 4 and 5).
 
-    What is left to free shrinks; ``rules`` gets by row the rule that protects a candidate.
+    ``left``, the amounts still to free, is reduced; ``rules`` gets by row the rule that protects a candidate.
     """
     rooms, spent = _rooms(trial, frozenset(left)), Counter[str]()
     full = trial.overfull(sorted(left))
@@ -160,16 +160,16 @@ def _walk(
 def _objection(
     trial: Trial, one: SurplusCandidate, rooms: dict[str, list[int]], spent: Counter[str]
 ) -> Rule | None:
-    """Return the rule that protects a candidate after those taken so far; None: it is evicted."""
+    """Return the rule that protects a candidate after those taken so far; None where it is evicted."""
     if not _fits(trial, one, rooms):
         return Rule.BELOW_GUARANTEE
     return None if _is_allowed(trial, one, spent) else Rule.BUDGET
 
 
 def _is_allowed(trial: Trial, one: SurplusCandidate, spent: Counter[str]) -> bool:
-    """Return whether each of the candidate's groups has a disruption left, those of this plan counted (V5).
+    """Return whether each of the candidate's groups has a disruption left, with the victims of this plan counted (V5).
 
-    Always true where budgets are not respected.
+    The result is True where budgets are not respected.
     """
     return trial.snapshot.settings.disruption_budgets != "respect" or all(
         trial.disruptions_left(group) > spent[group]
@@ -178,7 +178,7 @@ def _is_allowed(trial: Trial, one: SurplusCandidate, spent: Counter[str]) -> boo
 
 
 def _target(trial: Trial) -> dict[int, int]:
-    """Return by type index what is used beyond what there is (rule 1)."""
+    """Return by type index what is used beyond what the nodes have (rule 1)."""
     snapshot = trial.snapshot
     used = trial.eff(ROOT)
     over = {index: used[index] - there for index, there in enumerate(snapshot.whole)}
@@ -210,7 +210,7 @@ def _may_go(trial: Trial, row: int, leaf: str) -> bool:
 
 
 def least(trial: Trial, path: str, target: Container[int]) -> tuple[int, ...]:
-    """Return by type what a queue keeps (rule 4); the root keeps nothing."""
+    """Return by type how much a queue keeps (rule 4); the root keeps nothing."""
     share = trial.shares.of(path)
     if path == ROOT:
         return (0,) * len(share.deserved)
@@ -219,7 +219,7 @@ def least(trial: Trial, path: str, target: Container[int]) -> tuple[int, ...]:
 
 
 def _rooms(trial: Trial, target: Container[int]) -> dict[str, list[int]]:
-    """Return how far each queue may fall, by type."""
+    """Return by queue how far it may fall, by type."""
     whole = protects_only_whole(trial)
     return {
         path: [

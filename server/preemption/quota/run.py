@@ -1,4 +1,4 @@
-"""A quota run in progress: what is still to free, how far each queue may fall, what was taken (Q12, Q13, Q15).
+"""A quota run in progress: what is still to free, how far each queue may fall, and which victims were taken (Q12, Q13, Q15).
 
 Amounts are lists by column: the target types first, then the types that some queue on a path guarantees.
 """
@@ -12,12 +12,12 @@ from server.preemption.policy import Rule
 from server.snapshot.victims_in_order import Lot, Running, WalkPlace
 
 STRIDE: Final = 256
-"""The number of candidates that are looked at together at first, doubled as long as all of them can be taken."""
+"""The number of candidates that are taken together at first; it doubles as long as all of them can be taken."""
 STRIDE_MOST: Final = 8_192
 WORTHWHILE: Final = 32
-"""The number of candidates taken together below which the next ones are looked at one by one."""
+"""The least number of candidates taken together for which that was worthwhile; after fewer, the next are taken one by one."""
 SEARCHED_MOST: Final = 16
-"""The largest number of candidates among which a set is searched for when a run ends short (Q15)."""
+"""The largest number of candidates among which a set is searched for when a run misses its target (Q15)."""
 
 Line = list[int]
 PathRooms = tuple[Line, ...]
@@ -26,7 +26,7 @@ PathRooms = tuple[Line, ...]
 
 @dataclass(slots=True)
 class Budgets:
-    """The disruptions left by group, and the effect of having none: respect, prefer or ignore (V5)."""
+    """The disruptions left by group, and what happens when none is left: respect, prefer or ignore (V5)."""
 
     mode: str = "ignore"
     groups: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Budgets:
         return False
 
     def fork(self) -> "Budgets":
-        """Return a copy of the budgets, on which counting leaves these unchanged."""
+        """Return a copy of the budgets; counting in the copy leaves these unchanged."""
         return Budgets(self.mode, self.groups, dict(self.left))
 
     def count_all(self, places: Iterable[int]) -> None:
@@ -49,16 +49,16 @@ class Budgets:
             self.count(place, 1)
 
     def count(self, place: int, sign: int) -> None:
-        """Count a victim in its budgets (1), or take it off again (-1)."""
+        """Count a victim in its budgets (1), or remove it from them (-1)."""
         for group in self.groups.get(place, ()):
             self.left[group] -= sign
 
 
 @dataclass(slots=True)
 class Step:
-    """The part of one leaf in a run: what is wanted of it, the lines that shrink with each victim, and the victims.
+    """The part of one leaf in a run: what is to be freed there, the lists that shrink with each victim, and the victims.
 
-    The first line is ``wanted``, the last one how far the leaf's path may fall.
+    The first list is ``wanted``; the last one is how far the leaf's path may fall.
     """
 
     wanted: Line
@@ -68,15 +68,16 @@ class Step:
 
     @property
     def is_short(self) -> bool:
-        """Return whether something is still wanted."""
+        """Return whether something is still to be freed."""
         return max(self.wanted, default=0) > 0
 
 
 class RunInProgress:
-    """A quota run in progress. ``rest`` is what is still to free of each target type, below zero where more was freed.
+    """A quota run in progress. ``rest`` is what is still to free of each target type, negative where more was freed.
 
-    ``rooms`` has by leaf the lines of its path, shared where paths meet. ``taken`` says by place which rule took a candidate,
-    ``spared`` which rule protected it last; the others that stay are not needed.
+    ``rooms`` has, by leaf, how far each queue of its path may fall; paths share the lists of common queues. ``taken`` maps the
+    place of a victim to the rule by which it was taken, ``spared`` the place of a candidate to the rule that protected it last.
+    Candidates in neither are not needed.
     """
 
     __slots__ = ("_budgets", "_late", "_overshoot", "rest", "rooms", "running", "spared", "taken")
@@ -106,7 +107,7 @@ class RunInProgress:
     # Walks ----------------------------------------------------------------------------------------
 
     def walk(self, leaf: str, lot: Lot, share: Sequence[int], because: str) -> Line:
-        """Free a share from one leaf, without victims that it does not need (Q12); return what was freed by target type."""
+        """Free a leaf's share with no victim that it does not need (Q12); return what was freed, by target type."""
         before, wanted, room = list(self.rest), list(share), _narrowest(self.rooms[leaf])
         whole = list(room)
         step = Step(wanted, (wanted, self.rest, room), because)
@@ -119,7 +120,7 @@ class RunInProgress:
         return [had - has for had, has in zip(before, self.rest, strict=True)]
 
     def _walk(self, lot: Lot, step: Step) -> None:
-        """Take many candidates at once where all can be taken, and one by one from where one cannot."""
+        """Take many candidates at once where all can be taken, and otherwise one by one."""
         at = 0
         while at < len(lot) and step.is_short:
             at, productive = self._together(lot, at, step)
@@ -131,7 +132,7 @@ class RunInProgress:
     def _walk_grouped(self, lot: Lot, step: Step) -> None:
         """Free a leaf's part where disruption budgets count (V5).
 
-        The candidates are taken together in an order that holds while each is evicted when its turn comes; then one by one.
+        Candidates are first taken together, in the order that results if each is evicted at its turn; then one by one.
         """
         at, foreseen = 0, lot
         if self._budgets.mode == "prefer":
@@ -144,7 +145,10 @@ class RunInProgress:
             self._one_by_one(self._in_turn(foreseen.rest(at)), step)
 
     def _together(self, lot: Lot, at: int, step: Step) -> tuple[int, bool]:
-        """Take candidates from a place on as long as all can be taken; return up to where, and whether it was worth while."""
+        """Take candidates from a place on as long as all can be taken.
+
+        Return where it ended, and whether that was worthwhile.
+        """
         start, stride = at, STRIDE
         while at < len(lot) and step.is_short:
             count, total = lot.takeable(at, stride, step.wanted, self._bounds(step))
@@ -167,7 +171,7 @@ class RunInProgress:
         return [*capped, *room[len(capped) :]]
 
     def _one_by_one(self, candidates: Iterable[WalkPlace], step: Step) -> None:
-        """Take the candidates in turn, until all target types are met (Q12)."""
+        """Take the candidates in turn until all target types are met (Q12)."""
         for one in candidates:
             if not step.is_short:
                 return
@@ -176,7 +180,7 @@ class RunInProgress:
                 step.places.append(one.place)
 
     def walk_all(self, because: str) -> bool:
-        """Take candidates from all that are left, without shares (Q15); return whether any was taken."""
+        """Take from all remaining candidates, without shares (Q15); return whether any was taken."""
         lacking = [at for at, left in enumerate(self.rest) if left > 0]
         room = {leaf: _narrowest(rooms) for leaf, rooms in self.rooms.items()}
         lot, beyond = self.running.restricted(self.taken, lacking, room)
@@ -194,7 +198,7 @@ class RunInProgress:
         return self.rooms[self.running.leaves[one.home]]
 
     def _in_turn(self, candidates: Iterable[WalkPlace]) -> Iterator[WalkPlace]:
-        """Yield the candidates in Q11's order; one without disruptions left counts as opted out when its turn comes (V5)."""
+        """Yield the candidates in Q11's order; one without disruptions left at its turn counts as opted out (V5)."""
         if self._budgets.mode != "prefer" or not self._budgets.groups:
             yield from candidates
             return
@@ -219,7 +223,7 @@ class RunInProgress:
             yield one
 
     def _foresee(self, lot: Lot) -> set[int]:
-        """Return the candidates whose groups would have no disruption left at their turn, if each were evicted at its turn."""
+        """Return the candidates whose groups would have no disruption left at their turn, if each was evicted at its turn."""
         late: set[int] = set()
         left = self._budgets.fork()
         grouped = [place for place in lot.part(0, len(lot)) if place in left.groups]
@@ -239,7 +243,7 @@ class RunInProgress:
     # One candidate --------------------------------------------------------------------------------
 
     def _considers(self, one: WalkPlace, wanted: Line, rooms: Sequence[Line]) -> bool:
-        """Return whether a candidate may be taken; keep the rule that protects it, unless it is only not needed."""
+        """Return whether a candidate may be taken; record the rule that protects it, unless it is only not needed."""
         rule = self._objection(one, wanted, rooms)
         if rule is not None and rule is not Rule.NOT_NEEDED:
             self.spared[one.place] = rule
@@ -255,7 +259,7 @@ class RunInProgress:
                     return (
                         Rule.BELOW_GUARANTEE
                     )  # Q12: a queue from its leaf to the root would be below E
-        if self._overshoot == "none" and not _fits(size, self.rest):
+        if self._overshoot == "none" and not _is_within(size, self.rest):
             return Rule.OVERSHOOT  # Q13
         if self._budgets.mode == "respect" and self._budgets.exhausted(one.place):
             return Rule.BUDGET  # 7.6
@@ -282,7 +286,7 @@ class RunInProgress:
         self._give_back(list(self.taken), self.rest)
 
     def _give_back(self, places: Sequence[int], wanted: Line, *lines: Line) -> None:
-        """Give back the victims among these that are not needed for what was wanted; the lines grow with each."""
+        """Give back the victims among these that are not needed for the wanted amounts; the lists grow with each."""
         over = [max(0, -left) for left in wanted]
         if not any(over) or not places:
             return
@@ -291,7 +295,7 @@ class RunInProgress:
             self._spare(place, lines)
 
     def search(self, because: str) -> None:
-        """Replace what was taken by the first legal set in Q11's order that meets the target, if there is one (Q15)."""
+        """Replace the victims by the first legal set in Q11's order that meets the target, if there is one (Q15)."""
         found, late = dict(self.taken), set(self._late)
         for place in found:
             self._spare(place, ())
@@ -306,11 +310,14 @@ class RunInProgress:
     def _reaches(
         self, candidates: Sequence[WalkPlace], start: int, left: Sequence[Line], because: str
     ) -> bool:
-        """Take a set from ``start`` on that meets the target, and return whether there is one; ``left`` sums the rests."""
+        """Take a set from ``start`` on that meets the target; return whether there is one.
+
+        ``left`` has, by position, the sum of what the candidates from there on hold.
+        """
         if not self.is_short:
             return True
         for at in range(start, len(candidates)):
-            if not _fits(self.rest, left[at]):
+            if not _is_within(self.rest, left[at]):
                 return False
             one = candidates[at]
             rooms = self._path(one)
@@ -323,7 +330,7 @@ class RunInProgress:
 
 
 def _narrowest(rooms: PathRooms) -> Line:
-    """Return by column how far all of them may fall."""
+    """Return by column how far all of these queues may fall."""
     return [min(column) for column in zip(*rooms, strict=True)]
 
 
@@ -333,8 +340,11 @@ def _lower(lines: Iterable[Line], size: Sequence[int]) -> None:
             line[at] -= size[at]
 
 
-def _fits(size: Sequence[int], room: Sequence[int]) -> bool:
-    """Return whether a size is within ``room`` in each column of both of which it has something."""
+def _is_within(size: Sequence[int], room: Sequence[int]) -> bool:
+    """Return whether no positive amount of ``size`` exceeds the same column of ``room``.
+
+    Columns without a partner are ignored.
+    """
     for amount, have in zip(size, room, strict=False):  # noqa: SIM110 - thousands of times a run
         if amount > have and amount > 0:
             return False
@@ -342,7 +352,7 @@ def _fits(size: Sequence[int], room: Sequence[int]) -> bool:
 
 
 def _suffixes(candidates: Sequence[WalkPlace], width: int) -> list[Line]:
-    """Return by number of a candidate what it and those after it have, in the first columns."""
+    """Return, by position, the sum of what the candidates from there on hold, in the first ``width`` columns."""
     sums = [[0] * width]
     for one in reversed(candidates):
         sums.append([have + more for have, more in zip(sums[-1], one.size, strict=False)])

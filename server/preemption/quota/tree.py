@@ -1,6 +1,6 @@
-"""The queues below a shrinking one: how far each may fall, and its share of the target, level by level (Q15).
+"""The queues below a queue over its maximum: how far each may fall, and its share of the target, level by level (Q15).
 
-Shares are lists of whole amounts by target type. A queue frees its share among its children by what each may release.
+Shares are lists of whole amounts by target type. A queue divides its share among its children by what each may release.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from server.snapshot.victims_in_order import Lot
 
 
 def shares(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return for each child, in the order of their paths, the part of each type that it has to free (Q15)."""
+    """Return for each child, in the order of their paths, how much of each type it has to free (Q15)."""
     columns = [
         largest_remainder(amount, [child[at] for child in releasable])
         for at, amount in enumerate(wanted)
@@ -23,7 +23,7 @@ def shares(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[l
 
 
 def turns(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[int]:
-    """Return the children's numbers by largest releasable / target over the target types, then by path (Q15)."""
+    """Return the children's indices by largest releasable / target over the target types, then by path (Q15)."""
     kinds = [at for at, amount in enumerate(wanted) if amount > 0]
     whole = prod(wanted[at] for at in kinds)
     weights = [(at, whole // wanted[at]) for at in kinds]
@@ -36,7 +36,7 @@ def turns(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[in
 
 
 def use_credit(share: list[int], credit: list[int]) -> list[int]:
-    """Return a share less what siblings freed beyond theirs; the credit shrinks by what is used of it (Q15)."""
+    """Return a share less what siblings freed beyond theirs; the used part of ``credit`` is subtracted from it (Q15)."""
     used = [min(part, have) for part, have in zip(share, credit, strict=True)]
     for at, amount in enumerate(used):
         credit[at] -= amount
@@ -59,7 +59,7 @@ class Tree:
         snapshot = self._trial.snapshot
         below: dict[str, list[str]] = {}
         for path, queue in snapshot.queues.items():
-            # Q15: a child whose own run began at an earlier instant takes no part, nor does what is below it.
+            # Q15: a child whose own run began at an earlier instant takes no part, nor do the queues below it.
             if snapshot.runs.get(path, snapshot.now) >= snapshot.now:
                 below.setdefault(queue.parent, []).append(path)
         found = [top]
@@ -70,7 +70,7 @@ class Tree:
             found += self._children[path]
 
     def _guarded(self, targets: Sequence[int]) -> list[int]:
-        """Return the other types of which some queue has a floor: in those, too, no victim may bring one below it."""
+        """Return the types outside the target in which some queue has an entitlement, below which no victim may bring it."""
         snapshot = self._trial.snapshot
         paths = dict.fromkeys(one.path for leaf in self.leaves for one in snapshot.path_up(leaf))
         floors = {floor(self._trial, path) for path in paths}
@@ -78,7 +78,7 @@ class Tree:
         return sorted(found.difference(targets))
 
     def rooms(self) -> dict[str, PathRooms]:
-        """Return by leaf how far each queue up to the root may fall; a queue has one line, shared by all paths through it."""
+        """Return by leaf how far each queue up to the root may fall; a queue has one list, shared by all paths through it."""
         lines: dict[str, Line] = {}
         return {
             leaf: tuple(self._room(one.path, lines) for one in self._trial.snapshot.path_up(leaf))
@@ -92,7 +92,7 @@ class Tree:
         return lines[path]
 
     def releasable(self, path: str) -> Line:
-        """Return what a queue uses beyond its floor; a type without one is all beyond it (Q15)."""
+        """Return what a queue uses beyond its entitlement; in a type without an entitlement, all that it uses (Q15)."""
         used, least = self._trial.eff(path), floor(self._trial, path)
         return [max(0, used[index] - least[index]) for index in self._targets]
 

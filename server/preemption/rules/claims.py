@@ -1,10 +1,10 @@
 """The rules on claims: which asks may have pods evicted, on which node, and for which types.
 
-A victim is taken only for a type that the ask lacks and of which the victim's queues have too much (G2, rule 5). With a
-guarantee "too much" follows from rule 2. In proportion it does not where plain weight shares let a queue fall further below
-its share, nor where one victim may cross; so it is a rule of its own there (W8, W9).
+A victim is taken only for a type that the ask lacks and of which the victim's queues have too much (G2, rule 5). With
+guarantees, "too much" follows from rule 2. With plain shares by weight a queue below its share may fall further, and with
+`overshoot: last` one victim may cross the share; there it is a rule of its own (W8, W9).
 
-These rules are part of the gate (see `gate`). The planners keep them, too; a planner that does not is stopped here.
+These rules are part of the gate (see `gate`). The planners keep them, too; a plan that breaks one is refused here.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ def entitled(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def suitable_node(trial: Trial, policy: PolicyFacts, pledge: Pledge) -> Refusal | None:
-    """Refuse a node that does not take the ask: it must be open and allowed (G8), or the one that the ask requires (G11)."""
+    """Refuse a node that cannot take the ask: it must be open and allowed (G8), or the one that the ask requires (G11)."""
     kind = pledge.ask.kind
     if policy.scope is Scope.NODE:
         required = pledge.ask.spec.constraints.required_node
@@ -53,7 +53,7 @@ def suitable_node(trial: Trial, policy: PolicyFacts, pledge: Pledge) -> Refusal 
 
 
 def nobody_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse victims for an ask that fits on some node once what was ordered is gone (G8, invariant 12)."""
+    """Refuse victims for an ask that fits on some node once everything that was ordered to end is gone (G8, invariant 12)."""
     if plan.facts.scope not in _OF_SINGLE_ASKS or not plan.releases:
         return None
     for pledge in plan.pledges:
@@ -92,7 +92,7 @@ def important_stay(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan that takes more of a disruption group than it allows, where budgets are respected (V5).
+    """Refuse a plan that evicts more of a disruption group than it allows, where budgets are respected (V5).
 
     Plans for required nodes only prefer other victims (G11).
     """
@@ -118,10 +118,10 @@ def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def beyond_the_dead_zone(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of another queue that is not over its entitlement by more than the dead zone (P9).
+    """Refuse a victim of another queue that does not exceed its entitlement by more than the dead zone (P9).
 
-    The leaf has to be, and every queue above it that does not hold the preemptor, in a type that is asked for and that the
-    victim holds. The members of a gang ask together. Ports belong to no entitlement.
+    The leaf, and every queue above it that does not hold the preemptor, has to exceed it in a type that is requested and that
+    the victim holds. The members of a gang count together. Ports belong to no entitlement.
     """
     asks = [pledge.ask for pledge in plan.pledges if plan.facts.budgeted]
     if not trial.snapshot.settings.deadzone_permyriad or any(ask.kind.ports for ask in asks):
@@ -161,7 +161,7 @@ Freed = Mapping[str, Mapping[int, int]]
 def types(trial: Trial, ask: WaitingAsk, release: Release) -> list[int]:
     """Return the types of the ask for which a victim may be taken where they are lacking (G2, W6).
 
-    None of them is closed, and the victim runs outside the queue that decides for it.
+    They are not closed, and the victim runs outside the queue that decides for them.
     """
     found = openness(trial, ask.leaf, ask.kind.demand)
     closed, (outside, lowest) = found.closed_types, found.outside
@@ -184,7 +184,7 @@ def lacking_closed(trial: Trial, pledge: Pledge) -> Deciding | None:
 
 
 def goes_for_something(trial: Trial, pledge: Pledge, release: Release, freed: Freed) -> bool:
-    """Return whether the victim holds a type that the ask lacks and of which all its queues have too much until then."""
+    """Return whether the victim holds a lacking type of which all its queues still have too much after the other releases."""
     return _helps(trial, pledge, release, types(trial, pledge.ask, release), freed)
 
 
@@ -206,7 +206,7 @@ def _helps(
 
 
 def _lacking(trial: Trial, pledge: Pledge, release: Release) -> Iterator[int]:
-    """Yield what the ask lacks where the victim could give it: on its node, and below the maxima on its path (G9)."""
+    """Yield the types that the ask lacks where the victim could free them: on its node, and below maxima on its path (G9)."""
     if int(trial.snapshot.allocations.nodes[release.row]) == pledge.row:
         yield from _lacking_on_node(trial, pledge)
     path = trial.snapshot.path_up(pledge.ask.leaf)
@@ -222,7 +222,10 @@ def _lacking_on_node(trial: Trial, pledge: Pledge) -> Iterator[int]:
 def _lacking_below_maxima(
     trial: Trial, ask: WaitingAsk, queues: Iterable[QueueFacts]
 ) -> Iterator[int]:
-    """Yield what the maxima of these queues lack for the ask; a lendable one also lacks what is kept for firm asks (J4)."""
+    """Yield the types in which these queues' maxima are too small for the ask.
+
+    A lendable ask must also leave what is kept for firm asks (J4).
+    """
     for queue in queues:
         if not queue.is_limited:
             continue
@@ -235,7 +238,7 @@ def _lacking_below_maxima(
 
 def _is_over(trial: Trial, pledge: Pledge, release: Release, index: int, freed: Freed) -> bool:
     if trial.snapshot.ports[index] or not trial.snapshot.is_shared_out:
-        return True  # ports belong to no queue; under a guarantee rule 2 says more
+        return True  # ports belong to no queue; with guarantees rule 2 is stricter
     return all(
         trial.eff(queue.path)[index] - freed.get(queue.path, {}).get(index, 0)
         > floor(trial, queue.path)[index]

@@ -1,6 +1,6 @@
-"""The rules on plans for gangs, and on gangs among the victims of any plan. Part of the gate (see `gate`).
+"""The rules on plans for gangs, and on gangs among the victims of any plan. They are part of the gate (see `gate`).
 
-The rules are asked of the finished plan and share nothing with the search that made it but the numbers of the Trial.
+The rules check the finished plan. Apart from the numbers of the Trial they share nothing with the search that made it.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from server.snapshot import gangs
 from server.snapshot.waiting import WaitingJob
 
 OWN_QUEUE = frozenset({Scope.OWN_QUEUE, Scope.OWN_AND_OTHER_QUEUES})
-"""The scopes that take allocations of lower priority from the preemptor's own queue."""
+"""The scopes that allow allocations of lower priority in the preemptor's own queue as victims."""
 
 
 def _job_of(trial: Trial, plan: Plan) -> WaitingJob:
@@ -36,7 +36,7 @@ def _job_of(trial: Trial, plan: Plan) -> WaitingJob:
 
 
 def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan that does not serve every waiting member of its gang, and only them (J8, invariant 9)."""
+    """Refuse a plan that does not serve every waiting member of its gang and no other ask (J8, invariant 9)."""
     if not plan.facts.gang:
         return None
     planned = _job_of(trial, plan)
@@ -57,7 +57,7 @@ def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan of a policy other than `job` for a member of a gang that waits for the others (J8)."""
+    """Refuse a plan of a policy other than `job` for a member of a gang that waits for the other members (J8)."""
     if plan.facts.gang:
         return None
     waiting = {member.key for one in trial.snapshot.jobs for member in one.members if one.size > 1}
@@ -73,7 +73,8 @@ def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
 def victims_of_jobs(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim that a plan for a gang (J7), or a replacement (I2), may not take.
 
-    Of its own queue strictly lower priorities, never its own pods; of other queues as for a claim, a replacement none.
+    In its own queue it may take strictly lower priorities, but never its own pods; in other queues a gang may take what a claim
+    may, and a replacement nothing.
     """
     if plan.facts.scope not in OWN_QUEUE:
         return None
@@ -110,7 +111,7 @@ def _owed(trial: Trial, planned: WaitingJob) -> tuple[Deciding, ...]:
 def _of_other(
     trial: Trial, planned: WaitingJob, owed: Sequence[Deciding], release: Release
 ) -> Refusal | None:
-    """Refuse a victim of another queue by G3 to G5, for the whole gang; any, where the gang may claim nothing (I2)."""
+    """Refuse a victim of another queue by G3 to G5, for the whole gang; refuse all where the gang may not claim (I2)."""
     snapshot, leaf = trial.snapshot, planned.leaf
     if not owed:
         return Refusal(Rule.OTHER_QUEUE, f"{release.key} runs in another queue")
@@ -152,11 +153,11 @@ def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of another queue that frees no type that its node lacks and a queue on the gang's path decides (J7, G2).
+    """Refuse a victim of another queue that frees no type for which a queue on the gang's path decides (J7, G2).
 
-    The gang's own victims come first. The others can be put in an order in which each frees such a type that is still lacking.
-    The last one of the order is looked for first: without the later ones no less is lacking, so that any that can be last may
-    be taken out.
+    Victims in the gang's own queue come first. The other units are justified if some order of them has the property that each
+    frees such a type that its node still lacks. The order is built from its end: a unit that frees a lacking type when all
+    others are taken can be the last, and is then left out, because fewer victims never make less lacking.
     """
     if not plan.facts.gang:
         return None
@@ -200,7 +201,7 @@ def _can_be_last(
 def _less(
     sums: "_Sums", going: Mapping[int, Amounts], unit: Sequence[Release]
 ) -> dict[int, Amounts]:
-    """Return what the releases free on the nodes of a unit, where members have places, when the unit stays."""
+    """Return what the releases free on those nodes of a unit that have members, when the unit stays."""
     nodes = {int(sums.trial.snapshot.allocations.nodes[one.row]) for one in unit}
     found = {}
     for node in sorted(nodes & going.keys()):
@@ -210,7 +211,7 @@ def _less(
 
 
 def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:
-    """Return the members' need that neither free capacity nor victims of their own queue cover, over all nodes (J7)."""
+    """Return what the members need, over all nodes, beyond free capacity and victims of their own queue (J7)."""
     needs: Counter[int] = Counter()
     for node, used in _used(plan.pledges).items():
         room, freed = trial.claim_room(node), _freed_on(trial, node, own)
@@ -220,7 +221,7 @@ def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:
 
 
 def _used(pledges: Iterable[Pledge]) -> dict[int, Counter[int]]:
-    """Return what members get on each node."""
+    """Return by node what the members on it get, by type."""
     used: dict[int, Counter[int]] = {}
     for pledge in pledges:
         line = used.setdefault(pledge.row, Counter())
@@ -247,10 +248,10 @@ def _charged(trial: Trial, releases: Iterable[Release]) -> Counter[int]:
 
 
 def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan that leaves a gang below its minimum, unless it was, or all of it is evicted (J12).
+    """Refuse a plan that leaves a gang below its minimum, unless it was before, or all of it is evicted (J12).
 
-    The rule holds where gangs are planned for. A claim or a replacement takes no member that a gang needs: its victims share a
-    node, and a gang does not (G8).
+    The rule holds where gangs are planned for. A claim or a replacement takes no member that a gang needs: its victims run on
+    one node, and a gang runs on several (G8).
     """
     if not trial.snapshot.knows_firm or plan.shrink is not None or not plan.releases:
         return None
@@ -275,7 +276,7 @@ def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
 def enough_for_all(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan after which not all members fit, or of which a victim could be given back (invariant 11, J8, J12).
 
-    A gang among the victims is given back as one.
+    A gang among the victims is given back as a whole.
     """
     if not plan.facts.gang:
         return None
@@ -303,7 +304,7 @@ class _Sums:
             self.on.setdefault(int(trial.snapshot.allocations.nodes[one.row]), []).append(one)
 
     def units(self) -> Iterator[tuple[Release, ...]]:
-        """Yield the releases that would be given back together: gangs that are evicted whole, and every other one alone."""
+        """Yield the releases that would be given back together: a gang that is evicted whole, or any other release alone."""
         columns = self.trial.snapshot.allocations
         sizes = gangs.sizes(columns, self.trial.standing)
         together: dict[int, list[Release]] = {}
@@ -339,7 +340,7 @@ class _Sums:
         return self._below_the_maxima(())
 
     def _below_the_maxima(self, without: tuple[Release, ...]) -> bool:
-        """Return whether the leaf and every queue above it hold all members within their limits (J4)."""
+        """Return whether the leaf and every queue above it can hold all members within their limits (J4)."""
         for queue in self.trial.snapshot.path_up(self.job.leaf):
             if all(one is None for one in queue.bound):
                 continue
@@ -360,7 +361,10 @@ class _Sums:
 
 
 def no_job_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse victims for a gang whose members fit one after another once what was ordered is gone (invariant 12)."""
+    """Refuse victims for a gang whose members fit, one after another, once everything that was ordered to end is gone.
+
+    This is invariant 12.
+    """
     if not plan.facts.gang or not plan.releases:
         return None
     planned = _job_of(trial, plan)

@@ -1,8 +1,8 @@
 """The rules that no plan may break, whichever policy made it (design 1.6).
 
-Some look at the ask alone: they are asked before anything is planned, because planning costs a look at every node. Each plan
-then passes the gate, which asks all of them of all its pledges, before it is applied. A rule returns None when it holds, and
-otherwise a refusal with the reason.
+Some rules only concern the ask. They are checked before anything is planned, because planning has to look at every node. Each
+plan then passes the gate before it is applied: all rules are checked for all its pledges. A rule returns None when it holds,
+and otherwise a refusal with the reason.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +39,7 @@ PlanRule = Callable[[Trial, Plan], Refusal | None]
 
 
 def admit(trial: Trial, intent: Intent) -> Refusal | None:
-    """Return the first rule by which no plan for this ask could pass; None: it is worth planning."""
+    """Return the first rule that prevents any plan for this ask; None where planning is worthwhile."""
     policy = facts(intent.policy)
     for rule in ASK_RULES:
         refusal = rule(trial, policy, intent.ask)
@@ -49,7 +49,7 @@ def admit(trial: Trial, intent: Intent) -> Refusal | None:
 
 
 def gate(trial: Trial, plan: Plan) -> Refusal | None:
-    """Return the first rule that the plan would break on top of the Trial; None: it may be applied."""
+    """Return the first rule that the plan would break on top of the Trial; None where it may be applied."""
     for pledge in plan.pledges:
         refusal = _of_pledge(trial, plan.facts, pledge)
         if refusal is not None:
@@ -86,7 +86,7 @@ def one_an_ask(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | 
 def reservations_of_the_partition(
     trial: Trial, policy: PolicyFacts, ask: WaitingAsk
 ) -> Refusal | None:
-    """Refuse a reservation when the partition has as many as it may; they are few."""
+    """Refuse a reservation when the partition already has as many as it may."""
     del ask
     most = reservation.most(trial.snapshot.node_count)
     if not policy.reserves or trial.open_for(policy.name) < most:
@@ -97,7 +97,7 @@ def reservations_of_the_partition(
 
 
 def reservations_of_a_leaf(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Refuse a reservation when the leaf has as many as it may, so that it does not bind nodes that others could use."""
+    """Refuse a reservation when the leaf has as many as it may, so that it does not block nodes that others could use."""
     most = reservation.RESERVATIONS_PER_LEAF
     if not policy.reserves or trial.open_for(policy.name, ask.leaf) < most:
         return None
@@ -115,7 +115,10 @@ def open_queue(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | 
 
 
 def head_room(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Refuse an ask without headroom below its limits, all promises to others counted; victims may free headroom of queues."""
+    """Refuse an ask without headroom below its limits, with all promised capacity counted.
+
+    Victims may free headroom of queues.
+    """
     if not ask.within_limits and not policy.reserves:
         return Refusal(Rule.USER_LIMIT, "a limit of its user or group has no headroom for it")
     if ask.within_limits and (
@@ -152,7 +155,7 @@ def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim that no policy may evict: DaemonSet pods, firm and untouchable ones (G6, Q10, V3)."""
+    """Refuse a victim that no policy may evict: DaemonSet pods, firm pods and untouchable pods (G6, Q10, V3)."""
     breaks_firm = plan.facts.breaks_firm and trial.snapshot.settings.firm_break
     firm = 0 if breaks_firm else trial.snapshot.firm_flags
     barred = REQUIRED_NODE | UNTOUCHABLE | VETOED | REPLACED | firm
@@ -162,9 +165,10 @@ def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def one_node(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a claim that runs on another node than the pledged one (G8, invariant 8); gangs take several (J7).
+    """Refuse a victim of a claim that runs on another node than the pledged one (G8, invariant 8).
 
-    With `crossnode: quota` those below a maximum on the ask's path may stand elsewhere (G9).
+    Gangs take several nodes (J7). With `crossnode: quota`, victims below a maximum on the ask's path may run on other nodes
+    (G9).
     """
     if not plan.pledges or plan.facts.gang:
         return None
@@ -198,7 +202,7 @@ def room_made(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def _is_enough(trial: Trial, plan: Plan, releases: tuple[Release, ...]) -> bool:
-    """Return whether the beneficiaries of the plan fit, on their nodes and in their queues, once these are gone."""
+    """Return whether the beneficiaries of the plan fit, on their nodes and in their queues, once these releases are done."""
     return all(
         _is_enough_on_node(trial, pledge, releases)
         and _is_enough_in_queues(trial, pledge, releases)
@@ -254,7 +258,7 @@ def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
 def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a claim that lacks a closed type on its node or below a maximum (G2, invariant 4).
 
-    A type is closed when the queue that decides for it has its share of it.
+    A type is closed when the queue that decides for it already has its share.
     """
     for pledge in plan.pledges if _is_claim(plan) else ():
         found = claims.lacking_closed(trial, pledge)
@@ -270,8 +274,8 @@ def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
 def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim of a claim that is not taken for a type that the ask lacks, outside the queue that decides for it (G2).
 
-    Its own queues have too much of that type (rule 5, W9). A victim that may be taken for no type at all is left to
-    `within_the_fence`.
+    The victim's own queues must have too much of that type (rule 5, W9). A victim that may be taken for no type at all is
+    judged by `within_the_fence`.
     """
     for release in plan.releases if _is_claim(plan) else ():
         if all(claims.goes_for_nothing(trial, one, release) for one in plan.pledges):
@@ -295,8 +299,8 @@ def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
 def nobody_below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan that leaves a queue of a victim below E in a type that the victim uses (rule 2, G4, Q12, invariant 3).
 
-    A queue that holds the preemptor too counts the ask as added, and only a net fall counts. For all other
-    queues rule 5 follows from this.
+    In a queue that also holds the preemptor the ask counts as added, and only a net fall is refused. For all other queues rule
+    5 follows from this.
     """
     if not plan.facts.keeps_guarantees:
         return None
@@ -311,7 +315,7 @@ def _without(plan: Plan, victim: Release) -> tuple[Release, ...]:
 
 
 def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
-    """Return whether this one victim brings queues below their share that are whole without it (W8)."""
+    """Return whether only this victim brings queues below their share, which without it have their whole share (W8)."""
     less = replace(plan, releases=_without(plan, victim))
     if _below_the_floor(trial, less) is not None:
         return False
@@ -328,7 +332,7 @@ def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
 
 
 def _had_its_share(trial: Trial, path: str, index: int, before: int) -> bool:
-    """Return whether a queue has its share without what others free; by plain shares also if it is below it now (W8)."""
+    """Return whether a queue has its share apart from what others free; with plain shares, also if it is below it now (W8)."""
     has, entitled = trial.eff(path)[index], floor(trial, path)[index]
     return has - before >= entitled or (has < entitled and protects_only_whole(trial))
 
@@ -352,7 +356,7 @@ def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
-    """Return what the plan must leave a queue: E; surplus reclaim leaves what it deserves of the types to free (W3)."""
+    """Return what the plan must leave a queue: E, or for surplus reclaim what it deserves of the types to free (W3)."""
     if plan.facts.shrinks is not Shrinks.PARTITION:
         return floor(trial, path)
     target = () if plan.shrink is None else plan.shrink.target
@@ -360,7 +364,7 @@ def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
 
 
 def _freed(trial: Trial, plan: Plan) -> dict[str, dict[int, int]]:
-    """Return what the plan frees in each queue on the way up from its victims."""
+    """Return by queue and type what the plan frees, for all queues above its victims."""
     freed: dict[str, dict[int, int]] = {}
     for leaf, amounts in trial.freed(plan.rows):
         for queue in trial.snapshot.path_up(leaf):
