@@ -1,5 +1,6 @@
 """Names for the types that gRPC gives to a handler. Streams of `si.v1` see bytes, all others see messages."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeAlias
 
@@ -25,6 +26,26 @@ async def let_go(requests: Requests) -> None:
     close = getattr(aiter(requests), "aclose", None)
     if close is not None:
         await close()
+
+
+async def send_headers(context: Context) -> None:
+    """Send the headers of a call before its first message; a cancellation takes effect once they have left.
+
+    gRPC sends headers with the first message, and counts them as sent once that message was written. A call that is
+    cancelled meanwhile can send no status, so its client would wait for ever. Raises grpc.aio.InternalError for a
+    caller that has left.
+    """
+    sending = asyncio.ensure_future(context.send_initial_metadata(()))
+    is_cancelled = False
+    while not sending.done():
+        try:
+            await asyncio.wait({sending})
+        except asyncio.CancelledError:
+            is_cancelled = True
+    if is_cancelled:
+        sending.exception()  # Retrieve the error of a caller that has left: asyncio logs an error that no code retrieves.
+        raise asyncio.CancelledError
+    sending.result()
 
 
 def unheard(_method: str, _context: Context) -> Callable[[grpc.StatusCode], None]:

@@ -23,7 +23,15 @@ from server.rpc.errors import (
     unauthenticated,
     unexpected,
 )
-from server.rpc.grpc_types import Behaviour, Called, Context, Handler, Requests, let_go
+from server.rpc.grpc_types import (
+    Behaviour,
+    Called,
+    Context,
+    Handler,
+    Requests,
+    let_go,
+    send_headers,
+)
 from server.rpc.identity import Identities, Metadata
 from server.rpc.limits import REQUEST_S
 from server.rpc.roles import CALLER, DEEDS, LOCAL_OPERATOR, OPEN, Caller, may
@@ -214,14 +222,16 @@ def _let_frames_go(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
-async def _send(context: Context, answer: object) -> None:
-    """Write an answer; if the call was to be ended meanwhile, end it after the answer."""
+async def _send(context: Context, answer: object, *, headers: bool = False) -> None:
+    """Write an answer, after its headers where asked; if the call was to be ended meanwhile, end it after the answer."""
     call = _CALL.get()
     if call is None:
         await context.write(answer)
         return
     call.writing = True
     try:
+        if headers:
+            await send_headers(context)
         await context.write(answer)
     finally:
         call.writing = False
@@ -245,8 +255,10 @@ def _streaming(behaviour: Behaviour, read: _Read) -> _Write:
         await behaviour(await read(requests), context)
 
     async def write(requests: Requests, context: Context) -> None:
+        is_first = True
         async for answer in behaviour(await read(requests), context):
-            await _send(context, answer)
+            await _send(context, answer, headers=is_first)
+            is_first = False
 
     return write if inspect.isasyncgenfunction(behaviour) else pass_on
 

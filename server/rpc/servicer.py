@@ -24,7 +24,7 @@ from server.model.quota import Configuration
 from server.model.reasons import Code
 from server.rpc.configuration_reading import Readings
 from server.rpc.errors import invalid, malformed
-from server.rpc.grpc_types import Context, Handlers, Requests, let_go
+from server.rpc.grpc_types import Context, Handlers, Requests, let_go, send_headers
 from server.rpc.instances import instance_of
 from server.rpc.limits import (
     DRAIN_WRITE_S,
@@ -213,6 +213,7 @@ class Scheduler:
 
     async def _serve(self, kind: Kind, requests: Requests, context: Context) -> None:
         """Serve one stream from its opening to its end."""
+        await send_headers(context)
         session = self._sessions.open(kind, CALLER.get(), self._pump.now())
         reader = asyncio.create_task(self._read(session, requests, context))
         writer = asyncio.create_task(_write(session, context))
