@@ -173,7 +173,7 @@ def _is_open(trial: Trial, one: Deciding, wanted: int) -> bool:
 
 
 def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
-    """Yield for each type the lowest queue up to the scope root with an entitlement to it, which measures the leaf (P4)."""
+    """Yield, for each type, the lowest queue up to the scope root with an entitlement to it: the leaf is measured there (P4)."""
     lines = [(queue.path, trial.entitled(queue.path)) for queue in scope(trial.snapshot, leaf)]
     for index in range(len(trial.snapshot.types)):
         path = next((path for path, amounts in lines if amounts[index] > 0), None)

@@ -273,7 +273,7 @@ def _parsed(parse: _Parse, data: object) -> object:
 def _one(parse: _Parse) -> _Read:
     """Return the reader of the message of a unary call.
 
-    The message has to arrive in time, because a waiting call takes the place of another.
+    The message has to arrive in time, because the number of open calls is limited.
     """
 
     async def only(requests: Requests) -> object:
