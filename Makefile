@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto' 2>/dev/null)
 WORKLOAD ?= in process: 1,000 / 10,000, 10 leaves, 20 shapes
 
 .DEFAULT_GOAL := help
-.PHONY: help venv gen demo test check bench profile bench-kubernetes soak picture real pins baseline clean
+.PHONY: help venv gen demo test fix check coverage bench profile bench-kubernetes soak picture real pins baseline clean
 
 help: ## Says what there is to make.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -26,8 +26,12 @@ gen: $(STAMP) ## Makes the Python of the wire again from proto/.
 demo: $(STAMP) ## Shows a scheduler placing a cluster's pods, in this terminal.
 	@$(BIN)/evenhand demo
 
-test: $(STAMP) ## Runs the tests, without benchmarks and soaks.
-	@$(BIN)/python -m pytest -q -m "not bench and not soak"
+test: $(STAMP) ## Runs the tests, without benchmarks and soaks; ARGS="tests/core -k told" some of them.
+	@$(BIN)/python -m scripts.run_tests $(ARGS)
+
+fix: $(STAMP) ## Formats the code and repairs what the linter can repair.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 check: $(STAMP) ## Runs linters, types, import contracts and the wire's checks.
 	$(BIN)/ruff check .
@@ -37,6 +41,13 @@ check: $(STAMP) ## Runs linters, types, import contracts and the wire's checks.
 	$(BIN)/lint-imports --no-logo --config .ci/cycles.toml
 	$(BIN)/buf lint
 	$(BIN)/buf breaking --against proto/baseline.binpb
+
+coverage: $(STAMP) ## Runs the tests and says which lines none of them runs; ARGS as for `make test`.
+	@$(BIN)/coverage erase
+	@$(BIN)/python -m scripts.run_tests --cov --cov-append --cov-report= $(ARGS)
+	@$(BIN)/coverage report
+	@$(BIN)/coverage html --quiet --directory .coverage.html
+	@echo 'each line: .coverage.html/index.html'
 
 bench: $(STAMP) ## Measures the speed; ARGS="--only gRPC --runs 3" some of it, ARGS=--help says more.
 	@PYTHONPATH=.:gen $(BIN)/python -m tests.bench $(ARGS)

@@ -1,11 +1,29 @@
-"""Global state, which every test leaves as it was, and the immediate report of each failed test."""
+"""Global state, which every test leaves as it was; the effort of random tests; the immediate report of failures."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
 
+import hypothesis
 import pytest
 import structlog
 
 import server  # noqa: F401 - before gRPC, see there
+from tests.effort import cases
+
+ROOT: Final = Path(__file__).parent
+ALONE: Final = frozenset({"bench", "compose", "faults", "kubernetes", "real"})
+"""The folders whose tests start other programs, or measure: each of their tests is marked `alone`."""
+
+hypothesis.settings.register_profile("effort", max_examples=cases(100, least=10))
+hypothesis.settings.load_profile("effort")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(ROOT).parts[0] in ALONE:
+            item.add_marker("alone")
 
 
 @pytest.hookimpl(trylast=True)

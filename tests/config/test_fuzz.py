@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from server.config import diff, load
 from tests.config.texts import below, partition
+from tests.effort import cases
 
-MANY = settings(max_examples=300, deadline=None, print_blob=True)
+MANY = settings(max_examples=cases(300), deadline=None, print_blob=True)
 WORDS = [
     *(
         "partitions",

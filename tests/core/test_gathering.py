@@ -1,6 +1,5 @@
 """Jobs whose size no label says: at each instant they gather the members that a plain count gives (J1)."""
 
-import os
 import random
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +18,7 @@ from server.model.events import (
     SyncCompleted,
 )
 from server.state.gang_sizes import present
+from tests.effort import cases
 from tests.simulation import duel
 
 RM, START = "rm", 1_800_000_000_000
@@ -34,7 +34,7 @@ partitions:
           - {name: b}
 """
 GATHERING_MS = 2_000
-WORLDS = int(os.environ.get("EVENHAND_GATHERING_WORLDS", "") or 12)
+WORLDS = cases(12)
 STEPS = 60
 MEMBER = AskSpec((("memory", 10),), job_key="j")
 

@@ -22,6 +22,7 @@ from server.preemption.nodes.reservation import RESERVE_AFTER_MS
 from server.snapshot.snapshot import Snapshot
 from server.state import snapshotting
 from server.state.partition import Partition
+from tests.effort import cases
 
 NOW = 1_800_000_000_000
 LATER = NOW + RESERVE_AFTER_MS
@@ -32,7 +33,7 @@ TREE = QueueSpec(
     submit_acl=Acl(everyone=True),
     children=(QueueSpec("a"), QueueSpec("b")),
 )
-SEEDS = range(30)
+SEEDS = range(cases(30))
 
 
 def cluster(nodes: int) -> Core:

@@ -1,6 +1,5 @@
 """Placeholders under random events: the sum of usage is kept, no limit is exceeded, and no pod waits without end."""
 
-import os
 import random
 from collections import Counter
 
@@ -18,9 +17,10 @@ from server.model.events import (
 )
 from server.scheduling import placeholders
 from tests.core.gang_world import START, World
+from tests.effort import cases
 from tests.preemption.replicas import Replicas
 
-WORLDS = int(os.environ.get("EVENHAND_GANG_WORLDS", "") or 60)
+WORLDS = cases(60)
 STEPS = 60
 
 

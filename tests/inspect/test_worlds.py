@@ -4,10 +4,11 @@ import pytest
 
 from server.core.core import Core
 from server.core.queries import inspect
+from tests.effort import cases
 from tests.inspect.overdrafts import overdrafts
 from tests.simulation.worlds import World, make_world
 
-WORLDS = 60
+WORLDS = cases(60)
 BUDGET = 3
 """So few steps that ticks end in the middle of their work."""
 

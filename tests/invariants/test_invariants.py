@@ -35,6 +35,7 @@ from server.model.events import (
 from server.model.quota import Acl, Configuration, PartitionSpec, PlacementRule, QueueSpec
 from server.model.reports import AllocationReport, QueueReport
 from server.model.resources import Limit, resource
+from tests.effort import cases
 from tests.simulation.duel import run
 
 START = 1_800_000_000_000
@@ -277,7 +278,7 @@ def _positive(amounts: Any) -> dict[str, int]:
 
 TestAnythingGoes = AnythingGoes.TestCase
 TestAnythingGoes.settings = settings(
-    max_examples=60,
+    max_examples=cases(60),
     stateful_step_count=STEPS,
     deadline=None,
     derandomize=True,

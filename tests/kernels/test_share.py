@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from server.kernels import share
 from server.kernels.water import WEIGHT_MAX
+from tests.effort import cases
 from tests.preemption.proportion_oracle import Sibling, at_most, poured
 
 HUGE = (1 << 62) - 1
@@ -95,7 +96,7 @@ def properties(amount: int, family: Sequence[Sibling], parts: Sequence[int], see
 
 @pytest.mark.parametrize("start", range(0, 600, 150))
 def test_random_families(start: int) -> None:
-    for seed in range(start, start + 150):
+    for seed in range(start, start + cases(150)):
         check(seed)
 
 

@@ -3,8 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,21 +26,6 @@ POLICIES = (
 """Those of the five designs, and what stands beside them."""
 
 
-Runs = dict[int, Future[subprocess.CompletedProcess[str]]]
-
-
-@pytest.fixture(scope="module")
-def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
-    """Start a process for each defect whose test was selected, as many at a time as there are processors."""
-    items = [one for one in request.session.items if isinstance(one, pytest.Function)]
-    mine = [one for one in items if one.originalname == test_defect_is_caught.__name__]
-    params = [one.callspec.params["number"] for one in mine]
-    numbers = [one for one in params if isinstance(one, int)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield {number: pool.submit(_run, number) for number in numbers}
-        pool.shutdown(cancel_futures=True)
-
-
 def _run(number: int) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(ROOT), str(ROOT / "gen")])
     command = [sys.executable, "-m", "tests.mutants.infected", str(number)]
@@ -53,9 +36,8 @@ def _run(number: int) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("number", range(len(DEFECTS)), ids=[defect.name for defect in DEFECTS])
-def test_defect_is_caught(number: int, runs: Runs) -> None:
-    defect = DEFECTS[number]
-    run = runs[number].result()
+def test_defect_is_caught(number: int) -> None:
+    defect, run = DEFECTS[number], _run(number)
     assert run.returncode != GONE, f"the text of {defect} is not there exactly once"
     assert run.returncode == CAUGHT, f"not noticed by {defect.judge.value}: {run.stderr}"
     example(defect, run.stdout).run()

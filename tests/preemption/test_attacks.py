@@ -12,10 +12,11 @@ from server.model.events import AllocationAdded, AskAdded
 from server.model.reasons import Code
 from server.model.resources import resource
 from server.preemption.nodes.reservation import RESERVE_AFTER_MS
+from tests.effort import cases
 from tests.preemption.attacks import Attack
 from tests.preemption.clusters import MANAGER, Cluster, leaf
 
-LIVES = 24
+LIVES = cases(24)
 """Half of the partitions share by weight: as many plain ones as before there were shares."""
 LIVES_SOAK = 2_000
 CHUNK = 50

@@ -8,6 +8,7 @@ import pytest
 
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
+from tests.effort import cases
 from tests.preemption.claim_clusters import (
     START,
     AlikeDice,
@@ -40,11 +41,11 @@ from tests.preemption.claim_oracle import (
 )
 from tests.preemption.class_clusters import ClassDice, FullClassDice, WeightedClassDice
 
-CLUSTERS: Final = 400
-BY_WEIGHT: Final = 120
-ALIKE: Final = 40
-LAYERED: Final = 240
-CLASSES: Final = 150
+CLUSTERS: Final = cases(400)
+BY_WEIGHT: Final = cases(120)
+ALIKE: Final = cases(40)
+LAYERED: Final = cases(240)
+CLASSES: Final = cases(150)
 CLASSES_SOAK: Final = 10_000
 CLUSTERS_SOAK: Final = 20_000
 LAYERED_SOAK: Final = 100_000

@@ -10,12 +10,13 @@ import pytest
 from server.core.core import Core
 from server.model.decisions import Decision, Noted, Released
 from server.model.reasons import Code
+from tests.effort import cases
 from tests.preemption import claim_oracle, in_queue_oracle
 from tests.preemption.claim_clusters import look_again, placed_of, plans_of, slices, tell
 from tests.preemption.claim_oracle import Ask, Claim, Cluster, Promise, fits_now, look
 from tests.preemption.in_queue_clusters import OwnDice
 
-WORLDS: Final = 400
+WORLDS: Final = cases(400)
 WORLDS_SOAK: Final = 20_000
 CHUNK: Final = 1_000
 PODS_MOST: Final = 7

@@ -7,11 +7,12 @@ from typing import Final
 import pytest
 
 from server.model.decisions import Placed, Released
+from tests.effort import cases
 from tests.preemption.job_clusters import START, Dice, Member, Pod, Queue, World, decided, tell
 from tests.preemption.job_oracle import Oracle
 
-WORLDS: Final = 400
-MIXED: Final = 1_000
+WORLDS: Final = cases(400)
+MIXED: Final = cases(1_000)
 WORLDS_SOAK: Final = 20_000
 CHUNK: Final = 1_000
 LEAST: Final = 3

@@ -14,6 +14,7 @@ from server.model.records import Lost
 from server.model.records import lost_work as of_record
 from server.state import lost_work as partition
 from server.state.lost_work import LINES_MAX, OTHERS, LossKey, LostWork
+from tests.effort import cases
 from tests.preemption.replicas import Replicas
 from tests.simulation.termination import Life
 from tests.stories.words import MANAGER
@@ -22,7 +23,7 @@ TWO: list[dict[str, Any]] = [
     {"name": "a", "resources": {"guaranteed": {"memory": 8}}},
     {"name": "b"},
 ]
-LIVES = 120
+LIVES = cases(120)
 
 
 class Accountant(Life):

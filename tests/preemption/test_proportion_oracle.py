@@ -8,6 +8,7 @@ import pytest
 from server.model.quota import QueueSpec
 from server.preemption.proportion import Proportion, QueueStanding, Share, ShareLevel, proportion
 from server.snapshot.queues import QueueFacts
+from tests.effort import cases
 from tests.preemption import proportion_oracle as oracle
 from tests.preemption.proportion_oracle import Node
 
@@ -174,7 +175,7 @@ def families(
 
 @pytest.mark.parametrize("start", range(0, 120, 30))
 def test_random_trees(start: int) -> None:
-    for seed in range(start, start + 30):
+    for seed in range(start, start + cases(30)):
         check(seed)
 
 

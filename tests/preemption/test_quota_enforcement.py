@@ -10,6 +10,7 @@ from server.preemption.policy import Plan, Refusal, Rule, ShrinkIntent
 from server.preemption.quota import enforcement, run
 from server.preemption.quota.tree import shares, turns, use_credit
 from server.preemption.rules import gate
+from tests.effort import cases
 from tests.preemption.quota_oracle import Pod
 from tests.preemption.quota_worlds import World, planned, random_world, spared, trial_of, victims
 
@@ -120,7 +121,7 @@ def test_many_equal_runs_are_equal() -> None:
 
 @pytest.mark.parametrize("start", range(5_000, 5_300, 100))
 def test_no_random_run_breaks_a_rule(start: int) -> None:
-    for seed in range(start, start + 100):
+    for seed in range(start, start + cases(100)):
         some = random_world(random.Random(seed))
         trial = some.trial()
         plan = enforcement.plan(trial, ShrinkIntent("quota", some.queue))

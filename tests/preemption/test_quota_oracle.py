@@ -8,6 +8,7 @@ from server.kernels import order
 from server.preemption.policy import Plan, Refusal
 from server.preemption.quota import run
 from server.snapshot import victims_in_order
+from tests.effort import cases
 from tests.preemption.quota_worlds import World, planned, random_world, victims
 
 
@@ -46,7 +47,7 @@ def check_spared(world: World, answer: Plan | Refusal, rules: dict[str, str], se
 
 @pytest.mark.parametrize("start", range(0, 600, 100))
 def test_random_worlds(start: int) -> None:
-    for seed in range(start, start + 100):
+    for seed in range(start, start + cases(100)):
         check(random_world(random.Random(seed)), seed)
 
 
@@ -58,5 +59,5 @@ def test_random_worlds_in_small_strides(start: int, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(run, "WORTHWHILE", 1)
     monkeypatch.setattr(victims_in_order, "CHUNK", 3)
     monkeypatch.setattr(order, "FEW", 1)
-    for seed in range(start, start + 100):
+    for seed in range(start, start + cases(100)):
         check(random_world(random.Random(seed)), seed)

@@ -22,6 +22,7 @@ from server.preemption.quota import enforcement
 from server.preemption.rules import claims, gangs, gate
 from server.preemption.trial import Trial
 from server.state import snapshotting
+from tests.effort import cases
 from tests.preemption import quota_oracle
 from tests.preemption.claim_clusters import (
     MANAGER,
@@ -55,8 +56,8 @@ from tests.preemption.claim_oracle import (
 from tests.preemption.paths import is_below, path_up
 from tests.preemption.quota_worlds import World, random_world, trial_of
 
-VIEWS: Final = 200
-WORLDS: Final = 100
+VIEWS: Final = cases(200)
+WORLDS: Final = cases(100)
 PLANS_OF_A_VIEW: Final = 12
 SOAK: Final = 10_000
 LAYERED_SOAK: Final = 100_000

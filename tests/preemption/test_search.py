@@ -12,11 +12,12 @@ from server.state import snapshotting
 from server.state.equivalence import AskClass
 from server.state.nodes import NodeIndex
 from server.state.partition import Partition
+from tests.effort import cases
 from tests.preemption.clusters import Cluster
 from tests.preemption.lives import partitions_after_each_tick
 
 BATCHES = 5
-BATCH = 40
+BATCH = cases(40)
 
 
 def classes_of(partition: Partition) -> list[AskClass]:

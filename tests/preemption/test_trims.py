@@ -10,6 +10,7 @@ from server.model.decisions import Decided, Decision, Noted
 from server.model.events import NodeUpdated
 from server.model.reasons import Code
 from server.model.resources import resource
+from tests.effort import cases
 from tests.preemption.claim_clusters import MANAGER, START, WeightedDice, placed_of, slices, tell
 from tests.preemption.claim_oracle import (
     Amounts,
@@ -22,7 +23,7 @@ from tests.preemption.claim_oracle import (
 )
 from tests.preemption.paths import is_below, path_up
 
-CLUSTERS: Final = 120
+CLUSTERS: Final = cases(120)
 CLUSTERS_SOAK: Final = 10_000
 CHUNK: Final = 1_000
 PODS_MOST: Final = 7

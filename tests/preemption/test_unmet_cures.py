@@ -24,11 +24,12 @@ from server.model.events import (
 from server.model.quota import Configuration, PreemptionPolicy, QueueSpec, UserLimit
 from server.model.resources import limit, resource
 from server.model.unmet import Change, Cure, UnmetAsks
+from tests.effort import cases
 from tests.preemption import claim_clusters, job_clusters, test_unmet
 from tests.preemption.replicas import Replicas
 from tests.stories.words import MANAGER
 
-CLUSTERS: Final = 150
+CLUSTERS: Final = cases(150)
 CLUSTERS_SOAK: Final = 6_000
 CHUNK: Final = 500
 ROUNDS: Final = 4

@@ -16,11 +16,12 @@ from server.core.queries.unmet.report import report
 from server.model.decisions import Placed
 from server.model.quota import PreemptionSettings
 from server.model.unmet import Binding, Change, Cure, UnmetAsks
+from tests.effort import cases
 from tests.preemption.job_clusters import START, Amounts, Dice, Member, World, tell
 from tests.preemption.job_oracle import Oracle, total
 from tests.preemption.paths import is_below, queue_of
 
-WORLDS: Final = 400
+WORLDS: Final = cases(400)
 WORLDS_SOAK: Final = 20_000
 CHUNK: Final = 1_000
 NUMBERS: Final = {Change.RAISE_MAX, Change.RAISE_GUARANTEE, Change.LOWER_GUARANTEE}

@@ -9,6 +9,7 @@ import pytest
 from server.core.core import Core
 from server.core.queries.unmet.report import report
 from server.model.unmet import Binding, Change, Cure, UnmetAsks
+from tests.effort import cases
 from tests.preemption.claim_clusters import START, Dice, configuration, events
 from tests.preemption.claim_oracle import (
     Amounts,
@@ -22,7 +23,7 @@ from tests.preemption.claim_oracle import (
 )
 from tests.preemption.paths import is_below
 
-CLUSTERS: Final = 500
+CLUSTERS: Final = cases(500)
 CLUSTERS_SOAK: Final = 20_000
 CHUNK: Final = 1_000
 

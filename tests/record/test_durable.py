@@ -24,6 +24,7 @@ from server.record.log import DecisionLog
 from server.record.recording import Recording
 from server.record.start import begin
 from server.record.writer import Scribe
+from tests.effort import cases
 from tests.record.killing import Run
 from tests.record.test_ending import gaps, start_again, verified
 from tests.record.test_log import BIG, Disk, disk, kinds
@@ -254,7 +255,7 @@ def test_full_files_are_put_aside_when_all_is_safe(file: Path) -> None:
 STEPS = st.lists(st.sampled_from(("decide", "full", "room", "kill", "stop")), max_size=20)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(STEPS, st.booleans())
 def test_whatever_left_is_in_the_log(steps: list[str], power: bool) -> None:  # noqa: FBT001
     """Runs that are killed anywhere, or lose their power and all that was not synced, on a disk that is full now and then."""

@@ -17,6 +17,7 @@ from server.record.log import DecisionLog
 from server.record.mark import MAGIC, PAGE_BYTES, mark_of, read_mark
 from server.record.record_file import RecordError
 from server.record.verify import Verified, files_of, verify
+from tests.effort import cases
 from tests.record.killing import Run, killed, killed_with_lines_unwritten
 from tests.record.test_log import BIG, Disk, kinds, lines
 from tests.record.values import START, decided
@@ -289,7 +290,7 @@ HURT_MARK = st.none() | st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(150), deadline=None)
 @given(STEPS, st.none() | CUT_LOG, HURT_MARK)
 def test_never_fewer_than_are_missing(
     steps: list[str], cut: float | None, hurt: tuple[str, int] | None

@@ -18,6 +18,7 @@ from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.allocations_fast import AllocationCodec, MalformedError
 from server.rpc.translate.answers_fast import PlacementEncoder, ReleaseEncoder
 from si.v1 import si_pb2 as si
+from tests.effort import cases
 from tests.rpc import plainly
 from tests.rpc.messages import allocation_requests, broken, shaken, tags
 
@@ -50,7 +51,7 @@ def test_order_repetition_and_unknown_fields_mean_what_protobuf_says(
 
 
 @given(allocation_requests, st.integers(0, 1 << 32))
-@settings(max_examples=150)
+@settings(max_examples=cases(150))
 def test_damaged_bytes_are_refused_when_the_generated_classes_refuse_them(
     message: si.AllocationRequest, seed: int
 ) -> None:

@@ -27,7 +27,10 @@ from tests.rpc.copied import SHARED
 from tests.rpc.harness import PATIENCE_S, until
 from tests.rpc.test_decisions_live import full
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux alone")
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux alone"),
+]
 ANNA = Caller("anna", Role.OPERATOR)
 
 

@@ -33,6 +33,8 @@ from tests.rpc.harness import SETTING, serving
 from tests.rpc.memory_calls import LIMITED, REFUSED, Kind, core, guarded, make
 from tests.rpc.memory_cluster import MANAGERS, budget_mib, fill, with_streams
 
+pytestmark = pytest.mark.alone
+
 CALLS: Final = 10_000
 """Refused calls of each kind that cost the core little, and as many again."""
 LEFT_MIB: Final = 40

@@ -313,7 +313,7 @@ def test_each_kind_of_call_has_a_limit_for_each_caller(method: str, kind: str) -
         pass
 
 
-@pytest.mark.parametrize("method", [*TABLE, *OPEN])
+@pytest.mark.parametrize("method", sorted([*TABLE, *OPEN]))
 def test_each_call_has_a_limit_in_all(method: str) -> None:
     """The limit of all counts also where callers are not told apart, as on an open port."""
     kind, calls = kind_of(method), OpenCalls()

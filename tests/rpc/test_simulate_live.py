@@ -25,6 +25,8 @@ from tests.rpc.test_decisions import speaks_of
 from tests.rpc.test_decisions_live import LENT, OWED, QUEUES, full, seen
 from tests.rpc.test_simulate import configured, simulate, simulated
 
+pytestmark = pytest.mark.alone
+
 LENDERS = (*(f"lent-{number}" for number in range(10)), "borrower", "root.lent")
 
 

@@ -28,6 +28,8 @@ from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
 from tests.rpc.harness import RM, SETTING, Served, serving
 
+pytestmark = pytest.mark.alone
+
 HEALTH_S = 0.1
 """The longest time to the answer of a health check."""
 NODES = 1_000

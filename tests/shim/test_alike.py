@@ -16,10 +16,11 @@ from shim_client.translate.alike import ReadOnce
 from shim_client.translate.fields import BadObjectError
 from shim_client.translate.pod import PodFacts, read_pod
 from tests.bench import manifests
+from tests.effort import cases
 from tests.shim.objects import Item
 from tests.shim.test_garbage import JUNK, RICH_POD, spots
 
-ROUNDS = 3000
+ROUNDS = cases(3000)
 READINGS = (spec.own, spec.foreign, metadata.own, metadata.foreign)
 SETTINGS = (
     Settings(),

@@ -1,6 +1,5 @@
 """Memory stays constant while pods come and go: shim, cluster and core keep nothing of pods that are gone."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -8,10 +7,13 @@ import pytest
 
 from server.core.events import lifecycle
 from shim_client.state_machine import jobs
+from tests.effort import cases
 from tests.shim.churn import Progress, assert_flat, churned, growth, shorten_histories
 
-SECONDS = int(os.environ.get("EVENHAND_CHURN_SECONDS", "") or 60)
-"""The seconds of the test; `EVENHAND_CHURN_SECONDS=600 make test` for a closer look."""
+pytestmark = pytest.mark.alone
+
+SECONDS = cases(120, 30)
+"""The seconds of the test; `EVENHAND_EFFORT=500` makes ten minutes of them."""
 SOAK_SECONDS = 3600
 WAVES_OF_A_LEAK = 30
 

@@ -19,11 +19,12 @@ from shim_client.messages import (
     PodReport,
     SyncComplete,
 )
+from tests.effort import cases
 from tests.shim.objects import Item, claim, named, node, pod
 from tests.shim.story import Story
 from tests.shim.test_embedded_store import Clock
 
-ROUNDS = 1500
+ROUNDS = cases(1500)
 JUNK: list[Any] = [
     None, True, -1, 2**70, 1.5, float("nan"), "", " ", "x" * 300, "\ud800", "\x00", "9e99", "-5",
     [], [None], [1], ["a"], [[]], {}, {"a": None}, {1: 2}, {"name": 5}, {"\udfff": "\udfff"}, b"x",

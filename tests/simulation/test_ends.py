@@ -14,11 +14,12 @@ from server.state.applications import Ask
 from server.state.journal_fast import take_off
 from server.state.nodes import Node
 from server.state.partition import Partition
+from tests.effort import cases
 from tests.simulation.duel import run
 from tests.simulation.ebbs import ebbing
 from tests.simulation.worlds import World
 
-WORLDS = 40
+WORLDS = cases(40)
 SHORT = 200
 """Ends that go the short way in a quarter of these worlds, at least."""
 LONG = 10

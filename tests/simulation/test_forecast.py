@@ -6,10 +6,11 @@ from typing import Final
 import pytest
 
 from server.core.queries.forecast import forecast
+from tests.effort import cases
 from tests.simulation.lockstep import compare
 from tests.simulation.lockstep_lives import CHANGES, Life
 
-LIVES: Final = 24
+LIVES: Final = cases(24)
 LIVES_SOAK: Final = 4_000
 CHUNK: Final = 100
 LEAST: Final = {

@@ -37,10 +37,11 @@ from server.model.events import (
 from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
 from server.model.resources import resource
+from tests.effort import cases
 from tests.preemption.claim_clusters import slices
 from tests.preemption.job_clusters import RM, START, Queue, core_of
 
-LIVES: Final = 30
+LIVES: Final = cases(30)
 LIVES_SOAK: Final = 1_000
 STEPS: Final = 50
 CORES: Final = 8

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.effort import cases
 from tests.simulation.classes import classified
 from tests.simulation.duel import duel
 from tests.simulation.floods import flooded
@@ -12,13 +13,13 @@ from tests.simulation.reserved_worlds import eager, reserved, reserved_with_clas
 from tests.simulation.shrinking import shrink
 from tests.simulation.worlds import World, make_world
 
-BATCH = 100
+BATCH = cases(100)
 BATCHES = 16
 BATCHES_BY_WEIGHT = 2
 BATCHES_WITH_CLASSES = 2
 BATCHES_IN_FLOODS = 4
 BATCHES_RESERVED = 4
-FLOODS = 40
+FLOODS = cases(40)
 DIFFERED = (10_546, 20_646, 20_761, 23_037, 31_429, 31_934)
 """Applications of which no pod ever ran, the order of reservations and of timers, reserved host ports."""
 SOAK_WORLDS = int(os.environ.get("EVENHAND_SOAK_WORLDS", "100000"))

@@ -5,10 +5,11 @@ from collections import Counter
 import pytest
 
 from server.model.quota import PreemptionSettings
+from tests.effort import cases
 from tests.simulation.paced import PacedLife, PacedOutsiders, only_a_part
 
-LIVES: range = range(200)
-DISTURBED: range = range(120)
+LIVES: range = range(cases(200))
+DISTURBED: range = range(cases(120))
 SOAK: int = 10_000
 CHUNK: int = 1_000
 

@@ -8,10 +8,11 @@ import pytest
 from server.core.core import Core
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
+from tests.effort import cases
 from tests.simulation.duel import run
 from tests.simulation.reserved_worlds import eager, reserved
 
-WORLDS = 250
+WORLDS = cases(250)
 BATCHES = 4
 
 

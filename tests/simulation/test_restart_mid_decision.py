@@ -5,9 +5,10 @@ from typing import Final
 
 import pytest
 
+from tests.effort import cases
 from tests.simulation.restarts import Life
 
-LIVES: Final = 18
+LIVES: Final = cases(18)
 STEPS: Final = 25
 LIVES_SOAK: Final = 4_000
 CHUNK: Final = 200

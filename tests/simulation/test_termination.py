@@ -6,14 +6,15 @@ from typing import Final
 
 import pytest
 
+from tests.effort import cases
 from tests.preemption.claim_clusters import Dice, LayeredDice, WeightedDice
 from tests.simulation.outsiders import Outsiders
 from tests.simulation.termination import Account, Life
 
-CLUSTERS: Final = 250
-DISTURBED: Final = 150
-BY_WEIGHT: Final = 40
-LAYERED: Final = 120
+CLUSTERS: Final = cases(250)
+DISTURBED: Final = cases(150)
+BY_WEIGHT: Final = cases(40)
+LAYERED: Final = cases(120)
 CLUSTERS_SOAK: Final = 20_000
 LAYERED_SOAK: Final = 100_000
 CLAIMS_MOST: Final = 8

@@ -17,12 +17,13 @@ from server.state.limits import Limiter
 from server.state.nodes import Node, NodeIndex
 from server.state.partition import Partition
 from server.state.types import NO_LIMIT
+from tests.effort import cases
 from tests.simulation.classes import classified
 from tests.simulation.floods import flooded
 from tests.simulation.reserved_worlds import eager, reserved
 from tests.simulation.worlds import World, make_world
 
-WORLDS = 15
+WORLDS = cases(15)
 BUDGETS = (2, 5, 20, 20_000)
 TICKS_MOST = 60
 KINDS: dict[str, Callable[[int], World]] = {

@@ -1,0 +1,119 @@
+"""The tests in two runs: first what can share the machine, one worker a processor; then, one by one, the tests marked `alone`.
+
+Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. Both runs are made even when the first one
+fails. At the end it says how long each took, what was left out, and how to have that.
+"""
+
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+ALWAYS_OUT: Final = "not bench and not soak"
+PASSED: Final = 0
+NOTHING_SELECTED: Final = 5
+"""The exit status of pytest when no test was selected."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of pytest: its name, the marks that select its tests, and its options."""
+
+    name: str
+    marks: str
+    options: tuple[str, ...]
+
+
+RUNS: Final = (
+    Run("side by side", f"{ALWAYS_OUT} and not alone", ("-n", "auto", "--dist", "worksteal")),
+    Run("alone", f"{ALWAYS_OUT} and alone", ()),
+)
+
+
+@dataclass
+class Outcome:
+    """The outcome of a run: the exit status of pytest, seconds, tests, and how many were left out for each reason."""
+
+    status: int
+    seconds: int
+    tests: int = 0
+    failed: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def read(report: Path, status: int, seconds: int) -> Outcome:
+    """Return the outcome that a JUnit report tells; a run that wrote none has its status alone."""
+    found = Outcome(status, seconds)
+    if not report.exists():
+        return found
+    for case in ET.parse(report).getroot().iter("testcase"):  # noqa: S314 -- pytest wrote it just now.
+        found.tests += 1
+        found.failed += case.find("failure") is not None or case.find("error") is not None
+        skipped = case.find("skipped")
+        if skipped is not None and skipped.get("type") == "pytest.skip":
+            found.left_out[skipped.get("message", "")] += 1
+    return found
+
+
+def run(one: Run, arguments: Sequence[str], report: Path) -> Outcome:
+    """Run pytest once and return its outcome."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", one.marks, *one.options]
+    command += [f"--junitxml={report}", *arguments]
+    begun = time.monotonic()  # noqa: TID251 -- a measurement.
+    status = subprocess.run(command, check=False).returncode  # noqa: S603 -- the arguments of who runs it.
+    return read(report, status, round(time.monotonic() - begun))  # noqa: TID251
+
+
+def summary(outcomes: dict[str, Outcome], effort: str) -> list[str]:
+    """Return the lines that end a run: tests and minutes of each part, then what was left out and how to have it."""
+    lines = [
+        f"{name}: {one.tests} tests, {one.failed} failed, {one.seconds // 60} min {one.seconds % 60} s"
+        for name, one in outcomes.items()
+    ]
+    left_out: Counter[str] = sum((one.left_out for one in outcomes.values()), Counter())
+    if left_out:
+        lines.append(
+            f"left out: {left_out.total()} tests that need what is not here; `make real` provides most of it"
+        )
+        lines += [f"  {many:4}  {why}" for why, many in left_out.most_common()]
+    lines.append(
+        f"effort of random tests: {effort} %; EVENHAND_EFFORT=100 make test tries all cases"
+    )
+    lines.append("left out always: benchmarks (`make bench`) and long random runs (`make soak`)")
+    return lines
+
+
+def verdict(outcomes: Sequence[Outcome]) -> int:
+    """Return the exit status for all runs: a run without tests is no failure unless no run had any."""
+    failed = [one.status for one in outcomes if one.status not in {PASSED, NOTHING_SELECTED}]
+    if failed:
+        return failed[0]
+    return PASSED if any(one.status == PASSED for one in outcomes) else NOTHING_SELECTED
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run both parts and print the summary; return the exit status."""
+    outcomes: dict[str, Outcome] = {}
+    with TemporaryDirectory() as folder:
+        for number, one in enumerate(RUNS):
+            _say(f"Tests, part {number + 1} of {len(RUNS)}: {one.name}")
+            outcomes[one.name] = run(one, arguments, Path(folder) / f"{number}.xml")
+    effort = os.environ.get("EVENHAND_EFFORT") or "20"
+    _say("\n".join(["", *summary(outcomes, effort)]))
+    return verdict(list(outcomes.values()))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,28 @@
+"""The effort of random tests: how many of their cases a run tries.
+
+`EVENHAND_EFFORT` is a percentage. `make test` tries a part of the cases (DEFAULT), `.ci/run` all of them (100), and a larger
+number more than all. Where a seed counts the cases, a smaller effort tries the first ones.
+"""
+
+import os
+from typing import Final
+
+DEFAULT: Final = 20
+FULL: Final = 100
+
+
+def percentage(said: str | None) -> int:
+    """Return the effort that a text asks for, in percent; `DEFAULT` for none."""
+    if not said:
+        return DEFAULT
+    if not said.isdecimal() or int(said) < 1:
+        raise ValueError(f"EVENHAND_EFFORT is a percentage from 1 on, not {said!r}")
+    return int(said)
+
+
+EFFORT: Final = percentage(os.environ.get("EVENHAND_EFFORT"))
+
+
+def cases(full: int, least: int = 1, effort: int = EFFORT) -> int:
+    """Return how many of `full` cases this run tries: at least `least`, and never more than `full` below 100 %."""
+    return max(min(least, full), full * effort // FULL)
