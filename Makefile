@@ -59,7 +59,7 @@ bench-kubernetes: $(STAMP) ## Measures core and shim on a real API server.
 	@PYTHONPATH=.:gen $(BIN)/python -m tests.bench.kubernetes
 
 soak: $(STAMP) ## Runs the long tests.
-	@$(BIN)/python -m pytest -q -m soak
+	@EVENHAND_EFFORT=$${EVENHAND_EFFORT:-100} $(BIN)/python -m pytest -q -m soak
 
 picture: $(STAMP) ## Draws docs/demo.svg, the picture of the running demo.
 	@$(BIN)/evenhand demo --listen 127.0.0.1:50051 --picture docs/demo.svg

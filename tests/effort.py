@@ -1,7 +1,8 @@
 """The effort of random tests: how many of their cases a run tries.
 
 `EVENHAND_EFFORT` is a percentage. `make test` tries a part of the cases (DEFAULT), `.ci/run` all of them (100), and a larger
-number more than all. Where a seed counts the cases, a smaller effort tries the first ones.
+number more than all. Where a seed counts the cases, a smaller effort tries the first ones. What a test demands of all cases
+together, such as that a policy decides in a tenth of them, it demands only where all are tried (TRIES_ALL).
 """
 
 import os
@@ -21,6 +22,8 @@ def percentage(said: str | None) -> int:
 
 
 EFFORT: Final = percentage(os.environ.get("EVENHAND_EFFORT"))
+TRIES_ALL: Final = EFFORT >= FULL
+"""Whether all cases are tried, so that a test may demand how often something occurs in them."""
 
 
 def cases(full: int, least: int = 1, effort: int = EFFORT) -> int:

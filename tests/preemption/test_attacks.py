@@ -12,7 +12,7 @@ from server.model.events import AllocationAdded, AskAdded
 from server.model.reasons import Code
 from server.model.resources import resource
 from server.preemption.nodes.reservation import RESERVE_AFTER_MS
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.preemption.attacks import Attack
 from tests.preemption.clusters import MANAGER, Cluster, leaf
 
@@ -154,13 +154,14 @@ def live(seed: int) -> Counter[str]:
 
 def test_everything_at_once() -> None:
     seen = sum((live(seed) for seed in range(LIVES)), Counter[str]())
-    for policy in ("guaranteed", "required-node", "quota", "trim"):
-        assert seen[f"{policy} ordered"] >= 2, seen
-    for end in ("fulfilled", "aborted", "expired"):
-        assert seen[f"guaranteed {end}"] >= 1, seen
-    assert seen["ordered"] >= LIVES, seen
-    assert seen["ordered again"] >= 1, seen
-    assert seen["noted victim-vetoed"] >= 1, seen
+    if TRIES_ALL:
+        for policy in ("guaranteed", "required-node", "quota", "trim"):
+            assert seen[f"{policy} ordered"] >= 2, seen
+        for end in ("fulfilled", "aborted", "expired"):
+            assert seen[f"guaranteed {end}"] >= 1, seen
+        assert seen["ordered"] >= LIVES, seen
+        assert seen["ordered again"] >= 1, seen
+        assert seen["noted victim-vetoed"] >= 1, seen
 
 
 @pytest.mark.soak

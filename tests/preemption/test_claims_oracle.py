@@ -8,7 +8,7 @@ import pytest
 
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.preemption.claim_clusters import (
     START,
     AlikeDice,
@@ -166,8 +166,9 @@ def _run(seeds: range, pods_most: int, dice: type[Dice] = Dice) -> Counter[str]:
 
 def test_claims_are_the_best_that_the_rules_allow() -> None:
     ends = _run(range(CLUSTERS), pods_most=7)
-    assert ends["victims"] >= CLUSTERS // 10
-    assert ends["waits"] >= CLUSTERS // 10
+    if TRIES_ALL:
+        assert ends["victims"] >= CLUSTERS // 10
+        assert ends["waits"] >= CLUSTERS // 10
 
 
 def test_claims_among_many_candidates_are_the_best_that_the_rules_allow() -> None:
@@ -176,32 +177,37 @@ def test_claims_among_many_candidates_are_the_best_that_the_rules_allow() -> Non
 
 def test_claims_where_levels_guarantee_different_types_are_the_best_that_the_rules_allow() -> None:
     ends = _run(range(LAYERED), 7, LayeredDice)
-    assert ends["victims"] >= LAYERED // 12
-    assert ends["waits"] >= LAYERED // 10
+    if TRIES_ALL:
+        assert ends["victims"] >= LAYERED // 12
+        assert ends["waits"] >= LAYERED // 10
 
 
 def test_claims_for_a_share_by_weight_are_the_best_that_the_rules_allow() -> None:
     ends = _run(range(BY_WEIGHT), 7, WeightedDice)
-    assert ends["victims"] >= BY_WEIGHT // 10
-    assert ends["waits"] >= BY_WEIGHT // 10
+    if TRIES_ALL:
+        assert ends["victims"] >= BY_WEIGHT // 10
+        assert ends["waits"] >= BY_WEIGHT // 10
 
 
 def test_claims_that_share_a_search_are_the_best_though_those_before_let_others_go() -> None:
     ends = _run(range(ALIKE), 5, AlikeDice)
-    assert ends["victims"] >= ALIKE // 5
+    if TRIES_ALL:
+        assert ends["victims"] >= ALIKE // 5
     for seed in (208, 638, 883):  # W8: what was barred, or legal, when the search began
         assert judge(seed, AlikeDice(seed).cluster()) == "victims"
 
 
 def test_claims_beside_firm_asks_are_the_best_that_the_rules_allow() -> None:
     ends = _run(range(CLASSES), 7, ClassDice) + _run(range(CLASSES // 3), 7, WeightedClassDice)
-    assert ends["victims"] >= CLASSES // 5
-    assert ends["waits"] >= CLASSES // 5
+    if TRIES_ALL:
+        assert ends["victims"] >= CLASSES // 5
+        assert ends["waits"] >= CLASSES // 5
 
 
 def test_claims_by_weight_below_what_firm_asks_are_kept_are_the_best_that_the_rules_allow() -> None:
     ends = _run(range(CLASSES // 3), 7, FullClassDice)
-    assert ends["victims"] >= CLASSES // 15
+    if TRIES_ALL:
+        assert ends["victims"] >= CLASSES // 15
     full = _run(range(551, 552), 7, FullClassDice)
     assert full["victims"]  # the node has room, and a maximum has none
 
@@ -214,8 +220,9 @@ def test_what_is_kept_for_firm_asks_often_matters() -> None:
             kind = "firm" if ask.firm else "lendable"
             changed[f"{kind} claims"] += best(cluster, ask) != best(plain, ask)
             changed[f"{kind} fits"] += fits_now(cluster, ask) != fits_now(plain, ask)
-    assert min(changed["lendable claims"], changed["firm claims"]) >= CLASSES // 30, changed
-    assert changed["lendable fits"] >= CLASSES // 30, changed
+    if TRIES_ALL:
+        assert min(changed["lendable claims"], changed["firm claims"]) >= CLASSES // 30, changed
+        assert changed["lendable fits"] >= CLASSES // 30, changed
 
 
 @pytest.mark.soak

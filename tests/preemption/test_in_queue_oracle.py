@@ -10,7 +10,7 @@ import pytest
 from server.core.core import Core
 from server.model.decisions import Decision, Noted, Released
 from server.model.reasons import Code
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.preemption import claim_oracle, in_queue_oracle
 from tests.preemption.claim_clusters import look_again, placed_of, plans_of, slices, tell
 from tests.preemption.claim_oracle import Ask, Claim, Cluster, Promise, fits_now, look
@@ -127,10 +127,11 @@ def _run(seeds: range) -> Counter[str]:
 
 def test_replacements_are_the_best_that_the_rules_allow() -> None:
     ends = _run(range(WORLDS))
-    assert ends["in-queue victims"] >= WORLDS // 6, ends
-    assert ends["waits"] >= WORLDS // 6, ends
-    assert ends["in-queue victims by weight"] >= WORLDS // 50, ends
-    assert ends["in-queue victims with classes"] >= WORLDS // 50, ends
+    if TRIES_ALL:
+        assert ends["in-queue victims"] >= WORLDS // 6, ends
+        assert ends["waits"] >= WORLDS // 6, ends
+        assert ends["in-queue victims by weight"] >= WORLDS // 50, ends
+        assert ends["in-queue victims with classes"] >= WORLDS // 50, ends
 
 
 @pytest.mark.soak

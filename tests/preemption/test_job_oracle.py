@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from server.model.decisions import Placed, Released
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.preemption.job_clusters import START, Dice, Member, Pod, Queue, World, decided, tell
 from tests.preemption.job_oracle import Oracle
 
@@ -107,13 +107,15 @@ def _run_mixed(seeds: range) -> Counter[str]:
 
 def test_plans_for_jobs_are_those_of_the_rules() -> None:
     ends = _run(range(WORLDS))
-    assert min(ends[one] for one in ("victims", "refused", "placed")) >= WORLDS // 20, ends
+    if TRIES_ALL:
+        assert min(ends[one] for one in ("victims", "refused", "placed")) >= WORLDS // 20, ends
 
 
 def test_plans_for_jobs_whose_queue_is_guaranteed_some_types_alone() -> None:
     ends = _run_mixed(range(MIXED))
     kinds = ("victims", "refused", "unjustified, victims", "unjustified, refused")
-    assert min(ends[one] for one in kinds) >= LEAST, ends
+    if TRIES_ALL:
+        assert min(ends[one] for one in kinds) >= LEAST, ends
 
 
 def test_each_rule_often_decides() -> None:
@@ -124,7 +126,8 @@ def test_each_rule_often_decides() -> None:
         for rule, other in _without(world).items():
             changed[rule] += other != world and Oracle(other).plan() != known
     assert len(changed) == len(_without(Dice(0).world())), changed
-    assert min(changed.values()) >= LEAST, changed
+    if TRIES_ALL:
+        assert min(changed.values()) >= LEAST, changed
 
 
 @pytest.mark.soak

@@ -14,7 +14,7 @@ from server.model.records import Lost
 from server.model.records import lost_work as of_record
 from server.state import lost_work as partition
 from server.state.lost_work import LINES_MAX, OTHERS, LossKey, LostWork
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.preemption.replicas import Replicas
 from tests.simulation.termination import Life
 from tests.stories.words import MANAGER
@@ -71,7 +71,8 @@ def test_the_sums_are_those_of_a_plain_account() -> None:
         }
         assert found == expected, f"seed {seed}"
         counted += len(found)
-    assert counted > LIVES // 5, "hardly anybody went"
+    if TRIES_ALL:
+        assert counted > LIVES // 5, "hardly anybody went"
 
 
 def claimed(*lines: str, **options: Any) -> Replicas:

@@ -22,7 +22,7 @@ from server.preemption.quota import enforcement
 from server.preemption.rules import claims, gangs, gate
 from server.preemption.trial import Trial
 from server.state import snapshotting
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.preemption import quota_oracle
 from tests.preemption.claim_clusters import (
     MANAGER,
@@ -178,14 +178,16 @@ def keeps_floors(world: World, victims: list[quota_oracle.Pod]) -> bool:
 
 def test_what_claims_and_required_nodes_plan_passes_the_gate() -> None:
     found = sum((plans_on(seed) for seed in range(VIEWS)), Counter[str]())
-    assert min(found[name] for name in ("guaranteed", "required-node", "pledge")) >= VIEWS // 50, (
-        found
-    )
+    if TRIES_ALL:
+        assert (
+            min(found[name] for name in ("guaranteed", "required-node", "pledge")) >= VIEWS // 50
+        ), found
 
 
 def test_what_quota_runs_plan_passes_the_gate() -> None:
     found = sum((quota_plan(seed) for seed in range(WORLDS)), Counter[str]())
-    assert found["victims"] >= WORLDS, found
+    if TRIES_ALL:
+        assert found["victims"] >= WORLDS, found
 
 
 # The invariants in plain words ----------------------------------------------------------------------------------
@@ -440,26 +442,31 @@ def compare(draft: Draft, on: Trial, where: str) -> Counter[str]:
 def test_the_gate_agrees_with_the_invariants_on_random_plans() -> None:
     found = sum((judge(seed) for seed in range(VIEWS)), Counter[str]())
     assert set(found) == {*INVARIANTS, "none", "none, with victims"}, found
-    assert min(found.values()) >= VIEWS // 25, found
+    if TRIES_ALL:
+        assert min(found.values()) >= VIEWS // 25, found
 
 
 def test_the_gate_agrees_where_levels_guarantee_different_types() -> None:
     found = sum((plans_on(seed, LayeredDice) for seed in range(VIEWS // 2)), Counter[str]())
-    assert min(found[name] for name in ("guaranteed", "pledge")) >= VIEWS // 100, found
+    if TRIES_ALL:
+        assert min(found[name] for name in ("guaranteed", "pledge")) >= VIEWS // 100, found
     broken = sum((judge(seed, LayeredDice) for seed in range(VIEWS // 2)), Counter[str]())
     layered = ("no_closed_type_lacking", "taken_for_a_lacking_type", "within_the_fence")
-    assert min(broken[name] for name in layered) >= VIEWS // 25, broken
+    if TRIES_ALL:
+        assert min(broken[name] for name in layered) >= VIEWS // 25, broken
 
 
 def test_what_claims_for_a_share_by_weight_plan_passes_the_gate() -> None:
     found = sum((plans_on(seed, WeightedDice) for seed in range(VIEWS)), Counter[str]())
-    assert min(found[name] for name in ("guaranteed", "pledge")) >= VIEWS // 50, found
+    if TRIES_ALL:
+        assert min(found[name] for name in ("guaranteed", "pledge")) >= VIEWS // 50, found
 
 
 def test_the_gate_agrees_with_the_invariants_on_random_plans_by_weight() -> None:
     found = sum((judge(seed, WeightedDice) for seed in range(VIEWS)), Counter[str]())
     assert set(found) == {*INVARIANTS, "none", "none, with victims"}, found
-    assert min(found.values()) >= VIEWS // 25, found
+    if TRIES_ALL:
+        assert min(found.values()) >= VIEWS // 25, found
 
 
 def test_every_rule_of_plans_is_stated_in_plain_words() -> None:
@@ -563,7 +570,8 @@ def test_the_gate_agrees_with_the_invariants_on_random_quota_runs() -> None:
         "of_the_target",
         "none, with victims",
     }
-    assert min(found.values()) >= WORLDS // 10, found
+    if TRIES_ALL:
+        assert min(found.values()) >= WORLDS // 10, found
 
 
 @pytest.mark.soak

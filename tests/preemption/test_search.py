@@ -12,7 +12,7 @@ from server.state import snapshotting
 from server.state.equivalence import AskClass
 from server.state.nodes import NodeIndex
 from server.state.partition import Partition
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.preemption.clusters import Cluster
 from tests.preemption.lives import partitions_after_each_tick
 
@@ -48,7 +48,8 @@ def test_heaps_and_scan_choose_the_same_node(batch: int) -> None:
             best = scanned(snapshot, kind)
             assert picked(partition.index, ask_class) == best, f"{where}, {ask_class.resource}"
             found += bool(best)
-    assert found > 100
+    if TRIES_ALL:
+        assert found > 100
 
 
 @pytest.mark.parametrize("sort", list(NodeSort))

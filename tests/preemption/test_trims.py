@@ -10,7 +10,7 @@ from server.model.decisions import Decided, Decision, Noted
 from server.model.events import NodeUpdated
 from server.model.reasons import Code
 from server.model.resources import resource
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.preemption.claim_clusters import MANAGER, START, WeightedDice, placed_of, slices, tell
 from tests.preemption.claim_oracle import (
     Amounts,
@@ -165,8 +165,9 @@ def assert_minimal(seed: int, cluster: Cluster, victims: tuple[Pod, ...]) -> Non
 
 def test_a_trim_evicts_exactly_the_pods_that_the_rule_names() -> None:
     found = Counter(check(seed) for seed in range(CLUSTERS))
-    assert found["trimmed"] >= CLUSTERS // 5, found
-    assert found["nobody may go"] >= CLUSTERS // 20, found
+    if TRIES_ALL:
+        assert found["trimmed"] >= CLUSTERS // 5, found
+        assert found["nobody may go"] >= CLUSTERS // 20, found
 
 
 @pytest.mark.soak

@@ -24,7 +24,7 @@ from server.model.events import (
 from server.model.quota import Configuration, PreemptionPolicy, QueueSpec, UserLimit
 from server.model.resources import limit, resource
 from server.model.unmet import Change, Cure, UnmetAsks
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.preemption import claim_clusters, job_clusters, test_unmet
 from tests.preemption.replicas import Replicas
 from tests.stories.words import MANAGER
@@ -324,14 +324,15 @@ def test_every_cure_of_random_clusters_cures() -> None:
     found: Counter[str] = Counter()
     for seed in range(CLUSTERS):
         found += judge(seed)
-    assert {
-        "raise-guarantee",
-        "lower-guarantee",
-        "raise-max",
-        "lift-fence",
-        "raise-priority",
-        "add-node",
-    } <= found.keys(), found
+    if TRIES_ALL:
+        assert {
+            "raise-guarantee",
+            "lower-guarantee",
+            "raise-max",
+            "lift-fence",
+            "raise-priority",
+            "add-node",
+        } <= found.keys(), found
 
 
 def judge_by_weight(seed: int) -> Counter[str]:
@@ -345,7 +346,8 @@ def test_every_cure_of_random_clusters_that_share_by_weight_cures() -> None:
     found: Counter[str] = Counter()
     for seed in range(CLUSTERS):
         found += judge_by_weight(seed)
-    assert {"raise-guarantee", "raise-max", "add-node"} <= found.keys(), found
+    if TRIES_ALL:
+        assert {"raise-guarantee", "raise-max", "add-node"} <= found.keys(), found
 
 
 # By hand --------------------------------------------------------------------------------------------------------------

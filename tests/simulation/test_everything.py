@@ -25,7 +25,7 @@ from server.core.queries import inspect
 from server.model.asks import AskSpec
 from server.model.decisions import ApplicationUpdated
 from server.model.events import AllocationAdded, ApplicationAdded, AskAdded, ManagerRegistered
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.preemption.clusters import MANAGER, Cluster
 from tests.simulation.everything_life import Everything
 
@@ -103,8 +103,9 @@ def live(seeds: Iterable[int]) -> Counter[str]:
 
 def test_all_policies_together() -> None:
     found = live(LIVES)
-    rare = {what: found[what] for what, least in LEAST.items() if found[what] < least}
-    assert not rare, f"{rare} happened too rarely: {dict(found)}"
+    if TRIES_ALL:
+        rare = {what: found[what] for what, least in LEAST.items() if found[what] < least}
+        assert not rare, f"{rare} happened too rarely: {dict(found)}"
 
 
 @pytest.mark.soak

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from server.core.queries.forecast import forecast
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.simulation.lockstep import compare
 from tests.simulation.lockstep_lives import CHANGES, Life
 
@@ -43,8 +43,9 @@ def live(seeds: range, least: dict[str, int]) -> None:
         except AssertionError as fault:
             fault.add_note(f"seed {seed}")
             raise
-    rare = {what: found[what] for what, count in least.items() if found[what] < count}
-    assert not rare, f"{rare} happened too rarely: {dict(found)}"
+    if TRIES_ALL:
+        rare = {what: found[what] for what, count in least.items() if found[what] < count}
+        assert not rare, f"{rare} happened too rarely: {dict(found)}"
 
 
 def test_what_is_simulated_is_what_happens() -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from server.model.quota import PreemptionSettings
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.simulation.paced import PacedLife, PacedOutsiders, only_a_part
 
 LIVES: range = range(cases(200))
@@ -36,16 +36,18 @@ def quietly(seed: int, settings: PreemptionSettings | None = None) -> Counter[st
 
 def test_no_budget_is_passed_and_nobody_is_forgotten() -> None:
     found = sum((quietly(seed) for seed in LIVES), Counter[str]())
-    assert found["victims"] >= len(LIVES) // 2, found
-    assert found["put_off"] >= len(LIVES) // 8, found
-    assert found["rounds"] >= len(LIVES) // 8, found
+    if TRIES_ALL:
+        assert found["victims"] >= len(LIVES) // 2, found
+        assert found["put_off"] >= len(LIVES) // 8, found
+        assert found["rounds"] >= len(LIVES) // 8, found
 
 
 def test_no_round_takes_more_than_its_part_of_the_over_use() -> None:
     """P9: of lives that want much, with no other budget."""
     found = sum((quietly(seed, only_a_part(seed)) for seed in LIVES[1:120:2]), Counter[str]())
-    assert found["part"] >= 10, found
-    assert found["rounds"] >= 10, found
+    if TRIES_ALL:
+        assert found["part"] >= 10, found
+        assert found["rounds"] >= 10, found
 
 
 def disturbed(seed: int) -> Counter[str]:
@@ -61,8 +63,9 @@ def disturbed(seed: int) -> Counter[str]:
 
 def test_no_budget_is_passed_whatever_happens_on_the_way() -> None:
     found = sum((disturbed(seed) for seed in DISTURBED), Counter[str]())
-    assert found["victims"] >= len(DISTURBED) // 2, found
-    assert found["put_off"] >= len(DISTURBED) // 8, found
+    if TRIES_ALL:
+        assert found["victims"] >= len(DISTURBED) // 2, found
+        assert found["put_off"] >= len(DISTURBED) // 8, found
 
 
 def test_the_same_life_is_decided_the_same_way() -> None:
@@ -73,7 +76,8 @@ def test_the_same_life_is_decided_the_same_way() -> None:
         other.run()
         assert one.told == other.told, f"seed {seed}"
         decided += any("Decided" in line for line in one.told)
-    assert decided >= 5
+    if TRIES_ALL:
+        assert decided >= 5
 
 
 @pytest.mark.soak

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from tests.effort import cases
+from tests.effort import TRIES_ALL, cases
 from tests.simulation.restarts import Life
 
 LIVES: Final = cases(18)
@@ -28,11 +28,12 @@ def live(seeds: range, steps: int = STEPS) -> Counter[str]:
 
 def test_a_restart_in_mid_decision_costs_nobody_else_its_place() -> None:
     found = live(range(LIVES))
-    assert found["restarts in mid-decision"] >= LIVES, found
-    assert found["claims soon"] >= 5 * LIVES, found
-    assert found["armed"] >= LIVES // 4, found
-    for name in ("guaranteed", "required-node", "quota", "aborted", "expired"):
-        assert found[name] >= LIVES // 5, found
+    if TRIES_ALL:
+        assert found["restarts in mid-decision"] >= LIVES, found
+        assert found["claims soon"] >= 5 * LIVES, found
+        assert found["armed"] >= LIVES // 4, found
+        for name in ("guaranteed", "required-node", "quota", "aborted", "expired"):
+            assert found[name] >= LIVES // 5, found
 
 
 @pytest.mark.soak
