@@ -43,11 +43,12 @@ check: $(STAMP) ## Runs linters, types, import contracts and the wire's checks.
 	$(BIN)/buf breaking --against proto/baseline.binpb
 
 coverage: $(STAMP) ## Runs the tests and says which lines none of them runs; ARGS as for `make test`.
-	@$(BIN)/coverage erase
-	@$(BIN)/python -m scripts.run_tests --cov --cov-append --cov-report= $(ARGS)
+	@rm -f .coverage .coverage.*
+	@$(BIN)/python -m scripts.run_tests --cov --cov-report= $(ARGS)
+	@$(BIN)/coverage combine --quiet .coverage.side-by-side .coverage.real-programs .coverage.alone
 	@$(BIN)/coverage report
-	@$(BIN)/coverage html --quiet --directory .coverage.html
-	@echo 'each line: .coverage.html/index.html'
+	@$(BIN)/coverage html --quiet --directory .coverage-html
+	@echo 'each line: .coverage-html/index.html'
 
 bench: $(STAMP) ## Measures the speed; ARGS="--only gRPC --runs 3" some of it, ARGS=--help says more.
 	@PYTHONPATH=.:gen $(BIN)/python -m tests.bench $(ARGS)
@@ -85,5 +86,5 @@ baseline: $(STAMP) ## Accepts the wire as it is now: what `make check` compares 
 	@$(BIN)/buf build --exclude-source-info -o proto/baseline.binpb
 
 clean: ## Removes everything that make made here.
-	rm -rf $(VENV) gen dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) gen dist build .coverage .coverage.* .coverage-html .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find server shim_client evenhand_cli tests examples -name __pycache__ -prune -exec rm -rf {} +

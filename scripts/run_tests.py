@@ -1,7 +1,9 @@
-"""The tests in two runs: first what can share the machine, one worker a processor; then, one by one, the tests marked `alone`.
+"""The tests in three runs: what can share the machine, beside it what waits for real programs, then what measures.
 
-Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. Both runs are made even when the first one
-fails. At the end it says how long each took, what was left out, and how to have that.
+Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. The first run has one worker a processor. At the
+same time the tests marked `real` run one by one; their output comes when they have ended. Last, and by themselves, come the
+tests marked `alone`. All runs are made even when one fails. At the end the summary says how long each took, what was left out,
+and how to have that.
 """
 
 import os
@@ -11,12 +13,16 @@ import time
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import IO, Final
 
 ALWAYS_OUT: Final = "not bench and not soak"
+DEFAULT_EFFORT: Final = 20
+"""The effort in percent where EVENHAND_EFFORT is not set; tests/effort.py has the same."""
+EFFORT: Final = os.environ.get("EVENHAND_EFFORT") or str(DEFAULT_EFFORT)
 PASSED: Final = 0
 NOTHING_SELECTED: Final = 5
 """The exit status of pytest when no test was selected."""
@@ -31,9 +37,14 @@ class Run:
     options: tuple[str, ...]
 
 
+BESIDE: Final = Run("real programs", f"{ALWAYS_OUT} and real", ())
 RUNS: Final = (
-    Run("side by side", f"{ALWAYS_OUT} and not alone", ("-n", "auto", "--dist", "worksteal")),
-    Run("alone", f"{ALWAYS_OUT} and alone", ()),
+    Run(
+        "side by side",
+        f"{ALWAYS_OUT} and not alone and not real",
+        ("-n", "auto", "--dist", "worksteal"),
+    ),
+    Run("alone", f"{ALWAYS_OUT} and alone and not real", ()),
 )
 
 
@@ -62,13 +73,15 @@ def read(report: Path, status: int, seconds: int) -> Outcome:
     return found
 
 
-def run(one: Run, arguments: Sequence[str], report: Path) -> Outcome:
-    """Run pytest once and return its outcome."""
+def run(one: Run, arguments: Sequence[str], report: Path, output: IO[str] | None = None) -> Outcome:
+    """Run pytest once, with its output to a file or to where this process writes, and return its outcome."""
     command = [sys.executable, "-m", "pytest", "-q", "-m", one.marks, *one.options]
     command += [f"--junitxml={report}", *arguments]
+    measured = {"COVERAGE_FILE": f".coverage.{one.name.replace(' ', '-')}"}
     begun = time.monotonic()  # noqa: TID251 -- a measurement.
-    status = subprocess.run(command, check=False).returncode  # noqa: S603 -- the arguments of who runs it.
-    return read(report, status, round(time.monotonic() - begun))  # noqa: TID251
+    env = os.environ | measured
+    done = subprocess.run(command, check=False, stdout=output, stderr=output, env=env)  # noqa: S603 -- the caller's arguments.
+    return read(report, done.returncode, round(time.monotonic() - begun))  # noqa: TID251
 
 
 def summary(outcomes: dict[str, Outcome], effort: str) -> list[str]:
@@ -99,14 +112,21 @@ def verdict(outcomes: Sequence[Outcome]) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run both parts and print the summary; return the exit status."""
+    """Make all runs and print the summary; return the exit status."""
     outcomes: dict[str, Outcome] = {}
-    with TemporaryDirectory() as folder:
-        for number, one in enumerate(RUNS):
-            _say(f"Tests, part {number + 1} of {len(RUNS)}: {one.name}")
-            outcomes[one.name] = run(one, arguments, Path(folder) / f"{number}.xml")
-    effort = os.environ.get("EVENHAND_EFFORT") or "20"
-    _say("\n".join(["", *summary(outcomes, effort)]))
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(1) as beside:
+        log = Path(folder) / "beside.log"
+        with log.open("w") as output:
+            waiting = beside.submit(run, BESIDE, arguments, Path(folder) / "beside.xml", output)
+            shared, alone = RUNS
+            _say(
+                f"Tests {shared.name}; beside them, with output at their end, those of {BESIDE.name}"
+            )
+            outcomes[shared.name] = run(shared, arguments, Path(folder) / "shared.xml")
+            outcomes[BESIDE.name] = waiting.result()
+        _say(f"Tests of {BESIDE.name}:\n{log.read_text(errors='replace')}Tests {alone.name}:")
+        outcomes[alone.name] = run(alone, arguments, Path(folder) / "alone.xml")
+    _say("\n".join(["", *summary(outcomes, EFFORT)]))
     return verdict(list(outcomes.values()))
 
 

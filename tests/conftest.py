@@ -12,8 +12,8 @@ import server  # noqa: F401 - before gRPC, see there
 from tests.effort import cases
 
 ROOT: Final = Path(__file__).parent
-ALONE: Final = frozenset({"bench", "compose", "faults", "kubernetes", "real"})
-"""The folders whose tests start other programs, or measure: each of their tests is marked `alone`."""
+REAL: Final = frozenset({"compose", "faults", "kubernetes", "real"})
+"""The folders whose tests wait for other programs: each of their tests is marked `real`."""
 
 hypothesis.settings.register_profile("effort", max_examples=cases(100, least=10))
 hypothesis.settings.load_profile("effort")
@@ -22,8 +22,8 @@ hypothesis.settings.load_profile("effort")
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
-        if item.path.relative_to(ROOT).parts[0] in ALONE:
-            item.add_marker("alone")
+        if item.path.relative_to(ROOT).parts[0] in REAL:
+            item.add_marker("real")
 
 
 @pytest.hookimpl(trylast=True)
