@@ -29,13 +29,14 @@ from server.rpc.memory import (
 )
 from tests.cli.processes import finished, until
 from tests.cli.run import evenhand
+from tests.effort import cases
 from tests.rpc.harness import SETTING, serving
 from tests.rpc.memory_calls import LIMITED, REFUSED, Kind, core, guarded, make
 from tests.rpc.memory_cluster import MANAGERS, budget_mib, fill, with_streams
 
 pytestmark = pytest.mark.alone
 
-CALLS: Final = 10_000
+CALLS: Final = cases(10_000)
 """Refused calls of each kind that cost the core little, and as many again."""
 LEFT_MIB: Final = 40
 """The memory that a core may keep after calls of one kind: reserves of Python and gRPC for the next ones."""
