@@ -322,7 +322,7 @@ class Core:
         # A plan took a reserved node: the ask that had the reservation looks for another node.
         displaced = partition.round.pledges_ended > ended
         stale = bool(cycle.stale_jobs(partition)) or scheduling_placeholders.waits(partition)
-        return result.more or unfinished or stale or displaced or bool(stays)
+        return result.more or result.looks or unfinished or stale or displaced or bool(stays)
 
     def _place(self, partition: Partition, now: int, budget: int, decisions: list[Decision]) -> int:
         """Place every ask that fits, and return the budget that is left."""

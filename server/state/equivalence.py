@@ -98,10 +98,11 @@ class EquivalenceClasses:
     - ``plain`` has the class of each spec whose asks may be added on the fast path.
     - ``crowded`` names the resource types whose usage and requests are so large that small asks count, too (6.13).
     - ``dead`` are the classes that fit no node.
+    - ``groups`` counts the groups of waiting asks, ``joined`` how often an ask joined one.
     - ``live_asks`` counts waiting asks of classes that are not dead. If it is 0, no ask can be placed.
     """
 
-    __slots__ = ("by_key", "by_spec", "crowded", "dead", "live_asks", "plain")
+    __slots__ = ("by_key", "by_spec", "crowded", "dead", "groups", "joined", "live_asks", "plain")
 
     def __init__(self) -> None:
         self.by_key: dict[ClassKey, AskClass] = {}
@@ -110,6 +111,8 @@ class EquivalenceClasses:
         self.crowded: set[str] = set()
         self.dead = Unschedulable()
         self.live_asks = 0
+        self.groups = 0
+        self.joined = 0
 
     def remember(self, spec: AskSpec, ask_class: AskClass) -> None:
         """Remember the class of a spec, for the fast path too if its asks are plain and small."""

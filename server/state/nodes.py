@@ -7,6 +7,7 @@ entry. A node that became better for some class is written to a log, from which 
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from server.model.asks import NO_TAGS, Constraints, Tags, Taint
@@ -151,6 +152,7 @@ class NodeIndex:
     __slots__ = (
         "_for_columns",
         "_for_table",
+        "_largest",
         "_table",
         "dirty",
         "entered",
@@ -180,6 +182,7 @@ class NodeIndex:
         self._for_table: dict[int, Node] = {}
         self._table = FreeTable()
         self.entered = 0
+        self._largest: tuple[int, Amounts] = (-1, [])
 
     def rank(self, node: Node) -> int:
         """Return the number by which the node is sorted: its score, negated for binpacking.
@@ -300,6 +303,16 @@ class NodeIndex:
         for node in freed:
             node.freed = False
         return freed
+
+    def largest(self) -> Amounts:
+        """Return the most of each type that a node had when it last opened or changed its shape; types after the last are 0."""
+        if self._largest[0] != self.entered:
+            shapes = (node.capacity for node in self.numbered.values())
+            self._largest = (
+                self.entered,
+                [max(column) for column in zip_longest(*shapes, fillvalue=0)],
+            )
+        return self._largest[1]
 
     def reorder(self, sort: NodeSort, weights: tuple[tuple[int, int], ...]) -> None:
         """Apply another node sort policy: recompute all ranks and heaps."""

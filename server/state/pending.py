@@ -30,6 +30,7 @@ def enqueue(partition: Partition, ask: Ask) -> None:
     if group is None:
         group = Group(partition.next_number(), application, ask_class, spec.priority)
         application.groups[ask_class, spec.priority] = group
+        partition.classes.groups += 1
     _join_group(partition, group, ask)
 
 
@@ -103,6 +104,7 @@ def _join_group(partition: Partition, group: Group, ask: Ask) -> None:
     else:
         first = _insert(group, ask)
     group.live += 1
+    partition.classes.joined += 1
     if group.rests or group.beside is not None:
         group.wake()
     if not group.untold:
@@ -328,6 +330,7 @@ def _drop_group(partition: Partition, group: Group) -> None:
     key = (group.ask_class, group.priority)
     if application.groups.get(key) is group:
         del application.groups[key]
+        partition.classes.groups -= 1
 
 
 def park(group: Group, waiting: list[Group]) -> None:

@@ -5,14 +5,14 @@ rounds are different, because they delay the next rounds (P1, P5); a restart of 
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from server.snapshot.pace import OverUse
 from server.state.backoff import LiveTries, Tries
 
 if TYPE_CHECKING:
-    from server.state.applications import Group
+    from server.state.applications import Ask, Group
 
 
 @dataclass(slots=True)
@@ -25,6 +25,27 @@ class RoundReleases:
     began_ms: int
     taken: Counter[tuple[str, str, int]]
     over: OverUse | None = None
+
+
+@dataclass(slots=True)
+class Look:
+    """A look for asks that may reserve, at more groups than one tick looks at.
+
+    ``mark`` are the counters of the state at which it began, ``groups`` the groups that are left to look at, ``found`` the
+    first asks in order that may reserve, until the round has tried them. ``due_ms`` is the next instant at which another
+    may; ``cut``: more were found than are kept.
+    """
+
+    mark: tuple[int, ...]
+    groups: "list[Group]"
+    found: "list[Ask]" = field(default_factory=list)
+    due_ms: int | None = None
+    cut: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether every group was looked at, and every ask tried."""
+        return not (self.groups or self.found)
 
 
 class Round:
@@ -48,6 +69,7 @@ class Round:
     - ``barren`` has the numbers of groups in which no ask may reserve, valid while no ask joins them.
     - ``unsuited`` has the numbers of groups for which no reserved node that they could take over is large enough, valid while
       ``unsuited_seen`` (changes of nodes' shapes, reservations) does not change.
+    - ``look`` is the look for asks that may reserve, where there are more groups than one tick looks at.
     - ``looked`` is the value of ``relief`` at the last check whether open decisions still need their marked victims (J11).
     - ``tries`` is the planners' memory of asks that they refused.
     """
@@ -62,6 +84,7 @@ class Round:
         "goes_on",
         "hopeless",
         "hopeless_seen",
+        "look",
         "looked",
         "masked",
         "observed",
@@ -98,6 +121,7 @@ class Round:
         self.reserved_told: dict[Group, tuple[str, int]] = {}
         self.observed: dict[str, tuple[str, ...]] = {}
         self.cycles = 0
+        self.look: Look | None = None
         self.looked = -1
         self.tries: Tries = LiveTries()
         self.unsuited: set[int] = set()

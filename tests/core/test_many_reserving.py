@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from server.core.core import Core
-from server.core.preemption import rounds
+from server.core.preemption import due_reservations, rounds
 from server.model.asks import AskSpec
 from server.model.decisions import Decision, Placed
 from server.model.events import (
@@ -112,3 +112,13 @@ def ticks(core: Core, now: int, budget: int) -> Sequence[Decision]:
         decided += tick.decisions
         more = tick.more
     return decided
+
+
+@pytest.mark.parametrize("share", [1, 3, 10])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_looks_of_several_ticks_decide_the_same_at_each_instant(
+    seed: int, share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = story(seed)
+    monkeypatch.setattr(due_reservations, "LOOK_MOST", share)
+    assert sorted(story(seed)) == sorted(whole)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from server.core.preemption import due, rounds
+from server.core.preemption import due_reservations, rounds
 from server.model.asks import AskSpec
 from server.model.decisions import Noted
 from server.model.events import VictimVetoed
@@ -26,9 +26,9 @@ class Counted:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.views = 0
         self.groups = 0
-        self._take, self._is_stuck = snapshotting.take, due.is_stuck
+        self._take, self._is_stuck = snapshotting.take, due_reservations.is_stuck
         patch.setattr(snapshotting, "take", self._count_view)
-        patch.setattr(due, "is_stuck", self._count_group)
+        patch.setattr(due_reservations, "is_stuck", self._count_group)
 
     def _count_view(self, *args: object, **options: object) -> object:
         self.views += 1

@@ -4,17 +4,10 @@ The checks here are necessary conditions and cheap; policies and rules decide. F
 group of equal asks, not at each ask.
 """
 
-from collections import Counter
-from collections.abc import Iterator
-
 from server.core.preemption import due_claims, due_gangs, pacing
 from server.core.preemption.deficits import Shortage
-from server.preemption.nodes import reservation
-from server.scheduling.outranking import in_order
 from server.state import sharing, snapshotting
-from server.state.applications import Ask, Group
 from server.state.partition import Partition
-from server.state.queues import Queue, QueueState
 
 Counters = tuple[int, int]
 
@@ -70,111 +63,3 @@ def may_trim(partition: Partition, now: int) -> bool:
     shared_out = settings.enabled and sharing.is_shared_out(partition)
     is_due = shared_out and sharing.is_too_much_used(partition)
     return is_due and pacing.may_trim(partition, now)
-
-
-def reserving(partition: Partition, now: int) -> list[Ask]:
-    """Return the asks that may reserve, the oldest of each group, in order; set the instant at which the next ask may."""
-    state = partition.round
-    state.due_ms = None
-    if not partition.spec.reservations.enabled:
-        return []
-    held = _held(partition) if partition.classes.dead else Counter()
-    if not partition.classes.dead or held.total() >= reservation.most(len(partition.index.nodes)):
-        if partition.untold:
-            state.barren.clear()
-        return []
-    _refresh_hopeless(partition)
-    asks: list[Ask] = []
-    barren: set[int] = set()
-    for group in _stuck(partition, held):
-        oldest = reservable(group, known_barren=group.number in state.barren)
-        if not oldest:
-            barren.add(group.number)
-        asks += come_of_age(partition, oldest, now)
-    state.barren = barren
-    return in_order(asks)
-
-
-def may_reserve_more(partition: Partition) -> bool:
-    """Return whether fewer nodes are reserved than the limit allows."""
-    return _held(partition).total() < reservation.most(len(partition.index.nodes))
-
-
-def _held(partition: Partition) -> Counter[str]:
-    """Return the number of reservations by leaf."""
-    return Counter(
-        one.ask.application.leaf.path
-        for one in partition.decisions.pledges.values()
-        if one.reserves
-    )
-
-
-def _refresh_hopeless(partition: Partition) -> None:
-    """Forget which classes no node could hold, if a node opened or a pledge ended."""
-    state = partition.round
-    now = (partition.index.entered, state.pledges_ended)
-    if now != state.hopeless_seen:
-        state.hopeless_seen = now
-        state.hopeless.clear()
-
-
-def _stuck(partition: Partition, held: Counter[str]) -> Iterator[Group]:
-    """Yield groups whose limits have headroom and whose class no node can take, in leaves below their limit of reservations."""
-    for leaf in partition.queues.values():
-        if not leaf.leaf or not leaf.pending_asks or not _may_reserve(leaf, held):
-            continue
-        for application in leaf.applications.values():
-            for group in application.groups.values():
-                if is_stuck(partition, group):
-                    yield group
-
-
-def _may_reserve(leaf: Queue, held: Counter[str]) -> bool:
-    return held[leaf.path] < reservation.RESERVATIONS_PER_LEAF and not any(
-        queue.state is QueueState.STOPPED for queue in leaf.path_up()
-    )
-
-
-def is_stuck(partition: Partition, group: Group) -> bool:
-    """Return whether the group lacks only a node, and some node could hold it as far as is known."""
-    ask_class = group.ask_class
-    return (
-        ask_class.dead
-        and ask_class.pledge is None
-        and ask_class.number not in partition.round.hopeless
-        and all(limiter.has_room(ask_class) for limiter in group.application.limits_of(ask_class))
-    )
-
-
-def reservable(group: Group, *, known_barren: bool) -> list[Ask]:
-    """Return the group's first asks that qualify for a reservation: up to one more than a leaf may have.
-
-    A group in which no ask qualified is not searched again. Only asks that joined since then are checked.
-    """
-    if known_barren and not any(_is_plain(ask, group) for ask in group.untold):
-        return []
-    found: list[Ask] = []
-    for ask in group.asks:
-        if _is_plain(ask, group):
-            found.append(ask)
-            if len(found) > reservation.RESERVATIONS_PER_LEAF:
-                break
-    return found
-
-
-def _is_plain(ask: Ask, group: Group) -> bool:
-    """Return whether the ask is still in the group, needs no check by its manager, and is not a member of a gang."""
-    spec = ask.spec
-    return ask.group is group and not spec.rm_check and not (spec.job_key and spec.min_members > 1)
-
-
-def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[Ask]:
-    """Yield the asks that have waited long enough; for the first that has not, set the instant at which it will have."""
-    for ask in oldest:
-        comes = ask.pending_since + reservation.RESERVE_AFTER_MS
-        instant = max(comes, ask.application.reserves_from_ms)
-        if instant > now:
-            state = partition.round
-            state.due_ms = instant if state.due_ms is None else min(instant, state.due_ms)
-            return
-        yield ask

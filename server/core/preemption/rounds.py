@@ -16,6 +16,7 @@ from server.core.preemption import (
     apply_plan,
     due,
     due_quota,
+    due_reservations,
     open_decisions,
     pacing,
     refusals,
@@ -55,7 +56,8 @@ class RoundResult:
 
     ``cut``: the budget of steps ended before the round did. ``refused`` counts intents by the rule that refused them, ``moves``
     is the takeover that is made unless the round made a plan, ``expiring`` has the decisions with the instants at which they
-    expire.
+    expire. ``held_back``: that takeover comes before asks that may reserve. ``looks``: the next tick goes on to look for asks
+    that may reserve.
     """
 
     notes: list[Decision] = field(default_factory=list)
@@ -64,6 +66,8 @@ class RoundResult:
     cut: bool = False
     refused: dict[Rule, int] = field(default_factory=dict)
     moves: Takeover | None = None
+    held_back: bool = False
+    looks: bool = False
     expiring: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -107,6 +111,8 @@ def run(partition: Partition, now: int, budget: int, beside: Beside | None = Non
         _write(partition, trial, now, result)
     if called:
         _take_over(partition, now, result, planned=trial is not None and bool(trial.plans))
+        every = not (result.cut or result.held_back)
+        result.looks = due_reservations.settle(partition, now, all_tried=every)
         _end(partition, result)
     return result
 
@@ -124,7 +130,7 @@ def _write(partition: Partition, trial: Trial, now: int, result: RoundResult) ->
 def _take_over(partition: Partition, now: int, result: RoundResult, *, planned: bool) -> None:
     """Move a reservation, once nothing else is left to decide. Asks that become placeable are placed before the next move."""
     found = result.moves
-    if result.more or found is None:
+    if result.more or found is None or due_reservations.is_looking(partition):
         return
     if planned:  # the plans may have changed which takeover is due
         found = takeover.find(partition, now)
@@ -143,7 +149,7 @@ def _take_over(partition: Partition, now: int, result: RoundResult, *, planned: 
 def _end(partition: Partition, result: RoundResult) -> None:
     if not result.more:
         apply_plan.end_suspended(partition)
-    partition.round.open = result.more
+    partition.round.open = result.more or result.looks
     partition.round.goes_on = result.cut
 
 
@@ -151,11 +157,12 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
     """Plan the round and return the Trial with its plans; None if nothing is due."""
     due.begin(partition)
     shrinks = due_quota.is_due(partition, now)
-    reserving = due.reserving(partition, now)
+    reserving = due_reservations.reserving(partition, now)
     result.moves = takeover.find(partition, now)
-    reserving = takeover.ahead(reserving, result.moves)
     shortage = Shortage(partition)
-    tried = within(partition, reserving, budget)
+    offered = within(partition, reserving, budget)
+    tried = takeover.ahead(offered, result.moves)
+    result.held_back = len(tried) < len(offered)
     asks = due.claimants(partition, shortage, now)._replace(reserving=tried)
     trims = due.may_trim(partition, now)
     if not (any(asks) or shrinks or trims):

@@ -21,11 +21,11 @@ computed once for as long as nodes and reservations do not change.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from server.core.preemption import due
+from server.core.preemption import due_reservations
 from server.model.fit import Demand, fits
 from server.preemption.nodes import reservation
 from server.scheduling.outranking import Below, Ranks, in_order, lifted, most_rooms
@@ -52,7 +52,7 @@ class Takeover(NamedTuple):
 def find(partition: Partition, now: int) -> Takeover | None:
     """Return the first takeover that is possible now; set the instant at which the next ask may reserve.
 
-    Call it after `due.reserving`, when nothing more is placeable.
+    Call it after `due_reservations.reserving`, when nothing more is placeable.
     """
     if not partition.decisions.reservations:
         return None
@@ -67,7 +67,7 @@ def find(partition: Partition, now: int) -> Takeover | None:
     return None
 
 
-def ahead(asks: list[Ask], found: Takeover | None) -> list[Ask]:
+def ahead(asks: Sequence[Ask], found: Takeover | None) -> Sequence[Ask]:
     """Return the asks that reserve before this takeover."""
     if found is None:
         return asks
@@ -93,7 +93,7 @@ class _Search:
             state.unsuited_seen = mark
             state.unsuited.clear()
         self.unsuited = state.unsuited
-        self.may_reserve = due.may_reserve_more(partition)
+        self.may_reserve = due_reservations.may_reserve_more(partition)
         self._others: dict[AskClass, bool] = {}
 
     def contenders(self, now: int) -> Iterator[Ask]:
@@ -103,8 +103,10 @@ class _Search:
             if not (leaf.leaf and leaf.pending_asks):
                 continue
             for application in leaf.applications.values():
-                for group in application.groups.values():
-                    if group.number in unsuited or not self._takes(leaf, group.priority):
+                known = {priority for _, priority in application.groups}
+                takes = {priority for priority in known if self._takes(leaf, priority)}
+                for group in application.groups.values() if takes else ():
+                    if group.number in unsuited or group.priority not in takes:
                         continue
                     if _waits(group) and not self._has_another(leaf, group):
                         yield from _of_age(self.partition, group, now)
@@ -134,7 +136,11 @@ class _Search:
 
     def _has_another(self, leaf: Queue, group: Group) -> bool:
         """Return whether a node without pledges can be reserved for the group."""
-        if not self.may_reserve or leaf in self.full or not due.is_stuck(self.partition, group):
+        if (
+            not self.may_reserve
+            or leaf in self.full
+            or not due_reservations.is_stuck(self.partition, group)
+        ):
             return False
         ask_class = group.ask_class
         if ask_class not in self._others:
@@ -188,10 +194,10 @@ def _waits(group: Group) -> bool:
 
 def _of_age(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
     barren = partition.round.barren
-    oldest = due.reservable(group, known_barren=group.number in barren)
+    oldest = due_reservations.reservable(group, known_barren=group.number in barren)
     if not oldest:
         barren.add(group.number)
-    return due.come_of_age(partition, oldest[:1], now)
+    return due_reservations.come_of_age(partition, oldest[:1], now)
 
 
 def _suits(ask_class: AskClass, node: Node) -> bool:

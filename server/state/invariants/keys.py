@@ -128,6 +128,10 @@ def check_classes(partition: Partition) -> None:
     assert partition.classes.live_asks == live, (
         f"live_asks of partition {partition.name} is {partition.classes.live_asks}, not {live}"
     )
+    groups = sum(len(application.groups) for application in partition.applications.values())
+    assert partition.classes.groups == groups, (
+        f"partition {partition.name} counts {partition.classes.groups} groups of waiting asks, there are {groups}"
+    )
     dead = [one for one in asks if one.dead]
     assert len(dead) == len(partition.classes.dead), (
         f"{len(partition.classes.dead)} classes are listed as dead, {len(dead)} are"

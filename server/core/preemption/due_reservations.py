@@ -1,0 +1,277 @@
+"""The asks that are due for reservations, found in the live state group by group of equal asks (C7).
+
+The checks here are necessary and cheap; the policy and the rules decide. Up to LOOK_MOST waiting groups are all looked
+at in each tick of a round. With more of them a look takes several ticks, so that the sizes of one tenant's asks do not
+make a tick long: see `_in_turns`.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from server.model.fit import Amounts
+from server.preemption.nodes import reservation
+from server.scheduling.outranking import in_order
+from server.state.applications import Ask, Group
+from server.state.partition import Partition
+from server.state.queues import Queue, QueueState
+from server.state.rounds import Look
+
+LOOK_MOST: Final = 5_000
+"""The most groups of equal asks that one tick looks at, and the most asks that a look of several ticks finds."""
+ANY_PORT: Final = 1 << 62
+"""The capacity for a port that no demand exceeds: pods use ports up, nodes do not differ in them."""
+
+
+def reserving(partition: Partition, now: int) -> list[Ask]:
+    """Return the asks that may reserve, the oldest of each group, in order; set the instant at which the next ask may."""
+    state = partition.round
+    state.due_ms = None
+    look, state.look = state.look, None
+    if not partition.spec.reservations.enabled:
+        return []
+    held = _held(partition) if partition.classes.dead else Counter()
+    if not partition.classes.dead or held.total() >= reservation.most(len(partition.index.nodes)):
+        if partition.untold:
+            state.barren.clear()
+        return []
+    _refresh_hopeless(partition)
+    if partition.classes.groups > LOOK_MOST:
+        state.look = _in_turns(partition, look, held, now)
+        return [] if state.look.groups else state.look.found
+    asks: list[Ask] = []
+    barren: set[int] = set()
+    for group in _stuck(partition, held):
+        oldest = reservable(group, known_barren=group.number in state.barren)
+        if not oldest:
+            barren.add(group.number)
+        asks += come_of_age(partition, oldest, now)
+    state.barren = barren
+    return in_order(asks)
+
+
+def may_reserve_more(partition: Partition) -> bool:
+    """Return whether fewer nodes are reserved than the limit allows."""
+    return _held(partition).total() < reservation.most(len(partition.index.nodes))
+
+
+def _held(partition: Partition) -> Counter[str]:
+    """Return the number of reservations by leaf."""
+    return Counter(
+        one.ask.application.leaf.path
+        for one in partition.decisions.pledges.values()
+        if one.reserves
+    )
+
+
+def _refresh_hopeless(partition: Partition) -> None:
+    """Forget which classes no node could hold, if a node opened or a pledge ended."""
+    state = partition.round
+    now = (partition.index.entered, state.pledges_ended)
+    if now != state.hopeless_seen:
+        state.hopeless_seen = now
+        state.hopeless.clear()
+
+
+def _stuck(partition: Partition, held: Counter[str]) -> Iterator[Group]:
+    """Yield groups whose limits have headroom and whose class no node can take, in leaves below their limit of reservations."""
+    for leaf in _open_leaves(partition, held):
+        for application in leaf.applications.values():
+            for group in application.groups.values():
+                if is_stuck(partition, group):
+                    yield group
+
+
+def _open_leaves(partition: Partition, held: Counter[str]) -> Iterator[Queue]:
+    """Yield the leaves with waiting asks for which another node may be reserved."""
+    for leaf in partition.queues.values():
+        if leaf.leaf and leaf.pending_asks and _may_reserve(leaf, held):
+            yield leaf
+
+
+def _may_reserve(leaf: Queue, held: Counter[str]) -> bool:
+    return held[leaf.path] < reservation.RESERVATIONS_PER_LEAF and not any(
+        queue.state is QueueState.STOPPED for queue in leaf.path_up()
+    )
+
+
+def is_stuck(partition: Partition, group: Group) -> bool:
+    """Return whether the group lacks only a node, and some node could hold it as far as is known."""
+    ask_class = group.ask_class
+    return (
+        ask_class.dead
+        and ask_class.pledge is None
+        and ask_class.number not in partition.round.hopeless
+        and all(limiter.has_room(ask_class) for limiter in group.application.limits_of(ask_class))
+    )
+
+
+def reservable(group: Group, *, known_barren: bool) -> list[Ask]:
+    """Return the group's first asks that qualify for a reservation: up to one more than a leaf may have.
+
+    A group in which no ask qualified is not searched again. Only asks that joined since then are checked.
+    """
+    if known_barren and not _is_plain_again(group):
+        return []
+    found: list[Ask] = []
+    for ask in group.asks:
+        if _is_plain(ask, group):
+            found.append(ask)
+            if len(found) > reservation.RESERVATIONS_PER_LEAF:
+                break
+    return found
+
+
+def _is_plain_again(group: Group) -> bool:
+    """Return whether an ask that qualifies joined the group since its asks were last reported."""
+    return any(_is_plain(ask, group) for ask in group.untold)
+
+
+def _is_plain(ask: Ask, group: Group) -> bool:
+    """Return whether the ask is still in the group, needs no check by its manager, and is not a member of a gang."""
+    spec = ask.spec
+    return ask.group is group and not spec.rm_check and not (spec.job_key and spec.min_members > 1)
+
+
+def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[Ask]:
+    """Yield the asks that have waited long enough; for the first that has not, set the instant at which it will have."""
+    for ask in oldest:
+        comes = ask.pending_since + reservation.RESERVE_AFTER_MS
+        instant = max(comes, ask.application.reserves_from_ms)
+        if instant > now:
+            state = partition.round
+            state.due_ms = instant if state.due_ms is None else min(instant, state.due_ms)
+            return
+        yield ask
+
+
+# More groups than one tick looks at ----------------------------------------------------------------------------------
+
+
+def is_looking(partition: Partition) -> bool:
+    """Return whether a look has groups left, so that asks which come before the known ones may be found."""
+    look = partition.round.look
+    return look is not None and bool(look.groups)
+
+
+def settle(partition: Partition, now: int, *, all_tried: bool) -> bool:
+    """Take what the round tried out of the look; return whether the next tick has to go on with it, or to begin another.
+
+    ``all_tried``: neither the budget nor a takeover kept the round from an ask of the look.
+    """
+    state = partition.round
+    look = state.look
+    if look is None:
+        return False
+    if not look.groups:
+        if all_tried:
+            state.masked.update(_masks(one) for one in look.found if one.pledge is None)
+        look.found = [one for one in look.found if _masks(one) not in state.masked]
+        if all_tried:
+            look.found.clear()
+    return bool(look.groups) or (not look.found and _is_outdated(partition, look, now))
+
+
+def _masks(ask: Ask) -> tuple[str, str]:
+    return reservation.NAME, ask.key
+
+
+def _in_turns(partition: Partition, look: Look | None, held: Counter[str], now: int) -> Look:
+    """Return the look with the share of this tick done; another one when the last one is over and something changed.
+
+    Groups that are larger than every node are left out by one comparison. Once all others were looked at, the round
+    tries the asks that were found, the first ones in order, over as many ticks as its budget takes. Each is checked
+    again before that. So a reservation may be made some ticks later than with fewer groups, and not for an ask that
+    became older or possible meanwhile: that one is found by the next look.
+    """
+    state = partition.round
+    _requalify(partition)
+    if look is None or (look.is_over and _is_outdated(partition, look, now)):
+        look = _begin(partition, held)
+    state.due_ms = look.due_ms
+    if look.groups:
+        found = list(_of_share(partition, look, now))
+        found = [ask for ask in found if _masks(ask) not in state.masked]
+        ordered = in_order((*look.found, *found))
+        look.found, look.cut = ordered[:LOOK_MOST], look.cut or len(ordered) > LOOK_MOST
+        look.due_ms = state.due_ms
+    if not look.groups:
+        leaves = set(_open_leaves(partition, held))
+        look.found = [ask for ask in look.found if _still_may(partition, ask, leaves)]
+    return look
+
+
+def _begin(partition: Partition, held: Counter[str]) -> Look:
+    """Begin a look at the groups of which some node could hold an ask, as far as is known."""
+    state = partition.round
+    classes = {
+        one
+        for one in partition.classes.dead.within(_largest(partition))
+        if one.number not in state.hopeless
+    }
+    groups = [
+        group
+        for leaf in (_open_leaves(partition, held) if classes else ())
+        for application in leaf.applications.values()
+        for group in application.groups.values()
+        if group.ask_class in classes
+    ]
+    if state.barren:
+        state.barren &= {group.number for group in groups}
+    return Look(_mark(partition), groups)
+
+
+def _largest(partition: Partition) -> Amounts:
+    """Return the most of each type that an open node has; of ports any demand is within it."""
+    largest = partition.index.largest()
+    return [
+        ANY_PORT if synthetic else much
+        for synthetic, much in zip(partition.types.synthetic, largest, strict=False)
+    ]
+
+
+def _mark(partition: Partition) -> tuple[int, ...]:
+    """Return counters of which one moves when asks may reserve that could not before, time aside."""
+    index, classes = partition.index, partition.classes
+    ended = partition.round.pledges_ended
+    return partition.relief, len(index.nodes), index.entered, ended, classes.joined
+
+
+def _is_outdated(partition: Partition, look: Look, now: int) -> bool:
+    """Return whether another look may find more."""
+    comes = look.due_ms is not None and look.due_ms <= now
+    return look.cut or comes or look.mark != _mark(partition)
+
+
+def _requalify(partition: Partition) -> None:
+    """Forget that no ask of a group may reserve, where one that qualifies joined; this tick reports it."""
+    barren = partition.round.barren
+    for group in partition.untold if barren else ():
+        if isinstance(group, Group) and group.number in barren and _is_plain_again(group):
+            barren.discard(group.number)
+
+
+def _of_share(partition: Partition, look: Look, now: int) -> Iterator[Ask]:
+    """Yield the asks that may reserve among the groups that this tick looks at."""
+    barren, left = partition.round.barren, LOOK_MOST
+    while look.groups and left > 0:
+        group = look.groups.pop()
+        left -= 1
+        if not group.live or group.number in barren or not is_stuck(partition, group):
+            continue
+        oldest = reservable(group, known_barren=False)
+        left -= len(oldest) or len(group.asks)
+        if not oldest:
+            barren.add(group.number)
+        yield from come_of_age(partition, oldest, now)
+
+
+def _still_may(partition: Partition, ask: Ask, leaves: set[Queue]) -> bool:
+    """Return whether an ask that was found earlier still waits, and may still reserve."""
+    group = ask.group
+    return (
+        isinstance(group, Group)
+        and ask.application.leaf in leaves
+        and _is_plain(ask, group)
+        and is_stuck(partition, group)
+    )
