@@ -120,5 +120,14 @@ def test_looks_of_several_ticks_decide_the_same_at_each_instant(
     seed: int, share: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = story(seed)
+    going_on: list[bool] = []
+
+    def settled(partition: Partition, now: int, *, all_tried: bool) -> bool:
+        going_on.append(due_reservations.is_looking(partition))
+        return settle(partition, now, all_tried=all_tried)
+
+    settle = due_reservations.settle
     monkeypatch.setattr(due_reservations, "LOOK_MOST", share)
+    monkeypatch.setattr(due_reservations, "settle", settled)
     assert sorted(story(seed)) == sorted(whole)
+    assert any(going_on) or share > 1, "no look took several ticks"
