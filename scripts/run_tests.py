@@ -1,8 +1,8 @@
 """The tests in three runs: what can share the machine, beside it what waits for real programs, then what measures.
 
-Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. The first run has one worker a processor. At the
-same time the tests marked `real` run one by one; their output comes when they have ended. Last, and by themselves, come the
-tests marked `alone`. All runs are made even when one fails. At the end the summary says how long each took, what was left out,
+Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. The first run has one worker more than there
+are processors. At the same time the tests marked `real` run one by one; their output comes when they have ended. Last, and by
+themselves, come the tests marked `alone`. All runs are made even when one fails. At the end the summary says how long each took, what was left out,
 and how to have that.
 """
 
@@ -37,12 +37,14 @@ class Run:
     options: tuple[str, ...]
 
 
+WORKERS: Final = (os.cpu_count() or 1) + 1
+"""One more than there are processors, because some tests wait for processes that they started."""
 BESIDE: Final = Run("real programs", f"{ALWAYS_OUT} and real", ())
 RUNS: Final = (
     Run(
         "side by side",
         f"{ALWAYS_OUT} and not alone and not real",
-        ("-n", "auto", "--dist", "worksteal"),
+        ("-n", str(WORKERS), "--dist", "worksteal"),
     ),
     Run("alone", f"{ALWAYS_OUT} and alone and not real", ()),
 )

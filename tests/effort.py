@@ -8,6 +8,8 @@ together, such as that a policy decides in a tenth of them, it demands only wher
 import os
 from typing import Final
 
+import pytest
+
 DEFAULT: Final = 20
 FULL: Final = 100
 
@@ -24,6 +26,10 @@ def percentage(said: str | None) -> int:
 EFFORT: Final = percentage(os.environ.get("EVENHAND_EFFORT"))
 TRIES_ALL: Final = EFFORT >= FULL
 """Whether all cases are tried, so that a test may demand how often something occurs in them."""
+
+ONLY_WHERE_ALL_ARE_TRIED: Final = pytest.mark.skipif(
+    not TRIES_ALL, reason="takes minutes; EVENHAND_EFFORT=100 includes it"
+)
 
 
 def cases(full: int, least: int = 1, effort: int = EFFORT) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.processes import ROOT, environment, until
+from tests.effort import ONLY_WHERE_ALL_ARE_TRIED
 from tests.faults.schedule import DISK
 from tests.faults.seeds import RUN_MINUTES, SEED, SOAK_SEEDS, run
 
@@ -17,6 +18,7 @@ MODULE = "tests.faults"
 pytestmark = pytest.mark.usefixtures("namespaces")
 
 
+@ONLY_WHERE_ALL_ARE_TRIED
 def test_every_kind_of_fault_once(tmp_path: Path) -> None:
     run(MODULE, SEED, 0.1, tmp_path)
 

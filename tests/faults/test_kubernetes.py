@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from scripts.real import provision
+from tests.effort import ONLY_WHERE_ALL_ARE_TRIED
 from tests.faults.seeds import RUN_MINUTES, SEED, SOAK_SEEDS, run
 from tests.real.needs import absent
 
@@ -21,6 +22,7 @@ def programs() -> None:
         absent(f"not built: {', '.join(missing)} (`make real` builds them)")
 
 
+@ONLY_WHERE_ALL_ARE_TRIED
 def test_some_faults_while_nodes_and_quotas_change(tmp_path: Path) -> None:
     run(MODULE, SEED, 0.1, tmp_path, *SHORT)
 
