@@ -193,7 +193,7 @@ async def test_a_message_waits_for_the_registration_before_it() -> None:
         stream = await served.open("UpdateNode", si.NodeRequest(rmID=RM, nodes=[node("n")]))
         assert (await stream.read(si.NodeResponse)).accepted[0].nodeID == "n"
         await registering
-        assert "n" in served.core.state.partitions["default"].nodes
+        assert "n" in served.core.state.partitions["default"].index.nodes
 
 
 async def test_a_registration_in_a_manager_s_name_holds_back_no_stream_of_it(
