@@ -16,7 +16,7 @@ from server.model.events import (
     NodeAdded,
     ReleaseRequested,
 )
-from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec
+from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec, ReservationSettings
 from server.model.resources import resource
 from server.preemption.nodes.reservation import RESERVE_AFTER_MS
 from server.snapshot.snapshot import Snapshot
@@ -36,9 +36,9 @@ TREE = QueueSpec(
 SEEDS = range(cases(30))
 
 
-def cluster(nodes: int) -> Core:
+def cluster(nodes: int, reservations: ReservationSettings = ReservationSettings()) -> Core:
     """Return a core with nodes of 4 cores and an application in each of two queues."""
-    core = Core(Configuration((PartitionSpec("default", TREE),)))
+    core = Core(Configuration((PartitionSpec("default", TREE, reservations=reservations),)))
     core.handle(ManagerRegistered("rm"), NOW)
     for at in range(nodes):
         core.handle(NodeAdded("rm", f"n{at}", resource({"vcore": 4_000})), NOW)
@@ -120,14 +120,57 @@ def test_looks_of_several_ticks_decide_the_same_at_each_instant(
     seed: int, share: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = story(seed)
+    monkeypatch.setattr(due_reservations, "LOOK_MOST", share)
+    assert sorted(story(seed)) == sorted(whole)
+
+
+def test_looks_of_the_stories_take_several_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     going_on: list[bool] = []
+    settle = due_reservations.settle
 
     def settled(partition: Partition, now: int, *, all_tried: bool) -> bool:
-        going_on.append(due_reservations.is_looking(partition))
+        going_on[-1] |= due_reservations.is_looking(partition)
         return settle(partition, now, all_tried=all_tried)
 
-    settle = due_reservations.settle
-    monkeypatch.setattr(due_reservations, "LOOK_MOST", share)
+    monkeypatch.setattr(due_reservations, "LOOK_MOST", 1)
     monkeypatch.setattr(due_reservations, "settle", settled)
-    assert sorted(story(seed)) == sorted(whole)
-    assert any(going_on) or share > 1, "no look took several ticks"
+    for seed in range(10):
+        going_on.append(False)
+        story(seed)
+    assert sum(going_on) >= 9
+
+
+def test_an_ask_that_a_look_found_waits_once_a_reservation_of_its_application_timed_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The timeout ends between the ticks of a look (C7)."""
+    monkeypatch.setattr(due_reservations, "LOOK_MOST", 1)
+    lasts = 2 * RESERVE_AFTER_MS
+    core = cluster(30, ReservationSettings(timeout_ms=lasts))
+    for at in range(30):
+        ask(core, f"runs-{at}", "app-b", AskSpec(resource({"vcore": 3_000})), NOW)
+    assert len(ticks(core, NOW, 1_000)) >= 30
+    for at in range(2):
+        ask(core, f"first-{at}", "app-a", AskSpec(resource({"vcore": 3_500 + at})), NOW)
+    ticks(core, LATER, 1_000)
+    assert reserved(core) == {"first-0", "first-1"}
+    for at in range(20):
+        ask(core, f"next-{at}", "app-a", AskSpec(resource({"vcore": 3_600 + at})), LATER)
+    ticks(core, LATER, 1_000)
+    ends = LATER + lasts
+    found = False
+    while not found:
+        assert core.tick(ends - 1).more
+        look = core.state.partitions["default"].round.look
+        found = look is not None and bool(look.found)
+    assert reserved(core) == {"first-0", "first-1"}
+    ticks(core, ends, 1_000)
+    assert reserved(core) == set()
+    ticks(core, ends + lasts, 1_000)
+    assert reserved(core)
+
+
+def reserved(core: Core) -> set[str]:
+    """Return the keys of the asks for which nodes are reserved."""
+    pledges = core.state.partitions["default"].decisions.reservations.values()
+    return {one.ask.key for one in pledges}

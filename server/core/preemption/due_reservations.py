@@ -194,10 +194,12 @@ def _in_turns(partition: Partition, look: Look | None, held: Counter[str], now: 
         found = [ask for ask in found if _masks(ask) not in state.masked]
         ordered = in_order((*look.found, *found))
         look.found, look.cut = ordered[:LOOK_MOST], look.cut or len(ordered) > LOOK_MOST
-        look.due_ms = state.due_ms
     if not look.groups:
         leaves = set(_open_leaves(partition, held))
-        look.found = [ask for ask in look.found if _still_may(partition, ask, leaves)]
+        may = [ask for ask in look.found if _still_may(partition, ask, leaves)]
+        # A reservation that timed out meanwhile makes the other asks of its application wait again.
+        look.found = [one for ask in may for one in come_of_age(partition, [ask], now)]
+    look.due_ms = state.due_ms
     return look
 
 
