@@ -25,8 +25,10 @@ def main(folder: str) -> None:
     # The build runs protoc, which looks for its plugin on the PATH.
     env = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     pip = [str(programs / "python"), "-m", "pip", "install", "--quiet"]
-    _run([*pip, "--require-hashes", "--requirement", "requirements-dev.txt"], env)
+    # The pins are complete, so pip resolves nothing: it would look for `coverage[toml]` beyond the pin of `coverage`.
+    _run([*pip, "--no-deps", "--require-hashes", "--requirement", "requirements-dev.txt"], env)
     _run([*pip, "--no-deps", "--no-build-isolation", "--editable", "."], env)
+    _run([*pip[:3], "check"], env)
 
 
 def _make(folder: str) -> None:
