@@ -27,7 +27,7 @@ import grpc
 import structlog
 
 from server.rpc.errors import CallError, draining, too_many, unexpected
-from server.rpc.limits import COPIES_MAX, COPY_S_MAX, READS_WAITING_MAX
+from server.rpc.limits import COPIES_MAX, COPY_CPU_S_MAX, COPY_S_MAX, READS_WAITING_MAX
 from server.rpc.reads import Question, Read
 
 _log = structlog.get_logger(__name__)
@@ -206,17 +206,17 @@ class Copies:
 
     async def _follow(self, copy: _Copy) -> None:
         """Pass on the answers of a copy until it ends."""
-        failure = _no_copy("it ended before its answer")
+        failure: CallError | None = None
         try:
             async with asyncio.timeout(COPY_S_MAX):
                 await _receive(copy)
         except TimeoutError:
-            failure = _too_long()
+            failure = _too_long(f"{COPY_S_MAX:.0f} s")
         finally:
             copy.end()
-            with contextlib.suppress(ChildProcessError):
-                await asyncio.to_thread(os.waitpid, copy.pid, 0)
+            status = await asyncio.to_thread(_ended, copy.pid)
             del self.running[copy]
+            failure = failure or _failure(status)
             for one in copy.questions[copy.answered :]:
                 one.settle(draining() if self._closed else failure)
             if not self._closed:
@@ -258,8 +258,23 @@ def _no_copy(why: str) -> CallError:
     return CallError(grpc.StatusCode.UNAVAILABLE, "READ_ENDED", message)
 
 
-def _too_long() -> CallError:
-    message = f"the read took longer than {COPY_S_MAX:.0f} s: ask for less at once"
+def _failure(status: int) -> CallError:
+    """Return the error for questions that a copy with this wait status left without an answer."""
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        return _too_long(f"{COPY_CPU_S_MAX} s of processor time")
+    return _no_copy("it ended before its answer")
+
+
+def _ended(pid: int) -> int:
+    """Wait for the end of a child and return its wait status; 0 where nothing is known of it."""
+    try:
+        return os.waitpid(pid, 0)[1]
+    except ChildProcessError:
+        return 0
+
+
+def _too_long(limit: str) -> CallError:
+    message = f"the read took longer than {limit}: ask for less at once"
     return CallError(grpc.StatusCode.DEADLINE_EXCEEDED, "READ_ENDED", message)
 
 
@@ -303,8 +318,8 @@ def _settle_in(pipe: int) -> None:
             with contextlib.suppress(OSError):  # the listing's own is closed already
                 os.close(descriptor)
     os.nice(_PRIORITY)
-    limit = int(COPY_S_MAX) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CPU, (COPY_CPU_S_MAX, COPY_CPU_S_MAX + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # SIGXCPU would write the memory to disk.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 

@@ -215,5 +215,8 @@ READS_WAITING_MAX: Final = 512
 COPIES_MAX: Final = 4
 """Copies of the process that answer reads at once."""
 
-COPY_S_MAX: Final = 30.0
-"""Seconds that a copy has for the reads that it was given."""
+COPY_CPU_S_MAX: Final = 30
+"""Seconds of processor time that a copy has for the reads that it was given."""
+
+COPY_S_MAX: Final = 120.0
+"""Seconds after which a copy ends, also where other work left it little processor time."""

@@ -36,8 +36,9 @@ TREE = QueueSpec(
 SEEDS = range(cases(30))
 
 
-def cluster(nodes: int, reservations: ReservationSettings = ReservationSettings()) -> Core:
+def cluster(nodes: int, timeout_ms: int = 600_000) -> Core:
     """Return a core with nodes of 4 cores and an application in each of two queues."""
+    reservations = ReservationSettings(timeout_ms=timeout_ms)
     core = Core(Configuration((PartitionSpec("default", TREE, reservations=reservations),)))
     core.handle(ManagerRegistered("rm"), NOW)
     for at in range(nodes):
@@ -146,7 +147,7 @@ def test_an_ask_that_a_look_found_waits_once_a_reservation_of_its_application_ti
     """The timeout ends between the ticks of a look (C7)."""
     monkeypatch.setattr(due_reservations, "LOOK_MOST", 1)
     lasts = 2 * RESERVE_AFTER_MS
-    core = cluster(30, ReservationSettings(timeout_ms=lasts))
+    core = cluster(30, timeout_ms=lasts)
     for at in range(30):
         ask(core, f"runs-{at}", "app-b", AskSpec(resource({"vcore": 3_000})), NOW)
     assert len(ticks(core, NOW, 1_000)) >= 30

@@ -222,6 +222,19 @@ async def test_a_read_that_takes_too_long_is_ended(
     assert (found.code, found.reason) == (grpc.StatusCode.DEADLINE_EXCEEDED, "READ_ENDED")
 
 
+async def test_a_read_that_takes_too_much_processor_time_is_ended(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read() -> bytes:
+        while True:
+            pass
+
+    monkeypatch.setattr(module, "COPY_CPU_S_MAX", 1)
+    found = await failure(asked(copies, read))
+    assert (found.code, found.reason) == (grpc.StatusCode.DEADLINE_EXCEEDED, "READ_ENDED")
+    assert "1 s of processor time" in found.message
+
+
 async def test_a_copy_that_is_killed_fails_its_own_questions_only(copies: Copies) -> None:
     def read() -> bytes:
         os.kill(os.getpid(), signal.SIGKILL)
