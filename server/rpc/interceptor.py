@@ -192,18 +192,23 @@ class Guard(grpc.aio.ServerInterceptor):
                 raise
             call.task.uncancel()
             code = _end(context, call.failure)
-        except grpc.aio.InternalError as error:
-            # gRPC could not send: the client has gone, or the call's time was up.
-            context.set_code(code)
-            _let_frames_go(error)
         except Exception as error:
-            code = _end(context, _as_call_error(method, error))
+            if _cannot_send(error):
+                context.set_code(code)
+            else:
+                code = _end(context, _as_call_error(method, error))
             _let_frames_go(error)
         finally:
             if call is not None:
                 self._admitted.discard(call)
                 _CALL.set(None)  # The task's context holds the call, and the call the task.
             ended(code)
+
+
+def _cannot_send(error: Exception) -> bool:
+    """Return whether gRPC could not send: the client has gone, the call's time was up, or the server has stopped."""
+    misused = grpc.aio.UsageError, grpc.aio.AbortError
+    return isinstance(error, grpc.aio.BaseError) and not isinstance(error, misused)
 
 
 def _end(context: Context, failure: CallError) -> grpc.StatusCode:

@@ -44,6 +44,8 @@ async def guarded(guard: Guard, handler: Any) -> AsyncIterator[Any]:
     ("error", "code"),
     [
         (grpc.aio.InternalError("Failed execute_batch"), grpc.StatusCode.CANCELLED),
+        (grpc.aio.BaseError("Server is stopped"), grpc.StatusCode.CANCELLED),
+        (grpc.aio.UsageError("Metadata already sent"), grpc.StatusCode.INTERNAL),
         (ZeroDivisionError(), grpc.StatusCode.INTERNAL),
     ],
 )
