@@ -37,7 +37,7 @@ class Reads(Protocol):
         ...
 
     def hold(self) -> None:
-        """Start no read until `go_on`, because the core is within a slice."""
+        """Start no read until `go_on` is called, because the core is within a slice."""
 
     def go_on(self) -> None:
         """Start reads again, in the order in which they waited."""
@@ -60,11 +60,11 @@ class InPlace:
         return read()
 
     def hold(self) -> None:
-        """Begin no read until `go_on`."""
+        """Start no read until `go_on` is called."""
         self._steady.clear()
 
     def go_on(self) -> None:
-        """Begin reads again."""
+        """Start reads again."""
         self._steady.set()
 
     def close(self) -> None:

@@ -32,10 +32,10 @@ class Tries(Protocol):
         """Record the verdict of a refusal."""
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return until when no ask of the group is due for a policy, as long as no ask joins."""
+        """Return the instant until which no ask of the group is due for a policy; an ask that joins ends it."""
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
-        """Record until when no ask of the group is due for a policy."""
+        """Record the instant until which no ask of the group is due for a policy."""
 
     def node_seen(self, ask: Ask) -> int:
         """Return the ``changes`` counter of the required node at which the ask was last refused (G11), -1 for none."""
@@ -66,11 +66,11 @@ class LiveTries:
         group.verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return until when no ask of the group is due for a policy, as long as no ask joins."""
+        """Return the instant until which no ask of the group is due for a policy; an ask that joins ends it."""
         return group.rests.get(policy)
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
-        """Record until when no ask of the group is due for a policy."""
+        """Record the instant until which no ask of the group is due for a policy."""
         group.rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:
@@ -119,12 +119,12 @@ class ShadowTries:
         self._own(group).verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return until when no ask of the group is due for a policy, as long as no ask joins."""
+        """Return the instant until which no ask of the group is due for a policy; an ask that joins ends it."""
         known = self._known(group)
         return None if known is None else known.rests.get(policy)
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
-        """Record until when no ask of the group is due for a policy."""
+        """Record the instant until which no ask of the group is due for a policy."""
         self._own(group).rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:

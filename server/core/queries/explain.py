@@ -34,8 +34,8 @@ def explain(
 ) -> Explanation:
     """Return what the key is and why: an ask, an allocation, an application, a node, a queue, or unknown.
 
-    The code is why an ask waits, the state of an application or queue, or whether a node is schedulable. Without a partition
-    all are searched, in the order of the configuration. Sentences name asks by ``name``.
+    The explanation's ``code`` is the reason of an ask that waits, the state of an application or queue, or whether a node is
+    schedulable. Without a partition all are searched, in the order of the configuration. Sentences name asks by ``name``.
     """
     state = core.state
     known = state.partitions

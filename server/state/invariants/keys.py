@@ -57,7 +57,7 @@ def _check_placed(partition: Partition, ask: Ask) -> None:
 
 
 def _check_listed(partition: Partition, waiting: int) -> None:
-    """Assert that nothing is listed without being in the table of keys. Equal counts suffice, the rest was looked up."""
+    """Assert that every listed ask is in the table of keys: the counts are equal, and each key of the table was checked before."""
     for name, application in partition.applications.items():
         _check_application(partition, name, application)
     listed = sum(len(one.asks) for one in partition.applications.values())
