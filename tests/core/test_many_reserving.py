@@ -18,9 +18,11 @@ from server.model.events import (
 )
 from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec, ReservationSettings
 from server.model.resources import resource
+from server.preemption.nodes import reservation
 from server.preemption.nodes.reservation import RESERVE_AFTER_MS
 from server.snapshot.snapshot import Snapshot
 from server.state import snapshotting
+from server.state.applications import Ask
 from server.state.partition import Partition
 from tests.effort import cases
 
@@ -175,3 +177,57 @@ def reserved(core: Core) -> set[str]:
     """Return the keys of the asks for which nodes are reserved."""
     pledges = core.state.partitions["default"].decisions.reservations.values()
     return {one.ask.key for one in pledges}
+
+
+@pytest.mark.parametrize("share", [5, 5_000])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_ask_that_a_round_left_out_counts_as_tried_only_where_no_more_nodes_may_be_reserved(
+    seed: int, share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, all_tried = watched(monkeypatch)
+    monkeypatch.setattr(due_reservations, "LOOK_MOST", share)
+    story(seed)
+    assert True in all_tried
+
+
+def test_asks_that_a_round_left_out_reserve_once_the_reservation_before_them_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A partition with all of its reservations ends a round at once, before the budget does."""
+    left_out, all_tried = watched(monkeypatch)
+    monkeypatch.setattr(due_reservations, "LOOK_MOST", 10)
+    core = cluster(1)
+    ask(core, "runs", "app-b", AskSpec(resource({"vcore": 3_000})), NOW)
+    ticks(core, NOW, 1_000)
+    for at in range(20):
+        ask(core, f"ask-{at:02}", "app-a", AskSpec(resource({"vcore": 2_000 + at})), NOW)
+    ticks(core, NOW, 1_000)
+    ticks(core, LATER, 5)
+    assert any(every and left for every, left in zip(all_tried, left_out, strict=True))
+    for at in range(20):
+        assert reserved(core) == {f"ask-{at:02}"}
+        core.handle(ReleaseRequested("rm", "app-a", f"ask-{at:02}"), LATER)
+        ticks(core, LATER, 5)
+    assert reserved(core) == set()
+
+
+def watched(monkeypatch: pytest.MonkeyPatch) -> tuple[list[set[str]], list[bool]]:
+    """Return the asks that each round leaves out, and whether it counts all as tried; check that none of them could reserve."""
+    within, settle = rounds.within, due_reservations.settle
+    left_out, all_are_tried = list[set[str]](), list[bool]()
+
+    def offered(partition: Partition, asks: Sequence[Ask], budget: int) -> Sequence[Ask]:
+        found, masked = within(partition, asks, budget), partition.round.masked
+        waits = {one.key for one in asks if (reservation.NAME, one.key) not in masked}
+        left_out.append(waits - {one.key for one in found})
+        return found
+
+    def settled(partition: Partition, now: int, *, all_tried: bool) -> bool:
+        all_are_tried.append(all_tried)
+        if all_tried and left_out[-1]:
+            assert not due_reservations.may_reserve_more(partition)
+        return settle(partition, now, all_tried=all_tried)
+
+    monkeypatch.setattr(rounds, "within", offered)
+    monkeypatch.setattr(due_reservations, "settle", settled)
+    return left_out, all_are_tried

@@ -157,7 +157,9 @@ def is_looking(partition: Partition) -> bool:
 def settle(partition: Partition, now: int, *, all_tried: bool) -> bool:
     """Take what the round tried out of the look; return whether the next tick has to go on with it, or to begin another.
 
-    ``all_tried``: neither the budget nor a takeover kept the round from an ask of the look.
+    ``all_tried``: neither the budget nor a takeover kept the round from an ask of the look. Asks that the snapshot did
+    not have are included only where no more nodes may be reserved: otherwise those before them used up the budget. Once a
+    reservation ends, the masks end, too, because that counts as relief.
     """
     state = partition.round
     look = state.look
