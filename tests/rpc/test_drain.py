@@ -52,7 +52,8 @@ async def test_sigterm_drains(process: tuple[subprocess.Popen[str], str]) -> Non
         await stream.send(asks("a"))
         await stream.read(si.AllocationResponse)
         idle = await served.open("UpdateNode", si.NodeRequest(rmID="other"))
-        await idle.call.initial_metadata()  # The core has it: a call on its way gets the server's own error.
+        # The core has the call once this returns: a call on its way gets the server's own error.
+        await idle.call.initial_metadata()
         server.send_signal(signal.SIGTERM)
         assert await stream.end() == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
         assert await idle.end() == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
