@@ -53,7 +53,7 @@ THEME = Theme(
         "bar.within": "green",
         "bar.over": "yellow",
         "bar.full": "red",
-        "bar.room": "bright_black",
+        "bar.free": "bright_black",
         "bar.mark": "bold white",
     }
 )
@@ -120,8 +120,8 @@ def show_fault(fault: Fault) -> None:
     )
     for word, style, body in parts:
         if body:
-            room = None if width is None else width - INDENT
-            lines = [part for line in body.splitlines() for part in wrapped(line, room)]
+            left = None if width is None else width - INDENT
+            lines = [part for line in body.splitlines() for part in wrapped(line, left)]
             head = Text.assemble((f"{word + ':':<{INDENT}}", style), lines[0])
             console.print(head, soft_wrap=True)
             for line in lines[1:]:

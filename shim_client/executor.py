@@ -135,7 +135,7 @@ class Applier:
     def submit(self, actions: Iterable[Action]) -> None:
         """Queue actions, each after the earlier ones of its object."""
         for action in actions:
-            if not self._has_room(action):
+            if not self._accepts(action):
                 self.progress.events_dropped += 1
                 continue
             key = _lane_of(action)
@@ -154,7 +154,7 @@ class Applier:
                 key = await self._ready.get()
                 lanes.create_task(self._run_lane(key))
 
-    def _has_room(self, action: Action) -> bool:
+    def _accepts(self, action: Action) -> bool:
         crowded = self.progress.events_waiting >= EVENTS_WAITING_MAX
         return not (crowded and isinstance(action, RecordEvent))
 

@@ -11,8 +11,8 @@ from rich.segment import Segment
 from rich.style import Style
 
 FULL_PPM = 995_000
-SIGNS = {"full": "█", "room": "░", "mark": "┃"}
-ASCII_SIGNS = {"full": "#", "room": ".", "mark": "|"}
+SIGNS = {"full": "█", "free": "░", "mark": "┃"}
+ASCII_SIGNS = {"full": "#", "free": ".", "mark": "|"}
 
 
 class Bar:
@@ -30,14 +30,14 @@ class Bar:
         mark = self._cells(self.guaranteed) if 0 < self.guaranteed < self.limit else -1
         filled = self._filled()
         used = console.get_style(self._style())
-        room = console.get_style("bar.room")
+        free = console.get_style("bar.free")
         for cell in range(self.width):
-            style = used if cell < filled else room
+            style = used if cell < filled else free
             if cell == mark:
                 behind = Style(bgcolor=style.color) if cell < filled else Style()
                 yield Segment(signs["mark"], console.get_style("bar.mark") + behind)
             else:
-                yield Segment(signs["full" if cell < filled else "room"], style)
+                yield Segment(signs["full" if cell < filled else "free"], style)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         """Return the bar's fixed width."""

@@ -203,18 +203,18 @@ def _levels(
 ) -> list[Column]:
     """Return the columns of the queue levels; free amounts that would make the table too wide are only in the JSON."""
     queue = Column("queue", [one.queue for one in levels], names=True)
-    columns = [queue, *_head_room(levels, kinds)]
+    columns = [queue, *_headroom(levels, kinds)]
     if fits(columns, width):
         return columns
-    return [queue, *_head_room(levels, kinds, free=False)]
+    return [queue, *_headroom(levels, kinds, free=False)]
 
 
 def _limits(limits: Sequence[explain_pb2.LimitLevel], kinds: Sequence[str]) -> list[Column]:
     queue = Column("queue", [one.queue for one in limits], names=True)
-    return [queue, Column("limit", [one.subject for one in limits]), *_head_room(limits, kinds)]
+    return [queue, Column("limit", [one.subject for one in limits]), *_headroom(limits, kinds)]
 
 
-def _head_room(levels: Levels, kinds: Sequence[str], *, free: bool = True) -> Iterator[Column]:
+def _headroom(levels: Levels, kinds: Sequence[str], *, free: bool = True) -> Iterator[Column]:
     """Yield a column for each resource type that has a max on some level, and a column for the headroom."""
     limited = [kind for kind in kinds if any(kind in one.max for one in levels)]
     for place, kind in enumerate(limited, start=ANSWER + 1):

@@ -10,13 +10,13 @@ Mask = npt.NDArray[np.bool_]
 
 
 def any_fit(
-    demands: Sequence[tuple[tuple[int, int], ...]], rooms: Sequence[Sequence[int]]
+    demands: Sequence[tuple[tuple[int, int], ...]], rows: Sequence[Sequence[int]]
 ) -> list[bool]:
-    """Return for each demand whether at least one row of ``rooms`` holds it in every column that it names.
+    """Return for each demand whether at least one row of ``rows`` holds it in every column that it names.
 
-    Demands are sparse (column, quantity) pairs, rooms dense rows of equal width.
+    Demands are sparse (column, quantity) pairs, ``rows`` are dense and of equal width.
     """
-    free = np.asarray(rooms, dtype=np.int64)
+    free = np.asarray(rows, dtype=np.int64)
     verdicts = []
     for demand in demands:
         fitting = np.ones(len(free), dtype=bool)

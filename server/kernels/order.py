@@ -44,32 +44,32 @@ def grouped(groups: Array, most: int) -> list[tuple[int, int, list[int]]]:
     ]
 
 
-def takeable(sizes: Array, wanted: Sequence[int], room: Sequence[int]) -> tuple[int, list[int]]:
+def takeable(sizes: Array, wanted: Sequence[int], limit: Sequence[int]) -> tuple[int, list[int]]:
     """Return how many items from the first on can be taken without leaving one out, and their sum by column.
 
     ``sizes`` has one line per column; the first columns are the wanted ones. An item can be taken when both hold: it has
-    something of a wanted column for which the items before it do not suffice, and the sum up to it stays within ``room`` in
+    something of a wanted column for which the items before it do not suffice, and the sum up to it stays within ``limit`` in
     every column of which the item has something.
     """
     sums = sizes.cumsum(axis=1)
     useful = np.zeros(sizes.shape[1], dtype=np.bool_)
     for total, size, most in zip(sums, sizes, wanted, strict=False):
         useful |= (total - size < most) & (size > 0)
-    count = _stretch(useful & _bounded(sizes, sums, room))
+    count = _stretch(useful & _bounded(sizes, sums, limit))
     return count, sums[:, count - 1].tolist() if count else [0] * len(sizes)
 
 
-def within(sizes: Array, room: Sequence[int | Array]) -> Mask:
-    """Return by item whether it stays within ``room`` in every column of which it has something.
+def within(sizes: Array, limit: Sequence[int | Array]) -> Mask:
+    """Return by item whether it stays within ``limit`` in every column of which it has something.
 
-    ``sizes`` has one line per column. ``room`` has for a column one number for all items, or one for each item.
+    ``sizes`` has one line per column. ``limit`` has for a column one number for all items, or one for each item.
     """
-    return _bounded(sizes, sizes, room)
+    return _bounded(sizes, sizes, limit)
 
 
-def _bounded(sizes: Array, sums: Array, room: Sequence[int | Array]) -> Mask:
+def _bounded(sizes: Array, sums: Array, limit: Sequence[int | Array]) -> Mask:
     fine = np.ones(sizes.shape[1], dtype=np.bool_)
-    for total, size, most in zip(sums, sizes, room, strict=True):
+    for total, size, most in zip(sums, sizes, limit, strict=True):
         within_it = total <= most
         fine &= within_it if within_it.all() else within_it | (size == 0)
     return fine
@@ -91,14 +91,14 @@ def positive(sizes: Array) -> Mask:
     return found
 
 
-def fitting(sizes: Array, room: Sequence[int]) -> list[int]:
-    """Return the items that are taken if each one in turn is taken when it fits into the rest of ``room``.
+def fitting(sizes: Array, limit: Sequence[int]) -> list[int]:
+    """Return the items that are taken if each one in turn is taken when it fits into the rest of ``limit``.
 
     ``sizes`` has one line per column.
     """
-    left, found, free = np.arange(sizes.shape[1]), list[int](), list(room)
+    left, found, free = np.arange(sizes.shape[1]), list[int](), list(limit)
     while len(left) > FEW:
-        left = left[within(sizes[:, left], free)]  # room only shrinks
+        left = left[within(sizes[:, left], free)]  # the limit only falls
         part = sizes[:, left]
         count = _stretch(_bounded(part, part.cumsum(axis=1), free))
         found += left[:count].tolist()
@@ -111,8 +111,8 @@ def fitting(sizes: Array, room: Sequence[int]) -> list[int]:
     return found
 
 
-def _fits(size: Sequence[int], room: Sequence[int]) -> bool:
-    for amount, have in zip(size, room, strict=True):  # noqa: SIM110 - all() costs a generator
+def _fits(size: Sequence[int], limit: Sequence[int]) -> bool:
+    for amount, have in zip(size, limit, strict=True):  # noqa: SIM110 - all() costs a generator
         if amount > have and amount > 0:
             return False
     return True

@@ -21,11 +21,11 @@ _SUMMABLE: Final = 1 << 56
 """The bound of terms that stay in int64 when up to 64 columns are summed."""
 
 
-def holding(room: Array, demand: Sparse) -> Mask:
+def holding(free: Array, demand: Sparse) -> Mask:
     """Return the rows that hold at least the demand in every column that it names."""
-    fitting = np.ones(len(room), dtype=np.bool_)
+    fitting = np.ones(len(free), dtype=np.bool_)
     for column, quantity in demand:
-        fitting &= room[:, column] >= quantity
+        fitting &= free[:, column] >= quantity
     return fitting
 
 
@@ -46,12 +46,12 @@ def scaled(part: Array, whole: Array) -> Ranks:
     return quotient
 
 
-def fullness(room: Array, whole: Array, weights: Iterable[tuple[int, int]]) -> Ranks:
-    """Return by row the weighted sum of (whole - room) / whole in 2^-20; columns in which a row has no capacity count 0."""
-    sums: Ranks = np.zeros(len(room), dtype=np.int64)
+def fullness(free: Array, whole: Array, weights: Iterable[tuple[int, int]]) -> Ranks:
+    """Return by row the weighted sum of (whole - free) / whole in 2^-20; columns in which a row has no capacity count 0."""
+    sums: Ranks = np.zeros(len(free), dtype=np.int64)
     for column, weight in weights:
         measure = whole[:, column]
-        used = np.where(measure > 0, measure - room[:, column], 0)
+        used = np.where(measure > 0, measure - free[:, column], 0)
         sums = sums + _times(scaled(used, np.maximum(measure, 1)), weight)
     return sums
 
@@ -62,11 +62,11 @@ def _times(ranks: Ranks, weight: int) -> Ranks:
     return ranks * weight
 
 
-def lacking(room: Array, whole: Array, demand: Sparse) -> Ranks:
+def lacking(free: Array, whole: Array, demand: Sparse) -> Ranks:
     """Return by row the sum over the demand of missing / whole in 2^-20, for rows whose whole holds the demand."""
-    sums: Ranks = np.zeros(len(room), dtype=np.int64)
+    sums: Ranks = np.zeros(len(free), dtype=np.int64)
     for column, quantity in demand:
-        missing = np.maximum(quantity - np.maximum(room[:, column], 0), 0)
+        missing = np.maximum(quantity - np.maximum(free[:, column], 0), 0)
         sums = sums + scaled(missing, whole[:, column])
     return sums
 
@@ -79,12 +79,12 @@ def first(rows: Array, ranks: Ranks, numbers: Array) -> int:
     return int(tied[numbers[tied].argmin()])
 
 
-def first_short(room: Array, candidates: Array, demand: Sparse) -> list[tuple[int, int]]:
+def first_short(free: Array, candidates: Array, demand: Sparse) -> list[tuple[int, int]]:
     """Return (column, rows) pairs in the demand's order: for how many candidates the column is the first that is too small."""
     counts = []
     left = candidates
     for column, quantity in demand:
-        short = room[left, column] < quantity
+        short = free[left, column] < quantity
         if short.any():
             counts.append((column, int(short.sum())))
             left = left[~short]

@@ -135,9 +135,9 @@ def _ratios(used: Array, shifts: Array, bases: Array) -> Array:
     if not (used >> (_BITS - shifts)).any():
         return (used << shifts) // bases
     ratios, rests = np.divmod(used, bases)
-    room, left = _BITS - int(bases.max()).bit_length(), shifts
+    most, left = _BITS - int(bases.max()).bit_length(), shifts
     while left.any():
-        bits = np.minimum(left, room)
+        bits = np.minimum(left, most)
         more, rests = np.divmod(rests << bits, bases)
         ratios, left = (ratios << bits) + more, left - bits
     return ratios

@@ -80,7 +80,7 @@ def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | No
 
 
 def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether a lendable ask leaves room for what is kept for firm asks, with all promised capacity counted (J4)."""
+    """Return whether a lendable ask leaves what is kept for firm asks, with all promised capacity counted (J4)."""
     for queue in (
         trial.snapshot.path_up(ask.leaf) if ask.kind.job_class is JobClass.LENDABLE else ()
     ):
@@ -93,9 +93,9 @@ def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
     return True
 
 
-def has_room(trial: Trial, leaf: str, kind: ClassFacts) -> bool:
+def has_headroom(trial: Trial, leaf: str, kind: ClassFacts) -> bool:
     """Return whether every queue from the leaf up has headroom for one more ask of the class beside promised capacity (J4)."""
-    if not trial.has_head_room(leaf, kind.demand):
+    if not trial.has_headroom(leaf, kind.demand):
         return False
     if within_guarantee(trial, leaf, kind, dict(kind.demand)) is not None:
         return False

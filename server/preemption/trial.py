@@ -16,7 +16,7 @@ from server.model.fit import Demand
 from server.preemption.policy import Plan, Pledge
 from server.preemption.proportion import Proportion, of_view
 from server.snapshot import node_search
-from server.snapshot.queues import FrozenAmounts, QueueFacts, has_room
+from server.snapshot.queues import FrozenAmounts, QueueFacts, has_headroom
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.tentative import Tentative
 from server.snapshot.waiting import ClassFacts, WaitingAsk
@@ -31,12 +31,14 @@ class Trial:
     """
 
     __slots__ = (
+        "_claims_known_to",
         "_coming",
         "_disrupted",
         "_eff",
         "_firm",
         "_fitting",
         "_free",
+        "_free_for_claims",
         "_held",
         "_known_eff",
         "_known_held",
@@ -47,8 +49,6 @@ class Trial:
         "_promised",
         "_reserved",
         "_reserving",
-        "_room_for_claims",
-        "_room_known_to",
         "_served",
         "_shares",
         "_standing",
@@ -90,8 +90,8 @@ class Trial:
         self._known_held: dict[str, FrozenAmounts] = {}
         """The cached `eff` and `held` of queues, until a plan changes them."""
         self._plans: list[Plan] = []
-        self._room_for_claims: Array | None = None
-        self._room_known_to = 0
+        self._free_for_claims: Array | None = None
+        self._claims_known_to = 0
         self._fitting: tuple[ClassFacts | None, int, int] = (None, 0, -1)
         """The class of the last call of `fits_claim`, how many nodes had been touched by then, and the result."""
 
@@ -139,7 +139,7 @@ class Trial:
             self._free = self.snapshot.nodes.free.copy()
         _add(self._free, row, kind.node_demand, -sign)
         if plan.facts.reserves:
-            # A reservation yields to claims, which therefore do not see it (see `claim_room`).
+            # A reservation yields to claims, which therefore do not see it (see `free_for_claim`).
             self._reserve(row, kind.node_demand, sign)
         if self._held is None:
             self._held = self.snapshot.nodes.held.copy()
@@ -268,28 +268,28 @@ class Trial:
         """Return what is reserved for firm asks of a queue, which `firm_held` leaves out."""
         return tuple(self._weak_firm.get(path) or self.snapshot.firm[path].reserved)
 
-    def has_head_room(self, leaf: str, demand: Demand) -> bool:
+    def has_headroom(self, leaf: str, demand: Demand) -> bool:
         """Return whether every queue from the leaf up has headroom for one more ask of this demand beside promised capacity."""
         promised = self._promised
         return all(
-            has_room(queue, promised.get(queue.path, queue.promised), demand)
+            has_headroom(queue, promised.get(queue.path, queue.promised), demand)
             for queue in self.snapshot.path_up(leaf)
         )
 
     # Nodes ----------------------------------------------------------------------------------------
 
     @property
-    def _room(self) -> Array:
+    def _free_now(self) -> Array:
         return self.snapshot.nodes.free if self._free is None else self._free
 
     def stands(self, row: int) -> bool:
         """Return whether the allocation in this row runs, and its release is not ordered."""
         return bool(self.standing[row])
 
-    def planned_room(self, row: int) -> FrozenAmounts:
+    def planned_free(self, row: int) -> FrozenAmounts:
         """Return what a node will have free once everything that was ordered to end is gone."""
         coming = self.snapshot.nodes.releasing if self._coming is None else self._coming
-        return tuple((self._room[row] + coming[row]).tolist())
+        return tuple((self._free_now[row] + coming[row]).tolist())
 
     def overfull(self, types: list[int]) -> dict[int, dict[int, int]]:
         """Return by node and type what is used beyond what the node has once everything that was ordered to end is gone.
@@ -297,12 +297,12 @@ class Trial:
         Only the given types are looked at. Promised capacity does not count as used.
         """
         coming = self.snapshot.nodes.releasing if self._coming is None else self._coming
-        room = self.snapshot.nodes.free + coming
+        free = self.snapshot.nodes.free + coming
         for one in self.snapshot.commitments:
-            _add(room, one.row, one.node_demand, 1)
-        return {row: dict(pairs) for row, pairs in node_search.overfull(room, types)}
+            _add(free, one.row, one.node_demand, 1)
+        return {row: dict(pairs) for row, pairs in node_search.overfull(free, types)}
 
-    def claim_room(self, row: int) -> list[int]:
+    def free_for_claim(self, row: int) -> list[int]:
         """Return what a node will have free for a claim; reservations yield to claims."""
         found: list[int] = self._claimable()[row].tolist()
         return found
@@ -312,17 +312,17 @@ class Trial:
 
         The array is cached; the next call updates the rows that plans changed.
         """
-        known, touched = self._room_for_claims, len(self.touched)
-        if known is not None and self._room_known_to == touched:
+        known, touched = self._free_for_claims, len(self.touched)
+        if known is not None and self._claims_known_to == touched:
             return known
-        room, coming, weak = self._parts()
+        free, coming, weak = self._parts()
         if known is None:
-            known = self._room_for_claims = room + coming + weak
+            known = self._free_for_claims = free + coming + weak
         else:
-            moved = list(set(self.touched[self._room_known_to :]))
+            moved = list(set(self.touched[self._claims_known_to :]))
             at = moved[0] if len(moved) == 1 else moved
-            known[at] = room[at] + coming[at] + weak[at]
-        self._room_known_to = touched
+            known[at] = free[at] + coming[at] + weak[at]
+        self._claims_known_to = touched
         return known
 
     def _parts(self) -> tuple[Array, Array, Array]:
@@ -330,7 +330,7 @@ class Trial:
         nodes = self.snapshot.nodes
         coming = nodes.releasing if self._coming is None else self._coming
         weak = nodes.reserved if self._reserved is None else self._reserved
-        return self._room, coming, weak
+        return self._free_now, coming, weak
 
     def fits_claim(self, kind: ClassFacts) -> int:
         """Return the row of the node that takes a claim once everything that was ordered to end is gone, -1 for none (G8)."""
@@ -346,12 +346,12 @@ class Trial:
 
         Nodes that are reserved for other asks are left out: reservations yield only to claims.
         """
-        room, coming, weak = self._parts()
+        now, coming, weak = self._parts()
         others = weak.copy()
         for one in self.snapshot.commitments if ask.reserved else ():
             if one.weak and one.key == ask.key:
                 _add(others, one.row, one.node_demand, -1)
-        free = room + coming + weak
+        free = now + coming + weak
         free[others.any(axis=1)] = -1
         return node_search.best(self._nodes, free, ask.kind, self.snapshot.sort)
 
@@ -411,23 +411,23 @@ class Trial:
 
     def best(self, kind: ClassFacts) -> int:
         """Return the row of the node that takes one ask of the class now, -1 for none."""
-        return node_search.best(self._nodes, self._room, kind, self.snapshot.sort)
+        return node_search.best(self._nodes, self._free_now, kind, self.snapshot.sort)
 
     def tentative(self) -> Tentative:
         """Return a tentative assignment that starts from what is free now, with plans counted."""
         evicted = None if self._coming is None else self._coming - self.snapshot.nodes.releasing
-        return Tentative(self._nodes, self._room, self.snapshot.sort, evicted)
+        return Tentative(self._nodes, self._free_now, self.snapshot.sort, evicted)
 
     def free_on(self, row: int) -> FrozenAmounts:
         """Return what a node has free now, plans counted."""
-        return tuple(self._room[row].tolist())
+        return tuple(self._free_now[row].tolist())
 
     def least_short(self, kind: ClassFacts) -> int:
         """Return the row of the node without commitments that could hold the ask if empty and lacks least now, -1 for none."""
         nodes = self._nodes
         held = nodes.held if self._held is None else self._held
-        candidates = node_search.roomy(nodes, self._room, kind) & ~held
-        return node_search.least_short(nodes, self._room, kind, candidates)
+        candidates = node_search.able_when_empty(nodes, self._free_now, kind) & ~held
+        return node_search.least_short(nodes, self._free_now, kind, candidates)
 
     def is_held(self, row: int) -> bool:
         """Return whether a commitment or a pledge of a plan holds capacity on the node."""

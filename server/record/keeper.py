@@ -91,7 +91,7 @@ class Keeper:
         """Yield the doctor's findings about the file."""
         if why := self.why_not_kept():
             message = f"the configuration in force would be lost in a crash: {why}"
-            advice = "Make room on its disk, or see who may write there; it is tried again."
+            advice = "Free space on its disk, or see who may write there; it is tried again."
             yield Finding("warning", NAME, "record-failing", message, advice)
 
     def _queue(self) -> None:

@@ -172,10 +172,10 @@ class Recording:
         for name, (lost, failing) in self.health().items():
             if failing and self._durable and name == "decision-log":
                 what = f"no decision leaves the core, for none can be written: {failing}"
-                advice = "Make room on the disk of the decision log, or start the core without --durable."
+                advice = "Free space on the disk of the decision log, or start the core without --durable."
                 yield Finding("error", name, "decisions-held", what, advice)
             elif failing:
-                advice = "Make room on its disk, or see who may write there; scheduling goes on meanwhile."
+                advice = "Free space on its disk, or see who may write there; scheduling goes on meanwhile."
                 yield Finding("warning", name, "record-failing", f"not written: {failing}", advice)
             elif lost:
                 advice = "The gap is named in the log itself; `evenhand log verify` shows where."

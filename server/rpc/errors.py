@@ -90,7 +90,7 @@ def shortened(text: str, limit: int) -> str:
     if len(kept) == len(text) and len(_encoded(kept)) <= limit:
         return kept
     low, high = 0, len(kept)
-    while low < high:  # the longest prefix that leaves room for the dots
+    while low < high:  # the longest prefix that leaves space for the dots
         middle = (low + high + 1) // 2
         if len(_encoded(kept[:middle])) + 3 <= limit:
             low = middle

@@ -130,8 +130,8 @@ class Pump:
         self.stopping = False
         self._awake = asyncio.Event()
         self._enough = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._has_capacity = asyncio.Event()
+        self._has_capacity.set()
         self._settling: list[asyncio.Future[None]] = []
         self.changed = asyncio.Event()
         """The event that wakes watchers at each change."""
@@ -149,8 +149,8 @@ class Pump:
 
     async def put(self, session: Session, batch: Batch) -> None:
         """Put a message into the inbox; wait while the inbox is full, so that gRPC holds the client."""
-        if not self._room.is_set():
-            await self._room.wait()
+        if not self._has_capacity.is_set():
+            await self._has_capacity.wait()
         self._post(_Mail(session, batch))
 
     async def ask(self, *events: Event, after: Callable[[], None] | None = None) -> list[Decision]:
@@ -194,7 +194,7 @@ class Pump:
         self._inbox.append(mail)
         self._waiting += len(mail.batch.events)
         if self._waiting > INBOX_EVENTS_MAX:
-            self._room.clear()
+            self._has_capacity.clear()
         self._asking += mail.reply is not None
         if self._waiting >= GATHER_EVENTS or self._asking:
             self._enough.set()
@@ -303,7 +303,7 @@ class Pump:
         self._coming |= taken >= GATHER_EVENTS
         self._waiting -= taken
         if self._waiting <= INBOX_EVENTS_MAX:
-            self._room.set()
+            self._has_capacity.set()
         return taken
 
     async def _give(self, events: Sequence[Event], now: int, decisions: list[Decision]) -> None:

@@ -205,10 +205,10 @@ def _wanted(burst: Burst, turns: Turns) -> dict[Limiter, Amounts]:
     return wanted
 
 
-def _is_room(burst: Burst, wanted: dict[Limiter, Amounts]) -> bool:
+def _is_headroom_left(burst: Burst, wanted: dict[Limiter, Amounts]) -> bool:
     """Return whether every limit has headroom for all that would be charged to it."""
     return all(
-        not much or much <= limiter.room[at]
+        not much or much <= limiter.headroom[at]
         for limiter, sums in wanted.items()
         for at, much in zip(burst.columns, sums, strict=True)
     )
@@ -221,7 +221,7 @@ def _place(partition: Partition, now: int) -> list[Ask]:
     """Place the asks in their order until one has no node, and return those placed; none if the batch is not simple."""
     burst = _gather(_free(partition, partition.unqueued))
     turns = _turns(burst) if _is_simple(partition, burst) else None
-    if turns is None or not _is_room(burst, wanted := _wanted(burst, turns)):
+    if turns is None or not _is_headroom_left(burst, wanted := _wanted(burst, turns)):
         return []
     asks = burst.asks
     line = list(map(asks.__getitem__, turns.order))

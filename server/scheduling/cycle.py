@@ -39,7 +39,7 @@ def refresh(partition: Partition) -> list[Node]:
         partition.round.reservations_moved = partition.round.reservations_untold = True
     for limiter in partition.limits.relieved:
         limiter.relieved = False
-        for ask_class in [one for one in limiter.blocked if limiter.has_room(one)]:
+        for ask_class in [one for one in limiter.blocked if limiter.has_headroom(one)]:
             pending.unblock_class(limiter, ask_class)
     partition.limits.relieved.clear()
     freed = partition.index.take_freed()
@@ -109,7 +109,8 @@ def _serve_reservations(
     for held in [one for one in ready if jobs.get(one.commitment, one) is one]:
         ask = held.ask
         if fits_pledged(ask.ask_class, held) and all(
-            limiter.has_room(ask.ask_class) for limiter in ask.application.limits_of(ask.ask_class)
+            limiter.has_headroom(ask.ask_class)
+            for limiter in ask.application.limits_of(ask.ask_class)
         ):
             pending.enqueue_unqueued(partition)
             fulfil(partition, held, held.node, now, placed)
@@ -237,7 +238,7 @@ def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: C
 def _blocker(application: Application, ask_class: AskClass) -> Limiter | None:
     """Return the lowest limit without headroom for the class (design 6.5)."""
     for limiter in application.limits_of(ask_class):
-        if ask_class in limiter.blocked or not limiter.has_room(ask_class):
+        if ask_class in limiter.blocked or not limiter.has_headroom(ask_class):
             return limiter
     return None
 

@@ -27,7 +27,7 @@ def try_job(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:
 def _assign(partition: Partition, application: Application, ask: Ask) -> Node | None:
     ask_class = ask.ask_class
     limits = application.limits_of(ask_class)
-    if ask_class.dead or not all(limiter.has_room(ask_class) for limiter in limits):
+    if ask_class.dead or not all(limiter.has_headroom(ask_class) for limiter in limits):
         return None
     node = pick_node(partition.index, ask_class)
     if node is not None:

@@ -154,7 +154,7 @@ def most_free(partition: Partition) -> Amounts:
     return list(map(max, zip(*free, strict=True)))
 
 
-def most_rooms(partition: Partition) -> dict[Limiter, Amounts]:
+def most_headroom(partition: Partition) -> dict[Limiter, Amounts]:
     """Return for each limit in which reservations count its headroom without any of them.
 
     This is the most that any ask can have: a class that does not fit into it has no headroom. The result serves all classes.
@@ -164,7 +164,7 @@ def most_rooms(partition: Partition) -> dict[Limiter, Amounts]:
         for limiter in limits_of(held):
             kept.setdefault(limiter, Counter()).update(dict(held.demand))
     return {
-        limiter: [room + every[at] for at, room in enumerate(limiter.room)]
+        limiter: [headroom + every[at] for at, headroom in enumerate(limiter.headroom)]
         for limiter, every in kept.items()
     }
 
@@ -211,7 +211,7 @@ def try_again(partition: Partition, held: Pledge) -> None:
 
 def _is_within_limits(held: Pledge) -> bool:
     ask_class = held.ask.ask_class
-    return all(one.has_room(ask_class) for one in held.ask.application.limits_of(ask_class))
+    return all(one.has_headroom(ask_class) for one in held.ask.application.limits_of(ask_class))
 
 
 def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:

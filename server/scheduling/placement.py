@@ -196,13 +196,13 @@ def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
     """
     if held.commitment.together:
         return all_fit(held.commitment)
-    return not (held.replaces or held.yields) and has_room_pledged(ask_class, held)
+    return not (held.replaces or held.yields) and has_pledged_capacity(ask_class, held)
 
 
-def has_room_pledged(ask_class: AskClass, held: Pledge) -> bool:
+def has_pledged_capacity(ask_class: AskClass, held: Pledge) -> bool:
     """Return whether the node has the capacity that it pledges, and still takes the ask."""
-    room = unpledged(held.node, held)
-    return _is_open(ask_class, held) and fits(ask_class.node_demand, room)
+    free = unpledged(held.node, held)
+    return _is_open(ask_class, held) and fits(ask_class.node_demand, free)
 
 
 def _is_open(ask_class: AskClass, held: Pledge) -> bool:
@@ -224,9 +224,9 @@ def all_fit(commitment: Commitment) -> bool:
     for one in held:
         wanted.setdefault(one.node, Counter()).update(dict(one.node_demand))
         charged.update(dict(one.demand))
-    rooms = {one.node: unpledged(one.node, one) for one in held}
+    free = {one.node: unpledged(one.node, one) for one in held}
     for one in held:
-        if not fits(tuple(wanted[one.node].items()), rooms[one.node]):
+        if not fits(tuple(wanted[one.node].items()), free[one.node]):
             commitment.short = one
             return False
     return all(one.holds_all(charged) for one in held[0].ask.application.limiters)
@@ -296,7 +296,7 @@ def _mend(heap: list[NodeEntry], node: Node | None) -> None:
 
 def _build_own(index: NodeIndex, ask_class: AskClass) -> None:
     """Build a class's own heap of the nodes that it fits on, usually few or none, in one scan of all free capacity."""
-    fitting = index.with_room(ask_class.node_demand)
+    fitting = index.with_capacity_for(ask_class.node_demand)
     _build_heap(index, ask_class, (node for node in fitting if ask_class.mask.allows(node)))
 
 

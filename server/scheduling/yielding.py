@@ -22,7 +22,7 @@ from server.scheduling.outranking import (
     limits_of,
     may_use,
     most_free,
-    most_rooms,
+    most_headroom,
     takes_without,
     try_again,
 )
@@ -127,7 +127,7 @@ def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> i
     held.yields = False
     ask_class = held.ask.ask_class
     limits = held.ask.application.limits_of(ask_class)
-    if fits_pledged(ask_class, held) and all(one.has_room(ask_class) for one in limits):
+    if fits_pledged(ask_class, held) and all(one.has_headroom(ask_class) for one in limits):
         return cycle.fulfil(partition, held, held.node, now, placed)
     try_again(partition, held)
     return 0
@@ -166,7 +166,7 @@ def _without_node(partition: Partition, ranks: Ranks) -> _Found:
 
 def _over_limits(partition: Partition, ranks: Ranks) -> _Found:
     """Yield the groups that a limit blocks and that may have headroom without the reservations that they outrank."""
-    for limiter, most in most_rooms(partition).items():
+    for limiter, most in most_headroom(partition).items():
         kept: dict[Below, Counter[int]] = {}
         for ask_class, waiting in limiter.blocked.items():
             if ask_class.pledge is None and not fits(ask_class.demand, most):
@@ -175,7 +175,7 @@ def _over_limits(partition: Partition, ranks: Ranks) -> _Found:
                 below = _below(group, ranks)
                 if below and below not in kept:
                     kept[below] = _kept(limiter, below)
-                if below and _may_have_room(limiter, ask_class, kept[below]):
+                if below and _may_have_headroom(limiter, ask_class, kept[below]):
                     yield group, below
 
 
@@ -194,11 +194,12 @@ def _kept(limiter: Limiter, below: Below) -> Counter[int]:
     return found
 
 
-def _may_have_room(limiter: Limiter, ask_class: AskClass, kept: Counter[int]) -> bool:
+def _may_have_headroom(limiter: Limiter, ask_class: AskClass, kept: Counter[int]) -> bool:
     """Return whether the limit may have headroom without ``kept``. Only sums are compared: the limit itself decides later."""
     own = dict(ask_class.demand) if ask_class.pledge is not None else {}
     return bool(kept) and all(
-        limiter.room[at] + kept[at] + own.get(at, 0) >= wanted for at, wanted in ask_class.demand
+        limiter.headroom[at] + kept[at] + own.get(at, 0) >= wanted
+        for at, wanted in ask_class.demand
     )
 
 
@@ -213,7 +214,7 @@ def _offer(
     woken, spent = _Woken(), 0
     with lifted(partition, below):
         for group in groups:
-            if _finds_room(group, below):
+            if _finds_capacity(group, below):
                 _wake(partition, group, woken)
         if woken.groups:
             spent = cycle.run_woken(partition, now, placed)
@@ -221,11 +222,13 @@ def _offer(
     return spent
 
 
-def _finds_room(group: Group, below: Below) -> bool:
+def _finds_capacity(group: Group, below: Below) -> bool:
     """Return whether the group's limits have headroom, and a node may take it, while the reservations are lifted."""
     ask_class = group.ask_class
     takes = not ask_class.dead or any(may_take(ask_class, held.node) for held in below)
-    return takes and all(one.has_room(ask_class) for one in group.application.limits_of(ask_class))
+    return takes and all(
+        one.has_headroom(ask_class) for one in group.application.limits_of(ask_class)
+    )
 
 
 def _wake(partition: Partition, group: Group, woken: _Woken) -> None:

@@ -21,14 +21,14 @@ BLOCK: Final = 256
 class MemberNodes:
     """The nodes for one class of members, with a bound for each. ``order`` has their rows, best bound first.
 
-    The first ``roomy`` nodes need no victims. For the others, by place, ``priorities`` is a lower bound on the priority of the
+    The first ``free_nodes`` nodes need no victims. For the others, by place, ``priorities`` is a lower bound on the priority of the
     most important victim, ``jobs`` on the number of evicted gangs, ``numbers`` on the number of victims. ``allowed`` marks all
     nodes that could hold a member when empty. ``rows`` are the allocations that may be evicted, sorted by the ``groups`` of
     their nodes. ``found`` is the group of each place that needs victims, ``need`` by group the amount that has to be freed.
     """
 
     order: list[int]
-    roomy: int
+    free_nodes: int
     priorities: list[int]
     jobs: list[int]
     numbers: list[int]
@@ -40,7 +40,7 @@ class MemberNodes:
 
     def bound(self, place: int) -> tuple[int, int, int] | None:
         """Return (highest victim priority, gangs, victims) of the node at this place; None if it needs no victim."""
-        at = place - self.roomy
+        at = place - self.free_nodes
         return None if at < 0 else (self.priorities[at], self.jobs[at], self.numbers[at])
 
     def block(self, at: int) -> list[int]:
@@ -85,7 +85,7 @@ def field(
     ``may`` marks the rows that may be evicted.
     """
     short = need.any(axis=1)
-    free = roomy(nodes, need, names)
+    free = free_nodes(nodes, need, names)
     order = columns.by_node()
     rows = order[may[order]]
     rows = rows[(nodes & short)[columns.nodes[rows]]]
@@ -110,7 +110,7 @@ def field(
     )
 
 
-def roomy(nodes: Mask, need: Array, names: Array) -> list[int]:
+def free_nodes(nodes: Mask, need: Array, names: Array) -> list[int]:
     """Return the nodes on which nothing has to be freed, sorted by name."""
     free = np.flatnonzero(nodes & ~need.any(axis=1))
     found: list[int] = free[np.argsort(names[free])].tolist()

@@ -37,7 +37,7 @@ def best(nodes: NodeColumns, free: Array, kind: ClassFacts, sort: NodeRanking) -
     return scan.first(rows, -ranks if sort.packing else ranks, nodes.numbers)
 
 
-def roomy(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
+def able_when_empty(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
     """Return the nodes that could take the ask if no pod ran on them, except that the ask's ports have to be free now."""
     large = scan.holding(nodes.capacity, kind.demand)
     return nodes.open & kind.allowed & large & scan.holding(free, kind.ports)
@@ -65,11 +65,11 @@ def lacking(
     return found, need
 
 
-def overfull(room: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[int, int]]]]:
+def overfull(left: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[int, int]]]]:
     """Return the nodes whose usage exceeds their capacity, each with (type index, excess) pairs of these types."""
-    short = room[:, types] < 0
+    short = left[:, types] < 0
     return [
-        (row, [(index, -int(room[row, index])) for index in types if room[row, index] < 0])
+        (row, [(index, -int(left[row, index])) for index in types if left[row, index] < 0])
         for row in np.flatnonzero(short.any(axis=1)).tolist()
     ]
 

@@ -61,7 +61,7 @@ def _least(one: int | None, other: int | None) -> int | None:
     return min(one, other)
 
 
-def has_room(queue: QueueFacts, promised: Sequence[int], demand: Demand) -> bool:
+def has_headroom(queue: QueueFacts, promised: Sequence[int], demand: Demand) -> bool:
     """Return whether the queue itself has headroom for this demand: usage + promised + demand within its bound."""
     bound = queue.bound
     for index, quantity in demand:

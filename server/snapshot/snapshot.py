@@ -20,7 +20,7 @@ from server.snapshot import node_search
 from server.snapshot.columns import FIRM, UNSAID, AllocationColumns, NodeColumns
 from server.snapshot.node_search import NodeCounts, NodeRanking
 from server.snapshot.pace import AT_REST, Pace
-from server.snapshot.queues import Bounds, FrozenAmounts, QueueFacts, has_room
+from server.snapshot.queues import Bounds, FrozenAmounts, QueueFacts, has_headroom
 from server.snapshot.waiting import ClassFacts, FirmUse, OpenCommitment, WaitingAsk, WaitingJob
 
 
@@ -113,7 +113,7 @@ class Snapshot:
         """Return whether no queue on the path is stopped."""
         return not any(queue.stopped for queue in self.path_up(path))
 
-    def head_room(self, path: str) -> Bounds:
+    def headroom(self, path: str) -> Bounds:
         """Return by type the least that is left on the path up: bound - usage - promised; None where no queue has a limit."""
         bounds: list[int | None] = [None] * len(self.types)
         for queue in self.path_up(path):
@@ -124,9 +124,9 @@ class Snapshot:
                     bounds[index] = left if before is None else min(left, before)
         return tuple(bounds)
 
-    def has_head_room(self, path: str, demand: Demand) -> bool:
+    def has_headroom(self, path: str, demand: Demand) -> bool:
         """Return whether this queue and all its ancestors have headroom for one more ask of this demand."""
-        return all(has_room(queue, queue.promised, demand) for queue in self.path_up(path))
+        return all(has_headroom(queue, queue.promised, demand) for queue in self.path_up(path))
 
     def is_frozen(self, ask: WaitingAsk, leaf: str) -> bool:
         """Return whether the thrashing monitor stopped claims for asks such as this one on victims of this leaf."""

@@ -47,10 +47,10 @@ class Lot:
         return len(self.places)
 
     def takeable(
-        self, start: int, most: int, wanted: Sequence[int], room: Sequence[int]
+        self, start: int, most: int, wanted: Sequence[int], limit: Sequence[int]
     ) -> tuple[int, list[int]]:
         """Return how many of the next ``most`` places from ``start`` on can be taken without leaving one out, and their sum."""
-        return order.takeable(self.sizes[:, start : start + most], wanted, room)
+        return order.takeable(self.sizes[:, start : start + most], wanted, limit)
 
     def part(self, start: int, stop: int) -> list[int]:
         """Return the places from ``start`` to ``stop``."""
@@ -116,11 +116,11 @@ class Running:
         self,
         without: Collection[int],
         lacking: Sequence[int],
-        room: Mapping[str, Sequence[int]],
+        limit: Mapping[str, Sequence[int]],
     ) -> tuple[Lot, list[int]]:
         """Return the candidates outside ``without`` that hold something of a ``lacking`` column, in two parts.
 
-        The first part fits into ``room``, which is by leaf how much of each column may be freed at most; the second does not.
+        The first part fits into ``limit``, which is by leaf how much of each column may be freed at most; the second does not.
         """
         left = self.barred == CANDIDATE
         left[list(without)] = False
@@ -128,23 +128,23 @@ class Running:
         places = places[order.positive(self.sizes[list(lacking)][:, places])]
         homes = self.homes[places]
         lines = [
-            np.array([room[leaf][column] for leaf in self.leaves], dtype=np.int64)[homes]
+            np.array([limit[leaf][column] for leaf in self.leaves], dtype=np.int64)[homes]
             for column in range(len(self.sizes))
         ]
         fine = order.within(self.sizes[:, places], lines)
         return self._lot(places[fine]), places[~fine].tolist()
 
     def needless(
-        self, places: Collection[int], room: Sequence[int], late: Collection[int]
+        self, places: Collection[int], limit: Sequence[int], late: Collection[int]
     ) -> list[int]:
-        """Return the places that can be spared: from the most important down, each that fits into what is left of ``room``.
+        """Return the places that can be spared: from the most important down, each that fits into what is left of ``limit``.
 
-        Only as many columns count as ``room`` has; ``late`` are the places that count as opted out.
+        Only as many columns count as ``limit`` has; ``late`` are the places that count as opted out.
         """
         some = as_column(places)
-        some = some[order.within(self.sizes[: len(room), some], room)]
+        some = some[order.within(self.sizes[: len(limit), some], limit)]
         some = self._in_order(np.sort(some), late)[::-1]
-        found: list[int] = some[order.fitting(self.sizes[: len(room), some], room)].tolist()
+        found: list[int] = some[order.fitting(self.sizes[: len(limit), some], limit)].tolist()
         return found
 
     def reordered(self, lot: Lot, late: Collection[int]) -> Lot:

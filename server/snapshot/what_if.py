@@ -116,10 +116,10 @@ def _with(column: Mask, *, value: bool) -> Mask:
     return np.append(column, np.array([value], dtype=np.bool_))
 
 
-def room_in_sum(snapshot: Snapshot, kind: ClassFacts) -> tuple[int, ...]:
+def free_in_sum(snapshot: Snapshot, kind: ClassFacts) -> tuple[int, ...]:
     """Return by type the free capacity of all nodes that could take the ask. Capacity that is being released counts as free."""
     nodes = snapshot.nodes
     rows = nodes.open & kind.allowed
-    room = np.maximum(nodes.free[rows] + nodes.releasing[rows] + nodes.reserved[rows], 0)
-    found: list[int] = room.sum(axis=0).tolist()
+    free = np.maximum(nodes.free[rows] + nodes.releasing[rows] + nodes.reserved[rows], 0)
+    found: list[int] = free.sum(axis=0).tolist()
     return tuple(found)

@@ -16,7 +16,7 @@ from server.model.fit import Demand
 from server.model.resources import PORT_PREFIX
 from server.state.labels import LabelIndex, NodeSet
 from server.state.nodes import Node, NodeEntry
-from server.state.types import PORT_ROOM, ResourceTypes
+from server.state.types import PORT_CAPACITY, ResourceTypes
 
 Kind = tuple[tuple[str | None, ...], tuple[Taint, ...]]
 """A node's values of the label keys that a constraint mentions, and its taints."""
@@ -168,9 +168,9 @@ def port_demand(ports: Iterable[HostPort], types: ResourceTypes) -> Demand:
     """Return host ports as synthetic resources: a wildcard takes a port's whole capacity, an address one unit (design 6.10)."""
     wanted: dict[int, int] = {}
     for port in sorted(set(ports), key=lambda one: (one.protocol, one.port, one.host_ip)):
-        for name, units, room in port_units(port):
-            index = types.intern(name, room)
-            wanted[index] = min(wanted.get(index, 0) + units, room)
+        for name, units, capacity in port_units(port):
+            index = types.intern(name, capacity)
+            wanted[index] = min(wanted.get(index, 0) + units, capacity)
     return tuple(wanted.items())
 
 
@@ -181,8 +181,8 @@ def port_units(port: HostPort) -> tuple[tuple[str, int, int], ...]:
     """
     name = f"{PORT_PREFIX}{port.protocol or 'TCP'}/{port.port}"
     if port.host_ip in _ANY_ADDRESS:
-        return ((name, PORT_ROOM, PORT_ROOM),)
-    return (name, 1, PORT_ROOM), (f"{name}/{port.host_ip}", 1, 1)
+        return ((name, PORT_CAPACITY, PORT_CAPACITY),)
+    return (name, 1, PORT_CAPACITY), (f"{name}/{port.host_ip}", 1, 1)
 
 
 class NodeMask:

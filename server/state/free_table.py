@@ -35,7 +35,7 @@ class FreeTable:
         else:
             self._write(changed)
 
-    def with_room(self, demand: Demand) -> "list[Node]":
+    def with_capacity_for(self, demand: Demand) -> "list[Node]":
         """Return the nodes that take placements and have free capacity for the demand, sorted by slot."""
         width = max((index for index, _ in demand), default=-1) + 1
         if width > self._free.shape[1]:

@@ -1,6 +1,6 @@
 """Limits that an ask has to pass: the max of each queue on its path, then the limits of its user and group.
 
-A limiter keeps the *room*, which is the headroom that it leaves, and the classes that it blocks, so that a class that does not
+A limiter keeps the headroom that it leaves and the classes that it blocks, so that a class that does not
 fit is tested once and not per ask (design 6.5).
 """
 
@@ -25,7 +25,7 @@ CODES: Final[Mapping[str, Code]] = {
     "user": Code.USER_LIMIT,
     "group": Code.GROUP_LIMIT,
 }
-"""The reason code of an ask that waits because a limit has no room for it, by kind of limit."""
+"""The reason code of an ask that waits because a limit has no headroom for it, by kind of limit."""
 _LENDABLE: Final = JobClass.LENDABLE
 """The member, looked up once: reading it from the enumeration each time is slow."""
 OWN: Final = ("queue", "firm")
@@ -41,7 +41,7 @@ def kept(left: int, waiting: int) -> int:
 
 
 class Limiter:
-    """One limit. ``room`` = limit - usage - promised by type; NO_LIMIT where nothing is limited.
+    """One limit. ``headroom`` = limit - usage - promised by type; NO_LIMIT where nothing is limited.
 
     ``kind`` is queue, firm, user or group; promises to other asks count only for queue and firm. A firm limiter bounds the
     usage of a queue's firm asks by the queue's guarantee (J4). ``blocked`` maps each class that does not fit to the groups that
@@ -51,19 +51,19 @@ class Limiter:
     __slots__ = (
         "applications",
         "blocked",
+        "headroom",
         "kind",
         "max_applications",
         "name",
         "queue",
         "relieved",
-        "room",
     )
 
-    def __init__(self, kind: str, name: str, queue: "Queue", room: Amounts) -> None:
+    def __init__(self, kind: str, name: str, queue: "Queue", headroom: Amounts) -> None:
         self.kind = kind
         self.name = name
         self.queue = queue
-        self.room = room
+        self.headroom = headroom
         self.blocked: dict[AskClass, list[Group]] = {}
         self.relieved = False
         self.applications = 0
@@ -74,7 +74,7 @@ class Limiter:
         """Return the reason code of an ask that waits because this limit has no headroom for it."""
         return CODES[self.kind]
 
-    def has_room(self, ask_class: "AskClass") -> bool:
+    def has_headroom(self, ask_class: "AskClass") -> bool:
         """Return whether one more ask of the class fits; a reserved ask's own promise does not count against it.
 
         If a decision freed the capacity, promises to other asks do not count either: the decision considered them, and if
@@ -84,48 +84,50 @@ class Limiter:
         if held is None:
             if ask_class.job_class is _LENDABLE and self.kind == "queue":
                 return all(
-                    self.room_for(ask_class, at) >= wanted for at, wanted in ask_class.demand
+                    self.headroom_for(ask_class, at) >= wanted for at, wanted in ask_class.demand
                 )
-            return fits(ask_class.demand, self.room)
+            return fits(ask_class.demand, self.headroom)
         if held.replaces:
             return True  # its placeholder holds the headroom already
         if self.kind not in OWN:
-            return fits(ask_class.demand, self.room)
-        room = self.room
+            return fits(ask_class.demand, self.headroom)
+        headroom = self.headroom
         if held.reserves:
-            return all(room[index] >= 0 for index, _ in ask_class.demand)
+            return all(headroom[index] >= 0 for index, _ in ask_class.demand)
         if self.kind == "firm":
             return True  # it was counted when the decision was made
         promised = self.queue.promised
-        return all(room[index] + promised[index] >= wanted for index, wanted in ask_class.demand)
+        return all(
+            headroom[index] + promised[index] >= wanted for index, wanted in ask_class.demand
+        )
 
     def holds_all(self, wanted: Mapping[int, int]) -> bool:
         """Return whether there is headroom for all asks of a decision together, with the queue's promises given back."""
         promised = self.queue.promised if self.kind == "queue" else None
         return all(
-            self.room[at] + (promised[at] if promised is not None else 0) >= much
+            self.headroom[at] + (promised[at] if promised is not None else 0) >= much
             for at, much in wanted.items()
         )
 
-    def room_for(self, ask_class: "AskClass", index: int) -> int:
+    def headroom_for(self, ask_class: "AskClass", index: int) -> int:
         """Return the headroom in one type; for lendable asks, less the amount that the queue keeps for waiting firm asks (J4)."""
         firm = self.queue.firm
         lends = self.kind == "queue" and ask_class.job_class is _LENDABLE
         if not lends or firm is None:
-            return self.room[index]
-        return self.room[index] - kept(firm.room[index], self.queue.firm_waiting[index])
+            return self.headroom[index]
+        return self.headroom[index] - kept(firm.headroom[index], self.queue.firm_waiting[index])
 
     def take(self, demand: Demand) -> None:
         """Subtract a demand from the headroom, because usage or promises rise."""
-        room = self.room
+        headroom = self.headroom
         for index, quantity in demand:
-            room[index] -= quantity
+            headroom[index] -= quantity
 
     def give(self, demand: Demand) -> None:
         """Add a demand to the headroom, because usage or promises fall."""
-        room = self.room
+        headroom = self.headroom
         for index, quantity in demand:
-            room[index] += quantity
+            headroom[index] += quantity
 
 
 def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:

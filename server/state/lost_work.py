@@ -79,11 +79,11 @@ class LostWork:
         """Count a victim that is gone and whose eviction was ordered at this instant."""
         held = amounts or {}
         self._add_minute(ordered_ms // MINUTE_MS, line, lost, held)
-        line = self._with_room(line)
+        line = self._line_to_count(line)
         self.lines[line] = self.lines.get(line, NONE[0]).plus(lost)
         self.amounts[line] = summed(self.amounts.get(line, {}), held)
 
-    def _with_room(self, line: LossKey) -> LossKey:
+    def _line_to_count(self, line: LossKey) -> LossKey:
         """Return the line to count under. Applications get at most half of the table, because they come and go."""
         if line.application and line not in self.lines and len(self.lines) >= LINES_MAX // 2:
             line = line._replace(application=OTHERS)

@@ -89,13 +89,13 @@ class Node:
         """Return the allocations of the node that are releasing."""
         return (ask for ask in self.allocations.values() if ask.releasing)
 
-    def room_without(self, going: "Iterable[Ask]") -> Amounts:
+    def free_without(self, going: "Iterable[Ask]") -> Amounts:
         """Return by type the free capacity of the node once these of its allocations are gone."""
-        room = list(self.free)
+        free = list(self.free)
         for ask in going:
             for index, quantity in ask.ask_class.node_demand:
-                room[index] += quantity
-        return room
+                free[index] += quantity
+        return free
 
     def is_open_to(self, constraints: Constraints) -> bool:
         """Return whether the node takes placements of asks with these constraints.
@@ -273,12 +273,12 @@ class NodeIndex:
         """Return the slots of nodes that changed since the columns of snapshots were filled."""
         return {*self._for_columns, *self.dirty}
 
-    def with_room(self, demand: Demand) -> list[Node]:
+    def with_capacity_for(self, demand: Demand) -> list[Node]:
         """Return the nodes that take placements and have free capacity for the demand, in one comparison of all nodes."""
         self._hand_out()
         self._table.catch_up(self._for_table)
         self._for_table.clear()
-        return self._table.with_room(demand)
+        return self._table.with_capacity_for(demand)
 
     def _hand_out(self) -> None:
         self._for_columns.update(self.dirty)

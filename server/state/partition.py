@@ -161,11 +161,11 @@ class Partition:
             amounts.extend([0] * (width - len(amounts)))
         for queue in queues:
             queue.compare(queue.measure, None if queue.basis is queue.measure else queue.basis)
-        rooms = [queue.limiter.room for queue in queues if queue.limiter is not None]
-        rooms += [queue.firm.room for queue in queues if queue.firm is not None]
-        rooms += [limiter.room for limiter in self.limits.by_key.values()]
-        for room in rooms:
-            room.extend([NO_LIMIT] * (width - len(room)))
+        headrooms = [queue.limiter.headroom for queue in queues if queue.limiter is not None]
+        headrooms += [queue.firm.headroom for queue in queues if queue.firm is not None]
+        headrooms += [limiter.headroom for limiter in self.limits.by_key.values()]
+        for headroom in headrooms:
+            headroom.extend([NO_LIMIT] * (width - len(headroom)))
         for node in self.index.nodes.values():
             made_up = self.types.synthetic[len(node.capacity) :]
             node.capacity.extend(made_up)

@@ -234,7 +234,7 @@ def _shared(partition: Partition, ask: Ask, classes: dict[AskClass, ClassFacts])
     if kind is None:
         kind = classes[ask_class] = class_facts(partition, ask_class)
     own = (one for one in application.limiters if one.kind != "queue")
-    within_limits = all(limiter.has_room(ask_class) for limiter in own)
+    within_limits = all(limiter.has_headroom(ask_class) for limiter in own)
     return _Shared(kind, application.leaf.path, _code(ask, first_blocker(ask)), within_limits)
 
 
@@ -280,13 +280,13 @@ def _within_limits(members: Sequence[Ask]) -> bool:
         for index, quantity in ask.ask_class.demand:
             wanted[index] += quantity
     people = (one for one in members[0].application.limiters if one.kind != "queue")
-    return all(one.room[index] >= much for one in people for index, much in wanted.items())
+    return all(one.headroom[index] >= much for one in people for index, much in wanted.items())
 
 
 def first_blocker(ask: Ask) -> Limiter | None:
     """Return the first of an ask's limits without headroom: queues from the leaf up, then the user's, then the group's."""
     limiters = ask.application.limits_of(ask.ask_class)
-    return next((one for one in limiters if not one.has_room(ask.ask_class)), None)
+    return next((one for one in limiters if not one.has_headroom(ask.ask_class)), None)
 
 
 def _code(ask: Ask, blocker: Limiter | None) -> Code:

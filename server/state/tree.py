@@ -190,13 +190,13 @@ def limit_queue(partition: Partition, queue: Queue) -> None:
 
 def _make_limiter(partition: Partition, queue: Queue) -> None:
     queue.firm = _firm_limiter(partition, queue)
-    room = bound(partition, queue)
-    if room is None:
+    left = bound(partition, queue)
+    if left is None:
         queue.limiter = None
         return
-    for index in range(len(room)):
-        room[index] -= queue.usage[index] + queue.promised[index]
-    queue.limiter = Limiter("queue", queue.path, queue, room)
+    for index in range(len(left)):
+        left[index] -= queue.usage[index] + queue.promised[index]
+    queue.limiter = Limiter("queue", queue.path, queue, left)
 
 
 def bound(partition: Partition, queue: Queue) -> Amounts | None:
@@ -207,11 +207,11 @@ def bound(partition: Partition, queue: Queue) -> Amounts | None:
     deserved = partition.deserved.get(queue.path)
     if queue.parent is None or (queue.spec.max is None and deserved is None):
         return None
-    room = _room(partition, queue.spec.max or ())
+    left = _limits(partition, queue.spec.max or ())
     for index, amount in enumerate(deserved or ()):  # a new type has no value until the next tick
         if amount is not None:
-            room[index] = min(room[index], amount)
-    return room
+            left[index] = min(left[index], amount)
+    return left
 
 
 def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
@@ -221,10 +221,10 @@ def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
     named = tuple((name, quantity) for name, quantity in queue.spec.guaranteed if quantity)
     if not named:
         return None
-    room = _room(partition, named)
-    for index in range(len(room)):
-        room[index] -= queue.firm_held[index]
-    return Limiter("firm", queue.path, queue, room)
+    left = _limits(partition, named)
+    for index in range(len(left)):
+        left[index] -= queue.firm_held[index]
+    return Limiter("firm", queue.path, queue, left)
 
 
 def _reclass(partition: Partition, before: PreemptionSettings) -> None:
@@ -244,14 +244,14 @@ def _reclass(partition: Partition, before: PreemptionSettings) -> None:
             journal.reclassify_placed(partition, ask)
 
 
-def _room(partition: Partition, limit: Limit) -> Amounts:
+def _limits(partition: Partition, limit: Limit) -> Amounts:
     for name, _ in limit:
         partition.types.intern(name)
     partition.grow()
-    room = [NO_LIMIT] * len(partition.types)
+    left = [NO_LIMIT] * len(partition.types)
     for name, quantity in limit:
-        room[partition.types.index[name]] = quantity
-    return room
+        left[partition.types.index[name]] = quantity
+    return left
 
 
 def limiters_of(partition: Partition, application: Application) -> tuple[Limiter, ...]:
@@ -276,7 +276,7 @@ def _person(partition: Partition, queue: Queue, kind: str, name: str, entry: Use
     key = (queue.path, kind, name)
     found = partition.limits.by_key.get(key)
     if found is None:
-        found = Limiter(kind, name, queue, _room(partition, entry.max_resources))
+        found = Limiter(kind, name, queue, _limits(partition, entry.max_resources))
         found.max_applications = entry.max_applications
         partition.limits.by_key[key] = found
     return found

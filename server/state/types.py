@@ -7,10 +7,10 @@ from server.model.fit import Amounts, Demand
 from server.model.resources import Resource
 
 NO_LIMIT: Final = 1 << 80
-"""The room in a type without a limit; above every sum of quantities."""
+"""The headroom in a type without a limit; above every sum of quantities."""
 
-PORT_ROOM: Final = 1 << 20
-"""The room of a port's wildcard type on a node: a wildcard takes all of it, a specific address one unit."""
+PORT_CAPACITY: Final = 1 << 20
+"""The capacity of a port's wildcard type on a node: a wildcard takes all of it, a specific address one unit."""
 
 
 class ResourceTypes:
@@ -50,8 +50,8 @@ class ResourceTypes:
         """Return amounts as a mapping of the types that are not zero, synthetic ones left out, in name order."""
         pairs = (
             (name, amount)
-            for name, amount, room in zip(self.names, amounts, self.synthetic, strict=False)
-            if amount and not room
+            for name, amount, capacity in zip(self.names, amounts, self.synthetic, strict=False)
+            if amount and not capacity
         )
         return dict(sorted(pairs))
 

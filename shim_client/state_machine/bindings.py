@@ -47,7 +47,7 @@ def placed(state: State, decision: Placed) -> None:
         claims = pods.unbound_claims(state, pod)
         pods.assign(state, pod, decision.node)
         pod.sent = replace(pod.sent, node=decision.node)
-        pod.said = pod.room = None
+        pod.said = pod.freed = None
         if pod.application is not None:
             pod.application.ran = True
         state.actions.append(Bind(pod.facts.ref, decision.node, claims))

@@ -103,7 +103,7 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class FreedCapacity:
     """The capacity that is being freed for a waiting pod: the decision, the node and the number of evicted pods."""
 
     decision: str
@@ -137,7 +137,7 @@ class PodRecord:
     """Whether the mark of that order was seen on the pod."""
     void: Releasing | None = None
     """A mark on the pod that is no longer valid and is being removed."""
-    room: Room | None = None
+    freed: FreedCapacity | None = None
     """The capacity that evictions free for the pod while it waits."""
     demanded: Demands | None = None
     """The demands on neighbouring pods that are counted, as long as the pod has no node."""

@@ -177,11 +177,11 @@ def node(workload: Workload, at: int) -> NodeAdded:
     spots = workload.asks // workload.nodes + 1
     sizes = PARTS[workload.sizes]
     part = sizes[at % len(sizes)] + (SPARE if workload.constrained else 0)
-    room = {"vcore": spots * part * 100, "memory": spots * part * 100 << 20, "pods": spots * 2}
+    capacity = {"vcore": spots * part * 100, "memory": spots * part * 100 << 20, "pods": spots * 2}
     taints: tuple[Taint, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     if _has_gpus(workload, at):
-        room[GPU] = spots * 2
+        capacity[GPU] = spots * 2
         taints = (Taint(GPU, "present", "NoSchedule"),)
     if workload.constrained:
         labels = (
@@ -189,7 +189,7 @@ def node(workload: Workload, at: int) -> NodeAdded:
             ("generation", str(1 + at // 2 % 4)),
             ("zone", "abcd"[at % 4]),
         )
-    return NodeAdded(RM, f"node-{at:05}", resource(room), labels=labels, taints=taints)
+    return NodeAdded(RM, f"node-{at:05}", resource(capacity), labels=labels, taints=taints)
 
 
 # Asks ---------------------------------------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ partitions:
 
 
 def node(name: str) -> dict[str, Any]:
-    room = {"cpu": "16", "memory": "64Gi", "pods": "110"}
-    status = {"capacity": room, "allocatable": room}
+    capacity = {"cpu": "16", "memory": "64Gi", "pods": "110"}
+    status = {"capacity": capacity, "allocatable": capacity}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
 
 

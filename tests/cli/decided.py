@@ -57,7 +57,7 @@ def claim() -> pb.Decision:
         partition="default",
         at_ms=T0,
         state=pb.DECISION_STATE_ORDERED,
-        summary="Ask lab/train-1 of root.research gets the room of 2 pods on node-a.",
+        summary="Ask lab/train-1 of root.research gets the capacity of 2 pods on node-a.",
         beneficiaries=[gets],
         victims=[victim("count-1", state=pb.VICTIM_STATE_GONE), victim("count-2", opted_out=True)],
         spared=[spared()],

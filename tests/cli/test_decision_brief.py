@@ -82,7 +82,7 @@ def test_however_much_there_is_to_tell_it_fits_a_screen(kinds: int) -> None:
     assert every.out.count("law-") == kinds
 
 
-def test_rules_without_room_for_a_sentence_have_their_codes_and_counts() -> None:
+def test_rules_without_capacity_for_a_sentence_have_their_codes_and_counts() -> None:
     found = decided.claim()
     del found.spared[:]
     for kind in range(11):

@@ -131,7 +131,7 @@ def test_a_queue_that_does_not_exist_is_a_fault() -> None:
 def test_one_decision_rule_by_rule(core: FakeCore) -> None:
     ended = evenhand("decisions", "g-19aa1b2c3d4-17", "--all", "--core", core.address, width=200)
     assert ended.out.startswith("g-19aa1b2c3d4-17  decision  partition default\n")
-    assert "gets the room of 2 pods on node-a" in ended.out
+    assert "gets the capacity of 2 pods on node-a" in ended.out
     assert ended.words("given up")[:2] == ["state", "ordered,"]
     assert "lab/train-1 on node-a: 4 cores, 8 GiB memory, priority 100" in ended.out
     assert "victims: 2, 1 of them gone" in ended.out

@@ -54,7 +54,7 @@ def test_partitions(core: FakeCore) -> None:
     assert value["partitions"][0]["counts"]["waiting_asks"] == 4
 
 
-def test_queues_show_usage_guarantee_max_and_head_room(core: FakeCore) -> None:
+def test_queues_show_usage_guarantee_max_and_headroom(core: FakeCore) -> None:
     ended = evenhand("queues", "--core", core.address, width=200)
     words = ended.words("research")
     assert words[:3] == ["└─", "research", "cores"]

@@ -197,7 +197,7 @@ NAMED: dict[str, dict[str, str]] = {
         "--metrics": SERVED,
         "--health": SERVED,
         "--decision-log": SERVED,
-        "--durable": "record/test_full_disk.py::test_d7_durable_decisions_wait_for_room_and_none_is_missing",
+        "--durable": "record/test_full_disk.py::test_d7_durable_decisions_wait_for_space_and_none_is_missing",
         "--trace": SERVED,
         "--state-dir": "record/test_survival.py::test_d10_a_core_that_is_killed_has_what_was_applied_when_it_starts_again",
         "--insecure": "cli/test_identity.py::test_a_wrong_way_to_serve_is_refused",

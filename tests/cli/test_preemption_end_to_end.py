@@ -197,7 +197,7 @@ def test_a_victim_that_leaves_is_explained(leaving: Live) -> None:
     assert gets["name"] in shown
 
 
-def test_one_whose_room_is_coming_is_explained(leaving: Live) -> None:
+def test_one_whose_capacity_is_coming_is_explained(leaving: Live) -> None:
     decision = leaving.decisions()[0]
     key = decision["beneficiaries"][0]["allocation_key"]
     waiting = leaving.value("explain", key)["waiting"]

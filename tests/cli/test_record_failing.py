@@ -44,7 +44,7 @@ def test_the_doctor_says_that_a_trace_is_not_written(tmp_path: Path) -> None:
                 assert partition["partitions"][0]["counts"]["allocations"] == 44
                 shown = evenhand("doctor", "--core", address).out
                 assert "[record-failing]" in shown
-                assert "Make room on its disk" in shown
+                assert "Free space on its disk" in shown
         finally:
             process.terminate()
             process.communicate(timeout=SECONDS_MAX)

@@ -14,15 +14,15 @@ from server.model.resources import limit, resource
 from server.scheduling import batch_fast
 
 NOW = 1_800_000_000_000
-ROOM = 100
+HEADROOM = 100
 """What queue a may use; its node has much more."""
 TREE = QueueSpec(
     "root",
     parent=True,
     submit_acl=Acl(everyone=True),
-    children=(QueueSpec("a", max=limit({"vcore": ROOM})), QueueSpec("b")),
+    children=(QueueSpec("a", max=limit({"vcore": HEADROOM})), QueueSpec("b")),
 )
-BIG, SMALL = AskSpec(resource({"vcore": ROOM + 1})), AskSpec(resource({"vcore": 1}))
+BIG, SMALL = AskSpec(resource({"vcore": HEADROOM + 1})), AskSpec(resource({"vcore": 1}))
 MEMBER = AskSpec(BIG.resource, job_key="j", min_members=2)
 GATHERING = AskSpec(resource({"vcore": 10**7}), job_key="g")
 HUGE = AskSpec(resource({"vcore": 10**7 + 1}))

@@ -167,7 +167,7 @@ class World:
     """By key of an ask that is known its application and job."""
     plain: dict[tuple[str, str], Plain] = field(default_factory=dict)
     begun: set[tuple[str, str]] = field(default_factory=set)
-    """Jobs of which the plain record says nothing any more: members ran, have room promised, or were one alone."""
+    """Jobs of which the plain record says nothing any more: members ran, have capacity promised, or were one alone."""
 
     def step(self) -> None:
         act = self.chance.choices((self.ask, self.end, self.change, self.wait), (5, 2, 1, 3))[0]

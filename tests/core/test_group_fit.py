@@ -122,7 +122,7 @@ def test_what_is_said_is_what_placement_does(seed: int) -> None:
 
     free = {name: most - used[name] for name, most in capacities.items()}
     fit = gang_of(cluster(free, count), "m-00")
-    plain = sum(room // wanted for room in free.values())
+    plain = sum(left // wanted for left in free.values())
     assert fit.fitting == min(plain, count)
     if fit.fitting > 1:
         assert len(cluster(free, fit.fitting).tick()) == fit.fitting
@@ -135,5 +135,5 @@ def test_what_is_said_is_what_placement_does(seed: int) -> None:
         )
         if not fit.without_node and not fit.nodes_left_out:
             freed = {one.node_id: one.missing.get("vcore", 0) for one in fit.nodes}
-            later = {name: room + freed.get(name, 0) for name, room in free.items()}
+            later = {name: left + freed.get(name, 0) for name, left in free.items()}
             assert len(cluster(later, count).tick()) == count

@@ -48,13 +48,13 @@ def ask(core: Core, sizes: Iterable[int]) -> None:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[Demand]:
     """Collect the demands for which all nodes are looked at."""
     seen: list[Demand] = []
-    with_room = NodeIndex.with_room
+    with_capacity_for = NodeIndex.with_capacity_for
 
     def counted(index: NodeIndex, demand: Demand) -> list[Node]:
         seen.append(demand)
-        return with_room(index, demand)
+        return with_capacity_for(index, demand)
 
-    monkeypatch.setattr(NodeIndex, "with_room", counted)
+    monkeypatch.setattr(NodeIndex, "with_capacity_for", counted)
     return seen
 
 
@@ -67,7 +67,7 @@ def test_of_sizes_that_fit_nowhere_the_smallest_so_far_look_at_the_nodes(
     assert 1 <= len(looks) < 25
 
 
-def test_all_are_placed_when_a_node_with_room_comes() -> None:
+def test_all_are_placed_when_a_node_with_capacity_comes() -> None:
     core = full_core()
     sizes = range(5_000, 5_100)
     ask(core, sizes)

@@ -616,7 +616,7 @@ def test_a_decision_for_nobody_that_is_no_quota_run_ends_at_once(
 
 
 @pytest.mark.parametrize("beneficiary", ["", "x1", "gone"])
-def test_a_quota_run_gives_room_to_nobody_whatever_its_mark_says(
+def test_a_quota_run_gives_capacity_to_nobody_whatever_its_mark_says(
     stage: Stage, beneficiary: str
 ) -> None:
     stage.restarted(
@@ -709,7 +709,7 @@ def test_of_marks_of_one_decision_that_name_different_nodes_the_first_counts(sta
     assert stage.open() == []
 
 
-def test_of_several_nodes_the_one_counts_where_the_victims_make_room(stage: Stage) -> None:
+def test_of_several_nodes_the_one_counts_where_the_victims_free_capacity(stage: Stage) -> None:
     """A decision that was replanned after a veto leaves marks of the node that it first had in mind."""
     stage.restarted(
         stage.running("y2", mark=mark(node="n1")),
@@ -727,7 +727,9 @@ def test_of_several_nodes_the_one_counts_where_the_victims_make_room(stage: Stag
     assert placed(stage.tick()) == [("x1", "n2")]
 
 
-def test_of_two_decisions_for_one_ask_the_first_holds_room_and_the_other_ends(stage: Stage) -> None:
+def test_of_two_decisions_for_one_ask_the_first_holds_capacity_and_the_other_ends(
+    stage: Stage,
+) -> None:
     stage.restarted(
         stage.running("y2", mark=mark("g-1-1")),
         stage.running("y3", mark=mark("g-1-2", node="n2")),

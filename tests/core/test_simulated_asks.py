@@ -51,8 +51,8 @@ def test_victims_in_the_queue_of_the_claims_are_gone_as_well() -> None:
     assert group.next_steps[0].startswith("raise the max of queue root.r by 8 gpu, ")
 
 
-def test_room_that_evictions_leave_is_waited_for() -> None:
+def test_capacity_that_evictions_leave_is_waited_for() -> None:
     fit = waiting([Pod(f"b{at}", "root.r.b", f"n{at}", FOUR) for at in range(3)], CLAIMS).fit
-    roomy = replace(fit, missing={}, limits=())
-    assert next_steps.of_fit(roomy, None, START) == ("wait until the evicted pods have ended",)
-    assert fit_text(roomy).endswith("the rest fits once the evicted pods have ended")
+    fits_later = replace(fit, missing={}, limits=())
+    assert next_steps.of_fit(fits_later, None, START) == ("wait until the evicted pods have ended",)
+    assert fit_text(fits_later).endswith("the rest fits once the evicted pods have ended")

@@ -36,7 +36,7 @@ def asked(nodes: int, running: int, asks: list[SimulatedAsk]) -> list[AskSimulat
     return found
 
 
-def test_a_job_for_which_there_is_room_is_placed_at_once() -> None:
+def test_a_job_for_which_there_is_capacity_is_placed_at_once() -> None:
     found = asked(2, 0, [member(4), member(4)])
     assert [(one.outcome, one.node_id) for one in found] == [("placed", "n1"), ("placed", "n2")]
 
@@ -51,7 +51,7 @@ def test_a_job_that_has_others_go_names_them_once_and_every_members_node() -> No
     assert [[victim.key for victim in one.victims] for one in found] == [["y-n2", "y-n3"], [], []]
 
 
-def test_a_job_that_gets_no_room_as_a_whole_waits_with_all_members() -> None:
+def test_a_job_that_gets_no_capacity_as_a_whole_waits_with_all_members() -> None:
     found = asked(1, 0, [member(4), member(4)])
     assert [(one.outcome, one.victims) for one in found] == [("waits", ()), ("waits", ())]
     assert {one.verdict.law for one in found if one.verdict} == {"member-without-node"}

@@ -85,5 +85,5 @@ def test_once_the_total_is_low_again_asks_come_the_short_way_again(core: Core) -
     core.validate()
 
 
-def test_as_many_small_asks_as_a_partition_takes_find_room_below_the_mark() -> None:
+def test_as_many_small_asks_as_a_partition_takes_find_capacity_below_the_mark() -> None:
     assert overflow.CROWDED + overflow.ASKS_MAX * SMALL <= QUANTITY_LIMIT

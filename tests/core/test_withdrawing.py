@@ -94,7 +94,7 @@ def test_all_who_stay_of_one_decision_are_written_to_its_record_at_once(
     assert sorted(record.withdrawn) == sorted(f"y{number}" for number in range(MEMBERS))
 
 
-def test_whom_an_open_decision_needs_is_looked_at_when_room_was_freed(
+def test_whom_an_open_decision_needs_is_looked_at_when_capacity_was_freed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The victims may be marked for long, and until then nothing of that changes."""

@@ -34,7 +34,7 @@ class Journal:
 
 @dataclass
 class Pod:
-    """A pod in the true state; `decision` evicts it, and `room_for` is the ask for which its capacity is freed."""
+    """A pod in the true state; `decision` evicts it, and `freed_for` is the ask for which its capacity is freed."""
 
     key: str
     queue: str
@@ -42,8 +42,8 @@ class Pod:
     impossible: bool
     node: str = ""
     decision: str = ""
-    room_for: str = ""
-    room_on: str = ""
+    freed_for: str = ""
+    freed_on: str = ""
 
 
 @dataclass
@@ -64,8 +64,8 @@ class Truth:
                 self.pods[key].node = line["node"]
             case "evict":
                 pod = self.pods[key]
-                pod.decision, pod.room_for = line["decision"], line["room_for"]
-                pod.room_on = line["room_on"]
+                pod.decision, pod.freed_for = line["decision"], line["freed_for"]
+                pod.freed_on = line["freed_on"]
             case "withdrawn":
                 self.pods[key].decision = ""
             case "gone":

@@ -200,8 +200,8 @@ def log_untrue(evidence: Evidence) -> Iterator[str]:
         found = decided[run].get(line["decision"]) if parts else None
         if found is not None and line["key"] not in found.victims:
             yield f"{line['key']} was evicted by {found.decision}, whose victims are {set(found.victims)}"
-        elif found is not None and line["room_for"] not in {*found.beneficiaries, ""}:
-            yield f"{found.decision} evicted {line['key']} for {line['room_for']}, in the log for {set(found.beneficiaries)}"
+        elif found is not None and line["freed_for"] not in {*found.beneficiaries, ""}:
+            yield f"{found.decision} evicted {line['key']} for {line['freed_for']}, in the log for {set(found.beneficiaries)}"
 
 
 def _is_split(evidence: Evidence) -> bool:

@@ -217,8 +217,8 @@ class Shim:
             "evict",
             key=pod.key,
             decision=released.decisionID,
-            room_for=released.beneficiary,
-            room_on=nodes[0] if nodes else "",
+            freed_for=released.beneficiary,
+            freed_on=nodes[0] if nodes else "",
         )
 
     async def _work(self) -> None:
@@ -317,8 +317,8 @@ def _allocation(pod: Pod, manager: Manager) -> si.Allocation:
             si.ReleasingMark(
                 terminationType=si.PREEMPTED_BY_SCHEDULER,
                 decisionID=pod.decision,
-                releasedFor=pod.room_for,
-                nodeID=pod.room_on,
+                releasedFor=pod.freed_for,
+                nodeID=pod.freed_on,
             )
         )
     return told

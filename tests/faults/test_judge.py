@@ -30,7 +30,7 @@ def line(kind: str, key: str, at: int = 0, **facts: Any) -> Line:
 
 
 def evict(key: str, decision: str = "d1") -> Line:
-    return line("evict", key, decision=decision, room_for="x", room_on="n0")
+    return line("evict", key, decision=decision, freed_for="x", freed_on="n0")
 
 
 def logged(*decided: Decided, missing: int = 0, more: bool = False) -> LogPart:
@@ -164,7 +164,7 @@ def test_a_withdrawn_eviction_may_be_followed_by_another() -> None:
     assert judged(right(journal=journal, log=[logged(D1, D2)])) == []
 
 
-def test_room_of_what_has_ended_is_free() -> None:
+def test_capacity_of_what_has_ended_is_free() -> None:
     assert judged(right(journal=[*EVICTED, ask("b"), line("placed", "b", node="n0")])) == []
 
 

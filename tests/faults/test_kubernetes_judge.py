@@ -42,7 +42,7 @@ BOUND = [ask(), request("bind", 1, "n0"), placed(2)]
 EVICTED = [
     *BOUND,
     request("end", 3),
-    line("evict", 3, decision="d1", room_for="", room_on=""),
+    line("evict", 3, decision="d1", freed_for="", freed_on=""),
     line("leaving", 4),
     line("gone", 5),
 ]
@@ -174,11 +174,11 @@ def test_only_what_lives_is_evicted() -> None:
     journal = [ask(0), placed(2), line("gone", 5)]
     asked = [request("end", 3), request("end", 4, accepted=False), request("end", 6)]
     evicted = [one for one in merged(journal, asked, {"a": "d1/b/n0"}) if one["kind"] == "evict"]
-    assert [(one["at"], one["decision"], one["room_for"]) for one in evicted] == [(3, "d1", "b")]
+    assert [(one["at"], one["decision"], one["freed_for"]) for one in evicted] == [(3, "d1", "b")]
 
 
 def test_an_eviction_belongs_to_the_run_of_the_core_that_decided_it() -> None:
     parts = [LogPart([Decided("d1", frozenset("a"), frozenset())]), LogPart()]
-    evict = line("evict", 9, decision="d1", room_for="", room_on="")
+    evict = line("evict", 9, decision="d1", freed_for="", freed_on="")
     journal = with_sessions([evict], Evidence(log=parts, begun_ms=[0, 5]))
     assert list(journal) == [{"at": 0, "kind": "session"}, evict]

@@ -22,8 +22,10 @@ def overdrafts(partition: Partition) -> dict[str, int]:
         }
     for limiter in all_limiters(partition):
         promised = limiter.queue.promised if limiter.kind == "queue" else [0] * len(names)
-        room = [one + other for one, other in zip(limiter.room, promised, strict=True)]
+        headroom = [one + other for one, other in zip(limiter.headroom, promised, strict=True)]
         found |= {
-            f"{limit_name(limiter)}: {names[i]}": -room[i] for i in range(len(room)) if room[i] < 0
+            f"{limit_name(limiter)}: {names[i]}": -headroom[i]
+            for i in range(len(headroom))
+            if headroom[i] < 0
         }
     return found

@@ -74,7 +74,7 @@ def test_an_allocation_on_an_unknown_node_is_an_error() -> None:
     assert (found.severity, "one" in found.message) == ("error", True)
 
 
-def test_a_node_with_more_pods_than_room_is_found_and_one_with_pledges_is_not() -> None:
+def test_a_node_with_more_pods_than_capacity_is_found_and_one_with_pledges_is_not() -> None:
     world = healthy()
     world.ask("two", vcore=3)
     pledge(world, "two", "n0")

@@ -24,8 +24,8 @@ def test_whatever_ended_keeps_its_tags() -> None:
     found = world()
     found.say(AllocationAdded(MANAGER, "runs", "app", "n", spec(1), tags=tags("runs")))
     found.say(AskAdded(MANAGER, "waits", "app", spec(100), tags=tags("waits")))
-    room = resource({"vcore": 1})
-    found.say(ForeignAdded(MANAGER, "foreign", "n", room, tags=tags("foreign")))
+    size = resource({"vcore": 1})
+    found.say(ForeignAdded(MANAGER, "foreign", "n", size, tags=tags("foreign")))
     keys = ("runs", "waits", "foreign")
     assert [found.partition.tags_of(key) for key in keys] == [tags(key) for key in keys]
     for key in keys:

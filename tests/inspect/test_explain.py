@@ -89,7 +89,7 @@ def test_a_job_that_does_not_fit_whole_names_the_limit_that_it_lacks() -> None:
     assert found.levels[0].short == ("vcore",)
 
 
-def test_each_level_shows_its_head_room_and_the_lowest_without_it_is_named() -> None:
+def test_each_level_shows_its_headroom_and_the_lowest_without_it_is_named() -> None:
     limits = parent("p", leaf("c", max=(("vcore", 6),)), max=(("gpu", 1), ("vcore", 4)))
     world = World(limits)
     world.node("n1", vcore=100, extra={"gpu": 9})
@@ -259,7 +259,7 @@ def _reserve_beside(world: World, queue: str, priority: int) -> None:
     pledge(world, "first", "held")
 
 
-def test_room_that_is_pledged_to_others_is_missing_and_never_free_below_zero() -> None:
+def test_capacity_that_is_pledged_to_others_is_missing_and_never_free_below_zero() -> None:
     world = World(leaf("a"))
     world.application("app")
     for name in ("n1", "n2"):
@@ -431,7 +431,7 @@ def test_ranks_are_told_from_the_application_to_the_top() -> None:
 # Other keys -----------------------------------------------------------------------------------------------------
 
 
-def test_an_allocation_says_where_it_runs_and_whom_it_makes_room_for() -> None:
+def test_an_allocation_says_where_it_runs_and_whom_it_frees_capacity_for() -> None:
     world = crowd()
     world.wait(180_000)
     found = explain(world, "run-1")

@@ -74,7 +74,7 @@ def test_a_queue_shows_its_amounts_and_those_below_it() -> None:
     assert queues["root.a"].releasing == {"vcore": 2}
 
 
-def test_head_room_is_the_least_over_the_levels_and_never_negative() -> None:
+def test_headroom_is_the_least_over_the_levels_and_never_negative() -> None:
     world = World(
         parent("p", leaf("c", max=(("gpu", 1), ("vcore", 50))), max=(("vcore", 5),)), leaf("free")
     )
@@ -150,7 +150,7 @@ def test_applications_are_listed_by_queue_with_all_below() -> None:
     assert second.application_id == "fair"
 
 
-def test_a_node_shows_where_its_room_went() -> None:
+def test_a_node_shows_what_uses_its_capacity() -> None:
     world = crowd()
     world.node("n5", taints=(Taint("b", "", "NoSchedule"), Taint("a", "x", "NoExecute")))
     found = {one.node_id: one for one in inspect.nodes(world.core, "default")}

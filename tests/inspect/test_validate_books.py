@@ -87,23 +87,27 @@ TREE = [
     ),
 ]
 
-ROOM = [
-    Damage("free room of a node", "free room of node n1", lambda b: bump(b.index.nodes["n1"].free)),
+CAPACITY = [
+    Damage(
+        "free capacity of a node",
+        "free capacity of node n1",
+        lambda b: bump(b.index.nodes["n1"].free),
+    ),
     Damage("capacity of a node", "node n1", lambda b: bump(b.index.nodes["n1"].capacity)),
-    Damage("a port's room", "node n1", lambda b: put_last(b.index.nodes["n1"].capacity)),
+    Damage("a port's capacity", "node n1", lambda b: put_last(b.index.nodes["n1"].capacity)),
     Damage("a node of another name", "node nx", lambda b: put(b.index.nodes["n1"], node_id="nx")),
     Damage("a node in another slot", "node n1", lambda b: put(b.index.nodes["n1"], slot=1)),
     Damage("a free slot that is taken", "slots", lambda b: b.node_slots.free.append(0)),
     Damage("capacity of the partition", "capacity of partition", lambda b: bump(b.capacity)),
     Damage("foreign usage", "foreign usage", lambda b: bump(b.foreign.usage)),
-    Damage("room of a queue", "limit of queue root.a", lambda b: bump(limit(b).room)),
+    Damage("headroom of a queue", "limit of queue root.a", lambda b: bump(limit(b).headroom)),
     Damage(
         "no limit where one is set",
         "queue root.a",
         lambda b: put(queue(b, "root.a"), limiter=None),
     ),
     Damage("a limit of another queue", "queue root.a", lambda b: put(limit(b), queue=b.root)),
-    Damage("room of a user", "user ann in root.a", lambda b: bump(person(b).room)),
+    Damage("headroom of a user", "user ann in root.a", lambda b: bump(person(b).headroom)),
     Damage("a user's applications", "user ann", lambda b: put(person(b), applications=7)),
     Damage("a user's most applications", "user ann", lambda b: put(person(b), max_applications=7)),
     Damage("a limit of another user", "user eve", lambda b: put(person(b), name="eve")),
@@ -219,7 +223,7 @@ def test_what_the_core_wrote_holds(sort: NodeSort) -> None:
     validate(crowd(node_sort=sort).partition)
 
 
-@pytest.mark.parametrize("damage", [*TREE, *ROOM, *KEYS, *CLASSES, *COMMITMENTS], ids=str)
+@pytest.mark.parametrize("damage", [*TREE, *CAPACITY, *KEYS, *CLASSES, *COMMITMENTS], ids=str)
 def test_damage_is_found_and_named(damage: Damage) -> None:
     expect_found(crowd().partition, damage)
 

@@ -154,7 +154,7 @@ ASIDE = [
         "limit of queue root.a",
         lambda b: put(queue(b, "root.a").limiter, relieved=True),
     ),
-    Damage("blocked in spite of room", "there is room", block),
+    Damage("blocked in spite of headroom", "there is headroom", block),
     Damage("alive, and groups wait for that", "not dead", revive),
 ]
 

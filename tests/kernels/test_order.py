@@ -15,7 +15,7 @@ HUGE = 1 << 58
 """Eight rows of these stay under 2^62, as the sums of a partition do."""
 
 amounts = st.one_of(st.integers(0, 3), st.integers(0, HUGE))
-rooms = st.one_of(st.integers(-3, 9), st.integers(-HUGE, 1 << 62))
+limits = st.one_of(st.integers(-3, 9), st.integers(-HUGE, 1 << 62))
 few = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=12)
 
 
@@ -62,27 +62,27 @@ def test_groups_are_counted_with_their_first_rows(groups: list[int], most: int) 
 @given(
     lines(amounts),
     st.lists(st.one_of(st.integers(-2, 9), amounts), min_size=1, max_size=WIDTH),
-    st.lists(rooms, min_size=WIDTH, max_size=WIDTH),
+    st.lists(limits, min_size=WIDTH, max_size=WIDTH),
 )
 def test_rows_are_taken_until_one_is_useless_or_too_much(
-    rows: list[list[int]], wanted: list[int], room: list[int]
+    rows: list[list[int]], wanted: list[int], limit: list[int]
 ) -> None:
     taken = [0] * WIDTH
     count = 0
     for row in rows:
         useful = any(row[at] and taken[at] < most for at, most in enumerate(wanted))
         after = [had + more for had, more in zip(taken, row, strict=True)]
-        if not useful or any(row[at] and after[at] > room[at] for at in range(WIDTH)):
+        if not useful or any(row[at] and after[at] > limit[at] for at in range(WIDTH)):
             break
         count, taken = count + 1, after
-    assert order.takeable(table(rows), wanted, room) == (count, taken)
+    assert order.takeable(table(rows), wanted, limit) == (count, taken)
 
 
-@given(lines(amounts), st.lists(rooms, min_size=WIDTH, max_size=WIDTH))
-def test_items_within_a_room(rows: list[list[int]], room: list[int]) -> None:
-    expected = [all(not row[at] or row[at] <= room[at] for at in range(WIDTH)) for row in rows]
-    assert order.within(table(rows), room).tolist() == expected
-    each = [np.full(len(rows), most, dtype=np.int64) for most in room]
+@given(lines(amounts), st.lists(limits, min_size=WIDTH, max_size=WIDTH))
+def test_items_within_a_limit(rows: list[list[int]], limit: list[int]) -> None:
+    expected = [all(not row[at] or row[at] <= limit[at] for at in range(WIDTH)) for row in rows]
+    assert order.within(table(rows), limit).tolist() == expected
+    each = [np.full(len(rows), most, dtype=np.int64) for most in limit]
     assert order.within(table(rows), each).tolist() == expected
 
 
@@ -91,13 +91,13 @@ def test_items_that_have_something(rows: list[list[int]]) -> None:
     assert order.positive(table(rows)).tolist() == [any(row) for row in rows]
 
 
-@given(lines(amounts), st.lists(rooms, min_size=WIDTH, max_size=WIDTH))
-def test_each_item_that_fits_what_is_left(rows: list[list[int]], room: list[int]) -> None:
-    found, free = [], list(room)
+@given(lines(amounts), st.lists(limits, min_size=WIDTH, max_size=WIDTH))
+def test_each_item_that_fits_what_is_left(rows: list[list[int]], limit: list[int]) -> None:
+    found, free = [], list(limit)
     for number, row in enumerate(rows):
         if all(not row[at] or row[at] <= free[at] for at in range(WIDTH)):
             found.append(number)
             free = [have - size for have, size in zip(free, row, strict=True)]
-    assert order.fitting(table(rows), room) == found
+    assert order.fitting(table(rows), limit) == found
     with patch.object(order, "FEW", 0):
-        assert order.fitting(table(rows), room) == found
+        assert order.fitting(table(rows), limit) == found

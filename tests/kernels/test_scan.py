@@ -14,7 +14,7 @@ HUGE = (1 << 62) - 1
 WIDTH = 3
 
 amounts = st.one_of(st.integers(0, 9), st.integers(0, 1 << 41), st.integers(0, HUGE))
-rooms = st.one_of(amounts, st.integers(-HUGE, 0))
+free_amounts = st.one_of(amounts, st.integers(-HUGE, 0))
 positive = amounts.map(lambda amount: max(amount, 1))
 
 
@@ -33,16 +33,16 @@ def table(rows: Sequence[Sequence[int]]) -> Array:
     return np.array(rows, dtype=np.int64).reshape(len(rows), WIDTH)
 
 
-@given(rows_of(rooms), demands)
-def test_a_row_holds_what_fits(room: list[list[int]], demand: scan.Sparse) -> None:
-    assert scan.holding(table(room), demand).tolist() == [fits(demand, row) for row in room]
+@given(rows_of(free_amounts), demands)
+def test_a_row_holds_what_fits(free: list[list[int]], demand: scan.Sparse) -> None:
+    assert scan.holding(table(free), demand).tolist() == [fits(demand, row) for row in free]
 
 
-@given(st.lists(demands, max_size=4), rows_of(rooms))
-def test_any_row_fits_when_one_does(wanted: list[scan.Sparse], room: list[list[int]]) -> None:
-    if room:
-        expected = [any(fits(demand, row) for row in room) for demand in wanted]
-        assert any_fit(wanted, room) == expected
+@given(st.lists(demands, max_size=4), rows_of(free_amounts))
+def test_any_row_fits_when_one_does(wanted: list[scan.Sparse], free: list[list[int]]) -> None:
+    if free:
+        expected = [any(fits(demand, row) for row in free) for demand in wanted]
+        assert any_fit(wanted, free) == expected
 
 
 @given(st.lists(st.tuples(amounts, positive), max_size=6))
@@ -56,16 +56,16 @@ def test_a_part_is_scaled_exactly(pairs: list[tuple[int, int]]) -> None:
 def test_fullness_is_a_nodes_score(
     whole: list[list[int]], data: st.DataObject, weighing: list[tuple[int, int]]
 ) -> None:
-    room = [[data.draw(st.integers(cell - HUGE, cell)) for cell in row] for row in whole]
-    expected = [score(own, free, weighing) for own, free in zip(whole, room, strict=True)]
-    assert scan.fullness(table(room), table(whole), weighing).tolist() == expected
+    rest = [[data.draw(st.integers(cell - HUGE, cell)) for cell in row] for row in whole]
+    expected = [score(own, free, weighing) for own, free in zip(whole, rest, strict=True)]
+    assert scan.fullness(table(rest), table(whole), weighing).tolist() == expected
 
 
-@given(rows_of(rooms), wholes, demands)
+@given(rows_of(free_amounts), wholes, demands)
 def test_lacking_is_a_nodes_shortfall(
-    room: list[list[int]], whole: list[list[int]], demand: scan.Sparse
+    rest: list[list[int]], whole: list[list[int]], demand: scan.Sparse
 ) -> None:
-    pairs = [(free, own) for free, own in zip(room, whole, strict=False) if fits(demand, own)]
+    pairs = [(free, own) for free, own in zip(rest, whole, strict=False) if fits(demand, own)]
     expected = [shortfall(demand, own, free) for free, own in pairs]
     found = scan.lacking(table([one for one, _ in pairs]), table([own for _, own in pairs]), demand)
     assert found.tolist() == expected
@@ -82,13 +82,13 @@ def test_the_first_row_has_the_least_rank_then_number(
     assert scan.first(np.array(rows, dtype=np.int64), ranks, np.array(numbers)) == expected
 
 
-@given(rows_of(rooms), demands)
-def test_a_row_is_short_first_in_one_column(room: list[list[int]], demand: scan.Sparse) -> None:
+@given(rows_of(free_amounts), demands)
+def test_a_row_is_short_first_in_one_column(free: list[list[int]], demand: scan.Sparse) -> None:
     expected: dict[int, int] = {}
-    for row in room:
+    for row in free:
         short = [column for column, quantity in demand if row[column] < quantity]
         if short:
             expected[short[0]] = expected.get(short[0], 0) + 1
-    found = scan.first_short(table(room), np.arange(len(room)), demand)
+    found = scan.first_short(table(free), np.arange(len(free)), demand)
     assert dict(found) == expected
     assert [column for column, _ in found] == [column for column, _ in demand if column in expected]

@@ -30,7 +30,7 @@ class Witness:
         self.faults: list[str] = []
         self.looks = 0
         self._kube, self._namespace = kube, namespace
-        self._rooms = {
+        self._capacity = {
             node["metadata"]["name"]: milli_units(node["status"]["allocatable"]["cpu"])
             for node in kube.all("Node", "", {objects.OF: namespace})
         }
@@ -59,17 +59,17 @@ class Witness:
             except (ApiError, httpx2.HTTPError):
                 continue  # The API server does not answer.
             self.looks += 1
-            self._check_rooms(pods)
+            self._check_capacity(pods)
             for pod in pods:
                 self._check_node(pod)
 
-    def _check_rooms(self, pods: list[Object]) -> None:
+    def _check_capacity(self, pods: list[Object]) -> None:
         used: Counter[str] = Counter()
         for pod in running(pods):
             used[node_of(pod)] += millicores(pod)
         for node, amount in used.items():
-            if amount > self._rooms.get(node, 0):
-                self.faults.append(f"{node}: {amount} of {self._rooms.get(node, 0)} millicores")
+            if amount > self._capacity.get(node, 0):
+                self.faults.append(f"{node}: {amount} of {self._capacity.get(node, 0)} millicores")
 
     def _check_node(self, pod: Object) -> None:
         if not node_of(pod):

@@ -90,7 +90,7 @@ def test_several_hundred_pods_are_bound_run_and_go(
     until(lambda: "web-0" not in stack.evenhand("allocations").stdout)
 
 
-def test_what_does_not_fit_says_why_and_is_placed_when_there_is_room(
+def test_what_does_not_fit_says_why_and_is_placed_when_there_is_capacity(
     kube: Kube, namespace: str, stack: Stack
 ) -> None:
     kube.create(*objects.nodes(1, namespace, cpu="1"))

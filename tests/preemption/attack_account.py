@@ -323,10 +323,10 @@ class Account:
             known.ordered.discard(pod.key)
         if known is not None and known.record.shrink is None:
             self.seen["withdrawn while open"] += 1
-        self._assert_room_is_left(state, pod)
+        self._assert_capacity_is_left(state, pod)
         self.seen["withdrawn"] += 1
 
-    def _assert_room_is_left(self, state: Partition, stays: Pod) -> None:
+    def _assert_capacity_is_left(self, state: Partition, stays: Pod) -> None:
         """Assert that asks with promised capacity on the node still fit there beside the pod, after all ordered evictions."""
         known = (one for one in state.open.values() if one.record.decision_id not in self.ending)
         waiting = [
@@ -407,7 +407,7 @@ class Account:
             # The members of a job have several nodes, and its queue's max may require victims on
             # further nodes (J8).
             assert record.policy == "job" or one.node_id == pod.node, (
-                f"{pod.key} on {pod.node} goes for room on {one.node_id}"
+                f"{pod.key} on {pod.node} is evicted for capacity on {one.node_id}"
             )
             if record.policy == "guaranteed":
                 assert one.application_id != pod.application, (

@@ -703,7 +703,7 @@ class Attack:
             held = {one.node_id for one in inspect.nodes(self.core, name) if one.reserved_for}
             for pod in self.pods(state, running=False) if not held else ():
                 nodes = self._nodes_for(state, pod)
-                assert not nodes or not self._has_head_room(name, pod), f"{pod.key}, {nodes}"
+                assert not nodes or not self._has_headroom(name, pod), f"{pod.key}, {nodes}"
 
     def _nodes_for(self, state: Partition, pod: Pod) -> list[str]:
         constraints = pod.spec.constraints
@@ -722,7 +722,7 @@ class Attack:
                 found.append(name)
         return found
 
-    def _has_head_room(self, name: str, pod: Pod) -> bool:
+    def _has_headroom(self, name: str, pod: Pod) -> bool:
         state = self.account.partitions[name]
         for path, spec in self.account.queues(name).items():
             if not state.is_below(pod, path):

@@ -148,9 +148,9 @@ class Dice:
     def node(self, name: str, pods: list[Pod]) -> Node:
         """Return a node that is full or nearly full."""
         here = [pod for pod in pods if pod.node == name]
-        room = self.random.choice((0, 0, 0, 1, 2, 4))
+        spare = self.random.choice((0, 0, 0, 1, 2, 4))
         capacity = {
-            kind: max(1, sum(pod.size.get(kind, 0) for pod in here) + room) for kind in self.kinds
+            kind: max(1, sum(pod.size.get(kind, 0) for pod in here) + spare) for kind in self.kinds
         }
         return Node(name, capacity, schedulable=not self.seldom(0.05))
 

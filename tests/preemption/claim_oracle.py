@@ -212,15 +212,15 @@ def is_open(cluster: Cluster, node: Node) -> bool:
 def fits_now(cluster: Cluster, ask: Ask) -> bool:
     """Return whether the ask fits without any preemption: on a node and under every maximum."""
     running = cluster.pods
-    head_room = all(
+    within_limits = all(
         _within(ask.size, less(limit, use_of(path, running), promised_to(cluster, path)))
         for path, limit in bounds(cluster, ask, running)
     )
     return (
-        head_room
+        within_limits
         and is_within_guarantee(cluster, ask, running)
         and any(
-            node.schedulable and _has_room(ask.size, free_on(cluster, node, running))
+            node.schedulable and _has_capacity(ask.size, free_on(cluster, node, running))
             for node in cluster.nodes
         )
     )
@@ -229,7 +229,7 @@ def fits_now(cluster: Cluster, ask: Ask) -> bool:
 def fits_on(cluster: Cluster, ask: Ask, name: str) -> bool:
     """Return whether an ask with promised capacity on this node now fits there and under every max."""
     node = next(each for each in cluster.nodes if each.name == name)
-    return _has_room(ask.size, free_on(cluster, node, cluster.pods)) and all(
+    return _has_capacity(ask.size, free_on(cluster, node, cluster.pods)) and all(
         _within(ask.size, less(limit, use_of(path, cluster.pods)))
         for path, limit in maxima(cluster, ask)
     )
@@ -549,8 +549,10 @@ def lacks(cluster: Cluster, ask: Ask, node: Node, pod: Pod) -> set[str]:
     }
     for path, limit in limits(cluster, ask, left):
         if is_below(pod.queue, path):
-            room = less(limit, use_of(path, left), promised_to(cluster, path))
-            found |= {kind for kind in ask.size if kind in room and ask.size[kind] > room[kind]}
+            left_over = less(limit, use_of(path, left), promised_to(cluster, path))
+            found |= {
+                kind for kind in ask.size if kind in left_over and ask.size[kind] > left_over[kind]
+            }
     return found
 
 
@@ -638,8 +640,10 @@ def _wanted(cluster: Cluster, ask: Ask, node: Node) -> set[str]:
     free = free_on(cluster, node, left)
     lacking = {kind for kind, amount in ask.size.items() if free.get(kind, 0) < amount}
     for path, limit in limits(cluster, ask, left):
-        room = less(limit, use_of(path, left), promised_to(cluster, path))
-        lacking |= {kind for kind, much in ask.size.items() if kind in room and room[kind] < much}
+        left_over = less(limit, use_of(path, left), promised_to(cluster, path))
+        lacking |= {
+            kind for kind, much in ask.size.items() if kind in left_over and left_over[kind] < much
+        }
     return lacking
 
 
@@ -657,7 +661,7 @@ def covers(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> 
     A victim counts for all types that it frees (G2, W6).
     """
     left = staying(cluster, victims)
-    return _has_room(ask.size, free_on(cluster, node, left)) and all(
+    return _has_capacity(ask.size, free_on(cluster, node, left)) and all(
         _within(ask.size, less(limit, use_of(path, left), promised_to(cluster, path)))
         for path, limit in limits(cluster, ask, left)
     )
@@ -785,11 +789,11 @@ def less(amounts: Amounts, *taken: Amounts) -> Amounts:
     }
 
 
-def _has_room(size: Amounts, free: Amounts) -> bool:
+def _has_capacity(size: Amounts, free: Amounts) -> bool:
     """Return whether a node has enough of every requested type; a type that the node lacks counts as zero."""
     return all(amount <= free.get(kind, 0) for kind, amount in size.items())
 
 
-def _within(size: Amounts, room: Amounts) -> bool:
+def _within(size: Amounts, most: Amounts) -> bool:
     """Return whether the request is within the limit of every limited type."""
-    return all(amount <= room.get(kind, amount) for kind, amount in size.items())
+    return all(amount <= most.get(kind, amount) for kind, amount in size.items())

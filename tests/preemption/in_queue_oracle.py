@@ -119,16 +119,16 @@ def _keeps_floor(
 def covers(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> bool:
     """Return whether the ask fits on the node and no queue then exceeds its limits (I4, J4)."""
     left = staying(cluster, victims)
-    room = free_on(cluster, node, left)
-    return all(much <= room.get(kind, 0) for kind, much in ask.size.items()) and all(
+    free = free_on(cluster, node, left)
+    return all(much <= free.get(kind, 0) for kind, much in ask.size.items()) and all(
         ask.size[kind] <= most
         for path, limit in bounds(cluster, ask, left)
-        for kind, most in _room(cluster, path, limit, left).items()
+        for kind, most in _headroom(cluster, path, limit, left).items()
         if kind in ask.size
     )
 
 
-def _room(cluster: Cluster, path: str, limit: Amounts, left: list[Pod]) -> Amounts:
+def _headroom(cluster: Cluster, path: str, limit: Amounts, left: list[Pod]) -> Amounts:
     return less(limit, use_of(path, left), promised_to(cluster, path))
 
 

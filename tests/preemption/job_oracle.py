@@ -404,7 +404,7 @@ class Oracle:
             _, node, more = min(choices, key=lambda one: one[0])
             assignments.append((member, node))
             gone += more
-        if not self.make_head_room(assignments, gone, willing=willing):
+        if not self.make_headroom(assignments, gone, willing=willing):
             return None
         self.give_back(assignments, gone)
         order = sorted(gone, key=self.rank)
@@ -460,7 +460,7 @@ class Oracle:
         stranger = next(one for one in unit if one.queue != self.world.queue)
         return self.within_share(assignments, [*gone, stranger])
 
-    def make_head_room(
+    def make_headroom(
         self, assignments: list[tuple[Member, str]], gone: list[Pod], *, willing: bool
     ) -> bool:
         """Evict pods of the own queue on other nodes as long as a max requires it; return whether all maxima are kept."""

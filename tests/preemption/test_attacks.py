@@ -45,7 +45,7 @@ def told_until_quiet(cluster: Cluster, budget: int) -> list[Decision]:
     raise AssertionError("ticks do not end")
 
 
-def test_daemons_without_head_room_do_not_keep_a_round_with_a_small_budget_going() -> None:
+def test_daemons_without_headroom_do_not_keep_a_round_with_a_small_budget_going() -> None:
     cluster = Cluster(leaf("a", memory=1), leaf("b"))
     daemons(cluster, "n1", "n2", "n3", memory=5)
     notes = [one for one in told_until_quiet(cluster, budget=1) if isinstance(one, Noted)]

@@ -209,7 +209,7 @@ def test_claims_by_weight_below_what_firm_asks_are_kept_are_the_best_that_the_ru
     if TRIES_ALL:
         assert ends["victims"] >= CLASSES // 15
     full = _run(range(551, 552), 7, FullClassDice)
-    assert full["victims"]  # the node has room, and a maximum has none
+    assert full["victims"]  # the node has free capacity, and a maximum has none
 
 
 def test_what_is_kept_for_firm_asks_often_matters() -> None:

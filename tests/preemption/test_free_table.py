@@ -1,4 +1,4 @@
-"""The table of free capacity: `with_room` returns the nodes that a loop over all nodes would return."""
+"""The table of free capacity: `with_capacity_for` returns the nodes that a loop over all nodes would return."""
 
 import random
 
@@ -11,7 +11,7 @@ from tests.preemption.lives import partitions_after_each_tick
 
 
 def plain(index: NodeIndex, demand: Demand) -> list[str]:
-    """Return the nodes with room by a loop, in the order of slots."""
+    """Return the nodes with capacity for the demand by a loop, in the order of slots."""
     nodes = sorted(index.numbered.values(), key=lambda one: one.slot)
     return [one.node_id for one in nodes if fits(demand, one.free)]
 
@@ -31,7 +31,7 @@ def test_the_table_finds_the_nodes_that_a_loop_finds(chunk: int) -> None:
         if dice.random() < 0.5:
             continue  # several ticks of changes are read at once, too
         for demand in demands(dice, partition):
-            found = [one.node_id for one in partition.index.with_room(demand)]
+            found = [one.node_id for one in partition.index.with_capacity_for(demand)]
             assert found == plain(partition.index, demand), (where, demand)
             seen[bool(found)] += 1
     assert min(seen) > 50, seen

@@ -254,7 +254,7 @@ def test_every_rule_of_jobs_has_a_case() -> None:
     assert {one.breaks for one in CASES} == {rule.__name__ for rule in gangs.PLAN_RULES}
 
 
-def test_a_firm_ask_that_its_queue_guarantees_nothing_more_gets_no_room() -> None:
+def test_a_firm_ask_that_its_queue_guarantees_nothing_more_gets_no_headroom() -> None:
     trial = on(world(*FULL, firm=True))
     (one,) = trial.snapshot.jobs
     assert admission.admitted(trial, JOB, one.members[0]) is None

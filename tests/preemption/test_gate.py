@@ -43,7 +43,7 @@ Change = Callable[[Snapshot], Snapshot]
 
 @dataclass(frozen=True)
 class Word:
-    """A plan in words: who gets room where, who goes, and after which plans."""
+    """A plan in words: who gets capacity where, who goes, and after which plans."""
 
     pledges: tuple[tuple[str, str], ...] = ()
     victims: tuple[str, ...] = ()
@@ -177,7 +177,7 @@ CASES: Final = (
         claim("c1"),
     ),
     Case(
-        "an ask gets room twice",
+        "an ask gets capacity twice",
         "each_ask_once",
         Rule.ONE_AN_ASK,
         TWO_NODES,
@@ -463,7 +463,7 @@ CASES: Final = (
     ),
     Case(
         "the ask does not fit after the releases",
-        "room_made",
+        "capacity_freed",
         Rule.NO_ROOM_MADE,
         owed(*TWO, size=11),
         claim("b1"),
@@ -471,7 +471,7 @@ CASES: Final = (
     ),
     Case(
         "the ask has no headroom after the releases",
-        "room_made",
+        "capacity_freed",
         Rule.NO_ROOM_MADE,
         owed(
             pod("b1", "root.p.b", size=20, node="n2"),
@@ -485,7 +485,7 @@ CASES: Final = (
     ),
     Case(
         "a victim could be given back",
-        "room_made",
+        "capacity_freed",
         Rule.NOT_MINIMAL,
         owed(*TWO),
         claim("b1", "b2"),
@@ -493,7 +493,7 @@ CASES: Final = (
     ),
     Case(
         "somebody goes where what is ordered already suffices",
-        "room_made",
+        "capacity_freed",
         Rule.NOT_MINIMAL,
         owed(pod("b1", B), pod("b2", B, dying=True)),
         claim("b1"),
@@ -786,7 +786,7 @@ ASKING: Final = (
     ),
     Asking(
         "what is promised leaves no headroom",
-        "head_room",
+        "headroom",
         Rule.HEAD_ROOM,
         reservation.NAME,
         ((0, 0), (1, 1)),
@@ -796,8 +796,8 @@ ASKING: Final = (
         legal={"most": 15},
     ),
     Asking(
-        "a user's limit has no room",
-        "head_room",
+        "a user's limit has no headroom",
+        "headroom",
         Rule.HEAD_ROOM,
         reservation.NAME,
         out_of_limits=True,
@@ -836,7 +836,7 @@ def test_an_ask_that_breaks_one_rule_is_refused_and_the_nearest_legal_one_is_not
 
 
 @pytest.mark.parametrize("policy", [guarantee.NAME, required_node.NAME])
-def test_a_decision_holds_room_for_an_ask_once_whatever_the_policy(policy: str) -> None:
+def test_a_decision_holds_capacity_for_an_ask_once_whatever_the_policy(policy: str) -> None:
     trial = trial_of(TWO_NODES)
     trial.apply(said(trial, claim("b1")))
     refusal = gate.gate(trial, said(trial, Word((("x1", "n2"),), ("b3",), policy)))

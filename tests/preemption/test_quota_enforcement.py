@@ -154,7 +154,7 @@ def check_invariants(some: World, plan: Plan, seed: int) -> None:
                 assert floored or some.budgets == "respect", (seed, pod.key)
 
 
-def test_a_run_with_all_room_changes_nothing_but_takes_what_it_says() -> None:
+def test_a_run_with_every_margin_changes_nothing_but_takes_what_it_says() -> None:
     """After the plan the queue is where the plan says it is (Q12: a run ends at E or above)."""
     for seed in range(6_000, 6_100):
         some = random_world(random.Random(seed))

@@ -50,7 +50,7 @@ class Clock:
         return clock
 
     def run(self, key: str, leaf: str = "", /, **used: int) -> None:
-        """Something runs, room or not."""
+        """Something runs, with or without headroom."""
         leaves = self.cluster.partition.root.children["a"].leaves()
         path = leaf or next(leaves).path
         self.cluster.application(path, path)

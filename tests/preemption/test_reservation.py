@@ -69,7 +69,7 @@ def test_nothing_is_reserved_for_what_no_node_can_hold() -> None:
     assert cluster.reserved() == {"p": "n3"}
 
 
-def test_a_limit_without_room_comes_before_a_node() -> None:
+def test_a_limit_without_headroom_comes_before_a_node() -> None:
     cluster = full_cluster(leaf("a", memory=4), leaf("b"))
     cluster.ask("p", memory=5)
     cluster.tick()
@@ -77,7 +77,7 @@ def test_a_limit_without_room_comes_before_a_node() -> None:
     assert (cluster.reserved(), cluster.due_in()) == ({}, None)
 
 
-def test_a_users_limit_without_room_comes_before_a_node() -> None:
+def test_a_users_limit_without_headroom_comes_before_a_node() -> None:
     limited = replace(
         leaf("a"), limits=(UserLimit(users=("ann",), max_resources=limit({"memory": 4})),)
     )
@@ -173,7 +173,7 @@ def test_a_leaf_has_five_reservations() -> None:
     assert list(cluster.reserved()) == ["p0", "p1", "p2", "p4", "other", "p5"]
 
 
-def test_what_is_promised_to_one_is_no_head_room_for_the_next() -> None:
+def test_what_is_promised_to_one_is_no_headroom_for_the_next() -> None:
     cluster = full_cluster(leaf("a", memory=9), leaf("b"), nodes=30)
     cluster.ask("p", "q", memory=5)
     cluster.ask("r", memory=4)
@@ -182,7 +182,7 @@ def test_what_is_promised_to_one_is_no_head_room_for_the_next() -> None:
     assert cluster.reserved() == {"p": "n1", "r": "n2"}
 
 
-def test_the_room_is_nobody_elses_and_the_ask_gets_it_when_it_is_free() -> None:
+def test_the_capacity_is_nobody_elses_and_the_ask_gets_it_when_it_is_free() -> None:
     cluster = full_cluster()
     cluster.ask("p", memory=5)
     cluster.tick()

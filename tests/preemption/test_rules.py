@@ -41,7 +41,7 @@ def refused(snapshot: Snapshot, plans: list[Plan], tempting: Plan) -> Rule | Non
     return refusal.rule if refusal else None
 
 
-def test_nobody_holds_room_twice() -> None:
+def test_nobody_holds_capacity_twice() -> None:
     snapshot = waiting_view()
     assert refused(snapshot, [pledge(snapshot, 0, 0)], pledge(snapshot, 0, 1)) is Rule.ONE_AN_ASK
     both = Plan("claim", (pledge(snapshot, 0, 0).pledges + pledge(snapshot, 0, 1).pledges))
@@ -95,7 +95,7 @@ def test_a_pledge_passes_the_limits_with_what_is_promised_to_others() -> None:
     )
 
 
-def test_a_stopped_queue_gets_no_room() -> None:
+def test_a_stopped_queue_gets_no_headroom() -> None:
     snapshot = waiting_view()
     stopped = {**snapshot.queues, "root": replace(snapshot.queues["root"], stopped=True)}
     snapshot = replace(snapshot, queues=stopped)

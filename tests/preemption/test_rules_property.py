@@ -373,7 +373,7 @@ def _suits(draft: Draft, node: Node) -> bool:
     return is_open(cluster, node) and ask.required_node in {"", node.name}
 
 
-def room_made(draft: Draft) -> bool:
+def capacity_freed(draft: Draft) -> bool:
     """Invariants 11 and 12, on the node of the plan: the ask fits then, and not with one victim less."""
     cluster, ask, node = draft.cluster, draft.ask, draft.node
     victims = tuple(draft.victims)
@@ -396,7 +396,7 @@ INVARIANTS: Final[dict[str, Invariant]] = {
         beyond_the_dead_zone,
         no_closed_type_lacking,
         taken_for_a_lacking_type,
-        room_made,
+        capacity_freed,
         entitled,
         important_stay,
         budgets_respected,

@@ -42,7 +42,7 @@ def contested() -> Replicas:
 
 
 def swapping() -> Replicas:
-    """Both children stand below their parent's guarantee; the one runs all that there is room for, the other waits."""
+    """Both children stand below their parent's guarantee; the one runs all that fits, the other waits."""
     found = Replicas(PARENT)
     found.say("node n1 memory=4", "app x root.p.a", "app y root.p.b")
     found.say("existing x1..x2 x n1 memory=2", "ask y1 y memory=2 created=-60000")
@@ -163,7 +163,7 @@ def test_a_queue_whose_pods_end_claims_again_and_is_never_stopped() -> None:
         life.say(f"ask x{turn}..x{turn + 1} x memory=2 created=-60000")
         life.turns(2)
         life.say(f"release x{turn}", f"release x{turn + 1}")
-        life.turns(1)  # those that went come back into the room
+        life.turns(1)  # those that went come back into the freed capacity
     assert len(life.claims) == 40
     assert not life.core.state.partitions["default"].storms.strikes
 

@@ -26,16 +26,13 @@ def everything(trial: Trial) -> list[object]:
     rows, keys = range(len(snapshot.nodes.ids)), range(len(snapshot.allocations.keys))
     asks = snapshot.waiting
     return [
-        [(trial.planned_room(row), trial.claim_room(row)) for row in rows],
+        [(trial.planned_free(row), trial.free_for_claim(row)) for row in rows],
         [trial.fits_claim(ask.kind) for ask in asks],
         [trial.is_held(row) for row in rows],
         [trial.stands(row) for row in keys],
         [(trial.eff(path), trial.promised(path), trial.held(path)) for path in snapshot.queues],
         [(trial.best(ask.kind), trial.least_short(ask.kind)) for ask in asks],
-        [
-            (trial.is_served(ask.key), trial.has_head_room(ask.leaf, ask.kind.demand))
-            for ask in asks
-        ],
+        [(trial.is_served(ask.key), trial.has_headroom(ask.leaf, ask.kind.demand)) for ask in asks],
         [(trial.open_for("test", path), trial.open_for("test")) for path in snapshot.queues],
     ]
 
@@ -134,7 +131,7 @@ def _standing(trial: Trial) -> list[object]:
     snapshot = trial.snapshot
     rows = range(len(snapshot.nodes.ids))
     return [
-        [(trial.planned_room(row), trial.is_held(row)) for row in rows],
+        [(trial.planned_free(row), trial.is_held(row)) for row in rows],
         {path: (trial.promised(path), trial.held(path)) for path in snapshot.queues},
         [trial.open_for(reservation.NAME, path) for path in snapshot.queues],
     ]
@@ -154,7 +151,7 @@ def test_plans_leave_the_view_as_it_is() -> None:
     release = Release(snapshot.allocations.keys.index("e"), "e", "root.a", "")
     trial.apply(Plan("test", (Pledge(ask, 0, "n1"),), (release,)))
     memory = snapshot.types.index("memory")
-    assert trial.planned_room(0)[memory] == 5
+    assert trial.planned_free(0)[memory] == 5
     assert (trial.eff("root.a")[memory], trial.held("root.a")[memory]) == (0, 5)
     assert not trial.stands(release.row)
     assert everything(Trial(snapshot)) == before

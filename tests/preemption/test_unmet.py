@@ -91,7 +91,7 @@ CASES = [
         [*FULL, ASK],
     ),
     Case(
-        "there is room",
+        "there is free capacity",
         "being-served",
         "",
         ["node n1 memory=10", "app x root.a", ASK],
@@ -237,7 +237,7 @@ CASES = [
         [*FULL, f"{ASK} select=zone:west"],
     ),
     Case(
-        "there is room enough, and nowhere in one place",
+        "there is free capacity enough, and nowhere in one place",
         "fragmentation",
         "lower the guarantee of queue root.b by 1 B memory",
         [
@@ -425,7 +425,7 @@ def test_what_is_promised_too_much_is_told() -> None:
     assert told(case).over_promised == {"memory": 2}
 
 
-def test_a_decision_that_makes_room_is_named() -> None:
+def test_a_decision_that_frees_capacity_is_named() -> None:
     life = Replicas([OWED, FREE])
     life.confirming = False
     life.say(*FULL, ASK)

@@ -65,7 +65,7 @@ CASES = [
         ],
     ),
     Case(
-        "were policy job listed, its firm pods would have no room: their queue guarantees too little",
+        "were policy job listed, its firm pods would have no headroom: their queue guarantees too little",
         "preemption-off",
         "add a node with 4 B memory free",
         [
@@ -151,7 +151,7 @@ CASES = [
         JOB_ALONE,
     ),
     Case(
-        "the max of its queue has no room for a single ask that policy job serves",
+        "the max of its queue has no headroom for a single ask that policy job serves",
         "own-max",
         "raise the max of queue root.p.a by 1 B memory",
         [*FULL[:1], "app x root.p.a", *FULL[2:], "ask x1 x memory=2"],
@@ -196,7 +196,7 @@ CASES = [
         partition=JOBS,
     ),
     Case(
-        "one member has room already: a node for the other does",
+        "one member has a node already: a node for the other does",
         "protected",
         "add a node with 2 B memory free",
         [
@@ -235,7 +235,7 @@ CASES = [
         partition=JOBS,
     ),
     Case(
-        "its max has no room for all members",
+        "its max has no headroom for all members",
         "own-max",
         "raise the max of queue root.p.a by 1 B memory",
         [*FULL[:1], "app x root.p.a", *FULL[2:], GANG],
@@ -319,7 +319,7 @@ CASES = [
         partition={"preemption": {"policies": ["job"], "job": {"victimgang": "avoid"}}},
     ),
     Case(
-        "there is room enough for a job in sum",
+        "there is free capacity enough for a job in sum",
         "fragmentation",
         "lower the guarantee of queue root.b by 7 B memory",
         [

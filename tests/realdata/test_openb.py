@@ -36,7 +36,7 @@ def _feed(core: Core, asks: list[AskAdded]) -> dict[str, str]:
 
 
 def _could_take(node: NodeReport, ask: AskAdded) -> bool:
-    """By hand: room in every type, and the model that it wants."""
+    """By hand: free capacity in every type, and the model that it wants."""
     selector = ask.spec.constraints.node_selector
     return all(node.free.get(name, 0) >= quantity for name, quantity in ask.spec.resource) and all(
         node.labels.get(key) == value for key, value in selector

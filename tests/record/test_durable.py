@@ -112,7 +112,7 @@ async def test_a_slice_without_lines_waits_for_nothing(file: Path, syncs: Syncs)
     recording.close()
 
 
-async def test_a_full_disk_holds_decisions_back_until_it_has_room(
+async def test_a_full_disk_holds_decisions_back_until_it_has_space(
     file: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holding, "RETRY_S", 0)
@@ -124,10 +124,10 @@ async def test_a_full_disk_holds_decisions_back_until_it_has_room(
         told.append(is_held)
         found = [(one.severity, one.code) for one in recording.findings()]
         assert found == ([("error", "decisions-held")] if is_held else [])
-        disk.room = BIG
+        disk.space = BIG
 
     held.tell = tell
-    disk.room = 10
+    disk.space = 10
     decide(recording, 1)
     await held.before_leaving()
     assert told == [True, False]
@@ -252,7 +252,7 @@ def test_full_files_are_put_aside_when_all_is_safe(file: Path) -> None:
     assert found.files > 2
 
 
-STEPS = st.lists(st.sampled_from(("decide", "full", "room", "kill", "stop")), max_size=20)
+STEPS = st.lists(st.sampled_from(("decide", "full", "space", "kill", "stop")), max_size=20)
 
 
 @settings(max_examples=cases(100), deadline=None)
@@ -268,7 +268,7 @@ def test_whatever_left_is_in_the_log(steps: list[str], power: bool) -> None:  # 
             left += _live(disk, file, run.split())
             if power:
                 os.truncate(file, syncs.safe)
-        disk.room = BIG
+        disk.space = BIG
         start_again(file)
         found = verified(file)
         assert (found.whole, found.missing) == (True, 0)
@@ -286,7 +286,7 @@ def _live(disk: Disk, file: Path, steps: list[str]) -> int:
             run.log.add(entry(decided(1), START))
             waiting += 1
         else:
-            disk.room = 700 if step == "full" else BIG
+            disk.space = 700 if step == "full" else BIG
         if run.log.sync():
             run.log.hand(waiting, START)
             left, waiting = left + waiting, 0

@@ -82,7 +82,7 @@ def test_lines_that_a_killed_run_did_not_write_are_counted(file: Path) -> None:
 def test_lines_that_waited_for_a_full_disk_are_counted(file: Path) -> None:
     def live(disk: Disk) -> Run:
         run = Run(file, pending_max=3_000)
-        disk.room = 500
+        disk.space = 500
         for number in range(1, 31):
             run.decide(number)
             run.write()
@@ -97,11 +97,11 @@ def test_lines_that_waited_for_a_full_disk_are_counted(file: Path) -> None:
 def test_gaps_of_the_run_itself_are_not_counted_twice(file: Path) -> None:
     def live(disk: Disk) -> Run:
         run = Run(file, pending_max=3_000)
-        disk.room = 0
+        disk.space = 0
         for number in range(1, 11):
             run.decide(number)
             run.write()
-        disk.room = BIG
+        disk.space = BIG
         run.decide(11)
         run.write()
         run.decide(12)
@@ -118,7 +118,7 @@ def test_a_disk_that_is_full_to_the_end(file: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         disk = Disk(patch)
         run = Run(file)
-        disk.room = 0
+        disk.space = 0
         run.decide(1, 2)
         run.end()
     start_again(file)
@@ -127,12 +127,12 @@ def test_a_disk_that_is_full_to_the_end(file: Path) -> None:
 
 
 def test_what_is_missing_is_carried_over_runs_that_could_not_say_so(file: Path) -> None:
-    """Three runs on a full disk, each killed; the last one has room."""
+    """Three runs on a full disk, each killed; the last one has space."""
 
     def live(disk: Disk) -> Run:
-        disk.room = 0 if file.exists() else BIG
+        disk.space = 0 if file.exists() else BIG
         run = Run(file)
-        disk.room = 0
+        disk.space = 0
         run.decide(1, 2)
         run.write()
         return run
@@ -283,7 +283,7 @@ def test_a_mark_has_its_place_on_the_disk_from_the_start(file: Path) -> None:
     assert found.st_mode & 0o007 == 0
 
 
-STEPS = st.lists(st.sampled_from(("decide", "write", "full", "room", "again")), max_size=24)
+STEPS = st.lists(st.sampled_from(("decide", "write", "full", "space", "again")), max_size=24)
 CUT_LOG = st.floats(0, 1)
 HURT_MARK = st.none() | st.tuples(
     st.sampled_from(("cut", "zero", "flip")), st.integers(0, PAGE_BYTES - 1)
@@ -331,7 +331,7 @@ def _live(steps: list[str], file: Path) -> int:
 
 def _one_run(file: Path, steps: list[str], number: int) -> Callable[[Disk], Run]:
     def live(disk: Disk) -> Run:
-        disk.room = 700 if steps[:1] == ["full"] else BIG
+        disk.space = 700 if steps[:1] == ["full"] else BIG
         run, count = Run(file, pending_max=1_500, file_max=4_000), number
         for step in steps:
             if step == "decide":
@@ -340,7 +340,7 @@ def _one_run(file: Path, steps: list[str], number: int) -> Callable[[Disk], Run]
             elif step == "write":
                 run.write()
             else:
-                disk.room = 700 if step == "full" else BIG
+                disk.space = 700 if step == "full" else BIG
         return run
 
     return live

@@ -185,7 +185,7 @@ async def test_d7_what_a_killed_core_did_not_write_is_counted(place: Place) -> N
     assert len(place.decided()) < PODS
 
 
-async def test_d7_durable_decisions_wait_for_room_and_none_is_missing(place: Place) -> None:
+async def test_d7_durable_decisions_wait_for_space_and_none_is_missing(place: Place) -> None:
     place.fill()
     async with place.core("--durable") as (process, cluster):
         await cluster.fill()

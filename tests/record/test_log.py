@@ -29,16 +29,16 @@ class Disk:
     """A disk that takes so many bytes more, and then none."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.room = BIG
+        self.space = BIG
         self._write = os.write
         monkeypatch.setattr(os, "write", self.write)
 
     def write(self, descriptor: int, data: memoryview) -> int:
         """Write as `os.write` does."""
-        if self.room == 0:
+        if self.space == 0:
             raise OSError(28, "No space left on device")
-        written = self._write(descriptor, data[: self.room])
-        self.room -= written
+        written = self._write(descriptor, data[: self.space])
+        self.space -= written
         return written
 
 
@@ -246,13 +246,13 @@ def test_a_full_disk_loses_nothing_while_memory_allows(file: Path, disk: Disk) -
     log = DecisionLog(file, START)
     log.add(entry(decided(1), START))
     log.flush()
-    disk.room = 100
+    disk.space = 100
     for number in range(2, 5):
         log.add(entry(decided(number), START))
         log.flush()
     assert log.failing == "no space left on device"
     assert log.lost == 0
-    disk.room = BIG
+    disk.space = BIG
     log.sync()
     assert log.failing == ""
     log.close()
@@ -264,11 +264,11 @@ def test_what_a_full_disk_loses_is_said(file: Path, disk: Disk) -> None:
     log = DecisionLog(file, START, pending_max=1_500)
     log.add(entry(decided(0), START))
     log.flush()
-    disk.room = 0
+    disk.space = 0
     for number in range(1, 6):
         log.add(entry(decided(number), START + number))
         log.flush()
-    disk.room = BIG
+    disk.space = BIG
     log.sync()
     log.add(entry(decided(6), START + 6))
     log.close()

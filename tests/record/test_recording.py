@@ -166,10 +166,10 @@ def test_a_trace_on_a_full_disk_ends_where_lines_are_missing(
 ) -> None:
     disk = Disk(monkeypatch)
     trace = TraceFile(tmp_path / "trace", pending_max=30)
-    disk.room = 5
+    disk.space = 5
     for _ in range(4):
         trace.write(b"x" * 19 + b"\n", START)
-    disk.room = BIG
+    disk.space = BIG
     trace.sync()
     trace.close(End(START + 3, "the server ended", 5))
     written = (tmp_path / "trace").read_text().splitlines()
@@ -182,14 +182,14 @@ def test_the_doctor_hears_of_a_full_disk(tmp_path: Path, monkeypatch: pytest.Mon
     disk = Disk(monkeypatch)
     recorded = recording(Scripted(), tmp_path)
     assert list(recorded.findings()) == []
-    disk.room = 0
+    disk.space = 0
     recorded.take([NodeDrained("rm", "3")], START)
     recorded.tick(START, 1)
     assert {one.subject: one.code for one in recorded.findings()} == {
         "decision-log": "record-failing",
         "trace": "record-failing",
     }
-    disk.room = BIG
+    disk.space = BIG
     recorded.sync()
     assert list(recorded.findings()) == []
     recorded.close()

@@ -44,7 +44,7 @@ def claim(
         "default",
         at_ms,
         DecisionState.ORDERED,
-        f"Ask large of {asker} takes the room of other of root.b.",
+        f"Ask large of {asker} takes the capacity of other of root.b.",
         beneficiaries=(gets,),
         victims=victims or (victim("other", "root.b"),),
         spared=(

@@ -197,7 +197,7 @@ async def test_a_probe_without_a_certificate_asks_the_port_for_health(tmp_path: 
         assert refused[0] is grpc.StatusCode.UNIMPLEMENTED, "nothing else is served there"
 
 
-async def test_watches_of_health_are_limited_and_make_room_when_they_end(
+async def test_watches_of_health_are_limited_and_give_way_when_they_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(probes, "HEALTH_WATCHES_MAX", 2)
@@ -218,7 +218,7 @@ async def test_watches_of_health_are_limited_and_make_room_when_they_end(
         assert not second.done()
 
 
-async def test_a_probe_has_room_on_its_own_port_whatever_comes_to_the_other(
+async def test_a_probe_has_capacity_on_its_own_port_whatever_comes_to_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(callers, "MOST_IN_ALL", {**callers.MOST_IN_ALL, callers.CHECKS: 1})

@@ -182,7 +182,7 @@ def test_a_release_is_the_message_that_the_generated_classes_would_write(one: Re
 
 
 def test_an_encoder_keeps_so_many_pieces_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over all partitions, and each spec is encoded once as long as there is room."""
+    """Over all partitions, and each spec is encoded once as long as there is space."""
     monkeypatch.setattr(answers_fast, "PIECES_MAX", 10)
     made: list[AskSpec] = []
     plain = answers_fast.template

@@ -70,7 +70,7 @@ async def test_one_decision_comes_with_sentences_rule_by_rule() -> None:
         served.clock.ms += 60_000
         answer = await stub_of(served).GetDecision(pb.GetDecisionRequest(decision_id="g-1-1"))
         text = "\n".join(answer.lines)
-        assert answer.lines[0] == "Ask large of root.a takes the room of other of root.b."
+        assert answer.lines[0] == "Ask large of root.a takes the capacity of other of root.b."
         assert (
             "decided it 60 s ago; the eviction of its victims is ordered, and has 9 min more"
             in text
@@ -377,7 +377,7 @@ async def test_names_of_pods_outlive_the_pods() -> None:
         del one_partition.asks["other"]
         (one,) = await listed(served)
         assert [goes.name for goes in one.victims] == ["lab/train-1"]
-        assert one.summary == "Ask lab/train-1 of root.a takes the room of other of root.b."
+        assert one.summary == "Ask lab/train-1 of root.a takes the capacity of other of root.b."
         again = victim("other", "root.b"), victim("small", "root.a")
         keep(served, claim("g-1-1", "root.a", *again))
         (one,) = await listed(served)

@@ -110,11 +110,13 @@ def test_states_that_wait_are_dropped_when_their_asks_are_placed() -> None:
     sessions = Sessions()
     sessions.registered("a", "")
     dispatch = Dispatch(sessions)
-    changed = [AskStateChanged("a", "app", key, AskState.SKIPPED, "no room") for key in ("k", "l")]
+    changed = [
+        AskStateChanged("a", "app", key, AskState.SKIPPED, "no headroom") for key in ("k", "l")
+    ]
     dispatch.send(Decisions(changed))
     dispatch.send(Decisions([Placed("a", "default", "k", "app", "node", SPECS[0])]))
     told = b"".join(drained(sessions, "a", Kind.ALLOCATION))
     response = si.AllocationResponse.FromString(told)
     assert [one.allocationKey for one in response.new] == ["k"]
-    assert b"no room" in told
-    assert told.count(b"no room") == 1
+    assert b"no headroom" in told
+    assert told.count(b"no headroom") == 1

@@ -132,7 +132,7 @@ def test_the_page_states_this_budget() -> None:
     assert stated in page
 
 
-def test_the_manifest_has_room_for_the_cluster_that_the_page_names() -> None:
+def test_the_manifest_has_capacity_for_the_cluster_that_the_page_names() -> None:
     page = (ROOT / "docs" / "overload.md").read_text()
     found = re.search(r"fits ([\d,]+) nodes and ([\d,]+) pods", page)
     assert found is not None

@@ -192,7 +192,7 @@ def test_tokens_without_a_name_are_told_apart() -> None:
     assert all(len(one) == len("token 12345678") for one in names)
 
 
-async def test_a_manager_that_is_gone_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_manager_that_is_gone_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server.rpc.sessions.MANAGERS_MAX", 2)
     full = (grpc.StatusCode.RESOURCE_EXHAUSTED, "LIMIT_REACHED")
     async with serving() as served:
@@ -211,7 +211,9 @@ async def test_a_manager_that_is_gone_makes_room(monkeypatch: pytest.MonkeyPatch
         assert (await refusal(served.stub.RegisterResourceManager(fourth)))[:2] == full
 
 
-async def test_one_role_leaves_room_for_managers_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_role_leaves_capacity_for_managers_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """D8: invented ids of one caller kept every other manager out."""
     monkeypatch.setattr("server.rpc.sessions.CALLER_MANAGERS_MAX", 2)
     full = (grpc.StatusCode.RESOURCE_EXHAUSTED, "CALLER_LIMIT_REACHED")
@@ -266,7 +268,7 @@ async def test_as_many_managers_as_are_allowed_have_their_three_streams() -> Non
         await until(lambda: all(len(list(sessions.open_kinds(one))) == 3 for one in every))
 
 
-async def test_silent_streams_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_streams_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server.rpc.sessions.STREAMS_MAX", 3)
     async with serving() as served:
         speaking = await served.open("UpdateNode", si.NodeRequest(rmID="rm", nodes=[node("n")]))
@@ -322,7 +324,7 @@ def test_each_call_has_a_limit_in_all(method: str) -> None:
     for one in held:
         one.__enter__()
     if kind in {callers.STREAMS, callers.WATCHES, callers.HEALTH_WATCHES}:
-        return  # counted where others make room for them, and tested there
+        return  # counted where others give way to them, and tested there
     with pytest.raises(CallError, match=f"there are {len(held)} {kind} already"):
         calls.counted(method, LOCAL_OPERATOR).__enter__()
     held[0].__exit__(None, None, None)

@@ -276,7 +276,7 @@ async def test_a_slice_takes_a_bounded_number_of_events(monkeypatch: pytest.Monk
     assert core.seen[:6] == ["a", "b", "tick 1", "c", "d", "tick 1"]
 
 
-async def test_a_message_that_a_slice_has_no_room_for_waits_for_the_next(
+async def test_a_message_that_a_slice_has_no_capacity_for_waits_for_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("server.rpc.pump.SLICE_EVENTS_MAX", 3)

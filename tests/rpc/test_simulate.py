@@ -43,7 +43,7 @@ PREEMPTS = AskSimulation(
     victims=(victim("small", "root.a"), victim("other", "root.b")),
     spared=(Spared("below-guarantee", "root.b", 2, ("kept-b",)),),
     levels=(Level("root.a", "deciding", "vcore", 60, None, 1),),
-    lines=("It takes the room of other of root.b.",),
+    lines=("It takes the capacity of other of root.b.",),
 )
 WAITS = AskSimulation(
     "waits",
@@ -184,7 +184,7 @@ async def test_an_operator_reads_who_would_go(monkeypatch: pytest.MonkeyPatch) -
     async with cluster() as (served, _):
         goes, waits = await simulate(served, simulated("a"), simulated("b"))
         assert [one.allocation_key for one in goes.victims] == ["small", "other"]
-        assert list(goes.lines) == ["It takes the room of other of root.b."]
+        assert list(goes.lines) == ["It takes the capacity of other of root.b."]
         assert (goes.spared[0].queue, list(goes.spared[0].examples)) == ("root.b", ["kept-b"])
         assert not goes.levels[0].hidden
         assert waits.outcome == pb.ASK_OUTCOME_WAITS

@@ -553,10 +553,13 @@ def test_an_update_leaves_what_it_does_not_speak_of() -> None:
 
 
 def test_what_older_clients_say_is_occupied_is_foreign() -> None:
-    room = resource(vcore=4)
+    capacity = resource(vcore=4)
     batch = nodes(
         NodeInfo(
-            nodeID="n", action=NodeInfo.CREATE, schedulableResource=room, occupiedResource=room
+            nodeID="n",
+            action=NodeInfo.CREATE,
+            schedulableResource=capacity,
+            occupiedResource=capacity,
         ),
         NodeInfo(nodeID="n", action=NodeInfo.UPDATE, occupiedResource=si.Resource()),
         NodeInfo(nodeID="m", action=NodeInfo.CREATE, occupiedResource=si.Resource()),

@@ -67,7 +67,7 @@ async def test_j11_victims_stay_when_the_ask_is_released() -> None:
         assert not served.core.state.partitions["default"].decisions.leaving
 
 
-async def test_j11_one_that_stays_when_the_ask_found_other_room_is_not_gone() -> None:
+async def test_j11_one_that_stays_when_the_ask_found_other_capacity_is_not_gone() -> None:
     async with full(SOFTLY) as (served, stream):
         victims = await claim(served, stream)
         others = sorted({f"lent-{number}" for number in range(10)} - set(victims))

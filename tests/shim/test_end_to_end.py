@@ -88,7 +88,7 @@ async def test_pods_that_come_and_go_are_followed() -> None:
         await until(lambda: not waiting(cluster))
 
 
-async def test_a_foreign_pod_takes_room_and_gives_it_back() -> None:
+async def test_a_foreign_pod_takes_capacity_and_gives_it_back() -> None:
     cluster = cluster_of(1)
     cluster.create(foreign("f", "n0", cpu="6"))
     cluster.create(pod("p", cpu="3"))

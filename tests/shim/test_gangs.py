@@ -61,7 +61,7 @@ async def test_j1_a_label_counts_before_what_the_owner_wants() -> None:
         await until(lambda: of(cluster, "serve") == 3)
 
 
-async def test_j1_a_job_that_grows_before_it_has_room_waits_for_all_of_it() -> None:
+async def test_j1_a_job_that_grows_before_it_has_capacity_waits_for_all_of_it() -> None:
     cluster = EmbeddedCluster(wall_clock())
     cluster.create(node("n1", cpu="5"))
     gang = workload("ReplicaSet", "serve", {"replicas": 6})

@@ -328,7 +328,7 @@ def test_a_mark_on_a_waiting_pod_is_no_mark() -> None:
     assert "alloc a@n1" not in [line for line in story.told() if "going" in line]
 
 
-# Those who get the room.
+# The pods that get the freed capacity.
 
 
 def planned(story: Story) -> list[str]:
@@ -339,7 +339,7 @@ def planned(story: Story) -> list[str]:
     ]
 
 
-def test_the_pod_that_waits_hears_that_room_is_made_in_one_sentence() -> None:
+def test_the_pod_that_waits_hears_that_capacity_is_made_in_one_sentence() -> None:
     story = started(pod("w"), *(pod(name, node="n1") for name in "abc"))
     for name in "ab":
         story.mirror.handle(order(f"uid-{name}"))
@@ -361,7 +361,7 @@ def test_a_victim_that_stays_is_not_counted_when_another_goes_for_it() -> None:
     assert planned(story) == ["capacity is being freed on node n1 by decision d1: 1 pod is evicted"]
 
 
-def test_a_victims_event_never_names_who_gets_the_room() -> None:
+def test_a_victims_event_never_names_who_gets_the_capacity() -> None:
     story = started(pod("w"), pod("a", node="n1"))
     story.hear(order())
     said = [one for one in story.actions if isinstance(one, RecordEvent) and one.about.name == "a"]

@@ -10,7 +10,7 @@ def read(response: si.AllocationResponse) -> list[tuple[str, str]]:
     return [(type(one).__name__, one.key) for one in decisions]
 
 
-def test_room_is_free_before_it_is_taken() -> None:
+def test_capacity_is_free_before_it_is_taken() -> None:
     response = si.AllocationResponse(
         new=[si.Allocation(allocationKey="claimant", nodeID="n1")],
         released=[si.AllocationRelease(allocationKey="ended")],

@@ -147,13 +147,13 @@ async def test_both_sides_are_told_what_happens() -> None:
         scale(cluster, "prod", 3)
         await until(lambda: running(cluster)["prod"] == 3)
     [victim] = told(cluster, "Preempted")
-    [room] = told(cluster, "PreemptionPlanned")
+    [planned] = told(cluster, "PreemptionPlanned")
     assert "queue root.test" in victim.message
     assert "policy guaranteed" in victim.message
-    assert room.about.name not in victim.message
-    assert "on node n1" in room.message
-    assert "1 pod is evicted" in room.message
-    decision = room.message.split("decision ")[1].split(":")[0]
+    assert planned.about.name not in victim.message
+    assert "on node n1" in planned.message
+    assert "1 pod is evicted" in planned.message
+    decision = planned.message.split("decision ")[1].split(":")[0]
     assert decision in victim.message
 
 
@@ -192,7 +192,7 @@ async def test_q3_a_lowered_maximum_is_enforced_after_its_delay() -> None:
         await until(lambda: running(cluster) == {"test": 2})
         await stays(lambda: len(preempted(cluster)) == 3)
         assert len(waiting(cluster, "test")) == 3
-    assert told(cluster, "PreemptionPlanned") == [], "nobody gets the room"
+    assert told(cluster, "PreemptionPlanned") == [], "no event names a preemptor"
 
 
 async def test_19_a_core_killed_between_release_and_confirmation_ends_nobody_else() -> None:

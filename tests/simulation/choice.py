@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from server.model.quota import NodeSort, PriorityPolicy, SortPolicy
-from tests.simulation.rules import dominant_share, fullness, has_room, seen_from_above
+from tests.simulation.rules import dominant_share, fullness, has_capacity, seen_from_above
 from tests.simulation.tables import Application, Item, Node, Partition, Queue, Sums
 
 Key = tuple[object, ...]
@@ -38,7 +38,7 @@ def fits_node(sums: Sums, node: Node, item: Item, now: int) -> bool:
     return (
         (node.schedulable or (node.opened and bool(item.spec.constraints.required_node)))
         and item.avoided.get(node.node_id, now) <= now
-        and has_room(item.request, sums.free(node, item))
+        and has_capacity(item.request, sums.free(node, item))
         and node.takes(item)
         and sums.ports_free(node, item)
     )

@@ -65,12 +65,12 @@ class Place:
     state: Partition
     ask: Pod
     node: str
-    room: Amounts
-    head_room: dict[str, Amounts] = field(default_factory=dict)
+    free: Amounts
+    headroom: dict[str, Amounts] = field(default_factory=dict)
 
     def fits(self, going: Iterable[Pod]) -> bool:
         """Return whether the ask fits once these pods are gone."""
-        left, limits = self.room.copy(), {path: one.copy() for path, one in self.head_room.items()}
+        left, limits = self.free.copy(), {path: one.copy() for path, one in self.headroom.items()}
         for pod in going:
             left.update(dict(pod.spec.resource) if pod.node == self.node else {})
             for path, one in limits.items():
@@ -339,7 +339,7 @@ class Judge(Account):
         """Assert that only pods of the required node, none of higher priority, are evicted (G11)."""
         (one,) = record.beneficiaries
         ask = state.pods[one.key]
-        assert ask.required == one.node_id, f"{ask.key} gets room on {one.node_id}"
+        assert ask.required == one.node_id, f"{ask.key} gets capacity on {one.node_id}"
         for pod in going:
             assert pod.node == one.node_id, f"{pod.key} runs elsewhere (G11)"
             assert pod.spec.priority <= ask.spec.priority, f"{pod.key} is more important (G11)"
@@ -393,7 +393,7 @@ class Judge(Account):
         if record.policy == "guaranteed":
             self._assert_owed(state, record, going)
         if record.policy in SINGLE:
-            self._assert_room(state, record, going)
+            self._assert_capacity(state, record, going)
 
     def deciding(
         self, state: Partition, partition: str, leaf: str, kinds: Iterable[str]
@@ -451,50 +451,50 @@ class Judge(Account):
 
     def _lacking_on_node(self, state: Partition, ask: Pod, node: str) -> set[str]:
         """Return the types of which the node has too little after all ordered evictions."""
-        room = self.planned_room(state, node)
-        return {kind for kind, much in ask.spec.resource if room[kind] < much}
+        free = self.planned_free(state, node)
+        return {kind for kind, much in ask.spec.resource if free[kind] < much}
 
     def _lacking_in_queues(
         self, state: Partition, partition: str, ask: Pod
     ) -> dict[str, list[str]]:
         """Return, by type, the queues on the ask's path whose max leaves too little."""
         found: dict[str, list[str]] = {}
-        for path, room in self.head_room(state, partition, ask).items():
+        for path, left in self.headroom(state, partition, ask).items():
             for kind, much in ask.spec.resource:
-                if room[kind] < much:
+                if left[kind] < much:
                     found.setdefault(kind, []).append(path)
         return found
 
-    # -- room -------------------------------------------------------------------------------------------------------------
+    # -- free capacity and headroom -------------------------------------------------------------------------------------------------------------
 
-    def planned_room(self, state: Partition, name: str) -> Amounts:
+    def planned_free(self, state: Partition, name: str) -> Amounts:
         """Return the free capacity of a node after all ordered evictions and all promised placements."""
-        room: Amounts = Counter(state.nodes[name].capacity)
+        free: Amounts = Counter(state.nodes[name].capacity)
         for node, size in state.foreign.values():
-            room.subtract(size if node == name else {})
+            free.subtract(size if node == name else {})
         for pod in state.on(name):
-            room.subtract(dict(pod.spec.resource) if pod.dying is None else {})
+            free.subtract(dict(pod.spec.resource) if pod.dying is None else {})
         places = [one for known in state.open.values() for one in known.record.beneficiaries]
         for key in [one.key for one in places if one.node_id == name and one.key in state.pods]:
             waits = not state.pods[key].node
-            room.subtract(dict(state.pods[key].spec.resource) if waits else {})
-        return room
+            free.subtract(dict(state.pods[key].spec.resource) if waits else {})
+        return free
 
-    def head_room(self, state: Partition, partition: str, ask: Pod) -> dict[str, Amounts]:
+    def headroom(self, state: Partition, partition: str, ask: Pod) -> dict[str, Amounts]:
         """Return, by queue on its path, how much an ask may still use there, as planned (J4, W2)."""
         settings = self.specs[partition].preemption
         found = {}
         for path, spec in self.path_up(partition, self.path_of(partition, ask)):
             held = self.held(state, path)
-            room: Amounts = Counter()
+            left: Amounts = Counter()
             for kind, _ in ask.spec.resource:
                 most = dict(spec.max or ()).get(kind, NO_LIMIT)
                 if state.shares and not settings.demand_cap and not spec.children:
                     most = min(most, state.shares[kind][path].deserved)
                 if "job" in settings.policies and not is_firm(ask, settings):
                     most -= self.kept(state, partition, path, spec, kind)
-                room[kind] = most - held[kind]
-            found[path] = room
+                left[kind] = most - held[kind]
+            found[path] = left
         return found
 
     def kept(self, state: Partition, partition: str, path: str, spec: QueueSpec, kind: str) -> int:
@@ -517,7 +517,7 @@ class Judge(Account):
                 waits += size
         return held, waits
 
-    def _assert_room(self, state: Partition, record: DecisionRecord, going: list[Pod]) -> None:
+    def _assert_capacity(self, state: Partition, record: DecisionRecord, going: list[Pod]) -> None:
         """Assert that the ask fits after the releases, and not without any of them (invariants 8, 11, 12)."""
         (one,) = record.beneficiaries
         ask = state.pods[one.key]
@@ -527,10 +527,10 @@ class Judge(Account):
         gone = [pod for pod in state.pods.values() if pod.dying is not None or pod in going]
         if any(is_firm(pod, settings) for pod in gone):
             return  # The amount that is kept for firm asks changes when one of them is evicted.
-        place = Place(state, ask, one.node_id, self.planned_room(state, one.node_id))
-        place.head_room = self.head_room(state, record.partition, ask)
-        assert place.fits(going), f"no room for {ask.key} (12)"
-        self.judged(record, "room")
+        place = Place(state, ask, one.node_id, self.planned_free(state, one.node_id))
+        place.headroom = self.headroom(state, record.partition, ask)
+        assert place.fits(going), f"no capacity for {ask.key} (12)"
+        self.judged(record, "capacity")
         shares = bool(state.shares) and record.policy == "guaranteed"
         for pod in (
             () if shares else going

@@ -50,29 +50,29 @@ class Plan:
         """Yield the nodes of members, each with what they request there and what is planned to be free."""
         for node in sorted(set(self.assignments.values())):
             wanted = total([pod for pod in self.members if self.assignments[pod.key] == node])
-            yield node, wanted, self.judge.planned_room(self.state, node)
+            yield node, wanted, self.judge.planned_free(self.state, node)
 
     def fits(self, going: Sequence[Pod]) -> bool:
         """Return whether all members fit on their nodes and below the maxima without these pods (J4, J8)."""
-        for node, wanted, room in self.nodes():
+        for node, wanted, free in self.nodes():
             freed = total([pod for pod in going if pod.node == node])
-            if any(room[kind] + freed[kind] < size for kind, size in wanted.items()):
+            if any(free[kind] + freed[kind] < size for kind, size in wanted.items()):
                 return False
         wanted = total(self.members)
-        limits = self.judge.head_room(self.state, self.partition, self.members[0])
-        for path, room in limits.items():
+        limits = self.judge.headroom(self.state, self.partition, self.members[0])
+        for path, left in limits.items():
             freed = total([pod for pod in going if self.state.is_below(pod, path)])
-            if any(room[kind] + freed[kind] < wanted[kind] for kind in room):
+            if any(left[kind] + freed[kind] < wanted[kind] for kind in left):
                 return False
         return True
 
     def needs(self, own: Sequence[Pod]) -> Amounts:
         """Return what neither free capacity nor victims of the gang's own queue cover, over all nodes."""
         found: Amounts = Counter()
-        for node, wanted, room in self.nodes():
+        for node, wanted, free in self.nodes():
             freed = total([pod for pod in own if pod.node == node])
             for kind, size in wanted.items():
-                found[kind] += max(0, size - max(0, room[kind]) - freed[kind])
+                found[kind] += max(0, size - max(0, free[kind]) - freed[kind])
         return +found
 
     def is_owed(self, going: Sequence[Pod]) -> bool:
@@ -101,9 +101,9 @@ class Plan:
 
     def helps(self, pod: Pod, own: Sequence[Pod], decided: set[str]) -> bool:
         """Return whether a victim frees one of these types where its node lacks it without victims of its own queue."""
-        for node, wanted, room in self.nodes():
+        for node, wanted, free in self.nodes():
             freed = total([one for one in own if one.node == node])
-            lacking = {kind for kind in decided if room[kind] + freed[kind] < wanted[kind]}
+            lacking = {kind for kind in decided if free[kind] + freed[kind] < wanted[kind]}
             if node == pod.node and lacking & set(dict(pod.spec.resource)):
                 return True
         return False
@@ -155,7 +155,9 @@ class JobJudge(Judge):
         ]
         served = plan.state.gainers()
         waiting = {pod.key for pod in gang if not pod.node and pod.key not in served}
-        assert waiting == keys, f"{plan.record.decision_id}: {waiting} wait, {keys} get room (9)"
+        assert waiting == keys, (
+            f"{plan.record.decision_id}: {waiting} wait, {keys} get capacity (9)"
+        )
         least = max(pod.spec.min_members for pod in gang)
         assert len(gang) >= least, f"{plan.record.decision_id}: {len(gang)} of {least} (9)"
         self.judged(plan.record, "whole")
@@ -170,8 +172,8 @@ class JobJudge(Judge):
         if ports or any(is_firm(pod, settings) for pod in gone):
             return  # The amount that is kept for firm asks changes when one of them is evicted.
         what = plan.record.decision_id
-        assert plan.fits(plan.going), f"{what}: no room for all (9)"
-        self.judged(plan.record, "room")
+        assert plan.fits(plan.going), f"{what}: no capacity for all (9)"
+        self.judged(plan.record, "capacity")
         assert plan.is_owed(plan.going), f"{what}: others give more than is owed (J7)"
         if len(plan.own(plan.going)) < len(plan.going):
             self.judged(plan.record, "share")

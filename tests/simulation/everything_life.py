@@ -490,24 +490,24 @@ class Everything(Pressed):
         assert after == frozen, "pairs were frozen although nothing happened outside (invariant 18)"
 
     def nobody_starves(self) -> None:
-        """No ask waits beside room, J4 counted."""
+        """No ask waits beside free capacity, J4 counted."""
         for name, state in self.account.partitions.items():
             held = {one.node_id for one in inspect.nodes(self.core, name) if one.reserved_for}
             for pod in self.pods(state, running=False) if not held else ():
                 apart = pod.spec.task_group or pod.application in {a for _, a in self.declared}
                 nodes = [] if apart else self._nodes_for(state, pod)
-                assert not nodes or not self._has_head_room(name, pod), f"{pod.key}, {nodes}"
+                assert not nodes or not self._has_headroom(name, pod), f"{pod.key}, {nodes}"
 
-    def _has_head_room(self, name: str, pod: Pod) -> bool:
+    def _has_headroom(self, name: str, pod: Pod) -> bool:
         state, settings = self.account.partitions[name], self.account.specs[name].preemption
-        if not super()._has_head_room(name, pod):
+        if not super()._has_headroom(name, pod):
             return False
         if "job" not in settings.policies:
             return True
         if not is_firm(pod, settings):
-            head = self.account.head_room(state, name, pod)
+            head = self.account.headroom(state, name, pod)
             return all(
-                room[kind] >= size for room in head.values() for kind, size in pod.spec.resource
+                left[kind] >= size for left in head.values() for kind, size in pod.spec.resource
             )
         for path, spec in self.account.path_up(name, self.account.path_of(name, pod)):
             for kind, size in pod.spec.resource:

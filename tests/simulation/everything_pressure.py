@@ -79,10 +79,10 @@ class Pressed(Attack):
         fits = 0
         for name, node in state.nodes.items():
             used = state.used(name)
-            room = [
+            free = [
                 (node.capacity.get(kind, 0) - used[kind]) // each for kind, each in size.items()
             ]
-            fits += max(0, min(room)) if node.open else 0
+            fits += max(0, min(free)) if node.open else 0
         self.ask(partition, leaf, spec, min(fits + 1, CROWD_MOST))
 
     def ask(self, partition: str, leaf: str, spec: AskSpec, count: int) -> None:

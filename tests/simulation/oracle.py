@@ -1,7 +1,7 @@
 """A scheduler core that is naive on purpose: it looks at everything before each single step.
 
 The fast core must take the very same steps. What follows is the meaning that both share; where the design
-leaves room, these are the rulings.
+leaves a choice, these are the rulings.
 
 *Step.* Of all asks that fit now (headroom on every level of the queue path, user and group limits, at least
 one node) the first goes, by queue key on each level of the tree, then application key, then ask key; it takes
@@ -251,7 +251,7 @@ class NaiveCore:
             self._drop_unfit(partition)
 
     def _drop_unfit(self, partition: Partition) -> None:
-        """Reservations, the newest first, that the limits in force leave no room for (G10)."""
+        """Reservations, the newest first, that the limits in force leave no headroom for (G10)."""
         for item in reversed(partition.reservations()):
             with left_out(below(partition, item)):
                 fits = may_place(Sums(partition), item)

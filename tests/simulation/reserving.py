@@ -31,7 +31,7 @@ Decided = tuple[Item, Node, Item | None]
 def reserved(partition: Partition, now: int) -> Iterator[Decided]:
     """Ask after ask with its node; the next one is looked for when the caller has noted the last. A takeover ends it.
 
-    Best ask first over the whole partition. It has waited 2 s, has head-room, fits no node now; it is no member of a job and needs no check by its manager. One an ask, one a node, five a leaf
+    Best ask first over the whole partition. It has waited 2 s, has headroom, fits no node now; it is no member of a job and needs no check by its manager. One an ask, one a node, five a leaf
     queue, one for each ten nodes (but one at least). An application of which a reservation timed out waits as long again.
     An ask for which no further node can be reserved may take one over.
     """

@@ -46,14 +46,14 @@ def fullness(capacity: Amounts, free: Amounts, weights: Iterable[tuple[str, int]
 
 
 def missing_part(request: Amounts, capacity: Amounts, free: Amounts) -> int:
-    """How far a node is from room for a request: missing / capacity summed over types, in 2^-20."""
+    """How far a node is from holding a request: missing / capacity summed over types, in 2^-20."""
     return sum(
         max(0, wanted - max(free.get(kind, 0), 0)) * 2**20 // capacity[kind]
         for kind, wanted in request.items()
     )
 
 
-def has_room(request: Amounts, free: Amounts) -> bool:
+def has_capacity(request: Amounts, free: Amounts) -> bool:
     """Is every requested type free in the wanted amount? What is not asked for may be negative."""
     return all(free.get(kind, 0) >= wanted for kind, wanted in request.items())
 

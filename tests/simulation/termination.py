@@ -63,7 +63,7 @@ class Account:
     cluster: Cluster
     going: dict[str, str] = field(default_factory=dict)
     beneficiaries: dict[str, str] = field(default_factory=dict)
-    """Of open decisions, who gets the room."""
+    """Of open decisions, who gets the capacity."""
     claims: int = 0
     victims: int = 0
     most_at_once: int = 0
@@ -165,7 +165,7 @@ class Account:
         return [self.pod(one.key) for one in record.victims if one.key not in old]
 
     def drop_promise(self, key: str) -> None:
-        """No room is held for this ask any more."""
+        """No capacity is held for this ask any more."""
         self.cluster.promises = [one for one in self.cluster.promises if one.ask.key != key]
 
     def _check(self, ask: Ask, name: str, victims: tuple[Pod, ...]) -> None:
@@ -282,7 +282,7 @@ class Life:
         self._confirm()
 
     def judge_the_end(self) -> None:
-        """Every decision ended, and nobody waits beside room that nobody holds."""
+        """Every decision ended, and nobody waits beside unreserved free capacity."""
         assert not self.cluster.promises, "a decision never ended (invariant 17)"
         look(self.cluster)
         held = {
@@ -297,7 +297,7 @@ class Life:
         )
         for ask in self.cluster.asks:
             if not ask.required_node:
-                assert not fits_now(free, ask), f"{ask.key} waits beside room"
+                assert not fits_now(free, ask), f"{ask.key} waits beside free capacity"
 
     def _check_shares(self) -> None:
         """Assert that the report of the queues is that of the plain model, and adds up (W1, W4, W5, W7, invariant 14)."""
@@ -415,7 +415,9 @@ class Life:
     def _moved(self, moved: DecisionMoved) -> None:
         if _is_end(moved):
             self._ended(moved)
-        elif moved.key:  # a veto: until the decision is planned again, others may claim its room
+        elif (
+            moved.key
+        ):  # a veto: until the decision is planned again, others may claim its capacity
             self.account.drop_promise(self.account.beneficiaries[moved.decision_id])
 
     def _ended(self, moved: DecisionMoved) -> None:
@@ -466,6 +468,6 @@ def check_calm(core: Core) -> None:
 
 
 def _is_end(decision: Decision) -> bool:
-    """Was a decision given up? Its room is free for what is decided in the same slice."""
+    """Was a decision given up? Its capacity is free for what is decided in the same slice."""
     given_up = (DecisionState.ABORTED, DecisionState.EXPIRED)
     return isinstance(decision, DecisionMoved) and decision.state in given_up and not decision.key

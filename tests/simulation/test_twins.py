@@ -81,14 +81,14 @@ def _no_bursts(patch: pytest.MonkeyPatch, core: Core) -> None:
 
 
 def _no_bound_of_limits(patch: pytest.MonkeyPatch, core: Core) -> None:
-    """Whatever reservations keep: each class that a limit has no room for is looked at."""
+    """Whatever reservations keep: each class that a limit has no headroom for is looked at."""
     del core
 
     def unbound(partition: Partition) -> dict[Limiter, list[int]]:
-        return {one: [NO_LIMIT] * len(one.room) for one in outranking.most_rooms(partition)}
+        return {one: [NO_LIMIT] * len(one.headroom) for one in outranking.most_headroom(partition)}
 
-    patch.setattr(yielding, "most_rooms", unbound)
-    patch.setattr(takeover, "most_rooms", unbound)
+    patch.setattr(yielding, "most_headroom", unbound)
+    patch.setattr(takeover, "most_headroom", unbound)
 
 
 FORCED: dict[str, Forced] = {

@@ -92,8 +92,8 @@ def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -
     name, known, foreign = partition.name, partition.asks, partition.foreign.pods
     applications, classes = partition.applications, partition.classes.plain
     cycles, arrival, taken = partition.round.cycles, partition.arrivals, []
-    room = overflow.ASKS_MAX - len(known)
-    for at in range(first, min(len(events), first + room)):
+    headroom = overflow.ASKS_MAX - len(known)
+    for at in range(first, min(len(events), first + headroom)):
         event = events[at]
         if type(event) is not AskAdded:
             break

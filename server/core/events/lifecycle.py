@@ -15,7 +15,7 @@ from server.model.decisions import (
 )
 from server.model.reasons import Code
 from server.model.records import DecisionState
-from server.scheduling.placement import has_room_pledged
+from server.scheduling.placement import has_pledged_capacity
 from server.state import journal, pending, ranking, tree
 from server.state.applications import Application, Ask
 from server.state.commitments import Commitment
@@ -222,7 +222,7 @@ def _take_over(state: State, partition: Partition, commitment: Commitment, now: 
     """Place the real ask now that its placeholder is gone, if the node still has capacity for it."""
     for held in list(commitment.pledges.values()):
         ask, node = held.ask, held.node
-        if not has_room_pledged(ask.ask_class, held):
+        if not has_pledged_capacity(ask.ask_class, held):
             why = f"node {node.node_id} has no free capacity for it any more"
             journal.close(partition, commitment, DecisionState.ABORTED, why)
             return

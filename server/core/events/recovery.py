@@ -69,7 +69,7 @@ def rebuild(
             continue
         del partition.decisions.marks[decision_id]
         if decision_id not in partition.decisions.open:
-            mark = _mark_with_room(partition, marks, ask)
+            mark = _mark_with_capacity(partition, marks, ask)
             assignments = (
                 _assignments(partition, ask, marks, mark) if waits and ask is not None else []
             )
@@ -85,7 +85,7 @@ def _is_complete(ask: Ask) -> bool:
     return isinstance(ask.group, Group) or (isinstance(ask.group, Job) and ask.group.gathered)
 
 
-def _mark_with_room(
+def _mark_with_capacity(
     partition: Partition, marks: Mapping[str, ReleaseMark], ask: Ask | None
 ) -> ReleaseMark:
     """Return the first mark on whose node the ask fits once the decision's own victims are gone, else the first mark.
@@ -96,14 +96,14 @@ def _mark_with_room(
     found = list(marks.values())
     for mark in found:
         node = partition.index.nodes.get(mark.node_id)
-        if ask is not None and node is not None and _make_room(node, marks, ask):
+        if ask is not None and node is not None and _free_enough(node, marks, ask):
             return mark
     return found[0]
 
 
-def _make_room(node: Node, marks: Iterable[str], ask: Ask) -> bool:
-    room = node.room_without(node.allocations[key] for key in marks if key in node.allocations)
-    return fits(ask.ask_class.node_demand, room)
+def _free_enough(node: Node, marks: Iterable[str], ask: Ask) -> bool:
+    free = node.free_without(node.allocations[key] for key in marks if key in node.allocations)
+    return fits(ask.ask_class.node_demand, free)
 
 
 def _assignments(

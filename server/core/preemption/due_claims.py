@@ -72,7 +72,7 @@ def is_stuck(group: Group) -> bool:
     if held is not None and held.commitment.facts.gang and held.ask.spec.min_members > 1:
         return False  # its gang is planned for again as a whole (J8)
     blocking = [
-        one for one in group.application.limits_of(ask_class) if not one.has_room(ask_class)
+        one for one in group.application.limits_of(ask_class) if not one.has_headroom(ask_class)
     ]
     # A node is reserved only for an ask that no node takes, although placement may not have tried its class since.
     stuck = ask_class.dead or bool(blocking) or held is not None

@@ -127,7 +127,7 @@ def _worth_a_look(partition: Partition) -> Iterator[Group]:
         running = list(islice((one for one in leaf.applications.values() if one.allocations), 2))
         for group in due_claims.stuck_groups(leaf) if running or coming else ():
             beside = any(one is not group.application for one in running)
-            if beside or (coming and _gets_room(group, coming)):
+            if beside or (coming and _gets_capacity(group, coming)):
                 yield group
 
 
@@ -136,31 +136,33 @@ def _coming(partition: Partition) -> list[Coming]:
     nodes = dict.fromkeys(
         ask.node for ask in partition.decisions.leaving.values() if ask.node is not None
     )
-    return [(node, node.room_without(node.dying())) for node in nodes]
+    return [(node, node.free_without(node.dying())) for node in nodes]
 
 
-def _gets_room(group: Group, coming: Iterable[Coming]) -> bool:
+def _gets_capacity(group: Group, coming: Iterable[Coming]) -> bool:
     """Return whether an ask of the group fits on unreserved capacity once ordered evictions are done (G8, I4)."""
     ask_class = group.ask_class
-    full = [one for one in group.application.limits_of(ask_class) if not one.has_room(ask_class)]
+    full = [
+        one for one in group.application.limits_of(ask_class) if not one.has_headroom(ask_class)
+    ]
     if full:
-        return all(_has_head_room(one, ask_class) for one in full)
-    return any(_fits_on(ask_class, node, room) for node, room in coming)
+        return all(_has_headroom(one, ask_class) for one in full)
+    return any(_fits_on(ask_class, node, later) for node, later in coming)
 
 
-def _has_head_room(limiter: Limiter, ask_class: AskClass) -> bool:
+def _has_headroom(limiter: Limiter, ask_class: AskClass) -> bool:
     going = limiter.queue.releasing
     return all(
-        limiter.room_for(ask_class, at) + going[at] >= wanted for at, wanted in ask_class.demand
+        limiter.headroom_for(ask_class, at) + going[at] >= wanted for at, wanted in ask_class.demand
     )
 
 
-def _fits_on(ask_class: AskClass, node: Node, room: Amounts) -> bool:
+def _fits_on(ask_class: AskClass, node: Node, later: Amounts) -> bool:
     own = ask_class.pledge
     if any(one.reserves and one is not own for one in node.pledges.values()):
         return False
     given = dict(own.node_demand) if own is not None and own.node is node else {}
-    free = [left + given.get(at, 0) for at, left in enumerate(room)]
+    free = [left + given.get(at, 0) for at, left in enumerate(later)]
     allowed = node.is_open_to(ask_class.constraints) and ask_class.mask.allows(node)
     return allowed and fits(ask_class.node_demand, free)
 
@@ -207,23 +209,23 @@ def reassign(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> li
     first node by name that has capacity for it once all ordered releases are done.
     """
     nodes = partition.index.nodes
-    rooms = {name: nodes[name].room_without(nodes[name].dying()) for name in sorted(nodes)}
+    free = {name: nodes[name].free_without(nodes[name].dying()) for name in sorted(nodes)}
     named = {mark.released_for: mark.node_id for mark in marks}
     order = sorted(one.members, key=snapshotting.job_order)
     assignments: dict[str, Assignment] = {}
     for ask in sorted(order, key=lambda member: member.key not in named):
         wanted = named.get(ask.key, "")
-        names = [wanted] if wanted in rooms and _takes(partition, wanted, ask, rooms) else rooms
-        at = next((name for name in names if _takes(partition, name, ask, rooms)), None)
+        names = [wanted] if wanted in free and _takes(partition, wanted, ask, free) else free
+        at = next((name for name in names if _takes(partition, name, ask, free)), None)
         if at is None:
             return []
         for index, quantity in ask.ask_class.node_demand:
-            rooms[at][index] -= quantity
+            free[at][index] -= quantity
         assignments[ask.key] = (ask, at, nodes[at])
     return [assignments[ask.key] for ask in order]
 
 
-def _takes(partition: Partition, name: str, ask: Ask, rooms: Mapping[str, Amounts]) -> bool:
+def _takes(partition: Partition, name: str, ask: Ask, free: Mapping[str, Amounts]) -> bool:
     node = partition.index.nodes[name]
     allowed = node.schedulable and ask.ask_class.mask.allows(node)
-    return allowed and fits(ask.ask_class.node_demand, rooms[name])
+    return allowed and fits(ask.ask_class.node_demand, free[name])

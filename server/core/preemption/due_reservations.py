@@ -102,7 +102,9 @@ def is_stuck(partition: Partition, group: Group) -> bool:
         ask_class.dead
         and ask_class.pledge is None
         and ask_class.number not in partition.round.hopeless
-        and all(limiter.has_room(ask_class) for limiter in group.application.limits_of(ask_class))
+        and all(
+            limiter.has_headroom(ask_class) for limiter in group.application.limits_of(ask_class)
+        )
     )
 
 

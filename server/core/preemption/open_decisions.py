@@ -227,20 +227,20 @@ def _count_weak(weak: Weak, held: Pledge) -> None:
 
 def _fits_planned(held: Pledge, over: Over) -> bool:
     """Return whether all pledges of its node and queues fit once all ordered evictions are done."""
-    room = planned_room(held.node)
-    if any(room[index] < 0 for index, _ in held.node_demand):
+    free = planned_free(held.node)
+    if any(free[index] < 0 for index, _ in held.node_demand):
         return False
     path = held.ask.application.leaf.path_up() if over else ()
     return not any((queue, index) in over for queue in path for index, _ in held.demand)
 
 
-def planned_room(node: Node) -> list[int]:
+def planned_free(node: Node) -> list[int]:
     """Return the free capacity once all ordered evictions are done, with all firm pledges subtracted."""
-    room = node.room_without(node.dying())
+    free = node.free_without(node.dying())
     for held in node.pledges.values():
         for index, quantity in held.node_demand if held.reserves else ():
-            room[index] += quantity
-    return room
+            free[index] += quantity
+    return free
 
 
 def _over(partition: Partition, weak: Weak) -> Over:

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from server.core.preemption import due_reservations
 from server.model.fit import Demand, fits
 from server.preemption.nodes import reservation
-from server.scheduling.outranking import Below, Ranks, in_order, lifted, most_rooms
+from server.scheduling.outranking import Below, Ranks, in_order, lifted, most_headroom
 from server.scheduling.placement import may_take, pick_node
 from server.state.applications import Ask, Group
 from server.state.commitments import Pledge
@@ -57,7 +57,7 @@ def find(partition: Partition, now: int) -> Takeover | None:
     if not partition.decisions.reservations:
         return None
     search = _Search(partition)
-    asks = in_order(ask for ask in search.contenders(now) if search.may_have_room(ask))
+    asks = in_order(ask for ask in search.contenders(now) if search.may_have_headroom(ask))
     for below, alike in groupby(asks, key=search.below):
         with lifted(partition, below):
             for ask in alike:
@@ -82,7 +82,7 @@ class _Search:
         self.partition = partition
         self.ranks = Ranks(partition)
         self.full = _full_leaves(partition)
-        self._most = most_rooms(partition)
+        self._most = most_headroom(partition)
         self._open: dict[tuple[Queue, int], Below] = {}
         state, held = partition.round, partition.decisions.reservations.values()
         mark = (
@@ -111,11 +111,11 @@ class _Search:
                     if _waits(group) and not self._has_another(leaf, group):
                         yield from _of_age(self.partition, group, now)
 
-    def may_have_room(self, ask: Ask) -> bool:
+    def may_have_headroom(self, ask: Ask) -> bool:
         """Return whether the ask's limits have headroom without any reservations; `best` lifts only those that the ask outranks."""
         ask_class = ask.ask_class
         return all(
-            fits(ask_class.demand, self._most.get(one, one.room))
+            fits(ask_class.demand, self._most.get(one, one.headroom))
             for one in ask.application.limits_of(ask_class)
         )
 
@@ -153,7 +153,7 @@ class _Search:
     def best(self, ask: Ask, below: Below) -> Takeover | None:
         """Return the takeover for the ask now, None for none, with all reservations that it outranks lifted."""
         ask_class, leaf = ask.ask_class, ask.application.leaf
-        if not all(one.has_room(ask_class) for one in ask.application.limits_of(ask_class)):
+        if not all(one.has_headroom(ask_class) for one in ask.application.limits_of(ask_class)):
             return None
         taken = {one.node: one for one in self._takes(leaf, ask.spec.priority)}
         free = self._unpledged(leaf)

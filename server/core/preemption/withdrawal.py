@@ -48,20 +48,20 @@ class _Needs:
             for queue in held.ask.application.leaf.path_up()
         }
         """The queues in which something is promised to lendable asks."""
-        self._rooms: dict[Node, list[int]] = {}
+        self._free: dict[Node, list[int]] = {}
 
-    def room(self, node: Node) -> list[int]:
+    def free(self, node: Node) -> list[int]:
         """Return the node's free capacity once all ordered evictions are done."""
-        found = self._rooms.get(node)
+        found = self._free.get(node)
         if found is None:
-            found = self._rooms[node] = open_decisions.planned_room(node)
+            found = self._free[node] = open_decisions.planned_free(node)
         return found
 
     def forget(self, together: Iterable[Ask]) -> None:
         """Forget the free capacity of the nodes on which these victims stay."""
         for ask in together:
             assert ask.node is not None
-            self._rooms.pop(ask.node, None)
+            self._free.pop(ask.node, None)
 
 
 def withdraw(partition: Partition) -> list[Withdrawn]:
@@ -188,7 +188,7 @@ def _is_needed(needs: _Needs, together: list[Ask]) -> bool:
     for ask in together:
         assert ask.node is not None
         nodes.setdefault(ask.node, Counter()).update(dict(ask.ask_class.node_demand))
-    if any(_is_room_pledged(needs, node, back) for node, back in nodes.items()):
+    if any(_is_pledged(needs, node, back) for node, back in nodes.items()):
         return True
     partition, shrinking = needs.partition, _shrinking(together)
     queues: dict[Queue, Counter[int]] = {}
@@ -204,13 +204,13 @@ def _is_needed(needs: _Needs, together: list[Ask]) -> bool:
     )
 
 
-def _is_room_pledged(needs: _Needs, node: Node, back: Counter[int]) -> bool:
+def _is_pledged(needs: _Needs, node: Node, back: Counter[int]) -> bool:
     """Return whether a pledge on the node would no longer fit if these amounts came back (3)."""
     held = [one for one in node.pledges.values() if not one.reserves]
     if not held:
         return False
-    room = needs.room(node)
-    return any(room[index] < back[index] for one in held for index, _ in one.node_demand)
+    free = needs.free(node)
+    return any(free[index] < back[index] for one in held for index, _ in one.node_demand)
 
 
 def _is_promised(needs: _Needs, queue: Queue, back: Counter[int]) -> bool:
@@ -226,7 +226,7 @@ def _is_promised(needs: _Needs, queue: Queue, back: Counter[int]) -> bool:
 def _kept(needs: _Needs, queue: Queue, index: int) -> int:
     if queue.firm is None or queue not in needs.lending:
         return 0
-    return limits.kept(queue.firm.room[index], queue.firm_waiting[index])
+    return limits.kept(queue.firm.headroom[index], queue.firm_waiting[index])
 
 
 def _shrinking(together: Iterable[Ask]) -> set[str]:

@@ -227,9 +227,9 @@ def _by_code(answer: Answer, application: Application) -> list[str]:
 
 def _node(partition: Partition, node: Node, name: Namer) -> Explanation:
     named = partition.types.named
-    room = named(node.free)
-    free = {kind: max(amount, 0) for kind, amount in room.items()}
-    over = {kind: -amount for kind, amount in room.items() if amount < 0}
+    left = named(node.free)
+    free = {kind: max(amount, 0) for kind, amount in left.items()}
+    over = {kind: -amount for kind, amount in left.items() if amount < 0}
     summary = (
         "It takes placements."
         if node.schedulable

@@ -284,7 +284,7 @@ def short_of(partition: Partition, ask: Ask, limiter: Limiter) -> dict[str, int]
     own = ask.pledge is not None and limiter.kind == "queue"
     names = partition.types.names
     lacks = (
-        (names[at], (0 if own else wanted) - limiter.room_for(ask.ask_class, at))
+        (names[at], (0 if own else wanted) - limiter.headroom_for(ask.ask_class, at))
         for at, wanted in ask.ask_class.demand
     )
     return dict(sorted((name, lack) for name, lack in lacks if lack > 0))
@@ -313,13 +313,13 @@ def _of_nodes(code: Code, nodes: Tally) -> str:
 
 def _level(partition: Partition, ask: Ask, queue: Queue) -> LevelReport:
     limiter = queue.limiter
-    room = [NO_LIMIT] * len(partition.types) if limiter is None else limiter.room
+    left = [NO_LIMIT] * len(partition.types) if limiter is None else limiter.headroom
     return LevelReport(
         path=queue.path,
         max=dict(queue.spec.max or ()),
         usage=partition.types.named(queue.usage),
         promised=partition.types.named(queue.promised),
-        headroom=headroom(partition, room),
+        headroom=headroom(partition, left),
         short=() if limiter is None else _short_types(partition, ask, limiter),
     )
 
@@ -333,14 +333,18 @@ def _short_types(partition: Partition, ask: Ask, limiter: Limiter) -> tuple[str,
     for one in job.members:
         wanted.update(dict(one.ask_class.demand))
     names = partition.types.names
-    short = (names[at] for at, much in wanted.items() if much > limiter.room_for(ask.ask_class, at))
+    short = (
+        names[at] for at, much in wanted.items() if much > limiter.headroom_for(ask.ask_class, at)
+    )
     return tuple(sorted(short))
 
 
 def _other_limits(partition: Partition, ask: Ask, code: Code) -> list[str]:
     """Return sentences about further limits without headroom, besides the first one."""
     full = [
-        one for one in ask.application.limits_of(ask.ask_class) if not one.has_room(ask.ask_class)
+        one
+        for one in ask.application.limits_of(ask.ask_class)
+        if not one.has_headroom(ask.ask_class)
     ]
     if code in _LIMIT_CODES:
         full = full[1:]

@@ -34,7 +34,7 @@ class PersonLimit(NamedTuple):
     kind: str
     name: str
     queue: str
-    room: tuple[int, ...]
+    headroom: tuple[int, ...]
 
 
 class Members(NamedTuple):
@@ -55,7 +55,7 @@ def person_limits(application: Application | None) -> tuple[PersonLimit, ...]:
     """Return the limits of an application's user and group."""
     found: Iterable[Limiter] = () if application is None else application.limiters
     return tuple(
-        PersonLimit(one.kind, one.name, one.queue.path, tuple(one.room))
+        PersonLimit(one.kind, one.name, one.queue.path, tuple(one.headroom))
         for one in found
         if one.kind in {"user", "group"}
     )
@@ -116,7 +116,9 @@ def group_fit(trial: Trial, members: Members) -> GroupFit:
 def free_row(trial: Trial, ask: WaitingAsk) -> int:
     """Return the node that takes an ask at once, under the limits of its queues; -1 for none."""
     free = ask.within_limits and trial.snapshot.may_place(ask.leaf)
-    return trial.best(ask.kind) if free and admission.has_room(trial, ask.leaf, ask.kind) else -1
+    return (
+        trial.best(ask.kind) if free and admission.has_headroom(trial, ask.leaf, ask.kind) else -1
+    )
 
 
 # Nodes ----------------------------------------------------------------------------------------------------------
@@ -127,7 +129,7 @@ class _Assignment:
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
-        self._room: Tentative = trial.tentative()
+        self._tentative: Tentative = trial.tentative()
         self._placed: Counter[int] = Counter()
         self._owed: Counter[int] = Counter()
         self._kinds: dict[int, None] = {}
@@ -135,14 +137,14 @@ class _Assignment:
     def place(self, kind: ClassFacts) -> bool:
         """Assign one ask; return False if no node takes it now."""
         self._kinds.update(dict.fromkeys(at for at, _ in kind.node_demand))
-        row = self._room.place(kind)
+        row = self._tentative.place(kind)
         if row >= 0:
             self._placed[row] += 1
         return row >= 0
 
     def owe(self, kind: ClassFacts) -> bool:
         """Charge one ask to the nearest node; return False if no node could ever hold it beside the others."""
-        row = self._room.owe(kind)
+        row = self._tentative.owe(kind)
         if row >= 0:
             self._owed[row] += 1
         return row >= 0
@@ -172,7 +174,7 @@ class _Assignment:
 
     def _lacks(self, row: int) -> dict[str, int]:
         types = self._trial.snapshot.types
-        return {types[at]: lack for at, lack in self._room.lacks(row, self._kinds).items()}
+        return {types[at]: lack for at, lack in self._tentative.lacks(row, self._kinds).items()}
 
 
 # Limits ---------------------------------------------------------------------------------------------------------
@@ -181,19 +183,19 @@ class _Assignment:
 def _placed(trial: Trial, asks: Sequence[WaitingAsk], people: Sequence[PersonLimit]) -> int:
     """Return how many asks can be placed now, one after another: with headroom under every limit, and a node."""
     mark, count = trial.mark(), 0
-    rooms = [list(one.room) for one in people]
+    headrooms = [list(one.headroom) for one in people]
     for one in asks:
         demand = one.kind.demand
-        if any(room[at] < wanted for room in rooms for at, wanted in demand):
+        if any(headroom[at] < wanted for headroom in headrooms for at, wanted in demand):
             continue
         row = free_row(trial, one)
         if row < 0:
             continue
         trial.apply(Plan(NAME, (Pledge(one, row, trial.snapshot.nodes.ids[row]),)))
         count += 1
-        for room in rooms:
+        for headroom in headrooms:
             for at, wanted in demand:
-                room[at] -= wanted
+                headroom[at] -= wanted
     trial.rollback(mark)
     return count
 
@@ -210,16 +212,16 @@ def _limits(
         below = [
             one for one in asks if path in {up.path for up in trial.snapshot.path_up(one.leaf)}
         ]
-        for kind, room in _rooms(trial, queue, below[0].kind):
-            yield from _limit(trial, LimitFit(kind, path, path, 0, {}), room, below)
+        for kind, headroom in _headrooms(trial, queue, below[0].kind):
+            yield from _limit(trial, LimitFit(kind, path, path, 0, {}), headroom, below)
     for person in people:
-        room = dict(enumerate(person.room))
+        headroom = dict(enumerate(person.headroom))
         yield from _limit(
-            trial, LimitFit(person.kind, person.name, person.queue, 0, {}), room, asks
+            trial, LimitFit(person.kind, person.name, person.queue, 0, {}), headroom, asks
         )
 
 
-def _rooms(
+def _headrooms(
     trial: Trial, queue: QueueFacts, kind: ClassFacts
 ) -> Iterator[tuple[str, dict[int, int]]]:
     """Yield the headroom of a queue for asks of a class, by its maximum and for firm asks by its guarantee (J4)."""
@@ -238,21 +240,23 @@ def _rooms(
 
 
 def _limit(
-    trial: Trial, limit: LimitFit, room: dict[int, int], asks: Sequence[WaitingAsk]
+    trial: Trial, limit: LimitFit, headroom: dict[int, int], asks: Sequence[WaitingAsk]
 ) -> Iterator[LimitFit]:
     """Yield the limit with the amounts that it lacks for all asks, if it lacks anything."""
     total = Counter[int]()
     held, full = 0, False
     for one in asks:
         total.update(dict(one.kind.demand))
-        full = full or _over(room, total, one.kind.demand)
+        full = full or _over(headroom, total, one.kind.demand)
         held += not full
     missing = {
-        trial.snapshot.types[at]: total[at] - left for at, left in room.items() if total[at] > left
+        trial.snapshot.types[at]: total[at] - left
+        for at, left in headroom.items()
+        if total[at] > left
     }
     if missing:
         yield LimitFit(limit.kind, limit.name, limit.queue, held, dict(sorted(missing.items())))
 
 
-def _over(room: dict[int, int], total: Counter[int], demand: Demand) -> bool:
-    return any(at in room and total[at] > room[at] for at, _ in demand)
+def _over(headroom: dict[int, int], total: Counter[int], demand: Demand) -> bool:
+    return any(at in headroom and total[at] > headroom[at] for at, _ in demand)

@@ -28,9 +28,9 @@ def _queue_report(
 ) -> QueueReport:
     """Return the report of one queue with all below it; ``above`` is the headroom that its ancestors leave."""
     named = partition.types.named
-    room = _room(partition, queue, above)
+    left = _path_headroom(partition, queue, above)
     children = tuple(
-        _queue_report(partition, queue.children[name], room, shares)
+        _queue_report(partition, queue.children[name], left, shares)
         for name in sorted(queue.children)
     )
     own, waiting = queue.applications.values(), queue.waiting()
@@ -45,7 +45,7 @@ def _queue_report(
         promised=named(queue.promised),
         pending=named(_pending(partition, waiting)),
         releasing=named(queue.releasing),
-        headroom=headroom(partition, room),
+        headroom=headroom(partition, left),
         weight=queue.spec.weight,
         max_applications=queue.spec.max_applications,
         applications=len(own) + sum(one.applications for one in children),
@@ -94,19 +94,19 @@ def over_max(partition: Partition, queue: Queue) -> dict[str, int]:
     }
 
 
-def _room(partition: Partition, queue: Queue, above: Amounts | None) -> Amounts:
+def _path_headroom(partition: Partition, queue: Queue, above: Amounts | None) -> Amounts:
     """Return by type the least headroom of this queue and its ancestors."""
-    room = above or [NO_LIMIT] * len(partition.types)
+    left = above or [NO_LIMIT] * len(partition.types)
     if queue.limiter is None:
-        return room
-    return [min(one, other) for one, other in zip(room, queue.limiter.room, strict=True)]
+        return left
+    return [min(one, other) for one, other in zip(left, queue.limiter.headroom, strict=True)]
 
 
-def headroom(partition: Partition, room: Amounts) -> dict[str, int]:
+def headroom(partition: Partition, amounts: Amounts) -> dict[str, int]:
     """Return the headroom by type name: types without a limit are left out, negative headroom counts as 0."""
     names = partition.types.names
     limited = (
-        (name, max(left, 0)) for name, left in zip(names, room, strict=True) if is_limited(left)
+        (name, max(left, 0)) for name, left in zip(names, amounts, strict=True) if is_limited(left)
     )
     return dict(sorted(limited))
 

@@ -136,4 +136,4 @@ def _port(partition: Partition, port: HostPort) -> Iterator[tuple[int, int]]:
 def _within_limits(partition: Partition, ask: SimulatedAsk, demand: Demand) -> bool:
     application = partition.applications.get(ask.application_id)
     limiters = () if application is None else application.limiters
-    return all(one.kind == "queue" or fits(demand, one.room) for one in limiters)
+    return all(one.kind == "queue" or fits(demand, one.headroom) for one in limiters)

@@ -89,7 +89,7 @@ def _job(partition: Partition, key: Key, members: list[WaitingAsk]) -> WaitingJo
     placed, number = (known.placed, known.number) if known else (0, 0)
     demand = added(one.kind.demand for one in members)
     people = [one for one in application.limiters if one.kind != "queue"] if application else []
-    within = all(fits(demand, one.room) for one in people)
+    within = all(fits(demand, one.headroom) for one in people)
     order = sorted(members, key=snapshotting.job_order)
     return WaitingJob(key[2], number, tuple(order), placed, members[0].spec.min_members, within)
 

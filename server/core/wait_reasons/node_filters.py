@@ -68,7 +68,7 @@ def tally(partition: Partition, ask: Ask) -> Tally:
         why = _constraint(partition, named, ask, node)
         if not why:
             distance = _distance(ask, node)
-            why = _room(partition, ask, node)
+            why = _capacity_reason(partition, ask, node)
             if nearest is None or distance[:3] < nearest[:3]:
                 nearest = distance
         counts[why] += 1
@@ -106,7 +106,7 @@ def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
     return not fits(demand, node.capacity), misses, node.number, node
 
 
-def _room(partition: Partition, ask: Ask, node: Node) -> str:
+def _capacity_reason(partition: Partition, ask: Ask, node: Node) -> str:
     """Return the reason that is related to capacity, or that the ask fits."""
     demand = ask.ask_class.node_demand
     if not fits(demand, node.capacity):

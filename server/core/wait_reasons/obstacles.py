@@ -82,7 +82,7 @@ class Obstacles:
             return Code.NO_NODE_CONSTRAINTS
         if not _fits_any(ask.ask_class.node_demand, sizes):
             return Code.NO_NODE_CAPACITY
-        return _without_room(partition, ask)
+        return _without_capacity(partition, ask)
 
 
 def _fits_any(demand: Demand, sizes: Sequence[Amounts]) -> bool:
@@ -127,7 +127,7 @@ def node_code(partition: Partition, ask: Ask) -> Code:
     for node in _meant(partition, ask):
         if node.is_open_to(constraints) and is_allowed(partition, ask, node):
             if fits(ask.ask_class.node_demand, node.capacity):
-                return _without_room(partition, ask)  # the first one suffices
+                return _without_capacity(partition, ask)  # the first one suffices
             found = Code.NO_NODE_CAPACITY
     return found
 
@@ -140,7 +140,7 @@ def _meant(partition: Partition, ask: Ask) -> Iterator[Node]:
     return (nodes[name] for name in names if name in nodes)
 
 
-def _without_room(partition: Partition, ask: Ask) -> Code:
+def _without_capacity(partition: Partition, ask: Ask) -> Code:
     return Code.CAPACITY_RESERVED if in_the_way(partition, ask) else Code.NO_NODE
 
 

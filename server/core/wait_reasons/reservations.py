@@ -84,7 +84,7 @@ def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
     lower = Ranks(partition).below(ask.application.leaf, ask.spec.priority)
     with lifted(partition, lower):
         limits = ask.application.limits_of(ask.ask_class)
-        return next((one for one in limits if not one.has_room(ask.ask_class)), None)
+        return next((one for one in limits if not one.has_headroom(ask.ask_class)), None)
 
 
 def report(held: Pledge, missing: Amounts | None = None) -> Reserved:

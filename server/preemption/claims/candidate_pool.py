@@ -205,7 +205,7 @@ def _made(  # noqa: PLR0913, PLR0917 - all that a pool depends on
     )
 
 
-RoomAt = Callable[[int], list[int]]
+MarginAt = Callable[[int], list[int]]
 """A function from a queue's position on the path up from a leaf to what the queue can lose, by type."""
 
 
@@ -262,7 +262,7 @@ class Caps:
         self._budgets: dict[str | int, int] = {}
         """The places of the caps, by the name of a disruption budget or by the number of a gang."""
 
-    def add_leaf(self, leaf: str, queues: Sequence[QueueFacts], room: RoomAt) -> None:
+    def add_leaf(self, leaf: str, queues: Sequence[QueueFacts], margin: MarginAt) -> None:
         """Add a leaf with the queues on its path, each with what it can lose by type.
 
         A queue above several leaves is added once.
@@ -271,7 +271,7 @@ class Caps:
         for place, queue in enumerate(queues):
             if queue.path not in known:
                 known[queue.path] = len(self.left)
-                self.left.extend(room(place))
+                self.left.extend(margin(place))
         self.ways[leaf] = [known[queue.path] for queue in queues]
 
     def add_budget(self, name: str | int, most: int) -> None:
@@ -311,7 +311,7 @@ class Candidates:
         caps = Caps()
         for path in dict.fromkeys(self.row(trial, row).leaf for row in rows):
             way = self._terms.path(trial, path)
-            caps.add_leaf(path, way.queues, partial(self._terms.room, trial, way))
+            caps.add_leaf(path, way.queues, partial(self._terms.margin, trial, way))
         if self._respects:
             for row in rows:
                 for group in self.row(trial, row).groups:

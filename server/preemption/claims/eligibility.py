@@ -55,7 +55,7 @@ CODES: Final = Codes(
 )
 
 
-QueueRooms = Sequence[tuple[QueueFacts, list[int]]]
+QueueMargins = Sequence[tuple[QueueFacts, list[int]]]
 """The queues from a leaf up, each with what it can lose by type."""
 
 
@@ -162,14 +162,14 @@ class Terms:
         """Return by type how much one victim may hold: the least that any queue on its path can lose (rule 2, G4)."""
         if may_cross(trial):
             return (UNLIMITED,) * len(trial.snapshot.ports)
-        return _narrowest(trial, self.rooms(trial, path))
+        return _narrowest(trial, self.margins(trial, path))
 
-    def rooms(self, trial: Trial, path: str) -> QueueRooms:
+    def margins(self, trial: Trial, path: str) -> QueueMargins:
         """Return the queues from a leaf up, each with what it can lose by type (G4)."""
         way = self.path(trial, path)
-        return [(queue, self.room(trial, way, place)) for place, queue in enumerate(way.queues)]
+        return [(queue, self.margin(trial, way, place)) for place, queue in enumerate(way.queues)]
 
-    def room(self, trial: Trial, way: Path, place: int) -> list[int]:
+    def margin(self, trial: Trial, way: Path, place: int) -> list[int]:
         """Return what one queue of a path can lose by type; the value is computed again when the queue's usage has changed."""
         path = way.queues[place].path
         used, known = trial.eff(path), self._lines.get(path)
@@ -243,21 +243,23 @@ class Terms:
         return blocks(trial, self.ask)
 
 
-def _narrowest(trial: Trial, rooms: QueueRooms) -> tuple[int, ...]:
+def _narrowest(trial: Trial, margins: QueueMargins) -> tuple[int, ...]:
     """Return by type the least that any of the queues can lose; ports count in no queue."""
-    lines = [line for _, line in rooms]
+    lines = [line for _, line in margins]
     return tuple(
         UNLIMITED if port else min(line[index] for line in lines)
         for index, port in enumerate(trial.snapshot.ports)
     )
 
 
-def own_rooms(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> QueueRooms:
+def own_margins(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> QueueMargins:
     """Return what the queues from the preemptor's leaf up can lose; only a net fall counts, as all hold the preemptor (G4)."""
-    return [(queue, own_room(trial, queue.path, wanted)) for queue in trial.snapshot.path_up(leaf)]
+    return [
+        (queue, own_margin(trial, queue.path, wanted)) for queue in trial.snapshot.path_up(leaf)
+    ]
 
 
-def own_room(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
+def own_margin(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
     """Return what a queue that holds the preemptor can lose by type."""
     pairs = zip(trial.eff(path), floor(trial, path), strict=True)
     over = [max(0, eff - entitled) for eff, entitled in pairs]
@@ -265,13 +267,13 @@ def own_room(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
 
 
 def own_leaf(
-    trial: Trial, leaf: str, needed: Container[int], priority: int, rooms: QueueRooms
+    trial: Trial, leaf: str, needed: Container[int], priority: int, margins: QueueMargins
 ) -> LeafTerms:
     """Return the terms of the preemptor's own leaf at one priority: strictly lower priorities, any type (I2, J7)."""
     snapshot = trial.snapshot
     minimum = snapshot.queues[leaf].spec.properties.preemption_minruntime_ms
     return LeafTerms(
-        most=_narrowest(trial, rooms),
+        most=_narrowest(trial, margins),
         useful=tuple(index in needed for index in range(len(snapshot.ports))),
         priority=priority - 1,
         since_ms=snapshot.now - minimum if minimum else UNLIMITED,  # 7.6
@@ -325,15 +327,15 @@ class OwnTerms:
 
     def _open(self, trial: Trial) -> LeafTerms:
         leaf, needed = self.ask.leaf, dict(self.ask.kind.node_demand)
-        return own_leaf(trial, leaf, needed, self.ask.spec.priority, self.rooms(trial, leaf))
+        return own_leaf(trial, leaf, needed, self.ask.spec.priority, self.margins(trial, leaf))
 
-    def rooms(self, trial: Trial, path: str) -> QueueRooms:
+    def margins(self, trial: Trial, path: str) -> QueueMargins:
         """Return the queues from the leaf up, each with what it can lose by type (G4)."""
-        return own_rooms(trial, path, self._wanted)
+        return own_margins(trial, path, self._wanted)
 
-    def room(self, trial: Trial, way: Path, place: int) -> list[int]:
+    def margin(self, trial: Trial, way: Path, place: int) -> list[int]:
         """Return what one queue of a path can lose by type."""
-        return own_room(trial, way.queues[place].path, self._wanted)
+        return own_margin(trial, way.queues[place].path, self._wanted)
 
     def path(self, trial: Trial, path: str) -> Path:
         """Return the path up from the leaf."""

@@ -300,10 +300,10 @@ class Claim:
 
     def _lacks(self, trial: Trial, node: int) -> list[int]:
         """Return what the node lacks for the ask, by type."""
-        room = trial.claim_room(node)
-        lacks = [0] * len(room)
+        free = trial.free_for_claim(node)
+        lacks = [0] * len(free)
         for index, wanted in self.ask.kind.node_demand:
-            lacks[index] = max(0, wanted - room[index])
+            lacks[index] = max(0, wanted - free[index])
         return lacks
 
     # The report ---------------------------------------------------------------------------------------

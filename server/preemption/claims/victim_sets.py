@@ -182,13 +182,13 @@ def _better(one: CoveringSet | None, other: CoveringSet | None) -> CoveringSet |
 
 def _walk(order: Sequence[Candidate], task: Task) -> list[Candidate] | None:
     """Return candidates taken in order, each one that helps and is legal, until the needs are covered; then give back (G8)."""
-    left, room = list(task.needs), list(task.caps)
+    left, caps = list(task.needs), list(task.caps)
     taken: list[Candidate] = []
     for one in order:
-        if not _helps(one, left) or not _fits(one, room):
+        if not _helps(one, left) or not _fits(one, caps):
             continue
         taken.append(one)
-        _take(one, left, room)
+        _take(one, left, caps)
         if max(left) <= 0:
             return _give_back(taken, left)
     return None
@@ -201,18 +201,18 @@ def _helps(one: Candidate, left: Sequence[int]) -> bool:
     return False
 
 
-def _fits(one: Candidate, room: Sequence[int]) -> bool:
+def _fits(one: Candidate, caps: Sequence[int]) -> bool:
     for index, quantity in one.takes:  # noqa: SIM110 - for every candidate of every node
-        if room[index] < quantity:
+        if caps[index] < quantity:
             return False
     return True
 
 
-def _take(one: Candidate, left: list[int], room: list[int]) -> None:
+def _take(one: Candidate, left: list[int], caps: list[int]) -> None:
     for index, given in enumerate(one.gives):
         left[index] -= given
     for index, quantity in one.takes:
-        room[index] -= quantity
+        caps[index] -= quantity
 
 
 def _give_back(taken: list[Candidate], left: list[int]) -> list[Candidate]:
@@ -378,7 +378,7 @@ class _Search:
         self,
         start: int,
         left: list[int],
-        room: list[int],
+        caps: list[int],
         taken: list[Candidate],
         passed: int = 0,
     ) -> None:
@@ -395,11 +395,11 @@ class _Search:
         if self._hopeless(start, left, taken):
             return
         one, kind = self.candidates[start], self.kinds[start]
-        if not passed & kind and _helps(one, left) and _fits(one, room):
-            fewer, narrower = list(left), list(room)
+        if not passed & kind and _helps(one, left) and _fits(one, caps):
+            fewer, narrower = list(left), list(caps)
             _take(one, fewer, narrower)
             self._descend(start + 1, fewer, narrower, [*taken, one], passed)
-        self._descend(start + 1, left, room, taken, passed | kind)
+        self._descend(start + 1, left, caps, taken, passed | kind)
 
     def _hopeless(self, start: int, left: list[int], taken: list[Candidate]) -> bool:
         """Return whether the candidates from ``start`` on give too little, or no set of them is better than the best so far."""

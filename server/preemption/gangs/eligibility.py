@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from server.model.fit import Demand
 from server.model.quota import is_below
-from server.preemption.claims.eligibility import CODE, QueueRooms, Terms, own_leaf, own_rooms
+from server.preemption.claims.eligibility import CODE, QueueMargins, Terms, own_leaf, own_margins
 from server.preemption.entitlement import Deciding, Openness, deciding
 from server.preemption.policy import Rule
 from server.preemption.trial import Trial
@@ -51,7 +51,7 @@ class JobTerms:
         self._wanted = dict(self.whole.kind.demand)
         self._needed = dict(self.whole.kind.node_demand)
         self._takes: dict[str, frozenset[int]] = {}
-        self._rooms: dict[str, QueueRooms] = {}
+        self._margins: dict[str, QueueMargins] = {}
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
         """Yield, for every leaf in which allocations run, the leaf's number and its terms."""
@@ -109,23 +109,23 @@ class JobTerms:
 
         Only a net fall of the queue counts (invariant 3).
         """
-        rooms = self.rooms(trial, self.leaf)
-        return own_leaf(trial, self.leaf, self._needed, self.job.priority, rooms)
+        margins = self.margins(trial, self.leaf)
+        return own_leaf(trial, self.leaf, self._needed, self.job.priority, margins)
 
-    def rooms(self, trial: Trial, leaf: str) -> QueueRooms:
+    def margins(self, trial: Trial, leaf: str) -> QueueMargins:
         """Return the queues from a leaf up, each with what it can lose by type (G4)."""
-        known = self._rooms.get(leaf)
+        known = self._margins.get(leaf)
         if known is None:
-            known = self._rooms[leaf] = self._find_rooms(trial, leaf)
+            known = self._margins[leaf] = self._find_margins(trial, leaf)
         return known
 
-    def _find_rooms(self, trial: Trial, leaf: str) -> QueueRooms:
+    def _find_margins(self, trial: Trial, leaf: str) -> QueueMargins:
         if leaf == self.leaf:
-            return own_rooms(trial, leaf, self._wanted)
+            return own_margins(trial, leaf, self._wanted)
         assert self._others is not None, (
             "an allocation of another queue is evicted for a gang whose queue is entitled to nothing"
         )
-        return self._others.rooms(trial, leaf)
+        return self._others.margins(trial, leaf)
 
     def share(self, trial: Trial) -> dict[int, int]:
         """Return, by type, what may be taken from other queues: what the deciding queue is entitled to and does not hold.

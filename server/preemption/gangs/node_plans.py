@@ -194,7 +194,7 @@ class Closer:
 
     def number(self, place: int) -> int:
         """Return the least number of pods that must be evicted on the node at this place of the field, if any has to be."""
-        at = place - self._field.roomy
+        at = place - self._field.free_nodes
         while at >= len(self._numbers):
             self._numbers += self._next_block()
         return self._numbers[at]
@@ -216,6 +216,6 @@ def _passable(seats: Seats) -> tuple[Mask, frozenset[str]]:
         strained = seats.strained_queues(leaf)
         if strained or not seats.terms.takes_for_all(trial, leaf):
             barring.append(number)
-        calm.update(queue.path for queue, _ in seats.terms.rooms(trial, leaf))
+        calm.update(queue.path for queue, _ in seats.terms.margins(trial, leaf))
         calm.difference_update(strained)
     return seats.units.tied() | nodes.of_leaves(columns, barring), frozenset(calm)

@@ -133,7 +133,7 @@ class JobSearch:
                 row, lacks = attempt.nearest(member)
                 return GangAnswer(member=member, row=row, lacks=tuple(lacks))
             chosen.append(seat)
-        full = attempt.make_head_room()
+        full = attempt.make_headroom()
         if full:
             return GangAnswer(full=full)
         attempt.give_back()
@@ -268,7 +268,7 @@ class Attempt:
 
     # Queues ---------------------------------------------------------------------------------------
 
-    def make_head_room(self) -> tuple[tuple[str, int], ...]:
+    def make_headroom(self) -> tuple[tuple[str, int], ...]:
         """Evict allocations of the gang's own queue on any node while a maximum needs it (J8).
 
         Return the queues that are still full, each with the index of a type.
@@ -464,9 +464,9 @@ def fits(trial: Trial, job: WaitingJob) -> bool:
 
 def _seated(trial: Trial, kind: ClassFacts, used: dict[int, dict[int, int]]) -> bool:
     nodes, need = trial.short_nodes(kind)
-    for node in assignments.roomy(nodes, need, trial.snapshot.nodes.names):
-        room, line = trial.claim_room(node), used.get(node, {})
-        if all(room[at] - line.get(at, 0) >= wanted for at, wanted in kind.node_demand):
+    for node in assignments.free_nodes(nodes, need, trial.snapshot.nodes.names):
+        free, line = trial.free_for_claim(node), used.get(node, {})
+        if all(free[at] - line.get(at, 0) >= wanted for at, wanted in kind.node_demand):
             line = used.setdefault(node, {})
             for at, wanted in kind.node_demand:
                 line[at] = line.get(at, 0) + wanted

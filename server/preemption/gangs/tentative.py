@@ -35,7 +35,7 @@ class Seats:
         self._own: dict[int, Amounts] = {}
         self._used: dict[int, Amounts] = {}
         self._lost: dict[str, Counter[int]] = {}
-        self._room: dict[int, Amounts] = {}
+        self._free_on: dict[int, Amounts] = {}
         self._groups: Counter[str] = Counter()
         self._others = 0
         self._own_freed = [0] * self._width
@@ -72,7 +72,7 @@ class Seats:
             line = self.units.line(row)
             self._free(line, sign)
             self._others += sign if line.leaf != self.leaf else 0
-            for queue, _ in self.terms.rooms(self.trial, line.leaf):
+            for queue, _ in self.terms.margins(self.trial, line.leaf):
                 lost = self._lost.setdefault(queue.path, Counter())
                 for index, quantity in line.charged:
                     lost[index] += sign * quantity
@@ -102,7 +102,7 @@ class Seats:
         now = [0] * self._width
         if used is not None:
             for index, much in enumerate(used):
-                left = much - max(0, self.room(node)[index]) - (own[index] if own else 0)
+                left = much - max(0, self.free_on(node)[index]) - (own[index] if own else 0)
                 now[index] = max(0, left) if much else 0
         for index, much in enumerate(now):
             self._need[index] += much - (before[index] if before else 0)
@@ -110,11 +110,11 @@ class Seats:
 
     # Questions ------------------------------------------------------------------------------------
 
-    def room(self, node: int) -> Amounts:
+    def free_on(self, node: int) -> Amounts:
         """Return what a node has free once everything that was ordered before this plan is gone."""
-        known = self._room.get(node)
+        known = self._free_on.get(node)
         if known is None:
-            known = self._room[node] = self.trial.claim_room(node)
+            known = self._free_on[node] = self.trial.free_for_claim(node)
         return known
 
     def lacks(self, node: int) -> dict[int, int]:
@@ -127,14 +127,14 @@ class Seats:
 
     def lacks_with(self, node: int, demand: Demand) -> dict[int, int]:
         """Return what a node would lack with one more member on it."""
-        room, freed, used = self.room(node), self._freed.get(node), self._used.get(node)
+        free, freed, used = self.free_on(node), self._freed.get(node), self._used.get(node)
         wanted = dict(demand)
         for index, much in enumerate(used or ()):
             if much:
                 wanted[index] = wanted.get(index, 0) + much
         found = {}
         for index, much in wanted.items():
-            left = room[index] + (freed[index] if freed else 0)
+            left = free[index] + (freed[index] if freed else 0)
             if left < much:
                 found[index] = much - left
         return found
@@ -144,7 +144,7 @@ class Seats:
         for node, used in self._used.items():
             need = [0] * self._width
             for index, wanted in demand:
-                need[index] = max(0, wanted + used[index] - self.room(node)[index])
+                need[index] = max(0, wanted + used[index] - self.free_on(node)[index])
             yield node, need
 
     def may_take(self, unit: Unit) -> bool:
@@ -223,16 +223,16 @@ class Seats:
     def _keeps_floors(self, unit: Unit) -> bool:
         """Return whether no queue loses more than it can, all victims counted (G4)."""
         lost: dict[str, Counter[int]] = {}
-        rooms: dict[str, Amounts] = {}
+        margins: dict[str, Amounts] = {}
         for row in unit:
             line = self.units.line(row)
-            for queue, room in self.terms.rooms(self.trial, line.leaf):
-                rooms[queue.path] = room
+            for queue, margin in self.terms.margins(self.trial, line.leaf):
+                margins[queue.path] = margin
                 sums = lost.setdefault(queue.path, Counter())
                 for index, quantity in line.charged:
                     sums[index] += quantity
         return all(
-            self._lost.get(path, NOTHING)[index] + quantity <= rooms[path][index]
+            self._lost.get(path, NOTHING)[index] + quantity <= margins[path][index]
             for path, sums in lost.items()
             for index, quantity in sums.items()
         )
@@ -258,17 +258,17 @@ class Seats:
         """Return the queues from a leaf up that may have to protect a candidate on some node."""
         known = self._narrow.get(leaf)
         if known is None:
-            rooms = self.terms.rooms(self.trial, leaf)
+            margins = self.terms.margins(self.trial, leaf)
             known = self._narrow[leaf] = tuple(
-                queue.path for queue, room in rooms if not self._is_ample(queue.path, room)
+                queue.path for queue, margin in margins if not self._is_ample(queue.path, margin)
             )
         return known
 
-    def _is_ample(self, path: str, room: Amounts) -> bool:
+    def _is_ample(self, path: str, margin: Amounts) -> bool:
         """Return whether a queue can lose all that may be evicted from any one node, beside what it loses already (G4)."""
         lost = self._lost.get(path, NOTHING)
         return all(
-            lost.get(index, 0) + much <= room[index] for index, much in enumerate(self.units.most)
+            lost.get(index, 0) + much <= margin[index] for index, much in enumerate(self.units.most)
         )
 
     def has_plenty_of_share(self, demand: Demand) -> bool:
@@ -288,8 +288,8 @@ class Seats:
         """Return the queues, disruption budgets and gang of a row: evicting others with the same tie may bar the row."""
         known = self._ties.get(row)
         if known is None:
-            rooms = self.terms.rooms(self.trial, self.units.line(row).leaf)
-            paths = [queue.path for queue, _ in rooms]
+            margins = self.terms.margins(self.trial, self.units.line(row).leaf)
+            paths = [queue.path for queue, _ in margins]
             known = self._ties[row] = frozenset([*paths, *self._own_ties(row)])
         return known
 

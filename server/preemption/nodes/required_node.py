@@ -144,11 +144,11 @@ def _ranking(
 
 
 def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Lacking:
-    room = trial.claim_room(row)
+    free = trial.free_for_claim(row)
     return {
-        index: wanted - room[index]
+        index: wanted - free[index]
         for index, wanted in ask.kind.node_demand
-        if wanted > room[index]
+        if wanted > free[index]
     }
 
 

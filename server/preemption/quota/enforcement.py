@@ -95,7 +95,7 @@ def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> RunInProgr
     )
     found = running(trial.snapshot, trial.standing, asked)
     overshoot = trial.snapshot.queues[path].spec.properties.quota_overshoot
-    return RunInProgress(found, target, tree.rooms(), overshoot, _budgets(trial, found))
+    return RunInProgress(found, target, tree.margins(), overshoot, _budgets(trial, found))
 
 
 def _further(trial: Trial, tree: Tree, wanted: int) -> Callable[[int], tuple[Rank, ...]] | None:

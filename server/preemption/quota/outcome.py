@@ -107,8 +107,8 @@ class RunOutcome:
         """Return the lowest queue that would be below its entitlement at the end of the run without this candidate."""
         running, run = self.run.running, self.run
         leaf, size = running.leaf(place), running.size(place)
-        for queue, room in zip(self.snapshot.path_up(leaf), run.rooms[leaf], strict=True):
-            if any(amount > room[at] for at, amount in enumerate(size) if amount):
+        for queue, margin in zip(self.snapshot.path_up(leaf), run.margins[leaf], strict=True):
+            if any(amount > margin[at] for at, amount in enumerate(size) if amount):
                 return queue
         return None
 

@@ -132,7 +132,7 @@ def _walk(
 
     ``left``, the amounts still to free, is reduced; ``rules`` gets by row the rule that protects a candidate.
     """
-    rooms, spent = _rooms(trial, frozenset(left)), Counter[str]()
+    margins, spent = _margins(trial, frozenset(left)), Counter[str]()
     full = trial.overfull(sorted(left))
     taken: list[SurplusCandidate] = []
     for one in candidates:
@@ -141,27 +141,27 @@ def _walk(
         short = full.get(one.node, {})
         if not _helps(one, left, short):
             continue
-        rule = _objection(trial, one, rooms, spent)
+        rule = _objection(trial, one, margins, spent)
         if rule is not None:
             rules[one.row] = rule
         else:
-            _change(trial, one, left, rooms, -1)
+            _change(trial, one, left, margins, -1)
             for index, quantity in one.size:
                 short[index] = short.get(index, 0) - quantity
             spent.update(trial.snapshot.allocations.groups(one.row))
             taken.append(one)
     for one in reversed(taken[:]):
         if all(left[index] + quantity <= 0 for index, quantity in one.size if index in left):
-            _change(trial, one, left, rooms, 1)
+            _change(trial, one, left, margins, 1)
             taken.remove(one)
     return taken
 
 
 def _objection(
-    trial: Trial, one: SurplusCandidate, rooms: dict[str, list[int]], spent: Counter[str]
+    trial: Trial, one: SurplusCandidate, margins: dict[str, list[int]], spent: Counter[str]
 ) -> Rule | None:
     """Return the rule that protects a candidate after those taken so far; None where it is evicted."""
-    if not _fits(trial, one, rooms):
+    if not _fits(trial, one, margins):
         return Rule.BELOW_GUARANTEE
     return None if _is_allowed(trial, one, spent) else Rule.BUDGET
 
@@ -218,7 +218,7 @@ def least(trial: Trial, path: str, target: Container[int]) -> tuple[int, ...]:
     return tuple(part if at in target else floor for at, (part, floor) in enumerate(pairs))
 
 
-def _rooms(trial: Trial, target: Container[int]) -> dict[str, list[int]]:
+def _margins(trial: Trial, target: Container[int]) -> dict[str, list[int]]:
     """Return by queue how far it may fall, by type."""
     whole = protects_only_whole(trial)
     return {
@@ -237,9 +237,9 @@ def _helps(one: SurplusCandidate, left: dict[int, int], short: dict[int, int]) -
     return any(left.get(index, 0) > 0 and short.get(index, 0) > 0 for index, _ in one.size)
 
 
-def _fits(trial: Trial, one: SurplusCandidate, rooms: dict[str, list[int]]) -> bool:
+def _fits(trial: Trial, one: SurplusCandidate, margins: dict[str, list[int]]) -> bool:
     return all(
-        rooms[queue.path][index] >= quantity
+        margins[queue.path][index] >= quantity
         for queue in trial.snapshot.path_up(one.leaf)
         for index, quantity in one.size
     )
@@ -249,7 +249,7 @@ def _change(
     trial: Trial,
     one: SurplusCandidate,
     left: dict[int, int],
-    rooms: dict[str, list[int]],
+    margins: dict[str, list[int]],
     sign: int,
 ) -> None:
     """Subtract a victim (-1) from what is left to free and from its queues, or add it back (1)."""
@@ -257,7 +257,7 @@ def _change(
         if index in left:
             left[index] += sign * quantity
         for queue in trial.snapshot.path_up(one.leaf):
-            rooms[queue.path][index] += sign * quantity
+            margins[queue.path][index] += sign * quantity
 
 
 def _shrink(  # noqa: PLR0913, PLR0917 - the numbers of a run

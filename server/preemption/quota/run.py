@@ -20,7 +20,7 @@ SEARCHED_MOST: Final = 16
 """The largest number of candidates among which a set is searched for when a run misses its target (Q15)."""
 
 Line = list[int]
-PathRooms = tuple[Line, ...]
+PathMargins = tuple[Line, ...]
 """The amounts by which each queue from a leaf to the root may fall, by column."""
 
 
@@ -75,24 +75,24 @@ class Step:
 class RunInProgress:
     """A quota run in progress. ``rest`` is what is still to free of each target type, negative where more was freed.
 
-    ``rooms`` has, by leaf, how far each queue of its path may fall; paths share the lists of common queues. ``taken`` maps the
+    ``margins`` has, by leaf, how far each queue of its path may fall; paths share the lists of common queues. ``taken`` maps the
     place of a victim to the rule by which it was taken, ``spared`` the place of a candidate to the rule that protected it last.
     Candidates in neither are not needed.
     """
 
-    __slots__ = ("_budgets", "_late", "_overshoot", "rest", "rooms", "running", "spared", "taken")
+    __slots__ = ("_budgets", "_late", "_overshoot", "margins", "rest", "running", "spared", "taken")
 
     def __init__(
         self,
         running: Running,
         target: Sequence[int],
-        rooms: Mapping[str, PathRooms],
+        margins: Mapping[str, PathMargins],
         overshoot: str = "last",
         budgets: Budgets | None = None,
     ) -> None:
         self.running = running
         self.rest = list(target)
-        self.rooms = rooms
+        self.margins = margins
         self.taken: dict[int, str] = {}
         self.spared: dict[int, Rule] = {}
         self._overshoot = overshoot
@@ -108,14 +108,14 @@ class RunInProgress:
 
     def walk(self, leaf: str, lot: Lot, share: Sequence[int], because: str) -> Line:
         """Free a leaf's share with no victim that it does not need (Q12); return what was freed, by target type."""
-        before, wanted, room = list(self.rest), list(share), _narrowest(self.rooms[leaf])
-        whole = list(room)
-        step = Step(wanted, (wanted, self.rest, room), because)
+        before, wanted, margin = list(self.rest), list(share), _narrowest(self.margins[leaf])
+        whole = list(margin)
+        step = Step(wanted, (wanted, self.rest, margin), because)
         if self._budgets.groups:
             self._walk_grouped(lot, step)
         else:
             self._walk(lot, step)
-        _lower(self.rooms[leaf], [had - has for had, has in zip(whole, room, strict=True)])
+        _lower(self.margins[leaf], [had - has for had, has in zip(whole, margin, strict=True)])
         self._give_back(step.places, wanted, wanted)
         return [had - has for had, has in zip(before, self.rest, strict=True)]
 
@@ -164,11 +164,11 @@ class RunInProgress:
 
     def _bounds(self, step: Step) -> Line:
         """Return how much may be freed of each column."""
-        room = step.lines[-1]
+        margin = step.lines[-1]
         if self._overshoot != "none":
-            return room
-        capped = [min(pair) for pair in zip(self.rest, room, strict=False)]  # Q13
-        return [*capped, *room[len(capped) :]]
+            return margin
+        capped = [min(pair) for pair in zip(self.rest, margin, strict=False)]  # Q13
+        return [*capped, *margin[len(capped) :]]
 
     def _one_by_one(self, candidates: Iterable[WalkPlace], step: Step) -> None:
         """Take the candidates in turn until all target types are met (Q12)."""
@@ -182,20 +182,20 @@ class RunInProgress:
     def walk_all(self, because: str) -> bool:
         """Take from all remaining candidates, without shares (Q15); return whether any was taken."""
         lacking = [at for at, left in enumerate(self.rest) if left > 0]
-        room = {leaf: _narrowest(rooms) for leaf, rooms in self.rooms.items()}
-        lot, beyond = self.running.restricted(self.taken, lacking, room)
+        margin = {leaf: _narrowest(margins) for leaf, margins in self.margins.items()}
+        lot, beyond = self.running.restricted(self.taken, lacking, margin)
         self.spared.update(dict.fromkeys(beyond, Rule.BELOW_GUARANTEE))
         before = len(self.taken)
         for one in self._in_turn(lot.walk()):
             if not self.is_short:
                 break
-            rooms = self._path(one)
-            if self._considers(one, self.rest, rooms):
-                self._take(one, (self.rest, *rooms), because)
+            margins = self._path(one)
+            if self._considers(one, self.rest, margins):
+                self._take(one, (self.rest, *margins), because)
         return len(self.taken) > before
 
-    def _path(self, one: WalkPlace) -> PathRooms:
-        return self.rooms[self.running.leaves[one.home]]
+    def _path(self, one: WalkPlace) -> PathMargins:
+        return self.margins[self.running.leaves[one.home]]
 
     def _in_turn(self, candidates: Iterable[WalkPlace]) -> Iterator[WalkPlace]:
         """Yield the candidates in Q11's order; one without disruptions left at its turn counts as opted out (V5)."""
@@ -242,20 +242,20 @@ class RunInProgress:
 
     # One candidate --------------------------------------------------------------------------------
 
-    def _considers(self, one: WalkPlace, wanted: Line, rooms: Sequence[Line]) -> bool:
+    def _considers(self, one: WalkPlace, wanted: Line, margins: Sequence[Line]) -> bool:
         """Return whether a candidate may be taken; record the rule that protects it, unless it is only not needed."""
-        rule = self._objection(one, wanted, rooms)
+        rule = self._objection(one, wanted, margins)
         if rule is not None and rule is not Rule.NOT_NEEDED:
             self.spared[one.place] = rule
         return rule is None
 
-    def _objection(self, one: WalkPlace, wanted: Line, rooms: Sequence[Line]) -> Rule | None:
+    def _objection(self, one: WalkPlace, wanted: Line, margins: Sequence[Line]) -> Rule | None:
         size = one.size
         if not any(left > 0 and size[at] for at, left in enumerate(wanted)):
             return Rule.NOT_NEEDED  # Q12: it reduces no target type that is not met
-        for room in rooms:
+        for margin in margins:
             for at, amount in enumerate(size):
-                if amount and amount > room[at]:
+                if amount and amount > margin[at]:
                     return (
                         Rule.BELOW_GUARANTEE
                     )  # Q12: a queue from its leaf to the root would be below E
@@ -274,7 +274,7 @@ class RunInProgress:
         """Give back a victim."""
         del self.taken[place]
         self._budgets.count(place, -1)
-        _lower((*lines, self.rest, *self.rooms[self.running.leaf(place)]), self._negative(place))
+        _lower((*lines, self.rest, *self.margins[self.running.leaf(place)]), self._negative(place))
 
     def _negative(self, place: int) -> Line:
         return [-amount for amount in self.running.size(place)]
@@ -320,18 +320,18 @@ class RunInProgress:
             if not _is_within(self.rest, left[at]):
                 return False
             one = candidates[at]
-            rooms = self._path(one)
-            if self._objection(one, self.rest, rooms) is None:
-                self._take(one, (self.rest, *rooms), because)
+            margins = self._path(one)
+            if self._objection(one, self.rest, margins) is None:
+                self._take(one, (self.rest, *margins), because)
                 if self._reaches(candidates, at + 1, left, because):
                     return True
                 self._spare(one.place, ())
         return False
 
 
-def _narrowest(rooms: PathRooms) -> Line:
+def _narrowest(margins: PathMargins) -> Line:
     """Return by column how far all of these queues may fall."""
-    return [min(column) for column in zip(*rooms, strict=True)]
+    return [min(column) for column in zip(*margins, strict=True)]
 
 
 def _lower(lines: Iterable[Line], size: Sequence[int]) -> None:
@@ -340,12 +340,12 @@ def _lower(lines: Iterable[Line], size: Sequence[int]) -> None:
             line[at] -= size[at]
 
 
-def _is_within(size: Sequence[int], room: Sequence[int]) -> bool:
-    """Return whether no positive amount of ``size`` exceeds the same column of ``room``.
+def _is_within(size: Sequence[int], margin: Sequence[int]) -> bool:
+    """Return whether no positive amount of ``size`` exceeds the same column of ``margin``.
 
     Columns without a partner are ignored.
     """
-    for amount, have in zip(size, room, strict=False):  # noqa: SIM110 - thousands of times a run
+    for amount, have in zip(size, margin, strict=False):
         if amount > have and amount > 0:
             return False
     return True

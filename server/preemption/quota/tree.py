@@ -8,7 +8,7 @@ from math import prod
 
 from server.kernels.share import largest_remainder
 from server.preemption.entitlement import floor
-from server.preemption.quota.run import Line, PathRooms, RunInProgress
+from server.preemption.quota.run import Line, PathMargins, RunInProgress
 from server.preemption.trial import Trial
 from server.snapshot.victims_in_order import Lot
 
@@ -77,15 +77,15 @@ class Tree:
         found = {index for each in floors for index, least in enumerate(each) if least}
         return sorted(found.difference(targets))
 
-    def rooms(self) -> dict[str, PathRooms]:
+    def margins(self) -> dict[str, PathMargins]:
         """Return by leaf how far each queue up to the root may fall; a queue has one list, shared by all paths through it."""
         lines: dict[str, Line] = {}
         return {
-            leaf: tuple(self._room(one.path, lines) for one in self._trial.snapshot.path_up(leaf))
+            leaf: tuple(self._margin(one.path, lines) for one in self._trial.snapshot.path_up(leaf))
             for leaf in self.leaves
         }
 
-    def _room(self, path: str, lines: dict[str, Line]) -> Line:
+    def _margin(self, path: str, lines: dict[str, Line]) -> Line:
         if path not in lines:
             used, least = self._trial.eff(path), floor(self._trial, path)
             lines[path] = [used[index] - least[index] for index in self.types]

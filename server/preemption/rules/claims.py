@@ -215,8 +215,8 @@ def _lacking(trial: Trial, pledge: Pledge, release: Release) -> Iterator[int]:
 
 
 def _lacking_on_node(trial: Trial, pledge: Pledge) -> Iterator[int]:
-    room = trial.claim_room(pledge.row)
-    yield from (index for index, wanted in pledge.ask.kind.node_demand if wanted > room[index])
+    free = trial.free_for_claim(pledge.row)
+    yield from (index for index, wanted in pledge.ask.kind.node_demand if wanted > free[index])
 
 
 def _lacking_below_maxima(

@@ -189,10 +189,10 @@ def _can_be_last(
         node, held = int(columns.nodes[one.row]), columns.resources[one.row]
         if node not in rest:
             continue
-        used, room = sums.used[node], sums.trial.claim_room(node)
+        used, free = sums.used[node], sums.trial.free_for_claim(node)
         for decided in owed:
             at = decided.at
-            lacking = used[at] > room[at] + rest[node][at]
+            lacking = used[at] > free[at] + rest[node][at]
             if lacking and int(held[at]) and not is_below(one.leaf, decided.queue.path):
                 return True
     return False
@@ -214,9 +214,9 @@ def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:
     """Return what the members need, over all nodes, beyond free capacity and victims of their own queue (J7)."""
     needs: Counter[int] = Counter()
     for node, used in _used(plan.pledges).items():
-        room, freed = trial.claim_room(node), _freed_on(trial, node, own)
+        free, freed = trial.free_for_claim(node), _freed_on(trial, node, own)
         for index, much in used.items():
-            needs[index] += max(0, much - max(0, room[index]) - freed[index])
+            needs[index] += max(0, much - max(0, free[index]) - freed[index])
     return +needs
 
 
@@ -332,10 +332,10 @@ class _Sums:
         if node not in self.used:
             return True
         going = [one for one in self.on.get(node, ()) if one not in without]
-        room, freed = self.trial.claim_room(node), _freed_on(self.trial, node, going)
-        return all(room[at] + freed[at] >= much for at, much in self.used[node].items())
+        free, freed = self.trial.free_for_claim(node), _freed_on(self.trial, node, going)
+        return all(free[at] + freed[at] >= much for at, much in self.used[node].items())
 
-    def has_head_room(self) -> bool:
+    def has_headroom(self) -> bool:
         """Return whether the queues on the path have headroom for all members without victims."""
         return self._below_the_maxima(())
 
@@ -369,7 +369,7 @@ def no_job_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
         return None
     planned = _job_of(trial, plan)
     without = _Sums(trial, Plan(plan.policy, plan.pledges))
-    if without.has_head_room() and search.fits(trial, planned):
+    if without.has_headroom() and search.fits(trial, planned):
         return Refusal(Rule.NOT_MINIMAL, "the job fits without victims")
     return None
 

@@ -114,16 +114,14 @@ def open_queue(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | 
     return Refusal(Rule.STOPPED_QUEUE, f"queue {ask.leaf} is stopped")
 
 
-def head_room(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
+def headroom(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
     """Refuse an ask without headroom below its limits, with all promised capacity counted.
 
     Victims may free headroom of queues.
     """
     if not ask.within_limits and not policy.reserves:
         return Refusal(Rule.USER_LIMIT, "a limit of its user or group has no headroom for it")
-    if ask.within_limits and (
-        not policy.reserves or trial.has_head_room(ask.leaf, ask.kind.demand)
-    ):
+    if ask.within_limits and (not policy.reserves or trial.has_headroom(ask.leaf, ask.kind.demand)):
         return None
     return Refusal(Rule.HEAD_ROOM, f"no headroom is left for it from {ask.leaf} up")
 
@@ -189,7 +187,7 @@ def one_node(trial: Trial, plan: Plan) -> Refusal | None:
     return Refusal(Rule.SEVERAL_NODES, "a victim does not run on the node that is pledged")
 
 
-def room_made(trial: Trial, plan: Plan) -> Refusal | None:
+def capacity_freed(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan after which the ask does not fit, or of which a victim could be given back (invariants 11 and 12)."""
     if plan.facts.reserves or plan.facts.gang or not plan.pledges:  # see `gangs`
         return None
@@ -213,12 +211,12 @@ def _is_enough(trial: Trial, plan: Plan, releases: tuple[Release, ...]) -> bool:
 def _is_enough_on_node(trial: Trial, pledge: Pledge, releases: tuple[Release, ...]) -> bool:
     """Return whether the ask fits on its node after the releases; each counts for all types that it frees (G2, W6)."""
     nodes, resources = trial.snapshot.allocations.nodes, trial.snapshot.allocations.resources
-    room = trial.claim_room(pledge.row)
+    free = trial.free_for_claim(pledge.row)
     for release in releases:
         if int(nodes[release.row]) == pledge.row:
             for index, freed in enumerate(resources[release.row].tolist()):
-                room[index] += freed
-    return fits(pledge.ask.kind.node_demand, room)
+                free[index] += freed
+    return fits(pledge.ask.kind.node_demand, free)
 
 
 def _is_enough_in_queues(trial: Trial, pledge: Pledge, releases: tuple[Release, ...]) -> bool:
@@ -418,7 +416,7 @@ ASK_RULES: Final[tuple[AskRule, ...]] = (
     reservations_of_the_partition,
     reservations_of_a_leaf,
     open_queue,
-    head_room,
+    headroom,
     admission.admitted,
 )
 PLEDGE_RULES: Final[tuple[PledgeRule, ...]] = (reservations_one_a_node, claims.suitable_node)
@@ -432,7 +430,7 @@ PLAN_RULES: Final[tuple[PlanRule, ...]] = (
     within_the_fence,
     lower_priority,
     nobody_below_the_floor,
-    room_made,
+    capacity_freed,
     claims.important_stay,
     claims.budgets_respected,
     claims.beyond_the_dead_zone,

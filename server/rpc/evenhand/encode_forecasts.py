@@ -43,16 +43,16 @@ def forecast_picture(
 ) -> None:
     """Write the forecast into the answer; victims beyond the limit of a message are only counted."""
     answer.complete, answer.cut, answer.until_ms = found.complete, found.cut, found.until_ms
-    room = VICTIMS_TOLD_MAX
+    most = VICTIMS_TOLD_MAX
     for part in found.partitions:
         picture = _partition(part, names[part.partition])
         for one in part.decisions:
-            told = _decision(one, names[part.partition], room)
-            room -= len(told.decision.victims)
+            told = _decision(one, names[part.partition], most)
+            most -= len(told.decision.victims)
             picture.decisions.append(told)
         for quota in part.quotas:
-            shown = _quota(quota, part, names[part.partition], room)
-            room -= len(shown.victims)
+            shown = _quota(quota, part, names[part.partition], most)
+            most -= len(shown.victims)
             picture.queues.append(shown)
         answer.partitions.append(picture)
     known = {part.partition for part in found.partitions}
@@ -94,9 +94,9 @@ def _partition(part: PartitionForecast, names: Names) -> pb.PartitionSimulation:
     )
 
 
-def _decision(one: ForeseenDecision, names: Names, room: int) -> pb.ForeseenDecision:
-    """Return the message of a decision with at most ``room`` of its victims."""
-    shown = replace(one.record, state=one.outcome, victims=one.record.victims[:room])
+def _decision(one: ForeseenDecision, names: Names, most: int) -> pb.ForeseenDecision:
+    """Return the message of a decision with at most ``most`` of its victims."""
+    shown = replace(one.record, state=one.outcome, victims=one.record.victims[:most])
     told = decision(VisibleDecision(shown), names, lambda _path: True)
     told.victims_left_out = len(one.record.victims) - len(told.victims)
     for each in told.victims:
@@ -107,7 +107,7 @@ def _decision(one: ForeseenDecision, names: Names, room: int) -> pb.ForeseenDeci
 
 
 def _quota(
-    one: QueueSimulation, part: PartitionForecast, names: Names, room: int
+    one: QueueSimulation, part: PartitionForecast, names: Names, most: int
 ) -> pb.QueueSimulation:
     known = {queue.queue: queue for queue in part.queues}[one.queue]
     picture = pb.QueueSimulation(
@@ -118,7 +118,7 @@ def _quota(
         delay_ms=one.delay_ms,
         due_ms=one.due_ms,
         why_not=one.why_not,
-        victims=[victim(each, names) for each in one.victims[:room]],
+        victims=[victim(each, names) for each in one.victims[:most]],
     )
     picture.victims_left_out = len(one.victims) - len(picture.victims)
     if one.shrink is not None:

@@ -25,7 +25,7 @@ _OUTCOMES: Final = {
 }
 
 
-_LACKS_ROOM: Final = "no node has enough free capacity, or its queue has no headroom"
+_LACKS_CAPACITY: Final = "no node has enough free capacity, or its queue has no headroom"
 
 
 class AskPictures:
@@ -91,6 +91,6 @@ def _lines(picture: pb.AskSimulation, lacks: str) -> Iterator[str]:
         else:
             yield f"It would get {node} later, without evictions for it."
     else:
-        yield f"It would wait: {lacks or _LACKS_ROOM}."
+        yield f"It would wait: {lacks or _LACKS_CAPACITY}."
         if picture.verdict.law:
             yield f"Preemption frees no capacity for it (`{picture.verdict.law}`): {picture.verdict.rule}."

@@ -176,9 +176,9 @@ def with_own_headroom(report: QueueReport, above: Mapping[str, int] | None = Non
 
     The headroom of the queues above is left out, because it reveals what others use.
     """
-    room = dict(above or {})
+    left = dict(above or {})
     for kind, most in report.max.items():
         own = max(most - report.usage.get(kind, 0) - report.promised.get(kind, 0), 0)
-        room[kind] = min(own, room.get(kind, own))
-    children = tuple(with_own_headroom(one, room) for one in report.children)
-    return replace(report, headroom=dict(sorted(room.items())), children=children)
+        left[kind] = min(own, left.get(kind, own))
+    children = tuple(with_own_headroom(one, left) for one in report.children)
+    return replace(report, headroom=dict(sorted(left.items())), children=children)

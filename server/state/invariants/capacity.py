@@ -53,7 +53,7 @@ def _check_free(partition: Partition, node: Node) -> None:
     assert len(free) == len(partition.types), (
         f"capacity of node {node.node_id} has {len(free)} types"
     )
-    same(partition.types, f"free room of node {node.node_id}", node.free, free)
+    same(partition.types, f"free capacity of node {node.node_id}", node.free, free)
 
 
 def _check_slots(partition: Partition) -> None:
@@ -84,7 +84,7 @@ def _check_totals(partition: Partition) -> None:
 
 
 def check_limits(partition: Partition) -> None:
-    """Assert that room = limit - usage - promised for queues, and limit - usage for users and groups."""
+    """Assert that headroom = limit - usage - promised for queues, and limit - usage for users and groups."""
     for queue in partition.queues.values():
         _check_queue_limit(partition, queue)
     check_firm(partition)
@@ -115,7 +115,7 @@ def limit_name(limiter: Limiter) -> str:
     )
 
 
-def _room(partition: Partition, limit: Limit) -> Amounts:
+def _limits(partition: Partition, limit: Limit) -> Amounts:
     quantities = dict(limit)
     return [quantities.get(name, NO_LIMIT) for name in partition.types.names]
 
@@ -125,24 +125,24 @@ def _bound(partition: Partition, queue: Queue) -> Amounts | None:
     deserved = partition.deserved.get(queue.path)
     if queue.parent is None or (queue.spec.max is None and deserved is None):
         return None
-    room = _room(partition, queue.spec.max or ())
+    left = _limits(partition, queue.spec.max or ())
     for at, one in enumerate(deserved or ()):  # a new type has no value until the next tick
-        room[at] = room[at] if one is None else min(room[at], one)
-    return room
+        left[at] = left[at] if one is None else min(left[at], one)
+    return left
 
 
 def _check_queue_limit(partition: Partition, queue: Queue) -> None:
-    room = _bound(partition, queue)
-    limited = room is not None
+    left = _bound(partition, queue)
+    limited = left is not None
     assert (queue.limiter is not None) == limited, f"queue {queue.path} and its limit do not agree"
-    if queue.limiter is None or room is None:
+    if queue.limiter is None or left is None:
         return
     for index, used in enumerate(queue.usage):
-        room[index] -= used + queue.promised[index]
+        left[index] -= used + queue.promised[index]
     assert queue.limiter.queue is queue, (
         f"limit of queue {queue.path} belongs to {queue.limiter.queue.path}"
     )
-    same(partition.types, f"room in {limit_name(queue.limiter)}", queue.limiter.room, room)
+    same(partition.types, f"headroom in {limit_name(queue.limiter)}", queue.limiter.headroom, left)
 
 
 def _persons(application: Application) -> list[Person]:
@@ -183,11 +183,11 @@ def _check_person(
         else group_limit(spec, limiter.name)
     )
     assert entry is not None, f"{limit_name(limiter)} is not configured"
-    room = _room(partition, entry.max_resources)
+    left = _limits(partition, entry.max_resources)
     for application in members:
         for index, used in enumerate(application.usage):
-            room[index] -= used
-    same(partition.types, f"room in {limit_name(limiter)}", limiter.room, room)
+            left[index] -= used
+    same(partition.types, f"headroom in {limit_name(limiter)}", limiter.headroom, left)
     assert limiter.applications == len(members), (
         f"{limit_name(limiter)} counts {limiter.applications} applications, there are {len(members)}"
     )

@@ -39,8 +39,8 @@ def _check_limit(partition: Partition, queue: Queue) -> None:
     if queue.firm is None:
         return
     assert queue.firm.queue is queue, f"{name} belongs to {queue.firm.queue.path}"
-    room = [
+    left = [
         named.get(kind, NO_LIMIT) - used
         for kind, used in zip(partition.types.names, queue.firm_held, strict=True)
     ]
-    same(partition.types, f"room in {name}", queue.firm.room, room)
+    same(partition.types, f"headroom in {name}", queue.firm.headroom, left)

@@ -24,11 +24,11 @@ def check_search(partition: Partition) -> None:
             _check_mask(mask, index)
         if mask.names is None and mask.heap is not None and mask.log_epoch == index.epoch:
             _check_heap(index, mask, f"the mask of {mask.constraints}", mask.allows)
-    roomiest = _roomiest(partition)
+    most_free = _most_free(partition)
     for ask_class in live_classes(partition):
         if ask_class.heap is not None and ask_class.log_epoch == index.epoch:
             _check_heap(index, ask_class, class_name(ask_class), _takers(ask_class))
-        if ask_class.dead and ask_class.pending and fits(ask_class.node_demand, roomiest):
+        if ask_class.dead and ask_class.pending and fits(ask_class.node_demand, most_free):
             _check_dead(index, ask_class)
 
 
@@ -124,7 +124,7 @@ def _check_heap(
         assert not takes(node), f"node {node.node_id} fits {name}, whose heap ranks it too low"
 
 
-def _roomiest(partition: Partition) -> Amounts:
+def _most_free(partition: Partition) -> Amounts:
     """Return by type the most that is free on any open node, with pledges given back."""
     most = [-1] * len(partition.types)
     for node in partition.index.nodes.values():

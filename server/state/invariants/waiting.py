@@ -215,4 +215,4 @@ def _check_limiter(limiter: Limiter) -> None:
                     f"{name}: {holder_name(group)} does not pass it"
                 )
         if ask_class.pending and not limiter.relieved:
-            assert not limiter.has_room(ask_class), f"{name}: blocked, but there is room"
+            assert not limiter.has_headroom(ask_class), f"{name}: blocked, but there is headroom"

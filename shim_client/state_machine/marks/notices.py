@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from shim_client.messages import Releasing
 from shim_client.state_machine.marks import victim_marks
-from shim_client.state_machine.state import PodRecord, Room, State
+from shim_client.state_machine.state import FreedCapacity, PodRecord, State
 
 
 def make(state: State, order: Releasing) -> None:
@@ -14,18 +14,18 @@ def make(state: State, order: Releasing) -> None:
     waiting = state.pods.get(order.beneficiary)
     if waiting is None or waiting.node or not order.decision:
         return
-    room = waiting.room
-    known = room is not None and (room.decision, room.node) == (order.decision, order.node)
-    count = room.count if room is not None and known else 0
-    waiting.room = Room(order.decision, order.node, count + 1)
+    freed = waiting.freed
+    known = freed is not None and (freed.decision, freed.node) == (order.decision, order.node)
+    count = freed.count if freed is not None and known else 0
+    waiting.freed = FreedCapacity(order.decision, order.node, count + 1)
     state.to_announce[order.beneficiary] = None
 
 
 def take_back(state: State, pod: PodRecord, order: Releasing, why: str) -> None:
     """Remove the mark of a victim that stays, and count one victim less for the ask."""
     waiting = state.pods.get(order.beneficiary)
-    if waiting is not None and waiting.room and waiting.room.decision == order.decision:
-        waiting.room = replace(waiting.room, count=waiting.room.count - 1)
+    if waiting is not None and waiting.freed and waiting.freed.decision == order.decision:
+        waiting.freed = replace(waiting.freed, count=waiting.freed.count - 1)
     victim_marks.take_back(state, pod, order, why)
 
 
@@ -33,12 +33,12 @@ def announce(state: State) -> None:
     """Record an event on each waiting pod for which victims are being evicted."""
     for uid in state.to_announce:
         pod = state.pods.get(uid)
-        if pod is None or pod.room is None:
+        if pod is None or pod.freed is None:
             continue
-        room, go = (
-            pod.room,
-            "1 pod is evicted" if pod.room.count == 1 else f"{pod.room.count} pods are evicted",
+        freed, go = (
+            pod.freed,
+            "1 pod is evicted" if pod.freed.count == 1 else f"{pod.freed.count} pods are evicted",
         )
-        why = f"capacity is being freed on node {room.node} by decision {room.decision}: {go}"
+        why = f"capacity is being freed on node {freed.node} by decision {freed.decision}: {go}"
         state.note(pod.facts.ref, "PreemptionPlanned", why)
     state.to_announce.clear()

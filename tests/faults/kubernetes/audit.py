@@ -84,8 +84,8 @@ def merged(lines: Iterable[Line], asked: Iterable[Line], marks: Mapping[str, str
 
 
 def _evicted(line: Line, mark: str) -> Line:
-    decision, room_for, room_on = mark.split("/")
-    facts = {"decision": decision, "room_for": room_for, "room_on": room_on}
+    decision, freed_for, freed_on = mark.split("/")
+    facts = {"decision": decision, "freed_for": freed_for, "freed_on": freed_on}
     return {"at": line["at"], "kind": "evict", "key": line["key"], **facts}
 
 

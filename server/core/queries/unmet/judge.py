@@ -219,13 +219,14 @@ def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
     if refusal.rule not in {Rule.NO_VICTIMS, Rule.FROZEN, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return False
     return not _blocking(planner, need) and all(
-        _has_room_in_sum(planner.snapshot, need, kind) for kind in claimants.kinds(need.claimant)
+        _has_capacity_in_sum(planner.snapshot, need, kind)
+        for kind in claimants.kinds(need.claimant)
     )
 
 
-def _has_room_in_sum(snapshot: Snapshot, need: Need, kind: ClassFacts) -> bool:
+def _has_capacity_in_sum(snapshot: Snapshot, need: Need, kind: ClassFacts) -> bool:
     """Return whether the nodes that suit a class of members have, in sum, free capacity for the members of that class."""
-    room = what_if.room_in_sum(snapshot, kind)
+    free = what_if.free_in_sum(snapshot, kind)
     known = claimants.kinds(need.claimant)
     alike = all((one.allowed == kind.allowed).all() for one in known)
     wanted = added(
@@ -233,7 +234,7 @@ def _has_room_in_sum(snapshot: Snapshot, need: Need, kind: ClassFacts) -> bool:
         for one in claimants.members(need.claimant)
         if alike or one.kind.number == kind.number
     )
-    return all(room[index] >= more for index, more in wanted)
+    return all(free[index] >= more for index, more in wanted)
 
 
 def _blocking(planner: Planner, need: Need) -> str:

@@ -193,7 +193,9 @@ def _limited(partition: Partition, kind: Kind, limiter: Limiter) -> Limited:
     """Return what a limit of a user or group lacks for all asks of a kind that are placed together."""
     names = partition.types.names
     wanted = added(one.ask_class.demand for one in kind.members)
-    lacks = {names[at]: more - limiter.room[at] for at, more in wanted if more > limiter.room[at]}
+    lacks = {
+        names[at]: more - limiter.headroom[at] for at, more in wanted if more > limiter.headroom[at]
+    }
     name = f"{limiter.kind} {limiter.name} in queue {limiter.queue.path}"
     return Limited(name, dict(sorted(lacks.items())))
 

@@ -60,7 +60,7 @@ def maximum(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
         lacks.setdefault(block.path, {})[block.at] = block.lack
     for path, lack in lacks.items():
         if _helps_with_max(planner, need, path, lack):
-            found = _least_room(planner, need, path, lack)
+            found = _least_headroom(planner, need, path, lack)
             amounts = {snapshot.types[index]: more for index, more in found.items() if more}
             text = f"raise the max of queue {path} by {quantities(amounts)}"
             yield Cure(Change.RAISE_MAX, path, text, amounts)
@@ -71,7 +71,9 @@ def _helps_with_max(planner: Planner, need: Need, path: str, more: Mapping[int, 
     return hierarchy.allows_max(raised, path) and planner.helps(raised, need.claimant)
 
 
-def _least_room(planner: Planner, need: Need, path: str, lack: dict[int, int]) -> dict[int, int]:
+def _least_headroom(
+    planner: Planner, need: Need, path: str, lack: dict[int, int]
+) -> dict[int, int]:
     """Return the smallest raise that helps: less than is lacking if victims below the maximum can free some of it (G9)."""
 
     def helps(more: dict[int, int]) -> bool:
