@@ -11,7 +11,7 @@ from server.kernels.distinct import distinct
 from server.kernels.fit import Array, Mask
 from server.model.asks import PRIORITY_MIN
 from server.snapshot.columns import ORIGINATOR, AllocationColumns
-from server.snapshot.eligibility_filter import PASSED, Screen
+from server.snapshot.eligibility_filter import PASSED, FilteredRows
 
 BLOCK: Final = 256
 """The number of nodes that are looked at closely at once: most searches need few."""
@@ -151,10 +151,10 @@ def of_leaves(columns: AllocationColumns, numbers: list[int]) -> Mask:
     return found
 
 
-def most_on_a_node(columns: AllocationColumns, screened: Screen) -> list[int]:
+def most_on_a_node(columns: AllocationColumns, filtered: FilteredRows) -> list[int]:
     """Return by type the largest sum that the rows that passed hold on any one node."""
     order = columns.by_node()
-    rows = order[screened.codes[order] == PASSED]
+    rows = order[filtered.codes[order] == PASSED]
     if not len(rows):
         return [0] * columns.resources.shape[1]
     starts = cover.grouped(columns.nodes[rows]).starts
@@ -164,9 +164,11 @@ def most_on_a_node(columns: AllocationColumns, screened: Screen) -> list[int]:
     return found
 
 
-def passed(columns: AllocationColumns, screened: Screen, leaf: int | None = None) -> list[int]:
-    """Return the rows that passed the screening, of all leaves or of one."""
-    found = screened.codes == PASSED
+def passed(
+    columns: AllocationColumns, filtered: FilteredRows, leaf: int | None = None
+) -> list[int]:
+    """Return the rows that passed the eligibility filter, of all leaves or of one."""
+    found = filtered.codes == PASSED
     if leaf is not None:
         found = found & (columns.leaves == leaf)
     rows: list[int] = np.flatnonzero(found).tolist()

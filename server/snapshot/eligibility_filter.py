@@ -1,6 +1,6 @@
-"""The screening of running allocations for a claim: by row the first rule that protects it, or that the row passed.
+"""The eligibility filter of running allocations for a claim: by row the first rule that protects it, or that the row passed.
 
-Terms that depend on a queue's numbers are computed once per leaf (`LeafTerms`), the rest for all rows at once. A row that
+The part of the eligibility that depends on a queue's numbers is computed once per leaf (`LeafEligibility`), the rest for all rows at once. A row that
 passes may be evicted alone; whether several may be evicted together is decided with the plan.
 """
 
@@ -31,8 +31,8 @@ PASSED: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
-class LeafTerms:
-    """The terms of all allocations of one leaf towards one class of asks.
+class LeafEligibility:
+    """The eligibility of all allocations of one leaf as victims for one class of asks.
 
     ``spared`` is the number of a rule that protects all of them, 0 for none. ``most`` is by type the largest amount that one
     victim may hold, ``useful`` marks the types in which an eviction helps (G4). ``priority`` is the highest that may be evicted
@@ -49,7 +49,7 @@ class LeafTerms:
 
 
 class Codes(NamedTuple):
-    """The numbers of the rules in a screening; the caller chooses them. The first rule that applies to a row counts."""
+    """The numbers of the rules in a filter; the caller chooses them. The first rule that applies to a row counts."""
 
     gone: int
     required_node: int
@@ -67,8 +67,8 @@ class Codes(NamedTuple):
     inside: int
 
 
-class Screen(NamedTuple):
-    """The result of a screening: by row the number of the rule that protects it, or PASSED.
+class FilteredRows(NamedTuple):
+    """The result of the eligibility filter: by row the number of the rule that protects it, or PASSED.
 
     ``leaf`` is the place of the row's leaf among ``leaves``.
     """
@@ -77,8 +77,8 @@ class Screen(NamedTuple):
     leaf: Array
     leaves: tuple[int, ...]
 
-    def without(self, rows: Mask, code: int) -> "Screen":
-        """Return the screen in which a rule protects some more rows."""
+    def without(self, rows: Mask, code: int) -> "FilteredRows":
+        """Return the result in which a rule protects some more rows."""
         return self._replace(codes=np.where(rows, code, self.codes))
 
 
@@ -95,40 +95,43 @@ class Rules(NamedTuple):
     barred: tuple[tuple[Mask | None, int], ...] = ()
 
 
-def screen(
-    columns: AllocationColumns, standing: Mask, terms: Mapping[int, LeafTerms], rules: Rules
-) -> Screen:
-    """Return the screen of all rows. The keys of ``terms`` are leaf numbers; rows of a leaf without terms count as gone."""
-    leaves, at = columns.leaf_places()
-    found = _judged(columns, standing, terms, rules, slice(None))
-    return Screen(found, at, leaves)
-
-
-def again(
-    known: Screen,
+def filter_rows(
     columns: AllocationColumns,
     standing: Mask,
-    terms: Mapping[int, LeafTerms],
+    eligibility: Mapping[int, LeafEligibility],
     rules: Rules,
-) -> Screen:
-    """Return the screen with other terms for some leaves. Only the rows of these leaves are judged again."""
-    places = [place for place, number in enumerate(known.leaves) if number in terms]
+) -> FilteredRows:
+    """Return the filter's result for all rows. The keys of ``eligibility`` are leaf numbers; rows of other leaves count as gone."""
+    leaves, at = columns.leaf_places()
+    found = _judged(columns, standing, eligibility, rules, slice(None))
+    return FilteredRows(found, at, leaves)
+
+
+def filter_again(
+    known: FilteredRows,
+    columns: AllocationColumns,
+    standing: Mask,
+    eligibility: Mapping[int, LeafEligibility],
+    rules: Rules,
+) -> FilteredRows:
+    """Return the filter's result with another eligibility for some leaves. Only the rows of these leaves are judged again."""
+    places = [place for place, number in enumerate(known.leaves) if number in eligibility]
     rows = np.flatnonzero(np.isin(known.leaf, places))
     found = known.codes.copy()
-    found[rows] = _judged(columns, standing, terms, rules, rows)
+    found[rows] = _judged(columns, standing, eligibility, rules, rows)
     return known._replace(codes=found)
 
 
 def _judged(
     columns: AllocationColumns,
     standing: Mask,
-    terms: Mapping[int, LeafTerms],
+    eligibility: Mapping[int, LeafEligibility],
     rules: Rules,
     rows: Array | slice,
 ) -> Array:
     """Return the codes of some rows."""
     leaves, places = columns.leaf_places()
-    lines = [terms.get(number) for number in leaves]
+    lines = [eligibility.get(number) for number in leaves]
     at, resources, codes = places[rows], columns.resources[rows], rules.codes
     width = resources.shape[1]
     found = np.zeros(len(at), dtype=np.int64)
@@ -161,7 +164,7 @@ def _judged(
 
 
 def _bar_inside(
-    found: Array, lines: Sequence[LeafTerms | None], at: Array, resources: Array, rules: Rules
+    found: Array, lines: Sequence[LeafEligibility | None], at: Array, resources: Array, rules: Rules
 ) -> None:
     """Bar the rows whose needed types all have a deciding queue inside which the row runs (G2)."""
     if not any(one is not None and one.inside for one in lines):
@@ -208,18 +211,18 @@ class Tallied(NamedTuple):
     keys: tuple[str, ...]
 
 
-def tallied(columns: AllocationColumns, screened: Screen, most_keys: int) -> list[Tallied]:
+def tallied(columns: AllocationColumns, filtered: FilteredRows, most_keys: int) -> list[Tallied]:
     """Return by rule and leaf how many rows the rule protected, with the keys of the oldest; rows that are gone do not count."""
-    rows = np.flatnonzero(columns.alive & (screened.codes != PASSED))
+    rows = np.flatnonzero(columns.alive & (filtered.codes != PASSED))
     if not len(rows):
         return []
-    both = screened.codes[rows] * len(screened.leaves) + screened.leaf[rows]
+    both = filtered.codes[rows] * len(filtered.leaves) + filtered.leaf[rows]
     order = np.argsort(both, kind="stable")
     found = []
     for value, start, count in zip(*counted(both[order]), strict=True):
-        code, leaf = divmod(value, len(screened.leaves))
+        code, leaf = divmod(value, len(filtered.leaves))
         keys = _oldest(columns, rows[order[start : start + count]], most_keys)
-        found.append(Tallied(code, screened.leaves[leaf], count, keys))
+        found.append(Tallied(code, filtered.leaves[leaf], count, keys))
     return found
 
 
@@ -234,7 +237,7 @@ def _oldest(columns: AllocationColumns, rows: Array, most: int) -> tuple[str, ..
 
 def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is measured
     columns: AllocationColumns,
-    screened: Screen,
+    filtered: FilteredRows,
     nodes: Mask,
     need: Array,
     weights: Sequence[int],
@@ -245,7 +248,7 @@ def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it i
     if not len(places):
         return -1, []
     freed = np.zeros_like(need)
-    rows = np.flatnonzero(screened.codes == PASSED)
+    rows = np.flatnonzero(filtered.codes == PASSED)
     np.add.at(freed, columns.nodes.take(rows), columns.resources.take(rows, axis=0))
     lacks = np.maximum(need - freed, 0)[places]
     most = cover.shares(lacks, weights)
@@ -296,10 +299,10 @@ class VictimNodes:
         return rows[standing[rows]]
 
 
-def passed(columns: AllocationColumns, screened: Screen, nodes: Mask) -> Array:
+def passed(columns: AllocationColumns, filtered: FilteredRows, nodes: Mask) -> Array:
     """Return the rows that passed on these nodes, sorted by node."""
     order = columns.by_node()
-    return on(columns, order[screened.codes.take(order) == PASSED], nodes)
+    return on(columns, order[filtered.codes.take(order) == PASSED], nodes)
 
 
 def on(columns: AllocationColumns, rows: Array, nodes: Mask) -> Array:

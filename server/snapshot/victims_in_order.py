@@ -23,8 +23,8 @@ CANDIDATE: Final = -1
 _PRIORITY_BITS: Final = 33
 
 
-class WalkPlace(NamedTuple):
-    """A place in a walk: its number, the number of its leaf, its amounts by column."""
+class CandidatePlace(NamedTuple):
+    """A candidate in order: its number, the number of its leaf, its amounts by column."""
 
     place: int
     home: int
@@ -57,24 +57,24 @@ class Lot:
         found: list[int] = self.places[start:stop].tolist()
         return found
 
-    def rest(self, start: int) -> Iterator[WalkPlace]:
+    def rest(self, start: int) -> Iterator[CandidatePlace]:
         """Yield the candidates from ``start`` on in the order of their places."""
         left = start + self.places[start:].argsort()
         return Lot(self.places[left], self.homes[left], self.sizes[:, left]).walk()
 
-    def walk(self, start: int = 0, stop: int | None = None) -> Iterator[WalkPlace]:
+    def walk(self, start: int = 0, stop: int | None = None) -> Iterator[CandidatePlace]:
         """Yield one candidate after the other, from ``start`` to ``stop``."""
         end = len(self) if stop is None else min(stop, len(self))
         for at in range(start, end, CHUNK):
             to = min(at + CHUNK, end)
             columns = (self.places[at:to], self.homes[at:to], self.sizes[:, at:to].T)
             lines = zip(*(column.tolist() for column in columns), strict=True)
-            yield from map(WalkPlace._make, lines)
+            yield from map(CandidatePlace._make, lines)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Running:
-    """The allocations of ``leaves`` by place. ``barred`` is the number of the first ground that bars one, CANDIDATE for none.
+    """The allocations of ``leaves`` by place. ``barred`` is the number of the first reason that bars one, CANDIDATE for none.
 
     ``rows`` are their rows in the snapshot, ``homes`` the numbers of their leaves. ``sizes`` has one line of amounts per
     column. ``useful`` marks those that hold something of a wanted type. ``tails`` are the further keys of the order: age,
@@ -96,7 +96,7 @@ class Running:
 
     @property
     def candidates(self) -> Lot:
-        """Return the allocations that no ground bars."""
+        """Return the allocations that no reason bars."""
         return self._lot(np.flatnonzero(self.barred == CANDIDATE))
 
     def lots(self) -> dict[str, Lot]:
@@ -172,19 +172,19 @@ class Running:
         return len(places), start, found
 
     def standing(self, key: str) -> tuple[int, int, int, int]:
-        """Return the place of an allocation, its number among the candidates, their count, and the ground that bars it.
+        """Return the place of an allocation, its number among the candidates, their count, and the reason that bars it.
 
-        The number is 0 when a ground bars the allocation.
+        The number is 0 when a reason bars the allocation.
         """
         place = self.keys.index(key)
-        ground = int(self.barred[place])
+        reason = int(self.barred[place])
         candidates = np.flatnonzero(self.barred == CANDIDATE)
-        number = int(candidates.searchsorted(place)) + 1 if ground == CANDIDATE else 0
-        return place, number, len(candidates), ground
+        number = int(candidates.searchsorted(place)) + 1 if reason == CANDIDATE else 0
+        return place, number, len(candidates), reason
 
-    def last_barred(self, grounds: int) -> int | None:
-        """Return which ground below ``grounds`` bars the most important allocation that holds a wanted type; None for none."""
-        places = np.flatnonzero((self.barred != CANDIDATE) & (self.barred < grounds) & self.useful)
+    def last_barred(self, reasons: int) -> int | None:
+        """Return which reason below ``reasons`` bars the most important allocation that holds a wanted type; None for none."""
+        places = np.flatnonzero((self.barred != CANDIDATE) & (self.barred < reasons) & self.useful)
         return int(self.barred[places[-1]]) if len(places) else None
 
     # One place ------------------------------------------------------------------------------------
@@ -236,21 +236,21 @@ class Running:
     # Protected allocations ------------------------------------------------------------------------
 
     def spared(
-        self, gone: Collection[int], grounds: Mapping[int, int], otherwise: int, most: int
+        self, gone: Collection[int], reasons: Mapping[int, int], otherwise: int, most: int
     ) -> Iterator[tuple[int, str, int, tuple[str, ...]]]:
-        """Yield (ground, leaf, count, first keys) of the allocations that stay, grouped; at most ``most`` keys per group.
+        """Yield (reason, leaf, count, first keys) of the allocations that stay, grouped; at most ``most`` keys per group.
 
-        ``grounds`` gives the ground of some candidates and ``otherwise`` that of the other candidates. A barred allocation has
-        the ground that bars it.
+        ``reasons`` gives the reason of some candidates and ``otherwise`` that of the other candidates. A barred allocation has
+        the reason that bars it.
         """
         found = np.where(self.barred == CANDIDATE, otherwise, self.barred)
-        found[list(grounds)] = list(grounds.values())
+        found[list(reasons)] = list(reasons.values())
         kinds = int(found.max(initial=0)) + 1
         groups = self.homes * kinds + found
         groups[list(gone)] = CANDIDATE
         for group, count, first in order.grouped(groups, most):
-            home, ground = divmod(group, kinds)
-            yield ground, self.leaves[home], count, tuple(self.keys[place] for place in first)
+            home, reason = divmod(group, kinds)
+            yield reason, self.leaves[home], count, tuple(self.keys[place] for place in first)
 
 
 class VictimQuery(NamedTuple):
@@ -259,7 +259,7 @@ class VictimQuery(NamedTuple):
     ``further`` reads the values of the keys that follow protection, row by row; None: the younger comes first. ``types`` gives
     the columns of sizes by type index; the first ``wanted`` of them are those that a run has to free. ``bars`` are flags; the
     first of them that an allocation has bars it. An allocation that has none, but holds nothing of a wanted type, is barred by
-    the ground that follows the last flag.
+    the reason that follows the last flag.
     """
 
     leaves: Sequence[str]
@@ -340,6 +340,6 @@ def _untie(stretches: Iterable[tuple[int, int]], places: Array, keys: list[str])
 
 def _barred(flags: Array, bars: Sequence[int]) -> Array:
     found = np.full(len(flags), CANDIDATE, dtype=np.int64)
-    for ground, flag in zip(reversed(range(len(bars))), reversed(bars), strict=True):
-        found[(flags & flag) > 0] = ground
+    for reason, flag in zip(reversed(range(len(bars))), reversed(bars), strict=True):
+        found[(flags & flag) > 0] = reason
     return found

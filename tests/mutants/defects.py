@@ -620,7 +620,7 @@ DEFECTS: Final = (
         policy=Policy.GUARANTEED,
     ),
     Defect(
-        "on another queue's ground a claim takes whom its own terms spare",
+        "in another queue's pool a claim takes victims that its own eligibility protects",
         "server.preemption.claims.candidate_pool",
         "        if not other:\n",
         "        if True:\n",
@@ -1202,7 +1202,7 @@ DEFECTS: Final = (
         policy=Policy.DELIVERY,
     ),
     Defect(
-        "an expired decision loses its marks before it is planned anew",
+        "an expired decision loses its marks before it is planned again",
         "server.state.journal",
         " and state is not DecisionState.EXPIRED:",
         " and state is not DecisionState.PLANNED:",
@@ -1446,7 +1446,7 @@ DEFECTS: Final = (
         "a victim counts only for the types that it may be taken for",
         "server.preemption.claims.candidate_pool",
         "        here = [given.get(index, 0) if there else 0 for index in need.lacking]",
-        "        held = self._terms.withheld(row.leaf)\n"
+        "        held = self._eligibility.withheld(row.leaf)\n"
         "        here = [given.get(index, 0) if there and index not in held else 0 for index in need.lacking]",
         judge=Judge.STORIES,
         stories="guaranteed_types",
@@ -1557,7 +1557,7 @@ DEFECTS: Final = (
     Defect(
         "a gang takes from other queues what its own queue's victims cover",
         "server.preemption.gangs.search",
-        "        unowed = attempt.seats.unowed()\n",
+        "        unowed = attempt.assignment.unowed()\n",
         "        unowed = ()\n",
         judge=Judge.STORIES,
         stories="jobs_types",
@@ -1992,7 +1992,7 @@ DEFECTS: Final = (
     ),
     # Jobs without a size.
     Defect(
-        "a further member does not let a job wait anew",
+        "a further member does not let a job wait again",
         "server.core.events.gang_size",
         "            partition.gangs.gathering[job] = now if further else since_ms",
         "            partition.gangs.gathering[job] = since_ms",
@@ -2001,7 +2001,7 @@ DEFECTS: Final = (
         policy=Policy.JOB,
     ),
     Defect(
-        "a member that changes lets its job wait anew",
+        "a member that changes lets its job wait again",
         "server.core.events.gang_size",
         "    if further:\n        partition.gangs.came[job] = True",
         "    if job:\n        partition.gangs.came[job] = True",
@@ -2055,7 +2055,7 @@ DEFECTS: Final = (
         policy=Policy.JOB,
     ),
     Defect(
-        "a job with an open decision gathers anew at the end of the sync",
+        "a job with an open decision gathers again at the end of the sync",
         "server.core.events.gang_size",
         "            if isinstance(job, Job) and job in partition.gangs.gathering:",
         "            if not job and job in partition.gangs.gathering:",

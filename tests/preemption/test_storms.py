@@ -71,7 +71,7 @@ def no_floor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def no_outside_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """Victims may stand below the queue whose deficit lets the ask claim (G2 broken)."""
-    monkeypatch.setattr(eligibility.Terms, "_is_withheld", lambda *_: False)
+    monkeypatch.setattr(eligibility.ClaimEligibility, "_is_withheld", lambda *_: False)
     monkeypatch.setattr(gate, "PLAN_RULES", ())
 
 

@@ -1,7 +1,7 @@
 """The candidates of a victim search: the pool of allocations that may be evicted, and what evicting each gives on one node.
 
 A pool (`CandidatePool`) holds the allocations that pass every per-row rule, and a bound for every node. Building a pool takes
-time proportional to the number of allocations. Queues with equal terms share one pool: a pool serves every search whose
+time proportional to the number of allocations. Queues with equal eligibility share one pool: a pool serves every search whose
 candidates are all in it. Later plans are accounted for: each victim is checked again, and a node that a plan touched gets a new
 bound.
 
@@ -20,16 +20,21 @@ from server.kernels.fit import Mask, equal
 from server.model.fit import Demand
 from server.model.quota import is_below
 from server.model.ranking import Ranked
-from server.preemption.claims.eligibility import CODES, Block, OwnTerms, Terms, spared
+from server.preemption.claims.eligibility import (
+    CODES,
+    Block,
+    ClaimEligibility,
+    InQueueEligibility,
+    spared,
+)
 from server.preemption.claims.victim_sets import Candidate
 from server.preemption.entitlement import may_cross, protects_only_whole
 from server.preemption.policy import ProtectedCandidates
 from server.preemption.trial import Trial
 from server.preemption.victim_order import Comparator
-from server.snapshot import eligibility_filter as screens
-from server.snapshot import gangs
+from server.snapshot import eligibility_filter, gangs
 from server.snapshot.columns import OPTED_OUT, ORIGINATOR
-from server.snapshot.eligibility_filter import LeafTerms, Rules, Screen, VictimNodes
+from server.snapshot.eligibility_filter import FilteredRows, LeafEligibility, Rules, VictimNodes
 from server.snapshot.queues import QueueFacts
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import ClassFacts
@@ -63,8 +68,8 @@ def spare_members(trial: Trial, rows: list[int]) -> dict[int, int]:
 POOLS: Final = "pools"
 """The key under which a Trial stores its pools, by class."""
 KEPT: Final = 4
-"""The number of pools that are stored for one class; each search compares its terms with those of every stored pool."""
-ByLeaf = Mapping[int, LeafTerms]
+"""The number of pools that are stored for one class; each search compares its eligibility with those of every stored pool."""
+ByLeaf = Mapping[int, LeafEligibility]
 Least = tuple[tuple[int, int], ...]
 """The amounts that have to be freed whichever node is chosen, by type index."""
 
@@ -74,22 +79,24 @@ class CandidatePool:
     """The candidate pool for one class. ``seen`` is the number of touched nodes of the Trial when the pool was made.
 
     ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that
-    the screen protects some rows that the field still contains.
+    the filter protects some rows that the field still contains.
     """
 
     snapshot: Snapshot
-    terms: ByLeaf
+    eligibility: ByLeaf
     rules: Rules
     least: Least
     preferred: Mask | None
     closed: frozenset[int]
-    screen: Screen
+    filtered: FilteredRows
     field: VictimNodes
     seen: int
     is_narrowed: bool = False
 
-    def serves(self, terms: ByLeaf, rules: Rules, least: Least, preferred: Mask | None) -> bool:
-        """Return whether the pool has every allocation that these terms allow to evict, and bars the same rows."""
+    def serves(
+        self, eligibility: ByLeaf, rules: Rules, least: Least, preferred: Mask | None
+    ) -> bool:
+        """Return whether the pool has every allocation whose eviction this eligibility allows, and bars the same rows."""
         if least != self.least or not equal(preferred, self.preferred):
             return False
         if rules.needed != self.rules.needed:
@@ -97,37 +104,43 @@ class CandidatePool:
         pairs = zip(rules.barred, self.rules.barred, strict=True)
         if not all(equal(one, other) for (one, _), (other, _) in pairs):
             return False
-        return terms.keys() == self.terms.keys() and all(
-            _allows(self.terms[leaf], one) for leaf, one in terms.items()
+        return eligibility.keys() == self.eligibility.keys() and all(
+            _allows(self.eligibility[leaf], one) for leaf, one in eligibility.items()
         )
 
-    def narrowed(self, trial: Trial, terms: ByLeaf) -> "CandidatePool":
-        """Return the pool for terms that it serves: leaves with other terms are screened again, and the bounds are kept."""
-        other = {leaf: one for leaf, one in terms.items() if not _is_alike(self.terms[leaf], one)}
+    def narrowed(self, trial: Trial, eligibility: ByLeaf) -> "CandidatePool":
+        """Return the pool for an eligibility that it serves: changed leaves are filtered again, and the bounds are kept."""
+        other = {
+            leaf: one
+            for leaf, one in eligibility.items()
+            if not _is_alike(self.eligibility[leaf], one)
+        }
         if not other:
             return self
         columns = self.snapshot.allocations
-        screen = screens.again(self.screen, columns, trial.standing, other, self.rules)
-        known = self.snapshot, terms, self.rules, self.least, self.preferred, self.closed
-        return CandidatePool(*known, screen, self.field, self.seen, is_narrowed=True)
+        filtered = eligibility_filter.filter_again(
+            self.filtered, columns, trial.standing, other, self.rules
+        )
+        known = self.snapshot, eligibility, self.rules, self.least, self.preferred, self.closed
+        return CandidatePool(*known, filtered, self.field, self.seen, is_narrowed=True)
 
     @cached_property
     def spared(self) -> tuple[ProtectedCandidates, ...]:
         """Return the protected candidates, by rule and leaf."""
-        return spared(self.snapshot, self.screen)
+        return spared(self.snapshot, self.filtered)
 
     @cached_property
     def passed(self) -> Mapping[str, int]:
         """Return by leaf how many allocations passed every rule, on nodes where the ask could run."""
         rows, paths = self.field.passed, self.snapshot.leaf_paths
         if self.is_narrowed:
-            rows = rows[self.screen.codes.take(rows) == screens.PASSED]
-        counts = enumerate(tally(self.screen.leaf.take(rows)))
-        return {paths[self.screen.leaves[at]]: count for at, count in counts if count}
+            rows = rows[self.filtered.codes.take(rows) == eligibility_filter.PASSED]
+        counts = enumerate(tally(self.filtered.leaf.take(rows)))
+        return {paths[self.filtered.leaves[at]]: count for at, count in counts if count}
 
 
-def _allows(wide: LeafTerms, narrow: LeafTerms) -> bool:
-    """Return whether the wider terms allow every victim that the narrower terms allow."""
+def _allows(wide: LeafEligibility, narrow: LeafEligibility) -> bool:
+    """Return whether the wider eligibility allows every victim that the narrower one allows."""
     if not _is_open(narrow):
         return True
     return (
@@ -139,12 +152,12 @@ def _allows(wide: LeafTerms, narrow: LeafTerms) -> bool:
     )
 
 
-def _is_open(terms: LeafTerms) -> bool:
-    return terms.spared == screens.PASSED and any(terms.useful)
+def _is_open(eligibility: LeafEligibility) -> bool:
+    return eligibility.spared == eligibility_filter.PASSED and any(eligibility.useful)
 
 
-def _is_alike(one: LeafTerms, other: LeafTerms) -> bool:
-    """Return whether two terms differ at most in what one victim may hold, which is checked again for each victim."""
+def _is_alike(one: LeafEligibility, other: LeafEligibility) -> bool:
+    """Return whether the eligibility differs at most in what one victim may hold, which is checked again for each victim."""
     return (one.spared, one.useful, one.priority, one.since_ms, one.inside) == (
         other.spared,
         other.useful,
@@ -165,22 +178,22 @@ def _spent(trial: Trial, mode: str) -> Mask | None:
 
 
 def find_pool(
-    trial: Trial, kind: ClassFacts, terms: Terms | OwnTerms, least: Least
+    trial: Trial, kind: ClassFacts, eligibility: ClaimEligibility | InQueueEligibility, least: Least
 ) -> CandidatePool:
     """Return a stored pool that serves, or a new one of the Trial as it is now."""
-    kin = terms.kin(trial)
+    kin = eligibility.kin(trial)
     preferred = preferred_now(trial)
-    by_leaf = dict(terms.by_leaf(trial))
+    by_leaf = dict(eligibility.by_leaf(trial))
     known: list[CandidatePool] = (
         trial.kept.setdefault((POOLS, kind.number), []) if kin is None else []
     )
     barred = barred_rows(trial, _spent(trial, "respect"), kin)
-    needed = tuple(index for index, _ in kind.node_demand if index not in terms.closed)
+    needed = tuple(index for index, _ in kind.node_demand if index not in eligibility.closed)
     rules = Rules(CODES, needed, trial.snapshot.firm_flags, barred)
     for one in known:
         if one.serves(by_leaf, rules, least, preferred):
             return one.narrowed(trial, by_leaf)
-    made = _made(trial, kind, by_leaf, rules, least, preferred, terms.closed)
+    made = _made(trial, kind, by_leaf, rules, least, preferred, eligibility.closed)
     known[:] = [made, *known[: KEPT - 1]]
     return made
 
@@ -188,7 +201,7 @@ def find_pool(
 def _made(  # noqa: PLR0913, PLR0917 - all that a pool depends on
     trial: Trial,
     kind: ClassFacts,
-    terms: ByLeaf,
+    eligibility: ByLeaf,
     rules: Rules,
     least: Least,
     preferred: Mask | None,
@@ -196,12 +209,14 @@ def _made(  # noqa: PLR0913, PLR0917 - all that a pool depends on
 ) -> CandidatePool:
     snapshot = trial.snapshot
     columns = snapshot.allocations
-    screen = screens.screen(columns, trial.standing, terms, rules)
+    filtered = eligibility_filter.filter_rows(columns, trial.standing, eligibility, rules)
     nodes, need = trial.short_nodes(kind, least, closed)
-    rows = screens.passed(columns, screen, nodes)
-    field = screens.field(columns, rows, need, snapshot.weights, snapshot.nodes.names, preferred)
+    rows = eligibility_filter.passed(columns, filtered, nodes)
+    field = eligibility_filter.field(
+        columns, rows, need, snapshot.weights, snapshot.nodes.names, preferred
+    )
     return CandidatePool(
-        snapshot, terms, rules, least, preferred, closed, screen, field, len(trial.touched)
+        snapshot, eligibility, rules, least, preferred, closed, filtered, field, len(trial.touched)
     )
 
 
@@ -294,9 +309,13 @@ class Candidates:
     """The candidates for one class of asks on one Trial. ``preferred`` marks rows that count as opted out (V3)."""
 
     def __init__(
-        self, trial: Trial, terms: Terms | OwnTerms, keys: Sequence[str], preferred: Mask | None
+        self,
+        trial: Trial,
+        eligibility: ClaimEligibility | InQueueEligibility,
+        keys: Sequence[str],
+        preferred: Mask | None,
     ) -> None:
-        self._terms = terms
+        self._eligibility = eligibility
         self._preferred = preferred
         spent = None if preferred is None else preferred.item
         self._order = Comparator(trial, keys, spent)
@@ -310,8 +329,8 @@ class Candidates:
         """Return the caps for the case that any of these rows is evicted."""
         caps = Caps()
         for path in dict.fromkeys(self.row(trial, row).leaf for row in rows):
-            way = self._terms.path(trial, path)
-            caps.add_leaf(path, way.queues, partial(self._terms.margin, trial, way))
+            way = self._eligibility.path(trial, path)
+            caps.add_leaf(path, way.queues, partial(self._eligibility.margin, trial, way))
         if self._respects:
             for row in rows:
                 for group in self.row(trial, row).groups:
@@ -393,8 +412,8 @@ class Candidates:
         """
         if not any(gives):
             return ()
-        withheld = self._terms.withheld(row.leaf)
-        rest = self._terms.at_rest(trial, row.leaf) if self._rests else ()
+        withheld = self._eligibility.withheld(row.leaf)
+        rest = self._eligibility.at_rest(trial, row.leaf) if self._rests else ()
         if not (withheld or rest or self._selects):
             return kinds  # some of these types; which ones does not matter here
         return [
@@ -407,12 +426,12 @@ class Candidates:
         self, trial: Trial, row: CandidateFacts, taken_for: Sequence[int], caps: Caps
     ) -> tuple[tuple[int, ...], ...]:
         """Return the caps of the row's queues in each type for which it is taken and of which they have too much (W9)."""
-        path = self._terms.path(trial, row.leaf)
+        path = self._eligibility.path(trial, row.leaf)
         budgets = caps.budgets(row.groups)
         return tuple(
             (*(caps.queue(one.path) + index for one in path.queues[: path.common]), *budgets)
             for index in sorted(set(taken_for))
-            if self._terms.is_over(trial, row.leaf, index)
+            if self._eligibility.is_over(trial, row.leaf, index)
         )
 
     def _takes(self, row: CandidateFacts, caps: Caps) -> Demand:

@@ -1,8 +1,8 @@
-"""The terms on which a leaf's allocations may be evicted for one class of asks, as numbers per leaf.
+"""The eligibility of a leaf's allocations as victims for one class of asks, as numbers per leaf.
 
-`Terms` are those of a queue that claims from other queues (G2-G5). A queue on a victim's path can lose what it has over its
+`ClaimEligibility` is that for a queue that claims from other queues (G2-G5). A queue on a victim's path can lose what it has over its
 entitlement; a queue that also holds the preemptor can lose in addition what the ask adds to it (rule 2). The same numbers bound
-single victims here and sets of victims in `search`. `OwnTerms` are those of an ask that replaces others in its own queue (I2):
+single victims here and sets of victims in `search`. `InQueueEligibility` is that for an ask that replaces others in its own queue (I2):
 victims have a lower priority and belong to another application.
 """
 
@@ -27,9 +27,8 @@ from server.preemption.entitlement import (
 from server.preemption.pace import is_beyond
 from server.preemption.policy import SPARED_KEYS_MAX, ProtectedCandidates, Rule
 from server.preemption.trial import Trial
-from server.snapshot import eligibility_filter as screens
-from server.snapshot import gangs
-from server.snapshot.eligibility_filter import UNLIMITED, Codes, LeafTerms, Screen
+from server.snapshot import eligibility_filter, gangs
+from server.snapshot.eligibility_filter import UNLIMITED, Codes, FilteredRows, LeafEligibility
 from server.snapshot.queues import FrozenAmounts, QueueFacts
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk
@@ -74,8 +73,8 @@ class Path(NamedTuple):
     common: int
 
 
-class Terms:
-    """The terms of one class of asks; values that do not change during a round are looked up once.
+class ClaimEligibility:
+    """The eligibility of victims for one class of asks; values that do not change during a round are looked up once.
 
     ``closed`` are the types of which the deciding queue has its share: where one of them is lacking no victim is taken.
     """
@@ -94,14 +93,14 @@ class Terms:
         self._lines: dict[str, tuple[FrozenAmounts, list[int]]] = {}
         """The usage of each queue when it was last read, and what the queue could lose then."""
 
-    def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
-        """Yield, for every leaf in which allocations run, the leaf's number and its terms."""
+    def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafEligibility]]:
+        """Yield, for every leaf in which allocations run, the leaf's number and its eligibility."""
         snapshot = trial.snapshot
         for number in snapshot.allocations.leaf_places()[0]:
             path = snapshot.leaf_paths.get(number)
             if path is not None:
                 rule = self._rule_of(trial, path)
-                yield number, LeafTerms(CODE[rule]) if rule else self._open(trial, path)
+                yield number, LeafEligibility(CODE[rule]) if rule else self._open(trial, path)
 
     def _rule_of(self, trial: Trial, path: str) -> Rule | None:
         """Return the rule that protects all allocations of a leaf; None where they are judged one by one."""
@@ -118,7 +117,7 @@ class Terms:
             return Rule.FROZEN  # 7.7
         return None
 
-    def _open(self, trial: Trial, path: str) -> LeafTerms:
+    def _open(self, trial: Trial, path: str) -> LeafEligibility:
         snapshot, withheld = trial.snapshot, self.withheld(path)
         minimum = snapshot.queues[path].spec.properties.preemption_minruntime_ms
         useful = tuple(
@@ -128,7 +127,7 @@ class Terms:
             for index, port in enumerate(snapshot.ports)
         )
         inside = withheld - self.closed
-        return LeafTerms(
+        return LeafEligibility(
             most=self._most(trial, path),
             useful=useful,
             priority=self._highest_priority(trial, path),
@@ -268,11 +267,11 @@ def own_margin(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
 
 def own_leaf(
     trial: Trial, leaf: str, needed: Container[int], priority: int, margins: QueueMargins
-) -> LeafTerms:
-    """Return the terms of the preemptor's own leaf at one priority: strictly lower priorities, any type (I2, J7)."""
+) -> LeafEligibility:
+    """Return the eligibility of the preemptor's own leaf at one priority: strictly lower priorities, any type (I2, J7)."""
     snapshot = trial.snapshot
     minimum = snapshot.queues[leaf].spec.properties.preemption_minruntime_ms
-    return LeafTerms(
+    return LeafEligibility(
         most=_narrowest(trial, margins),
         useful=tuple(index in needed for index in range(len(snapshot.ports))),
         priority=priority - 1,
@@ -280,10 +279,10 @@ def own_leaf(
     )
 
 
-def spared(snapshot: Snapshot, screened: Screen) -> tuple[ProtectedCandidates, ...]:
-    """Return the screened candidates that rules protected, by rule and leaf, without those that are ending anyway."""
+def spared(snapshot: Snapshot, filtered: FilteredRows) -> tuple[ProtectedCandidates, ...]:
+    """Return the filtered candidates that rules protected, by rule and leaf, without those that are ending anyway."""
     paths = snapshot.leaf_paths
-    found = screens.tallied(snapshot.allocations, screened, SPARED_KEYS_MAX)
+    found = eligibility_filter.tallied(snapshot.allocations, filtered, SPARED_KEYS_MAX)
     return tuple(
         ProtectedCandidates(RULES[one.code - 1], paths[one.leaf], one.rows, one.keys)
         for one in found
@@ -309,23 +308,23 @@ def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Blo
     return tuple(found)
 
 
-class OwnTerms:
-    """The terms of one class of asks of one application that replace pods of their own queue; the same interface as `Terms`."""
+class InQueueEligibility:
+    """The eligibility of victims for asks of one class and application that replace pods of their own queue; the same interface as `ClaimEligibility`."""
 
     def __init__(self, ask: WaitingAsk) -> None:
         self.ask = ask
         self.closed: frozenset[int] = frozenset()
         self._wanted = dict(ask.kind.demand)
 
-    def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
-        """Yield, for every leaf in which allocations run, the leaf's number and its terms; only the ask's own leaf is open."""
+    def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafEligibility]]:
+        """Yield, for every leaf in which allocations run, the leaf's number and its eligibility; only the ask's own leaf is open."""
         own = trial.snapshot.queues[self.ask.leaf].number
         for number in trial.snapshot.allocations.leaf_places()[0]:
             if number in trial.snapshot.leaf_paths:
-                closed = LeafTerms(CODE[Rule.OTHER_QUEUE])
+                closed = LeafEligibility(CODE[Rule.OTHER_QUEUE])
                 yield number, self._open(trial) if number == own else closed
 
-    def _open(self, trial: Trial) -> LeafTerms:
+    def _open(self, trial: Trial) -> LeafEligibility:
         leaf, needed = self.ask.leaf, dict(self.ask.kind.node_demand)
         return own_leaf(trial, leaf, needed, self.ask.spec.priority, self.margins(trial, leaf))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from server.model.policies import IN_QUEUE
-from server.preemption.claims.eligibility import OwnTerms, blocks
+from server.preemption.claims.eligibility import InQueueEligibility, blocks
 from server.preemption.claims.preconditions import of_the_ask
 from server.preemption.claims.search import Claim
 from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule
@@ -57,7 +57,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     key = (NAME, _class_of(ask))
     search = trial.kept.get(key)
     if search is None:
-        search = trial.kept[key] = Claim(trial, ask, terms=OwnTerms(ask))
+        search = trial.kept[key] = Claim(trial, ask, eligibility=InQueueEligibility(ask))
     assert isinstance(search, Claim)
     choice = search.best(trial)
     if choice is None or not (choice.rows or _has_others(trial, ask)):

@@ -21,13 +21,19 @@ from server.preemption.claims.candidate_pool import (
     find_pool,
     preferred_now,
 )
-from server.preemption.claims.eligibility import CODES, RULES, Block, OwnTerms, Terms
+from server.preemption.claims.eligibility import (
+    CODES,
+    RULES,
+    Block,
+    ClaimEligibility,
+    InQueueEligibility,
+)
 from server.preemption.claims.victim_sets import CoveringSet, NotFound, Task
 from server.preemption.entitlement import may_improve, numbers
 from server.preemption.policy import ProtectedCandidates
 from server.preemption.trial import Trial
 from server.preemption.victim_order import order
-from server.snapshot import eligibility_filter as screens
+from server.snapshot import eligibility_filter
 from server.snapshot.eligibility_filter import PASSED, VictimNodes
 from server.snapshot.waiting import WaitingAsk
 
@@ -97,13 +103,15 @@ class Claim:
         ask: WaitingAsk,
         *,
         limited: bool = True,
-        terms: OwnTerms | None = None,
+        eligibility: InQueueEligibility | None = None,
     ) -> None:
         self.ask = ask
         self.cut = False
         self._limited = limited
         self._alone: Claim | None = None
-        self._terms: Terms | OwnTerms = terms or Terms(trial, ask)
+        self._eligibility: ClaimEligibility | InQueueEligibility = eligibility or ClaimEligibility(
+            trial, ask
+        )
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
         self._moved: set[int] = set()
@@ -113,11 +121,11 @@ class Claim:
         self._begin(trial)
 
     def _begin(self, trial: Trial) -> None:
-        """Judge every row and bound every node, on the Trial as it is now, or as it was for a queue with equal terms."""
+        """Judge every row and bound every node, on the Trial as it is now, or as it was for a queue with equal eligibility."""
         self._blocks: tuple[Block, ...] = self._find_blocks(trial)
-        self._pool = find_pool(trial, self.ask.kind, self._terms, self._least())
+        self._pool = find_pool(trial, self.ask.kind, self._eligibility, self._least())
         self._order = order(trial.snapshot.settings, "claim")
-        self._candidates = Candidates(trial, self._terms, self._order, self._pool.preferred)
+        self._candidates = Candidates(trial, self._eligibility, self._order, self._pool.preferred)
         self._drawn = 0
         self._ahead: NodeKey | None = None
         """The bound of the node that is drawn next, None until it is computed."""
@@ -132,12 +140,12 @@ class Claim:
         return tuple((block.at, block.lack) for block in self._blocks)
 
     def _find_blocks(self, trial: Trial) -> tuple[Block, ...]:
-        return self._terms.blocks(trial) if self._limited else ()
+        return self._eligibility.blocks(trial) if self._limited else ()
 
     def _bounded(self, trial: Trial, rows: Array, need: Array) -> VictimNodes:
         """Return the nodes of these rows with their bounds."""
         snapshot = trial.snapshot
-        return screens.field(
+        return eligibility_filter.field(
             snapshot.allocations,
             rows,
             need,
@@ -148,7 +156,7 @@ class Claim:
 
     def _short(self, trial: Trial) -> tuple[Mask, Array]:
         """Return by node whether the ask could be placed there, and the least that has to be freed there."""
-        return trial.short_nodes(self.ask.kind, self._least(), self._terms.closed)
+        return trial.short_nodes(self.ask.kind, self._least(), self._eligibility.closed)
 
     # The search ---------------------------------------------------------------------------------------
 
@@ -190,7 +198,9 @@ class Claim:
             node = choice.node
         snapshot = trial.snapshot
         everywhere = snapshot.nodes.numbers > 0
-        known = screens.passed(snapshot.allocations, self._pool.screen, everywhere).tolist()
+        known = eligibility_filter.passed(
+            snapshot.allocations, self._pool.filtered, everywhere
+        ).tolist()
         rows = [row for row in known if trial.stands(row) and self._helps(trial, row, node)]
         need = self._need(trial, node)
         found = self._solve(trial, need, rows)
@@ -218,7 +228,9 @@ class Claim:
             return
         nodes, need = self._short(trial)
         rows = self._pool.field.among(touched, trial.standing)
-        found = self._bounded(trial, screens.on(trial.snapshot.allocations, rows, nodes), need)
+        found = self._bounded(
+            trial, eligibility_filter.on(trial.snapshot.allocations, rows, nodes), need
+        )
         for node in touched:
             self._latest.pop(node, None)
         for node in found.order:
@@ -276,7 +288,7 @@ class Claim:
 
     def _standing_on(self, trial: Trial, node: int) -> list[int]:
         """Return the rows on a node that passed every rule and still run."""
-        codes, stands = self._pool.screen.codes.item, trial.standing.item
+        codes, stands = self._pool.filtered.codes.item, trial.standing.item
         rows = self._pool.field.rows(node)
         return [row for row in rows if codes(row) == PASSED and stands(row)]
 
@@ -287,14 +299,14 @@ class Claim:
         self, trial: Trial, need: ClaimNeed, rows: list[int]
     ) -> CoveringSet | NotFound | None:
         """Return the best set of these rows to evict, so that the ask gets what it needs on a node."""
-        if not rows or not need.amounts or not self._terms.closed.isdisjoint(need.kinds):
+        if not rows or not need.amounts or not self._eligibility.closed.isdisjoint(need.kinds):
             return None
         caps = self._candidates.caps(trial, rows)
         task = Task(need.amounts, tuple(caps.left), need.lacks, self._weights)
         everybody = list(self._candidates.of(trial, rows, need, caps))
         candidates = [one for one in everybody if victim_sets.is_legal(one, task)]
         found = victim_sets.choose(candidates, task) if candidates else None
-        if isinstance(found, CoveringSet) or not self._terms.crosses(trial):
+        if isinstance(found, CoveringSet) or not self._eligibility.crosses(trial):
             return found
         return victim_sets.choose_with_boundary(everybody, task) or found
 
@@ -313,13 +325,13 @@ class Claim:
 
         A node that lacks a closed type is returned only where all nodes do (G2).
         """
-        snapshot, closed = trial.snapshot, self._terms.closed
+        snapshot, closed = trial.snapshot, self._eligibility.closed
         nodes, need = trial.short_nodes(self.ask.kind)
-        screen = self._pool.screen.without(~trial.standing, CODES.gone)
+        filtered = self._pool.filtered.without(~trial.standing, CODES.gone)
         barred = nodes & (need[:, sorted(closed)] > 0).any(axis=1)
         of_use = nodes & ~barred
-        places = (snapshot.allocations, screen, of_use if of_use.any() else nodes)
-        row, lacks = screens.nearest(*places, need, self._weights, snapshot.nodes.names)
+        places = (snapshot.allocations, filtered, of_use if of_use.any() else nodes)
+        row, lacks = eligibility_filter.nearest(*places, need, self._weights, snapshot.nodes.names)
         is_barred = row >= 0 and bool(barred[row])
         if is_barred:
             lacks = need[row].tolist()
@@ -330,7 +342,7 @@ class Claim:
 
     def closed_blocks(self) -> tuple[Block, ...]:
         """Return the maxima that lack a closed type for the ask: no victim may free headroom below them (G2)."""
-        return tuple(one for one in self._blocks if one.at in self._terms.closed)
+        return tuple(one for one in self._blocks if one.at in self._eligibility.closed)
 
     @property
     def spared(self) -> tuple[ProtectedCandidates, ...]:
@@ -352,7 +364,7 @@ class Claim:
             start, values = window(sorted(values), frozenset(keys[row] for row in choice.rows))
             queues = [leaves[one[-1]] for one in values]
         there = columns.on_node(choice.node)
-        codes = self._pool.screen.codes[there].tolist()
+        codes = self._pool.filtered.codes[there].tolist()
         protected = [
             (keys[row], RULES[code - 1].value)
             for row, code in zip(there.tolist(), codes, strict=True)

@@ -1,6 +1,6 @@
-"""The terms on which allocations may be evicted for a gang (J7).
+"""The eligibility of allocations as victims for a gang (J7).
 
-In the gang's own queue lower priorities may be evicted, whatever the queue is entitled to. In other queues the terms of claims
+In the gang's own queue lower priorities may be evicted, whatever the queue is entitled to. In other queues the eligibility rules of claims
 hold (G3 to G5); a victim is taken only for a type that a queue on the gang's path guarantees, and the victims give no more of
 that type than the queue is still entitled to.
 """
@@ -10,11 +10,17 @@ from dataclasses import replace
 
 from server.model.fit import Demand
 from server.model.quota import is_below
-from server.preemption.claims.eligibility import CODE, QueueMargins, Terms, own_leaf, own_margins
+from server.preemption.claims.eligibility import (
+    CODE,
+    ClaimEligibility,
+    QueueMargins,
+    own_leaf,
+    own_margins,
+)
 from server.preemption.entitlement import Deciding, Openness, deciding
 from server.preemption.policy import Rule
 from server.preemption.trial import Trial
-from server.snapshot.eligibility_filter import LeafTerms
+from server.snapshot.eligibility_filter import LeafEligibility
 from server.snapshot.waiting import WaitingAsk, WaitingJob
 
 
@@ -38,8 +44,8 @@ def whole(job: WaitingJob) -> WaitingAsk:
     return first._replace(kind=kind, spec=replace(first.spec, priority=job.priority))
 
 
-class JobTerms:
-    """The terms of one gang on one Trial. ``owed`` are the queues that decide what other queues give back, by type (G2)."""
+class GangEligibility:
+    """The eligibility of victims for one gang on one Trial. ``owed`` are the queues that decide what other queues give back, by type (G2)."""
 
     def __init__(self, trial: Trial, job: WaitingJob) -> None:
         self.job = job
@@ -47,37 +53,39 @@ class JobTerms:
         self.leaf = job.leaf
         self.owed: tuple[Deciding, ...] = deciding(trial, job.leaf, self.whole.kind.demand)
         # What other queues give is bounded by `share`, type by type; no type is closed for the gang as a whole.
-        self._others = Terms(trial, self.whole, Openness(self.owed)) if self.owed else None
+        self._others = (
+            ClaimEligibility(trial, self.whole, Openness(self.owed)) if self.owed else None
+        )
         self._wanted = dict(self.whole.kind.demand)
         self._needed = dict(self.whole.kind.node_demand)
         self._takes: dict[str, frozenset[int]] = {}
         self._margins: dict[str, QueueMargins] = {}
 
-    def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
-        """Yield, for every leaf in which allocations run, the leaf's number and its terms."""
+    def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafEligibility]]:
+        """Yield, for every leaf in which allocations run, the leaf's number and its eligibility."""
         own = trial.snapshot.queues[self.leaf].number
-        closed = LeafTerms(CODE[Rule.OTHER_QUEUE])
+        closed = LeafEligibility(CODE[Rule.OTHER_QUEUE])
         others = (
             self._others.by_leaf(trial)
             if self._others
             else ((number, closed) for number in trial.snapshot.allocations.leaf_places()[0])
         )
-        for number, terms in others:
+        for number, eligibility in others:
             if number == own:
                 yield number, self._own(trial)
-            elif terms.spared:
-                yield number, terms
+            elif eligibility.spared:
+                yield number, eligibility
             else:
-                yield number, self._of_others(trial, trial.snapshot.leaf_paths[number], terms)
+                yield number, self._of_others(trial, trial.snapshot.leaf_paths[number], eligibility)
 
-    def _of_others(self, trial: Trial, leaf: str, terms: LeafTerms) -> LeafTerms:
-        """Return a claim's terms without the types that no queue on the gang's path guarantees (J7)."""
+    def _of_others(self, trial: Trial, leaf: str, eligibility: LeafEligibility) -> LeafEligibility:
+        """Return a claim's eligibility without the types that no queue on the gang's path guarantees (J7)."""
         outside, takes = self._outside(leaf), self.takes_for(trial, leaf)
         if not outside:
-            return LeafTerms(CODE[Rule.DECIDING_QUEUE])
-        width = range(len(terms.useful))
+            return LeafEligibility(CODE[Rule.DECIDING_QUEUE])
+        width = range(len(eligibility.useful))
         return replace(
-            terms,
+            eligibility,
             useful=tuple(index in takes for index in width),
             inside=tuple(index in self._needed and index not in outside for index in width),
         )
@@ -104,8 +112,8 @@ class JobTerms:
         """Return whether allocations of a leaf may be taken for every type that the gang requests."""
         return leaf == self.leaf or self.takes_for(trial, leaf).issuperset(self._needed)
 
-    def _own(self, trial: Trial) -> LeafTerms:
-        """Return the terms of the gang's own queue: strictly lower priorities (J7), whatever the queue may claim.
+    def _own(self, trial: Trial) -> LeafEligibility:
+        """Return the eligibility of the gang's own queue: strictly lower priorities (J7), whatever the queue may claim.
 
         Only a net fall of the queue counts (invariant 3).
         """

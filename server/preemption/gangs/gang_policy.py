@@ -109,7 +109,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
         return _refusal(trial, search, answer)
     snapshot = trial.snapshot
     pledges = tuple(
-        Pledge(one.member, one.node, snapshot.nodes.ids[one.node]) for one in answer.seats
+        Pledge(one.member, one.node, snapshot.nodes.ids[one.node]) for one in answer.assignments
     )
     releases = tuple(_release(search, row) for row in answer.rows)
     if not releases:
@@ -120,7 +120,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
     """Return a refusal when a lendable gang would exceed its queue's maximum even without its victims there (J6)."""
-    kind, leaf = search.terms.whole.kind, search.job.leaf
+    kind, leaf = search.eligibility.whole.kind, search.job.leaf
     if kind.job_class is not JobClass.LENDABLE:
         return None
     queue = trial.snapshot.queues[leaf]
@@ -168,4 +168,4 @@ def _since(answer: GangAnswer) -> str:
 
 def levels(trial: Trial, search: JobSearch) -> tuple[Level, ...]:
     """Return the queues that decide what other queues have to give back, with their numbers."""
-    return entitlement.levels(trial, search.terms.owed)
+    return entitlement.levels(trial, search.eligibility.owed)

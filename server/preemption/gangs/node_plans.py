@@ -1,7 +1,7 @@
 """The victims on one node for one more member of a gang, and a lower bound on their number.
 
 Victims are evicted least important first, and each test counts the victims before (J8). Mostly no gang, disruption budget or
-queue near its limit bars a candidate. Then no candidate is tested, and the answer is also valid for later members. `Walks`
+queue near its limit bars a candidate. Then no candidate is tested, and the answer is also valid for later members. `NodePlanner`
 takes that fast path where all victims on the node allow it, and otherwise the full path, with every test.
 
 `Closer` bounds the number of victims where no candidate is passed over (design 6.7). Candidates of a node are evicted in the
@@ -17,7 +17,7 @@ from server.kernels.fit import Mask
 from server.model.asks import PRIORITY_MIN
 from server.model.fit import Demand
 from server.model.policies import JOB
-from server.preemption.gangs.tentative import Seats, Unit
+from server.preemption.gangs.tentative import TentativeAssignment, Unit
 from server.preemption.gangs.units import Units
 from server.preemption.trial import Trial
 from server.snapshot import assignments as nodes
@@ -25,7 +25,7 @@ from server.snapshot.assignments import MemberNodes
 
 NodeKey = tuple[int, int, int, str]
 """The key of a node, (highest victim priority, victim gangs, victims, node); the smallest is the best (J9)."""
-NOBODY: Final = PRIORITY_MIN - 1
+NO_VICTIMS: Final = PRIORITY_MIN - 1
 """The highest priority of an empty set of victims, below any other."""
 NODE_STEPS: Final = 1
 """The cost of judging a node, in units of one placement."""
@@ -38,16 +38,18 @@ class Judged(NamedTuple):
     units: tuple[Unit, ...] = ()
 
 
-class Walks:
+class NodePlanner:
     """The search for victims on one node, beside the members placed and victims taken already. It changes nothing.
 
     With ``own_first``, the allocations of the gang's own queue come before all others.
     """
 
-    def __init__(self, trial: Trial, units: Units, seats: Seats, *, own_first: bool) -> None:
+    def __init__(
+        self, trial: Trial, units: Units, assignment: TentativeAssignment, *, own_first: bool
+    ) -> None:
         self.trial = trial
         self.units = units
-        self.seats = seats
+        self.assignment = assignment
         self._own_first = own_first
         self._orders: dict[int, list[int]] = {}
 
@@ -64,22 +66,24 @@ class Walks:
         """
         if self._is_plain(units, demand):
             return True
-        self.seats.seat(node, demand)
+        self.assignment.assign(node, demand)
         taken: list[Unit] = []
         for unit in units:
-            same = self.units.unit(unit[0], self.seats.taken) == unit
-            if not (same and unit[0] not in self.seats.taken and self.seats.may_take(unit)):
+            same = self.units.unit(unit[0], self.assignment.taken) == unit
+            if not (
+                same and unit[0] not in self.assignment.taken and self.assignment.may_take(unit)
+            ):
                 break
-            self.seats.take(unit)
+            self.assignment.take(unit)
             taken.append(unit)
-        enough = len(taken) == len(units) and self.seats.takes_no_more_than_its_share()
+        enough = len(taken) == len(units) and self.assignment.takes_no_more_than_its_share()
         self._undo(node, demand, taken)
         return enough
 
     def key(self, node: int, units: Iterable[Unit]) -> NodeKey:
         """Return the key by which the node is compared (J9)."""
         rows = [row for unit in units for row in unit]
-        highest = max((self.units.priority(row) for row in rows), default=NOBODY)
+        highest = max((self.units.priority(row) for row in rows), default=NO_VICTIMS)
         jobs = len({self.units.job_of(row) for row in rows})
         return highest, jobs, len(rows), self.trial.snapshot.nodes.ids[node]
 
@@ -87,14 +91,14 @@ class Walks:
 
     def _judge_fast(self, node: int, demand: Demand) -> Judged | None:
         """Return the verdict where no candidate can be barred; None where one of the candidates may be."""
-        lacks = self.seats.lacks_with(node, demand)
+        lacks = self.assignment.lacks_with(node, demand)
         rows: list[int] = []
         for row in self.order(node):
             if not lacks:
                 break
-            if row in self.seats.taken:
+            if row in self.assignment.taken:
                 continue
-            if _covers(self.units.line(row).frees, lacks, self.seats.takes_for(row)):
+            if _covers(self.units.line(row).frees, lacks, self.assignment.takes_for(row)):
                 rows.append(row)
         units = tuple((row,) for row in rows)
         if not self._is_plain(units, demand):
@@ -104,10 +108,12 @@ class Walks:
     def _is_plain(self, units: Iterable[Unit], demand: Demand) -> bool:
         """Return whether nothing can have barred any of these units since the verdict."""
         rows = [row for unit in units for row in unit]
-        if not all(row not in self.seats.taken and self.seats.is_plain(row) for row in rows):
+        if not all(
+            row not in self.assignment.taken and self.assignment.is_plain(row) for row in rows
+        ):
             return False
-        others = self.seats.takes_from_others() or any(map(self.seats.is_of_others, rows))
-        return not others or self.seats.has_plenty_of_share(demand)
+        others = self.assignment.takes_from_others() or any(map(self.assignment.is_of_others, rows))
+        return not others or self.assignment.has_plenty_of_share(demand)
 
     def order(self, node: int) -> list[int]:
         """Return the rows on a node that pass every rule on a single allocation, least important first."""
@@ -116,48 +122,48 @@ class Walks:
             rows = filter(self.units.passed, self.trial.snapshot.allocations.rows_on(node))
             known = self._orders[node] = sorted(rows, key=self.units.rank)
             if self._own_first:
-                known.sort(key=self.seats.is_of_others)
+                known.sort(key=self.assignment.is_of_others)
         return known
 
     # The full path --------------------------------------------------------------------------------
 
     def _judge_plain(self, node: int, demand: Demand) -> Judged:
         """Return the verdict with every test; `_judge_fast` returns the same where no candidate can be barred."""
-        self.seats.seat(node, demand)
+        self.assignment.assign(node, demand)
         units = self._walk(node)
-        enough = self.seats.holds(node) and self.seats.takes_no_more_than_its_share()
+        enough = self.assignment.holds(node) and self.assignment.takes_no_more_than_its_share()
         self._undo(node, demand, units)
         return Judged(self.key(node, units), tuple(units)) if enough else Judged(None)
 
     def _undo(self, node: int, demand: Demand, units: list[Unit]) -> None:
         for unit in reversed(units):
-            self.seats.give_back(unit)
-        self.seats.seat(node, demand, -1)
+            self.assignment.give_back(unit)
+        self.assignment.assign(node, demand, -1)
 
     def _walk(self, node: int) -> list[Unit]:
         """Take the least important candidates first, each tested with those before; one passed over may be taken later (J8)."""
         units: list[Unit] = []
         before = -1
-        while len(units) > before and not self.seats.holds(node):
+        while len(units) > before and not self.assignment.holds(node):
             before = len(units)
             for row in self.order(node):
                 unit = self._unit(node, row)
                 if unit is not None:
-                    self.seats.take(unit)
+                    self.assignment.take(unit)
                     units.append(unit)
-                if self.seats.holds(node):
+                if self.assignment.holds(node):
                     break
         return units
 
     def _unit(self, node: int, row: int) -> Unit | None:
         """Return the unit that is evicted with an allocation, if it helps and may be evicted; else None."""
-        lacks = self.seats.lacks(node)
-        if row in self.seats.taken or not any(
+        lacks = self.assignment.lacks(node)
+        if row in self.assignment.taken or not any(
             index in lacks for index, _ in self.units.line(row).frees
         ):
             return None
-        unit = self.units.unit(row, self.seats.taken)
-        return unit if unit is not None and self.seats.may_take(unit) else None
+        unit = self.units.unit(row, self.assignment.taken)
+        return unit if unit is not None and self.assignment.may_take(unit) else None
 
 
 def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) -> bool:
@@ -179,13 +185,13 @@ def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) 
 class Closer:
     """The closer bounds of one field, valid while no queue begins to bar candidates that barred none at first (`holds`)."""
 
-    def __init__(self, seats: Seats, field: MemberNodes) -> None:
-        self._columns = seats.trial.snapshot.allocations
+    def __init__(self, assignment: TentativeAssignment, field: MemberNodes) -> None:
+        self._columns = assignment.trial.snapshot.allocations
         self._field = field
-        self._tail = seats.units.tail
+        self._tail = assignment.units.tail
         assert JOB.order.fixed == ("protection", "priority", "originator")
-        self._rank = nodes.ranks(self._columns, seats.units.reluctant())
-        self._odd, self._calm = _passable(seats)
+        self._rank = nodes.ranks(self._columns, assignment.units.reluctant())
+        self._odd, self._calm = _passable(assignment)
         self._numbers: list[int] = []
 
     def holds(self, strained: Set[str | int]) -> bool:
@@ -205,17 +211,17 @@ class Closer:
         return self._field.in_order(self._columns, at, tail, self._rank, self._odd)
 
 
-def _passable(seats: Seats) -> tuple[Mask, frozenset[str]]:
+def _passable(assignment: TentativeAssignment) -> tuple[Mask, frozenset[str]]:
     """Return the rows that might be passed over on their nodes, and the queues that bar no candidate at this point."""
-    trial = seats.trial
+    trial = assignment.trial
     columns = trial.snapshot.allocations
     barring: list[int] = []
     calm: set[str] = set()
-    for number in nodes.leaves(columns, seats.units.may_go()):
+    for number in nodes.leaves(columns, assignment.units.may_go()):
         leaf = trial.snapshot.leaf_paths[number]
-        strained = seats.strained_queues(leaf)
-        if strained or not seats.terms.takes_for_all(trial, leaf):
+        strained = assignment.strained_queues(leaf)
+        if strained or not assignment.eligibility.takes_for_all(trial, leaf):
             barring.append(number)
-        calm.update(queue.path for queue, _ in seats.terms.margins(trial, leaf))
+        calm.update(queue.path for queue, _ in assignment.eligibility.margins(trial, leaf))
         calm.difference_update(strained)
-    return seats.units.tied() | nodes.of_leaves(columns, barring), frozenset(calm)
+    return assignment.units.tied() | nodes.of_leaves(columns, barring), frozenset(calm)

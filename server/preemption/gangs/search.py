@@ -20,14 +20,13 @@ from server.model.ranking import Ranking, window
 from server.preemption import victim_order
 from server.preemption.claims.eligibility import CODES, RULES, spared
 from server.preemption.entitlement import numbers
-from server.preemption.gangs.eligibility import JobTerms
-from server.preemption.gangs.node_plans import NOBODY, Closer, NodeKey, Walks
-from server.preemption.gangs.tentative import Seats, Unit
+from server.preemption.gangs.eligibility import GangEligibility
+from server.preemption.gangs.node_plans import NO_VICTIMS, Closer, NodeKey, NodePlanner
+from server.preemption.gangs.tentative import TentativeAssignment, Unit
 from server.preemption.gangs.units import Rank, Units
 from server.preemption.policy import ProtectedCandidates
 from server.preemption.trial import Trial
-from server.snapshot import assignments, gangs
-from server.snapshot import eligibility_filter as screens
+from server.snapshot import assignments, eligibility_filter, gangs
 from server.snapshot.eligibility_filter import PASSED, Rules
 from server.snapshot.waiting import ClassFacts, WaitingAsk, WaitingJob
 
@@ -41,7 +40,7 @@ OF_OTHERS: Final[Mark] = (False, 0)
 """The mark of victims of other queues, which differs from every tie, because gangs have positive numbers."""
 
 
-class Seat(NamedTuple):
+class MemberAssignment(NamedTuple):
     """The node of a member, and the units that are evicted there for it."""
 
     member: WaitingAsk
@@ -57,7 +56,7 @@ class GangAnswer(NamedTuple):
     has no headroom (J4). ``unowed`` says that there would be a plan if other queues had to give what is missing.
     """
 
-    seats: tuple[Seat, ...] = ()
+    assignments: tuple[MemberAssignment, ...] = ()
     rows: tuple[int, ...] = ()
     member: WaitingAsk | None = None
     row: int = -1
@@ -77,23 +76,23 @@ class JobSearch:
     def __init__(self, trial: Trial, job: WaitingJob) -> None:
         self.trial = trial
         self.job = job
-        self.terms = JobTerms(trial, job)
+        self.eligibility = GangEligibility(trial, job)
         snapshot = trial.snapshot
         budgets = snapshot.settings.disruption_budgets
         spent = trial.exhausted()
-        needed = tuple(index for index, _ in self.terms.whole.kind.node_demand)
+        needed = tuple(index for index, _ in self.eligibility.whole.kind.node_demand)
         barred = (
             (spent if budgets == "respect" else None, CODES.budget),
             (gangs.of(snapshot.allocations, job.number), CODES.kin),
         )
-        self.screen = screens.screen(
+        self.filtered = eligibility_filter.filter_rows(
             snapshot.allocations,
             trial.standing,
-            dict(self.terms.by_leaf(trial)),
+            dict(self.eligibility.by_leaf(trial)),
             Rules(CODES, needed, snapshot.firm_flags, barred),
         )
         rows = assignments.marked(spent) if budgets == "prefer" else ()
-        self.units = Units(trial, self.terms, self.screen, rows)
+        self.units = Units(trial, self.eligibility, self.filtered, rows)
         self._fields: dict[tuple[int, bool], assignments.MemberNodes] = {}
 
     def best(self) -> GangAnswer:
@@ -109,7 +108,7 @@ class JobSearch:
         """Return by type what the allocations of the gang's own queue hold that may be evicted for it (J6)."""
         snapshot = self.trial.snapshot
         rows = assignments.passed(
-            snapshot.allocations, self.screen, snapshot.queues[self.job.leaf].number
+            snapshot.allocations, self.filtered, snapshot.queues[self.job.leaf].number
         )
         return assignments.held(snapshot.allocations, rows)
 
@@ -126,21 +125,21 @@ class JobSearch:
 
     def _attempt(self, *, own_first: bool = False) -> GangAnswer:
         attempt = Attempt(self, own_first=own_first)
-        chosen: list[Seat] = []
+        chosen: list[MemberAssignment] = []
         for member in self.job.members:  # J8: by priority, age, key
-            seat = attempt.place(member)
-            if seat is None:
+            assigned = attempt.place(member)
+            if assigned is None:
                 row, lacks = attempt.nearest(member)
                 return GangAnswer(member=member, row=row, lacks=tuple(lacks))
-            chosen.append(seat)
+            chosen.append(assigned)
         full = attempt.make_headroom()
         if full:
             return GangAnswer(full=full)
         attempt.give_back()
-        unowed = attempt.seats.unowed()
+        unowed = attempt.assignment.unowed()
         if unowed:
             return attempt.without(max(unowed, key=attempt.importance), chosen)
-        rows = sorted(attempt.seats.taken, key=self.units.rank)
+        rows = sorted(attempt.assignment.taken, key=self.units.rank)
         return GangAnswer(tuple(chosen), tuple(rows))
 
     def field(self, kind: ClassFacts) -> assignments.MemberNodes:
@@ -157,14 +156,14 @@ class JobSearch:
 
     def spared(self) -> tuple[ProtectedCandidates, ...]:
         """Return the protected candidates, by rule and leaf."""
-        return spared(self.trial.snapshot, self.screen)
+        return spared(self.trial.snapshot, self.filtered)
 
     def ranking(self, rows: Sequence[int]) -> Ranking:
         """Return the order of the candidates on the nodes of these victims."""
         trial, columns = self.trial, self.trial.snapshot.allocations
         nodes = list(dict.fromkeys(columns.nodes_of(as_column(rows))))[:RANKED_NODES_MAX]
         there = [row for node in nodes for row in trial.rows_on(node)]
-        codes = dict(zip(there, self.screen.codes[there].tolist(), strict=True))
+        codes = dict(zip(there, self.filtered.codes[there].tolist(), strict=True))
         passed = {*rows, *(row for row, code in codes.items() if code == PASSED)}
         leaves = {columns.keys[row]: self.units.line(row).leaf for row in passed}
         order = sorted(map(self.units.rank, passed))
@@ -206,15 +205,15 @@ class Attempt:
         self.search = search
         self.trial = search.trial
         self.units = search.units
-        self.seats = Seats(search.trial, search.terms, search.units)
+        self.assignment = TentativeAssignment(search.trial, search.eligibility, search.units)
         self.own_first = own_first
-        self.walks = Walks(search.trial, search.units, self.seats, own_first=own_first)
+        self.planner = NodePlanner(search.trial, search.units, self.assignment, own_first=own_first)
         self.version = 0
         self.better: dict[int, None] = {}
         """The nodes that may be better now than they were on the Trial."""
         self._lines: dict[int, _Line] = {}
 
-    def place(self, member: WaitingAsk) -> Seat | None:
+    def place(self, member: WaitingAsk) -> MemberAssignment | None:
         """Place a member on the best node, take the victims there, and return both; None where there is no node."""
         kind = member.kind
         line = self._lines.get(kind.number)
@@ -224,11 +223,11 @@ class Attempt:
         if best is None:
             return None
         for unit in best.units:
-            self.seats.take(unit)
-        self.seats.seat(best.node, kind.node_demand)
+            self.assignment.take(unit)
+        self.assignment.assign(best.node, kind.node_demand)
         self.version += 1
         self._offer_again(best)
-        return Seat(member, best.node, best.units)
+        return MemberAssignment(member, best.node, best.units)
 
     def _offer_again(self, best: _Entry) -> None:
         """Queue for judging the nodes that a placement improved, and those where it may have barred a candidate.
@@ -238,28 +237,28 @@ class Attempt:
         rows = [row for unit in best.units for row in unit]
         nodes = dict.fromkeys([best.node, *(self.units.line(row).node for row in rows)])
         self.better |= nodes
-        ties = {tie for row in rows for tie in self.seats.strained(row)}
-        touched = {tie for row in rows for tie in self.seats.ties(row)}
+        ties = {tie for row in rows for tie in self.assignment.strained(row)}
+        touched = {tie for row in rows for tie in self.assignment.ties(row)}
         for line in self._lines.values():
-            if self.seats.limited and rows:
+            if self.assignment.limited and rows:
                 line.begin()
             else:
                 line.doubt(ties, touched)
             for node in nodes:
                 line.offer(node)
-        self.seats.limited = self.seats.limited and not rows
+        self.assignment.limited = self.assignment.limited and not rows
 
     def nearest(self, member: WaitingAsk) -> tuple[int, list[int]]:
         """Return the node that comes nearest for a member beside those placed, -1 for none, and what it lacks (G12)."""
         nodes, need = self.trial.short_nodes(member.kind)
         apart = nodes.copy()
-        for node, line in self.seats.needs_with(member.kind.node_demand):
+        for node, line in self.assignment.needs_with(member.kind.node_demand):
             need[node], apart[node] = line, False
         snapshot = self.trial.snapshot
-        screen = self.search.screen
+        filtered = self.search.filtered
         found = [
-            screens.nearest(
-                snapshot.allocations, screen, some, need, snapshot.weights, snapshot.nodes.names
+            eligibility_filter.nearest(
+                snapshot.allocations, filtered, some, need, snapshot.weights, snapshot.nodes.names
             )
             for some in (nodes, apart)
         ]
@@ -273,17 +272,17 @@ class Attempt:
 
         Return the queues that are still full, each with the index of a type.
         """
-        over = self.seats.over_max()
+        over = self.assignment.over_max()
         if not over:
             return ()
         for row in self._own_by_rank():
             held = {index for index, _ in self.units.line(row).charged}
-            if row in self.seats.taken or not any(index in held for _, index in over):
+            if row in self.assignment.taken or not any(index in held for _, index in over):
                 continue
-            unit = self.units.unit(row, self.seats.taken)
-            if unit is not None and self.seats.may_take(unit):
-                self.seats.take(unit)
-                over = self.seats.over_max()
+            unit = self.units.unit(row, self.assignment.taken)
+            if unit is not None and self.assignment.may_take(unit):
+                self.assignment.take(unit)
+                over = self.assignment.over_max()
             if not over:
                 break
         return tuple(over)
@@ -291,7 +290,7 @@ class Attempt:
     def _own_by_rank(self) -> list[int]:
         snapshot = self.trial.snapshot
         number = snapshot.queues[self.search.job.leaf].number
-        rows = assignments.passed(snapshot.allocations, self.search.screen, number)
+        rows = assignments.passed(snapshot.allocations, self.search.filtered, number)
         return sorted(filter(self.units.passed, rows), key=self.units.rank)
 
     def give_back(self) -> None:
@@ -299,26 +298,30 @@ class Attempt:
         spared = True
         while spared:
             spared = False
-            for unit in sorted(set(self.seats.taken.values()), key=self.importance, reverse=True):
-                if self.seats.is_enough_without(unit):
-                    self.seats.give_back(unit)
+            for unit in sorted(
+                set(self.assignment.taken.values()), key=self.importance, reverse=True
+            ):
+                if self.assignment.is_enough_without(unit):
+                    self.assignment.give_back(unit)
                     spared = True
 
     def importance(self, unit: Unit) -> Rank:
         """Return the rank of the unit's most important allocation in the order of eviction."""
         return max(map(self.units.rank, unit))
 
-    def without(self, unit: Unit, chosen: Sequence[Seat]) -> GangAnswer:
+    def without(self, unit: Unit, chosen: Sequence[MemberAssignment]) -> GangAnswer:
         """Return what is missing when a unit stays that its queue need not give: capacity on a node, or below a maximum."""
-        self.seats.give_back(unit)
-        for seat in reversed(chosen):
-            lacks = self.seats.lacks(seat.node)
+        self.assignment.give_back(unit)
+        for assigned in reversed(chosen):
+            lacks = self.assignment.lacks(assigned.node)
             if lacks:
                 amounts = tuple(
                     lacks.get(index, 0) for index in range(len(self.trial.snapshot.types))
                 )
-                return GangAnswer(member=seat.member, row=seat.node, lacks=amounts, unowed=True)
-        return GangAnswer(full=tuple(self.seats.over_max()), unowed=True)
+                return GangAnswer(
+                    member=assigned.member, row=assigned.node, lacks=amounts, unowed=True
+                )
+        return GangAnswer(full=tuple(self.assignment.over_max()), unowed=True)
 
 
 class _Judged:
@@ -335,9 +338,9 @@ class _Judged:
 
     def note(self, node: int, rows: Sequence[int]) -> None:
         """Record a verdict on a node that depends on these rows."""
-        seats, is_bound = self._attempt.seats, self._attempt.units.is_bound
-        marks: set[Mark] = {(is_bound(row), tie) for row in rows for tie in seats.ties(row)}
-        if any(map(seats.is_of_others, rows)):
+        assignment, is_bound = self._attempt.assignment, self._attempt.units.is_bound
+        marks: set[Mark] = {(is_bound(row), tie) for row in rows for tie in assignment.ties(row)}
+        if any(map(assignment.is_of_others, rows)):
             marks.add(OF_OTHERS)
         self._marks[node] = marks
         for mark in marks:
@@ -377,7 +380,7 @@ class _Line:
         """Queue a node for judging again, because it may have become better."""
         self._judged.forget(node)
         if self._field.takes(node):
-            self._push(_Entry((NOBODY, 0, 0, self._name(node)), node, UNJUDGED, ()))
+            self._push(_Entry((NO_VICTIMS, 0, 0, self._name(node)), node, UNJUDGED, ()))
 
     def doubt(self, ties: Ties, touched: Ties) -> None:
         """Queue for judging again the nodes whose victims have these ties, because fewer of them may be taken now.
@@ -394,7 +397,7 @@ class _Line:
             self.offer(node)
 
     def _has_plenty(self) -> bool:
-        return self._attempt.seats.has_plenty_of_share(self._kind.node_demand)
+        return self._attempt.assignment.has_plenty_of_share(self._kind.node_demand)
 
     def best(self) -> _Entry | None:
         """Return the node that is the best at this point; None where there is none."""
@@ -419,7 +422,7 @@ class _Line:
         order = self._field.order
         while self._drawn < len(order):
             node = order[self._drawn]
-            key = (*(self._field.bound(self._drawn) or (NOBODY, 0, 0)), self._name(node))
+            key = (*(self._field.bound(self._drawn) or (NO_VICTIMS, 0, 0)), self._name(node))
             if self._heap and self._heap[0].key < key:
                 return
             if node not in self._latest:
@@ -432,18 +435,18 @@ class _Line:
         if not number or not self._is_close:
             return bound
         if self._closer is None:
-            self._closer = Closer(self._attempt.seats, self._field)
+            self._closer = Closer(self._attempt.assignment, self._field)
         closer = self._closer.number(self._drawn)
         return (priority, closer, closer, name) if closer > number else bound
 
     def _still_holds(self, entry: _Entry) -> bool:
-        return self._attempt.walks.still_holds(entry.node, entry.units, self._kind.node_demand)
+        return self._attempt.planner.still_holds(entry.node, entry.units, self._kind.node_demand)
 
     def _judge(self, node: int) -> None:
         self._latest.pop(node, None)
-        key, units = self._attempt.walks.judge(node, self._kind.node_demand)
+        key, units = self._attempt.planner.judge(node, self._kind.node_demand)
         if key is None:
-            self._judged.note(node, self._attempt.walks.order(node))
+            self._judged.note(node, self._attempt.planner.order(node))
         else:
             self._judged.note(node, [row for unit in units for row in unit])
             self._push(_Entry(key, node, self._attempt.version, units))
@@ -459,10 +462,10 @@ class _Line:
 def fits(trial: Trial, job: WaitingJob) -> bool:
     """Return whether all members fit without victims, one after another on the first node that holds them (invariant 12)."""
     used: dict[int, dict[int, int]] = {}
-    return all(_seated(trial, one.kind, used) for one in job.members)
+    return all(_fits_member(trial, one.kind, used) for one in job.members)
 
 
-def _seated(trial: Trial, kind: ClassFacts, used: dict[int, dict[int, int]]) -> bool:
+def _fits_member(trial: Trial, kind: ClassFacts, used: dict[int, dict[int, int]]) -> bool:
     nodes, need = trial.short_nodes(kind)
     for node in assignments.free_nodes(nodes, need, trial.snapshot.nodes.names):
         free, line = trial.free_for_claim(node), used.get(node, {})

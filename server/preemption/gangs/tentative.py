@@ -10,7 +10,7 @@ from typing import Final
 
 from server.model.fit import Amounts, Demand
 from server.preemption import admission
-from server.preemption.gangs.eligibility import JobTerms
+from server.preemption.gangs.eligibility import GangEligibility
 from server.preemption.gangs.units import AllocationFacts, Units
 from server.preemption.trial import Trial
 
@@ -19,14 +19,14 @@ Unit = tuple[int, ...]
 NOTHING: Final[Counter[int]] = Counter()
 
 
-class Seats:
+class TentativeAssignment:
     """The members that have a node, and the units that are evicted for them."""
 
-    def __init__(self, trial: Trial, terms: JobTerms, units: Units) -> None:
+    def __init__(self, trial: Trial, eligibility: GangEligibility, units: Units) -> None:
         self.trial = trial
-        self.terms = terms
+        self.eligibility = eligibility
         self.units = units
-        self.leaf = terms.leaf
+        self.leaf = eligibility.leaf
         self.taken: dict[int, Unit] = {}
         self.limited = False
         """Whether a candidate was passed over because other queues need not give more."""
@@ -41,14 +41,14 @@ class Seats:
         self._own_freed = [0] * self._width
         self._needs: dict[int, Amounts] = {}
         self._need = [0] * self._width
-        self._share = terms.share(trial)
+        self._share = eligibility.share(trial)
         self._respects = trial.snapshot.settings.disruption_budgets == "respect"
         self._narrow: dict[str, tuple[str, ...]] = {}
         self._ties: dict[int, frozenset[str | int]] = {}
 
     # Changes --------------------------------------------------------------------------------------
 
-    def seat(self, node: int, demand: Demand, sign: int = 1) -> None:
+    def assign(self, node: int, demand: Demand, sign: int = 1) -> None:
         """Place a member on a node; ``sign`` -1 removes it again."""
         used = self._used.setdefault(node, [0] * self._width)
         for index, quantity in demand:
@@ -72,7 +72,7 @@ class Seats:
             line = self.units.line(row)
             self._free(line, sign)
             self._others += sign if line.leaf != self.leaf else 0
-            for queue, _ in self.terms.margins(self.trial, line.leaf):
+            for queue, _ in self.eligibility.margins(self.trial, line.leaf):
                 lost = self._lost.setdefault(queue.path, Counter())
                 for index, quantity in line.charged:
                     lost[index] += sign * quantity
@@ -164,7 +164,7 @@ class Seats:
         Return None for any type, in the gang's own queue.
         """
         leaf = self.units.line(row).leaf
-        return None if leaf == self.leaf else self.terms.takes_for(self.trial, leaf)
+        return None if leaf == self.leaf else self.eligibility.takes_for(self.trial, leaf)
 
     def _is_taken_for_a_type(self, row: int) -> bool:
         """Return whether an allocation of another queue frees a type that its node lacks, and for which it may be taken (J7)."""
@@ -226,7 +226,7 @@ class Seats:
         margins: dict[str, Amounts] = {}
         for row in unit:
             line = self.units.line(row)
-            for queue, margin in self.terms.margins(self.trial, line.leaf):
+            for queue, margin in self.eligibility.margins(self.trial, line.leaf):
                 margins[queue.path] = margin
                 sums = lost.setdefault(queue.path, Counter())
                 for index, quantity in line.charged:
@@ -258,7 +258,7 @@ class Seats:
         """Return the queues from a leaf up that may have to protect a candidate on some node."""
         known = self._narrow.get(leaf)
         if known is None:
-            margins = self.terms.margins(self.trial, leaf)
+            margins = self.eligibility.margins(self.trial, leaf)
             known = self._narrow[leaf] = tuple(
                 queue.path for queue, margin in margins if not self._is_ample(queue.path, margin)
             )
@@ -288,7 +288,7 @@ class Seats:
         """Return the queues, disruption budgets and gang of a row: evicting others with the same tie may bar the row."""
         known = self._ties.get(row)
         if known is None:
-            margins = self.terms.margins(self.trial, self.units.line(row).leaf)
+            margins = self.eligibility.margins(self.trial, self.units.line(row).leaf)
             paths = [queue.path for queue, _ in margins]
             known = self._ties[row] = frozenset([*paths, *self._own_ties(row)])
         return known
@@ -307,8 +307,8 @@ class Seats:
     def over_max(self) -> dict[tuple[str, int], int]:
         """Return by queue on the path and type what the maximum lacks for the whole gang (J4)."""
         found = {}
-        kind = self.terms.whole.kind
-        for queue in self.trial.snapshot.path_up(self.terms.leaf):
+        kind = self.eligibility.whole.kind
+        for queue in self.trial.snapshot.path_up(self.eligibility.leaf):
             held, lost = self.trial.held(queue.path), self._lost.get(queue.path, NOTHING)
             for index, wanted in kind.demand:
                 most = admission.most(self.trial, queue, index, kind)

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from server.kernels.fit import Mask
 from server.model.policies import JOB
 from server.preemption.claims.eligibility import CODE
-from server.preemption.gangs.eligibility import JobTerms
+from server.preemption.gangs.eligibility import GangEligibility
 from server.preemption.policy import Rule
 from server.preemption.trial import Trial
 from server.preemption.victim_order import Comparator, order, tail
 from server.snapshot import assignments, gangs
 from server.snapshot.columns import GROUPED, OPTED_OUT
-from server.snapshot.eligibility_filter import PASSED, Screen
+from server.snapshot.eligibility_filter import PASSED, FilteredRows
 
 Rank = tuple[int | str, ...]
 """The keys of the partition's order for gangs, then the allocation's own key; the smallest is evicted first (V2)."""
@@ -55,13 +55,19 @@ class Units:
     With ``willing``, opted-out pods are not evicted (V3).
     """
 
-    def __init__(self, trial: Trial, terms: JobTerms, screen: Screen, spent: Iterable[int]) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        eligibility: GangEligibility,
+        filtered: FilteredRows,
+        spent: Iterable[int],
+    ) -> None:
         self.trial = trial
-        self.terms = terms
+        self.eligibility = eligibility
         self.willing = True
-        self.most = assignments.most_on_a_node(trial.snapshot.allocations, screen)
+        self.most = assignments.most_on_a_node(trial.snapshot.allocations, filtered)
         """By type, the most that may be evicted from any one node."""
-        self._codes = screen.codes
+        self._codes = filtered.codes
         self._harmless = _harmless(trial)
         self._spent = frozenset(spent)
         self._sizes = gangs.sizes(trial.snapshot.allocations, trial.standing)

@@ -22,7 +22,7 @@ BARS: Final = {
 """The flags because of which an allocation is no candidate, each with its rule (Q10, V3)."""
 BLOCKING: Final = (Rule.BELOW_GUARANTEE, Rule.OVERSHOOT, Rule.BUDGET)
 """The rules by which a candidate is skipped when its turn comes (Q12, Q13, V3)."""
-GROUNDS: Final = (*BARS.values(), Rule.NO_COMMON_TYPE, Rule.NOT_NEEDED, *BLOCKING)
+REASONS: Final = (*BARS.values(), Rule.NO_COMMON_TYPE, Rule.NOT_NEEDED, *BLOCKING)
 """The rules that protect an allocation; first those that bar it, in the order of the flags."""
 WHOLE: Final = 10_000
 """The whole of a target, in hundredths of a percent."""
@@ -100,8 +100,8 @@ class RunOutcome:
 
         Else "".
         """
-        ground = self.run.running.last_barred(len(BARS)) if self.run.is_short else None
-        return GROUNDS[ground].value if ground is not None else ""
+        reason = self.run.running.last_barred(len(BARS)) if self.run.is_short else None
+        return REASONS[reason].value if reason is not None else ""
 
     def _protected_queue(self, place: int) -> QueueFacts | None:
         """Return the lowest queue that would be below its entitlement at the end of the run without this candidate."""
@@ -139,10 +139,10 @@ class RunOutcome:
 
         The place is 0 for an allocation that is no candidate, and the rule is "" for a victim.
         """
-        place, number, total, ground = self.run.running.standing(key)
+        place, number, total, reason = self.run.running.standing(key)
         if place in self.run.taken:
             return number, total, ""
-        otherwise = Rule.NOT_NEEDED if number else GROUNDS[ground]
+        otherwise = Rule.NOT_NEEDED if number else REASONS[reason]
         return number, total, self.run.spared.get(place, otherwise).value
 
     def spared(self) -> tuple[ProtectedCandidates, ...]:
@@ -151,9 +151,9 @@ class RunOutcome:
 
     def _spared(self) -> Iterator[ProtectedCandidates]:
         run = self.run
-        grounds = {place: GROUNDS.index(rule) for place, rule in run.spared.items()}
-        otherwise = GROUNDS.index(Rule.NOT_NEEDED)
-        for ground, leaf, count, keys in run.running.spared(
-            run.taken, grounds, otherwise, SPARED_KEYS_MAX
+        reasons = {place: REASONS.index(rule) for place, rule in run.spared.items()}
+        otherwise = REASONS.index(Rule.NOT_NEEDED)
+        for reason, leaf, count, keys in run.running.spared(
+            run.taken, reasons, otherwise, SPARED_KEYS_MAX
         ):
-            yield ProtectedCandidates(GROUNDS[ground], leaf, count, keys)
+            yield ProtectedCandidates(REASONS[reason], leaf, count, keys)

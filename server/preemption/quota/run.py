@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Final
 
 from server.preemption.policy import Rule
-from server.snapshot.victims_in_order import Lot, Running, WalkPlace
+from server.snapshot.victims_in_order import CandidatePlace, Lot, Running
 
 STRIDE: Final = 256
 """The number of candidates that are taken together at first; it doubles as long as all of them can be taken."""
@@ -104,7 +104,7 @@ class RunInProgress:
         """Return whether something of a target type is still to free."""
         return max(self.rest, default=0) > 0
 
-    # Walks ----------------------------------------------------------------------------------------
+    # Steps ----------------------------------------------------------------------------------------------
 
     def walk(self, leaf: str, lot: Lot, share: Sequence[int], because: str) -> Line:
         """Free a leaf's share with no victim that it does not need (Q12); return what was freed, by target type."""
@@ -170,7 +170,7 @@ class RunInProgress:
         capped = [min(pair) for pair in zip(self.rest, margin, strict=False)]  # Q13
         return [*capped, *margin[len(capped) :]]
 
-    def _one_by_one(self, candidates: Iterable[WalkPlace], step: Step) -> None:
+    def _one_by_one(self, candidates: Iterable[CandidatePlace], step: Step) -> None:
         """Take the candidates in turn until all target types are met (Q12)."""
         for one in candidates:
             if not step.is_short:
@@ -194,16 +194,16 @@ class RunInProgress:
                 self._take(one, (self.rest, *margins), because)
         return len(self.taken) > before
 
-    def _path(self, one: WalkPlace) -> PathMargins:
+    def _path(self, one: CandidatePlace) -> PathMargins:
         return self.margins[self.running.leaves[one.home]]
 
-    def _in_turn(self, candidates: Iterable[WalkPlace]) -> Iterator[WalkPlace]:
+    def _in_turn(self, candidates: Iterable[CandidatePlace]) -> Iterator[CandidatePlace]:
         """Yield the candidates in Q11's order; one without disruptions left at its turn counts as opted out (V5)."""
         if self._budgets.mode != "prefer" or not self._budgets.groups:
             yield from candidates
             return
         for _, alike in groupby(self._ranked(candidates), key=lambda pair: pair[0] >> 1):
-            late: list[WalkPlace] = []
+            late: list[CandidatePlace] = []
             for rank, one in alike:
                 if rank & 1 or self._budgets.exhausted(one.place):
                     late.append(one)
@@ -212,11 +212,11 @@ class RunInProgress:
                     yield one
             yield from self._as_opted_out(late)
 
-    def _ranked(self, candidates: Iterable[WalkPlace]) -> Iterator[tuple[int, WalkPlace]]:
+    def _ranked(self, candidates: Iterable[CandidatePlace]) -> Iterator[tuple[int, CandidatePlace]]:
         whole = list(candidates)
         return zip(self.running.rank([one.place for one in whole]), whole, strict=True)
 
-    def _as_opted_out(self, late: Iterable[WalkPlace]) -> Iterator[WalkPlace]:
+    def _as_opted_out(self, late: Iterable[CandidatePlace]) -> Iterator[CandidatePlace]:
         importance = self.running.importance
         for one in sorted(late, key=lambda one: importance(one.place, as_opted_out=True)):
             self._late.add(one.place)
@@ -242,14 +242,14 @@ class RunInProgress:
 
     # One candidate --------------------------------------------------------------------------------
 
-    def _considers(self, one: WalkPlace, wanted: Line, margins: Sequence[Line]) -> bool:
+    def _considers(self, one: CandidatePlace, wanted: Line, margins: Sequence[Line]) -> bool:
         """Return whether a candidate may be taken; record the rule that protects it, unless it is only not needed."""
         rule = self._objection(one, wanted, margins)
         if rule is not None and rule is not Rule.NOT_NEEDED:
             self.spared[one.place] = rule
         return rule is None
 
-    def _objection(self, one: WalkPlace, wanted: Line, margins: Sequence[Line]) -> Rule | None:
+    def _objection(self, one: CandidatePlace, wanted: Line, margins: Sequence[Line]) -> Rule | None:
         size = one.size
         if not any(left > 0 and size[at] for at, left in enumerate(wanted)):
             return Rule.NOT_NEEDED  # Q12: it reduces no target type that is not met
@@ -265,7 +265,7 @@ class RunInProgress:
             return Rule.BUDGET  # 7.6
         return None
 
-    def _take(self, one: WalkPlace, lines: Sequence[Line], because: str) -> None:
+    def _take(self, one: CandidatePlace, lines: Sequence[Line], because: str) -> None:
         self.taken[one.place] = because
         self._budgets.count(one.place, 1)
         _lower(lines, one.size)
@@ -308,7 +308,7 @@ class RunInProgress:
                 self._take(one, (self.rest, *self._path(one)), found[one.place])
 
     def _reaches(
-        self, candidates: Sequence[WalkPlace], start: int, left: Sequence[Line], because: str
+        self, candidates: Sequence[CandidatePlace], start: int, left: Sequence[Line], because: str
     ) -> bool:
         """Take a set from ``start`` on that meets the target; return whether there is one.
 
@@ -351,7 +351,7 @@ def _is_within(size: Sequence[int], margin: Sequence[int]) -> bool:
     return True
 
 
-def _suffixes(candidates: Sequence[WalkPlace], width: int) -> list[Line]:
+def _suffixes(candidates: Sequence[CandidatePlace], width: int) -> list[Line]:
     """Return, by position, the sum of what the candidates from there on hold, in the first ``width`` columns."""
     sums = [[0] * width]
     for one in reversed(candidates):
