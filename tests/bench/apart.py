@@ -58,7 +58,7 @@ def _here(measure: str, subject: Mapping[str, Any]) -> Run:
         return PLACING[measure](Workload(**subject))
     found = PREEMPTING[measure](Cluster(**subject))
     cold = max(one.cold_ms for one in found)
-    note = f"{found[0].count:,} of them" + (f", the first View {cold:,.0f} ms" if cold else "")
+    note = f"{found[0].count:,} of them" + (f", the first snapshot {cold:,.0f} ms" if cold else "")
     cpu_s = statistics.median(one.cpu_ms for one in found) / 1_000
     wall = statistics.median(one.wall_ms for one in found)
     return Run({"time": wall}, cpu_s, own_peak_mib(), note)
