@@ -78,9 +78,9 @@ def _crossings(amounts: Array, starts: Array, place: Array, items: Items) -> Cro
     left += _before(np.concatenate((least[later], -most))[order], begins, at)
     used = _used_up(left, rising, whole, rest, heavy)
     full = np.minimum.reduceat(np.where(used, np.arange(len(order)), len(order)), begins)
-    moment = np.empty_like(order)
-    moment[order] = np.arange(len(order))
-    before = moment < full[np.concatenate((place[later], place))]
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
+    before = position < full[np.concatenate((place[later], place))]
     started = least == 0
     started[later] = before[: len(later)]
     return Crossing(left[full], rising[full], started, before[len(later) :])

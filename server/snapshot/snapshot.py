@@ -15,7 +15,7 @@ from server.model.fit import Demand
 from server.model.policies import JOB
 from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
-from server.model.storms import Pair, TemplateInQueue
+from server.model.thrashing import Pair, TemplateInQueue
 from server.snapshot import node_search
 from server.snapshot.columns import FIRM, UNSAID, AllocationColumns, NodeColumns
 from server.snapshot.node_search import NodeCounts, NodeRanking

@@ -72,7 +72,7 @@ def _preemption(partition: Partition) -> Iterator[Record]:
         yield "quota due", path, partition.quota_due[path]
     for key in sorted(partition.decisions.suspended):
         yield "suspended", key, partition.decisions.suspended[key].commitment_id
-    yield from _storms(partition)
+    yield from _thrashing(partition)
     for line, lost in partition.lost.by_queue.lines.items():
         yield "lost work", *line, *lost
     for line, lost in partition.lost.by_owner.lines.items():
@@ -103,12 +103,12 @@ def _shadow(partition: Partition) -> Iterator[Record]:
         yield "shadow sum", policy, side, plain(total)
 
 
-def _storms(partition: Partition) -> Iterator[Record]:
+def _thrashing(partition: Partition) -> Iterator[Record]:
     """Yield the memory of the thrashing monitor, oldest entries first, because these are forgotten first."""
-    storms = partition.storms
-    yield "storms", storms.total
+    monitor = partition.thrashing
+    yield "storms", monitor.total
     for name in ("deficits", "taken", "strikes", "frozen"):
-        yield from (("storm", name, *one) for one in getattr(storms, name).items())
+        yield from (("storm", name, *one) for one in getattr(monitor, name).items())
 
 
 def _queue(partition: Partition, queue: Queue) -> Record:

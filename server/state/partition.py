@@ -21,7 +21,7 @@ from server.state.nodes import Foreign, ForeignPods, NodeIndex, NodeSlots
 from server.state.queues import Queue
 from server.state.rounds import Round
 from server.state.shadow import Shadow
-from server.state.thrashing import Storms
+from server.state.thrashing import ThrashingTables
 from server.state.types import NO_LIMIT, ResourceTypes
 
 
@@ -40,9 +40,9 @@ class Partition:
     - ``deserved`` bounds leaves that share by plain weights (W2); ``shared_for`` is the state for which the shares in force
       were computed.
     - ``shadow`` is the memory of the shadow of its settings, None without one.
-    - ``storms`` is the memory of the thrashing monitor.
+    - ``thrashing`` is the memory of the thrashing monitor.
 
-    A shadow reads a shallow copy of its partition with its own ``spec``, ``round``, ``storms`` and ``deserved``. These four
+    A shadow reads a shallow copy of its partition with its own ``spec``, ``round``, ``thrashing`` and ``deserved``. These four
     therefore have to stay attributes of the partition itself.
     """
 
@@ -80,7 +80,7 @@ class Partition:
         "shadow",
         "shared_for",
         "spec",
-        "storms",
+        "thrashing",
         "types",
         "unqueued",
         "untold",
@@ -101,7 +101,7 @@ class Partition:
         self.applications: dict[str, Application] = {}
         self.asks: dict[str, Ask] = {}
         self.disruptions: dict[str, int] = {}
-        self.storms = Storms()
+        self.thrashing = ThrashingTables()
         self.quota_due: dict[str, int] = {}
         self.deserved: dict[str, Bounds] = {}
         self.shared_for: object = None

@@ -88,7 +88,7 @@ def take(
         jobs=jobs(partition, due.jobs),
         replacing=waiting(partition, due.replacing),
         firm=_firm_use(partition),
-        frozen=partition.storms.active(now),
+        frozen=partition.thrashing.active(now),
     )
 
 

@@ -6,7 +6,7 @@ Each table is bounded: its oldest entries are forgotten first. `preemption.thras
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeVar
 
-from server.model.storms import STRIKES_KEPT_MS, FrozenPair, Pair
+from server.model.thrashing import STRIKES_KEPT_MS, FrozenPair, Pair
 
 ENTRIES_MAX: Final = 4_096
 """The most entries of each table."""
@@ -33,7 +33,7 @@ class Strikes(NamedTuple):
     last_ms: int
 
 
-class Storms:
+class ThrashingTables:
     """The tables of the thrashing monitor.
 
     ``deficits`` is by queue and type; ``taken`` says when a pair of one queue last took; ``total`` counts freezes.

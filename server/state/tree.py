@@ -391,7 +391,7 @@ def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
     if removed:
         partition.lost.by_queue.forget(removed)
         partition.lost.by_owner.forget(removed)
-        partition.storms.forget_queues(removed)
+        partition.thrashing.forget_queues(removed)
     return removed
 
 

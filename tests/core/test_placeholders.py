@@ -84,7 +84,7 @@ def test_a_placement_follows_its_confirmation_in_the_same_breath() -> None:
 
 
 def test_a_placeholder_that_stays_is_no_loss_of_its_queue() -> None:
-    """The storm monitor explains claims by what queues lose to the outside: here nobody went (invariant 18)."""
+    """The thrashing monitor explains claims by what queues lose to the outside: no pod was evicted here (invariant 18)."""
     life = Replicas([{"name": "a"}])
     life.say("node n1 memory=100", "app x root.a holding:memory=10")
     life.say("ask p1 x memory=10 placeholder group=g", "ask x1 x memory=10 group=g")

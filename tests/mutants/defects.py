@@ -28,7 +28,7 @@ class Judge(enum.Enum):
     JOBS = "random jobs against the letter of the rules"
     STORIES = "stories"
     EVERYTHING = "lives under all policies at once, judged from outside"
-    REPORTS = "the storm monitor, lost work and the unmet-guarantee report, each against an account of its own"
+    REPORTS = "the thrashing monitor, lost work and the unmet-guarantee report, each against an account of its own"
 
 
 class Policy(enum.Enum):
@@ -1100,7 +1100,7 @@ DEFECTS: Final = (
     ),
     # Guards and reports.
     Defect(
-        "the storm monitor forgets what the outside took",
+        "the thrashing monitor forgets what the outside took",
         "server.core.preemption.thrash_guard",
         "    return _short(level) > before.left + more + lost - before.lost",
         "    return _short(level) > before.left + more",
@@ -1108,7 +1108,7 @@ DEFECTS: Final = (
         policy=Policy.REPORTS,
     ),
     Defect(
-        "to the storm monitor a claim lowers nothing",
+        "to the thrashing monitor a claim lowers nothing",
         "server.core.preemption.thrash_guard",
         "    return max(0, level.guaranteed - level.held - wanted + inside)",
         "    return max(0, level.guaranteed - level.held)",
@@ -1116,7 +1116,7 @@ DEFECTS: Final = (
         policy=Policy.REPORTS,
     ),
     Defect(
-        "pods that end take nothing from their queue, as the storm monitor sees it",
+        "pods that end take nothing from their queue, as the thrashing monitor sees it",
         "server.state.journal",
         "        _mark_releasing(partition, ask, releasing=False)\n    else:\n        lose(",
         "        _mark_releasing(partition, ask, releasing=False)\n    elif ask.vetoed:\n        lose(",

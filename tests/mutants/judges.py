@@ -134,14 +134,14 @@ def _stories(defect: Defect) -> Iterator[Example]:
 def _reports(defect: Defect) -> Iterator[Example]:
     from tests.preemption import (  # noqa: PLC0415
         test_lost_work,
-        test_storms,
+        test_thrashing,
         test_unmet,
         test_unmet_jobs,
         test_unmet_jobs_oracle,
         test_unmet_oracle,
     )
 
-    for module in (test_storms, test_lost_work, test_unmet, test_unmet_jobs):
+    for module in (test_thrashing, test_lost_work, test_unmet, test_unmet_jobs):
         for name, test in vars(module).items():
             if name.startswith("test_") and not hasattr(test, "pytestmark"):
                 yield Example(name, partial(_patched, test))

@@ -514,7 +514,7 @@ def taken_for(cluster: Cluster, ask: Ask, pod: Pod) -> set[str]:
     }
 
 
-def goes_for_something(
+def frees_lacking_type(
     cluster: Cluster, ask: Ask, node: Node, pod: Pod, others: tuple[Pod, ...] = ()
 ) -> bool:
     """Return whether the pod uses a type that the ask lacks and of which its queues have too much (rule 5, W9).
@@ -612,7 +612,7 @@ def _best_on(cluster: Cluster, ask: Ask, node: Node) -> Iterator[tuple[Key, tupl
         for pod in cluster.pods
         if pod.node == node.name
         and may_go(cluster, ask, pod)
-        and goes_for_something(cluster, ask, node, pod)
+        and frees_lacking_type(cluster, ask, node, pod)
     ]
     ordered = claim_order(cluster, here)
     rank = {pod.key: place for place, pod in enumerate(ordered)}
@@ -675,7 +675,7 @@ def crosses_once(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...
         and any(
             keeps_guarantees(cluster, ask, rest)
             and _had_its_share(cluster, ask, one, rest)
-            and goes_for_something(cluster, ask, node, one, rest)
+            and frees_lacking_type(cluster, ask, node, one, rest)
             for one in victims
             for rest in [tuple(pod for pod in victims if pod is not one)]
         )

@@ -38,8 +38,8 @@ class Replicas:
         self._take(self.core.handle(ManagerRegistered(MANAGER), self.now))
 
     @property
-    def storms(self) -> list[Noted]:
-        """Return the notes of the storm monitor."""
+    def thrashing(self) -> list[Noted]:
+        """Return the notes of the thrashing monitor."""
         return [one for one in self.notes if one.code is Code.PREEMPTION_STORM]
 
     def say(self, *lines: str) -> None:

@@ -33,7 +33,7 @@ from tests.preemption.claim_oracle import (
     crosses_once,
     fits_now,
     fits_on,
-    goes_for_something,
+    frees_lacking_type,
     keeps_gangs,
     keeps_guarantees,
     look,
@@ -141,7 +141,7 @@ def _is_legal(cluster: Cluster, ask: Ask, claim: Claim) -> bool:
         and all(
             pod.node == claim.node
             and may_go(cluster, ask, pod)
-            and goes_for_something(cluster, ask, node, pod)
+            and frees_lacking_type(cluster, ask, node, pod)
             for pod in victims
         )
     )

@@ -401,7 +401,7 @@ CASES: Final = (
     ),
     Case(
         "a victim's queue falls below its guarantee",
-        "nobody_below_the_floor",
+        "keeps_entitlements",
         Rule.BELOW_GUARANTEE,
         owed(*TWO, queues=[Queue(B, {"memory": 11})]),
         claim("b1"),
@@ -410,7 +410,7 @@ CASES: Final = (
     ),
     Case(
         "together the victims bring a queue below its guarantee",
-        "nobody_below_the_floor",
+        "keeps_entitlements",
         Rule.BELOW_GUARANTEE,
         owed(
             *TWO,
@@ -424,7 +424,7 @@ CASES: Final = (
     ),
     Case(
         "an ancestor of the victim falls below its guarantee",
-        "nobody_below_the_floor",
+        "keeps_entitlements",
         Rule.BELOW_GUARANTEE,
         owed(
             pod("b1", "root.p.b"),
@@ -436,7 +436,7 @@ CASES: Final = (
     ),
     Case(
         "a queue with victim and asker has a net fall below its guarantee",
-        "nobody_below_the_floor",
+        "keeps_entitlements",
         Rule.BELOW_GUARANTEE,
         owed(
             pod("b1", "root.p.b", size=20),
@@ -454,7 +454,7 @@ CASES: Final = (
     ),
     Case(
         "a quota run goes below a guarantee",
-        "nobody_below_the_floor",
+        "keeps_entitlements",
         Rule.BELOW_GUARANTEE,
         owed(*TWO, queues=[Queue(B, {"memory": 10})]),
         Word(victims=("b1", "b2"), policy=enforcement.NAME),
@@ -499,7 +499,7 @@ CASES: Final = (
         claim("b1"),
         claim(),
         also={
-            "nobody_for_nothing": Rule.NOT_MINIMAL,
+            "needs_victims": Rule.NOT_MINIMAL,
             "taken_for_a_lacking_type": Rule.NOT_OVER_GUARANTEE,
         },
     ),
@@ -560,7 +560,7 @@ NEEDS: Final = (
     ),
     Case(
         "somebody goes though the ask fits on another node (G8, invariant 12)",
-        "nobody_for_nothing",
+        "needs_victims",
         Rule.NOT_MINIMAL,
         owed(*TWO, nodes={"n1": 20, "n2": 10}),
         claim("b1"),

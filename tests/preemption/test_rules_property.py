@@ -40,7 +40,7 @@ from tests.preemption.claim_oracle import (
     Pod,
     covers,
     crosses_once,
-    goes_for_something,
+    frees_lacking_type,
     is_beyond_dead_zone,
     is_disabled,
     is_open,
@@ -292,7 +292,7 @@ def _seen(cluster: Cluster, one: Ask | Pod, top: str) -> int:
     return seen
 
 
-def nobody_below_the_floor(draft: Draft) -> bool:
+def keeps_entitlements(draft: Draft) -> bool:
     """Invariant 3, required nodes excepted; one may cross where the administrator lets one (W8)."""
     cluster, victims = draft.cluster, tuple(draft.victims)
     return (
@@ -322,7 +322,7 @@ def taken_for_a_lacking_type(draft: Draft) -> bool:
     """G2, W9 and rule 5: a victim holds something that the ask lacks and its queues have too much of."""
     cluster, ask = replace(draft.cluster, dead_zone=0), draft.ask  # see `beyond_the_dead_zone`
     return not draft.claims or all(
-        goes_for_something(cluster, ask, draft.node, pod)
+        frees_lacking_type(cluster, ask, draft.node, pod)
         if cluster.by_weight  # else rule 2 says more
         else bool(lacks(cluster, ask, draft.node, pod) & taken_for(cluster, ask, pod))
         for pod in draft.victims
@@ -352,7 +352,7 @@ def budgets_respected(draft: Draft) -> bool:
     )
 
 
-def nobody_for_nothing(draft: Draft) -> bool:
+def needs_victims(draft: Draft) -> bool:
     """Assert that no pod is evicted for a claim that fits once what was ordered is gone (invariant 12)."""
     cluster, ask = draft.cluster, draft.ask
     return not (draft.claims and draft.victims) or not any(
@@ -392,7 +392,7 @@ INVARIANTS: Final[dict[str, Invariant]] = {
         one_node,
         within_the_fence,
         lower_priority,
-        nobody_below_the_floor,
+        keeps_entitlements,
         beyond_the_dead_zone,
         no_closed_type_lacking,
         taken_for_a_lacking_type,
@@ -400,7 +400,7 @@ INVARIANTS: Final[dict[str, Invariant]] = {
         entitled,
         important_stay,
         budgets_respected,
-        nobody_for_nothing,
+        needs_victims,
         suitable_node,
     )
 }
@@ -504,9 +504,9 @@ def compare_run(
         "of_the_target": for_the_target(world, victims),
     }
     if sound:
-        holds["nobody_below_the_floor"] = keeps_floors(world, victims)
+        holds["keeps_entitlements"] = keeps_floors(world, victims)
         holds["budgets_respected"] = respects(world, victims)
-    unclear = set() if sound else {"nobody_below_the_floor", "budgets_respected"}
+    unclear = set() if sound else {"keeps_entitlements", "budgets_respected"}
     plan, found = _said_of_run(world, on, victims), Counter[str]()
     for rule in gate.PLAN_RULES:
         if rule.__name__ not in unclear:
@@ -565,7 +565,7 @@ def test_the_gate_agrees_with_the_invariants_on_random_quota_runs() -> None:
     assert set(found) == {
         "each_victim_once",
         "untouchables",
-        "nobody_below_the_floor",
+        "keeps_entitlements",
         "budgets_respected",
         "of_the_target",
         "none, with victims",

@@ -573,9 +573,9 @@ def test_the_books_may_change_while_it_is_made() -> None:
 
 
 def test_a_frozen_pair_binds(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.preemption.test_storms import stormy  # noqa: PLC0415
+    from tests.preemption.test_thrashing import thrashing_life  # noqa: PLC0415
 
-    life = stormy(monkeypatch)
+    life = thrashing_life(monkeypatch)
     monkeypatch.undo()
     life.say("release x0", "release x1", "release x2", "release x3", "foreign f n1 memory=8")
     found = asks_of(report(life.core, "default", life.now))

@@ -6,7 +6,7 @@ import pytest
 
 from server.core.queries.unmet.report import report
 from server.core.queries.verdicts import verdict
-from server.model.storms import FrozenPair, Pair, TemplateInQueue
+from server.model.thrashing import FrozenPair, Pair, TemplateInQueue
 from tests.preemption.replicas import Replicas
 from tests.preemption.test_unmet import (
     FREE,
@@ -463,9 +463,9 @@ def test_a_job_goes_for_no_pair_that_is_frozen() -> None:
     life.say(*FULL, "ask x1 x memory=2 job=train/2", "ask x2 x memory=1 job=train/2")
     pair = Pair(TemplateInQueue("root.a", (("memory", 1),), 0), TemplateInQueue("root.b"))
     until = life.now + 60_000
-    storms = life.core.state.partitions["default"].storms
-    storms.frozen[pair] = FrozenPair(pair, "job", life.now, until)
-    storms.total = 1
+    monitor = life.core.state.partitions["default"].thrashing
+    monitor.frozen[pair] = FrozenPair(pair, "job", life.now, until)
+    monitor.total = 1
     told_of_one = verdict(life.core, "x1", life.now)
     assert told_of_one is not None
     assert told_of_one.law == "frozen-pair"

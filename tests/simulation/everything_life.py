@@ -473,7 +473,7 @@ class Everything(Pressed):
 
     def rest(self) -> None:
         """Confirm all victims at each instant and ask for them again, until no pod was evicted for a while."""
-        frozen = [state.storms.total for state in self.core.state.partitions.values()]
+        frozen = [state.thrashing.total for state in self.core.state.partitions.values()]
         quiet, due = 0, None
         for _ in range(REST_MOST):
             for name, state in self.account.partitions.items():
@@ -486,7 +486,7 @@ class Everything(Pressed):
                 break
             self.now = self.now if due is None or not quiet else due
         assert quiet >= QUIET or due is None, "it does not come to rest"
-        after = [state.storms.total for state in self.core.state.partitions.values()]
+        after = [state.thrashing.total for state in self.core.state.partitions.values()]
         assert after == frozen, "pairs were frozen although nothing happened outside (invariant 18)"
 
     def nobody_starves(self) -> None:

@@ -35,7 +35,7 @@ from tests.preemption.claim_oracle import (
     crosses_once,
     entitled,
     fits_now,
-    goes_for_something,
+    frees_lacking_type,
     is_open,
     is_viable,
     keeps_guarantees,
@@ -199,7 +199,7 @@ class Account:
             f"{keys} break a guarantee (invariant 3)"
         )
         for pod in victims:
-            useful = goes_for_something(self.cluster, ask, node, pod)
+            useful = frees_lacking_type(self.cluster, ask, node, pod)
             assert useful, f"{pod.key} is taken for no lacking type (G2, rule 5, W9)"
 
     def _may_go(self, ask: Ask, pod: Pod) -> bool:
@@ -276,7 +276,7 @@ class Life:
         self.after_ticks()
 
     def after_ticks(self) -> None:
-        """Check that the storm monitor is calm, and confirm the evictions that are due."""
+        """Check that the thrashing monitor has no strikes, and confirm the evictions that are due."""
         check_calm(self.core)
         self.excused = False
         self._confirm()
@@ -460,11 +460,11 @@ class Life:
 
 
 def check_calm(core: Core) -> None:
-    """Under the right rules the storm monitor never as much as strikes (invariant 18)."""
+    """Under the right rules the thrashing monitor never as much as strikes (invariant 18)."""
     for partition in core.state.partitions.values():
-        storms = partition.storms
-        assert not storms.strikes, f"strikes against {list(storms.strikes)}"
-        assert not storms.total, f"{list(storms.frozen)} froze"
+        monitor = partition.thrashing
+        assert not monitor.strikes, f"strikes against {list(monitor.strikes)}"
+        assert not monitor.total, f"{list(monitor.frozen)} froze"
 
 
 def _is_end(decision: Decision) -> bool:

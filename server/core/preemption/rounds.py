@@ -102,7 +102,7 @@ def run(partition: Partition, now: int, budget: int, beside: Beside | None = Non
     ``beside`` plans on the same state, after this round has planned and before anything is written.
     """
     result = RoundResult()
-    partition.storms.forget_old(now)
+    partition.thrashing.forget_old(now)
     called = due.is_called_for(partition, now)
     trial = _planned(partition, now, budget, result) if called else None
     if beside is not None:
@@ -323,7 +323,7 @@ def _attempt(
     if isinstance(plan, Refusal):
         return plan
     frozen = thrash_guard.refusal(
-        side.partition.storms.active(trial.snapshot.now), trial.snapshot, plan
+        side.partition.thrashing.active(trial.snapshot.now), trial.snapshot, plan
     )
     if frozen is not None:
         return frozen

@@ -33,7 +33,7 @@ from server.model.policies import Scope
 from server.model.quota import is_below
 from server.model.reasons import Code
 from server.model.records import Level
-from server.model.storms import FROZEN_MS, STRIKES_MAX, FrozenPair, Pair, TemplateInQueue
+from server.model.thrashing import FROZEN_MS, STRIKES_MAX, FrozenPair, Pair, TemplateInQueue
 from server.preemption import entitlement
 from server.preemption.policy import Plan, Refusal, Release, Rule
 from server.preemption.trial import Trial
@@ -73,11 +73,11 @@ def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
             isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED for one in answers
         ):
             for partition in state.partitions.values():
-                partition.storms.reset()
+                partition.thrashing.reset()
     elif isinstance(event, NODE_EVENTS):
         known = state.partitions.get(event.partition)
         if known is not None and not any(isinstance(one, NodeRejected) for one in answers):
-            known.storms.thaw()
+            known.thrashing.thaw()
 
 
 # What is watched ----------------------------------------------------------------------------------------------------
@@ -174,8 +174,8 @@ def _summed(freed: Iterable[tuple[str, Iterable[tuple[int, int]]]], at: int) -> 
 def _has_grown(partition: Partition, level: Level, left: int) -> bool:
     lost = _lost(partition, level)
     key = (level.queue, level.resource_type)
-    before = partition.storms.deficits.get(key)
-    keep(partition.storms.deficits, key, Deficit(left, level.guaranteed, lost))
+    before = partition.thrashing.deficits.get(key)
+    keep(partition.thrashing.deficits, key, Deficit(left, level.guaranteed, lost))
     if before is None:
         return False
     more = max(0, level.guaranteed - before.entitled)
@@ -190,7 +190,7 @@ def _returns(partition: Partition, pair: Pair, now: int) -> bool:
     """Return whether the pair reverses an earlier replacement between the same sides of one queue (I2), and record the pair."""
     if pair.beneficiary.queue != pair.victims.queue:
         return False
-    taken = partition.storms.taken
+    taken = partition.thrashing.taken
     back = Pair(pair.victims, pair.beneficiary)
     found = back in taken or back == pair
     keep(taken, pair, now)
@@ -219,15 +219,15 @@ def _victims(snapshot: Snapshot, side: TemplateInQueue, release: Release) -> Tem
 
 
 def _strike(partition: Partition, policy: str, pair: Pair, now: int) -> list[Decision]:
-    storms = partition.storms
-    before = storms.strikes.get(pair)
+    monitor = partition.thrashing
+    before = monitor.strikes.get(pair)
     count = 1 if before is None else before.number + 1
     if count < STRIKES_MAX:
-        keep(storms.strikes, pair, Strikes(count, now))
+        keep(monitor.strikes, pair, Strikes(count, now))
         return []
-    storms.strikes.pop(pair, None)
-    keep(storms.frozen, pair, FrozenPair(pair, policy, now, now + FROZEN_MS))
-    storms.total += 1
+    monitor.strikes.pop(pair, None)
+    keep(monitor.frozen, pair, FrozenPair(pair, policy, now, now + FROZEN_MS))
+    monitor.total += 1
     message = (
         f"its claims from queue {pair.victims.queue} repeat without end (policy {policy}): {count} of them are "
         f"explained by nothing that happened outside; no pod is evicted for them for {span(FROZEN_MS)}"

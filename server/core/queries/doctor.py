@@ -331,7 +331,7 @@ def _warning(subject: str, code: str, message: str, advice: str) -> Finding:
 
 def _thrashing(partition: Partition, now: int | None) -> Iterator[Finding]:
     """Yield a finding for each pair that the thrashing monitor stopped (invariant 18)."""
-    for one in partition.storms.frozen.values():
+    for one in partition.thrashing.frozen.values():
         if now is not None and one.until_ms <= now:
             continue
         left = f" for {span(one.until_ms - now)} more" if now is not None else ""

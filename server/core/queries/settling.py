@@ -78,7 +78,7 @@ def _openings(partition: Partition) -> Iterator[int]:
             yield max(ask.pending_since + waits, ask.tried_ms)
         elif properties.preemption_minruntime_ms:
             yield max(ask.placed_ms, ask.started_ms or 0) + properties.preemption_minruntime_ms
-    yield from (one.until_ms for one in partition.storms.frozen.values())
+    yield from (one.until_ms for one in partition.thrashing.frozen.values())
     released = (one for one in partition.round.released if one.taken)
     yield from (one.began_ms + settings.pace_window_ms for one in released)
 

@@ -16,7 +16,7 @@ from server.snapshot.queues import Bounds
 from server.state import sharing
 from server.state.partition import Partition
 from server.state.shadow import Shadow
-from server.state.thrashing import Storms
+from server.state.thrashing import ThrashingTables
 
 
 def memory(partition: Partition, now: int) -> Shadow | None:
@@ -45,8 +45,8 @@ def seen(partition: Partition, known: Shadow) -> Partition:
     other = copy.copy(partition)
     other.spec, other.round = known.spec, known.round
     other.round.cycles = partition.round.cycles
-    other.storms = Storms()
-    other.storms.frozen = dict(partition.storms.frozen)
+    other.thrashing = ThrashingTables()
+    other.thrashing.frozen = dict(partition.thrashing.frozen)
     return other
 
 

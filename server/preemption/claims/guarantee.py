@@ -185,8 +185,8 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     refusal = may_claim(trial, ask)
     if refusal is not None:
         return refusal
-    alike, moment = _class_of(trial, ask), _validity(trial)
-    known = trial.kept.get((NAME, alike, REFUSED, moment))
+    alike, validity = _class_of(trial, ask), _validity(trial)
+    known = trial.kept.get((NAME, alike, REFUSED, validity))
     if known is None:
         claim = _search_of(trial, ask, alike)
         choice = _choice(trial, claim)
@@ -195,9 +195,9 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
             choice = _choice(trial, claim)
         if choice is not None:
             return _plan(trial, ask, claim, choice)
-        known = trial.kept[NAME, alike, REFUSED, moment] = _refusal(trial, ask, claim)
+        known = trial.kept[NAME, alike, REFUSED, validity] = _refusal(trial, ask, claim)
     assert isinstance(known, Refusal)
-    trial.kept[NAME, alike, ask.application_id, moment] = True
+    trial.kept[NAME, alike, ask.application_id, validity] = True
     return known
 
 

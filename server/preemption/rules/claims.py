@@ -52,7 +52,7 @@ def suitable_node(trial: Trial, policy: PolicyFacts, pledge: Pledge) -> Refusal 
     return None if suits else Refusal(Rule.NO_NODE, f"node {pledge.node_id} does not take the ask")
 
 
-def nobody_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
+def needs_victims(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse victims for an ask that fits on some node once everything that was ordered to end is gone (G8, invariant 12)."""
     if plan.facts.scope not in _OF_SINGLE_ASKS or not plan.releases:
         return None
@@ -183,12 +183,12 @@ def lacking_closed(trial: Trial, pledge: Pledge) -> Deciding | None:
     return next((one for one in closed if one.at in lacking), None)
 
 
-def goes_for_something(trial: Trial, pledge: Pledge, release: Release, freed: Freed) -> bool:
+def frees_lacking_type(trial: Trial, pledge: Pledge, release: Release, freed: Freed) -> bool:
     """Return whether the victim holds a lacking type of which all its queues still have too much after the other releases."""
     return _helps(trial, pledge, release, types(trial, pledge.ask, release), freed)
 
 
-def goes_for_nothing(trial: Trial, pledge: Pledge, release: Release) -> bool:
+def frees_no_lacking_type(trial: Trial, pledge: Pledge, release: Release) -> bool:
     """Return whether the victim may be taken for some types of the ask, and is taken for none of them."""
     kinds = types(trial, pledge.ask, release)
     return bool(kinds) and not _helps(trial, pledge, release, kinds, {})

@@ -276,7 +276,7 @@ def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
     judged by `within_the_fence`.
     """
     for release in plan.releases if _is_claim(plan) else ():
-        if all(claims.goes_for_nothing(trial, one, release) for one in plan.pledges):
+        if all(claims.frees_no_lacking_type(trial, one, release) for one in plan.pledges):
             because = f"{release.key} holds nothing that is lacking and its queues have too much of"
             return Refusal(Rule.NOT_OVER_GUARANTEE, because)
     return None
@@ -294,7 +294,7 @@ def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
     return None
 
 
-def nobody_below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
+def keeps_entitlements(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan that leaves a queue of a victim below E in a type that the victim uses (rule 2, G4, Q12, invariant 3).
 
     In a queue that also holds the preemptor the ask counts as added, and only a net fall is refused. For all other queues rule
@@ -318,7 +318,7 @@ def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
     if _below_the_floor(trial, less) is not None:
         return False
     freed, before = _freed(trial, plan), _freed(trial, less)
-    if not any(claims.goes_for_something(trial, one, victim, before) for one in plan.pledges):
+    if not any(claims.frees_lacking_type(trial, one, victim, before) for one in plan.pledges):
         return False
     return all(
         _had_its_share(trial, path, index, before.get(path, {}).get(index, 0))
@@ -429,13 +429,13 @@ PLAN_RULES: Final[tuple[PlanRule, ...]] = (
     no_closed_type_lacking,
     within_the_fence,
     lower_priority,
-    nobody_below_the_floor,
+    keeps_entitlements,
     capacity_freed,
     claims.important_stay,
     claims.budgets_respected,
     claims.beyond_the_dead_zone,
     of_the_target,
-    claims.nobody_for_nothing,
+    claims.needs_victims,
     taken_for_a_lacking_type,
     *gangs.PLAN_RULES,
 )

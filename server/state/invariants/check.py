@@ -5,7 +5,7 @@ from server.state.invariants.capacity import check_limits, check_nodes
 from server.state.invariants.columns import check_columns
 from server.state.invariants.keys import check_classes, check_commitments, check_keys
 from server.state.invariants.order import check_order
-from server.state.invariants.reports import check_lost_work, check_shadow, check_storms
+from server.state.invariants.reports import check_lost_work, check_shadow, check_thrashing
 from server.state.invariants.search import check_search
 from server.state.invariants.waiting import check_gathering, check_groups, check_parked
 from server.state.partition import Partition
@@ -28,7 +28,7 @@ def validate(partition: Partition) -> None:
     check_limits(partition)
     check_search(partition)
     check_columns(partition)
-    check_storms(partition)
+    check_thrashing(partition)
     check_lost_work(partition)
     check_shadow(partition)
     if not partition.ranking_stale:

@@ -4,12 +4,12 @@ from server.state import lost_work, shadow, thrashing
 from server.state.partition import Partition
 
 
-def check_storms(partition: Partition) -> None:
+def check_thrashing(partition: Partition) -> None:
     """Assert that the thrashing monitor's tables are bounded, and that a queue's external losses never shrink (invariant 18)."""
-    known = partition.storms
+    known = partition.thrashing
     for name in ("deficits", "taken", "strikes", "frozen"):
         entries = len(getattr(known, name))
-        assert entries <= thrashing.ENTRIES_MAX, f"the storm monitor keeps {entries} {name}"
+        assert entries <= thrashing.ENTRIES_MAX, f"the thrashing monitor keeps {entries} {name}"
     for pair, one in known.frozen.items():
         assert one.pair == pair, f"{one.pair} stands as frozen pair {pair}"
         assert one.since_ms < one.until_ms, f"frozen pair {pair} thaws before it froze"

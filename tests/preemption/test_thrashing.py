@@ -1,4 +1,4 @@
-"""The monitor of eviction storms: wrong rules are stopped, correct ones never, and a stop is reported and ends."""
+"""The monitor of preemption thrashing: wrong rules are stopped, correct ones never, and a stop is reported and ends."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from server.core.preemption import thrash_guard
 from server.core.preemption.deficits import Shortage
 from server.core.queries import doctor, verdicts
 from server.model.events import ConfigurationApplied
-from server.model.storms import FROZEN_MS, STRIKES_MAX, Pair, TemplateInQueue
+from server.model.thrashing import FROZEN_MS, STRIKES_MAX, Pair, TemplateInQueue
 from server.preemption import entitlement
 from server.preemption.claims import eligibility
 from server.preemption.policy import Plan, Pledge, Release, Rule
@@ -94,11 +94,11 @@ def test_two_queues_that_push_each_other_below_their_guarantees_are_stopped(
     no_floor(monkeypatch)
     life = contested()
     life.turns(30)
-    assert life.storms
+    assert life.thrashing
     after = len(life.claims)
     life.turns(10)
     assert len(life.claims) == after, "the claims of frozen pairs go on"
-    assert after <= 4 * STRIKES_MAX, f"{after} claims before the storm was stopped"
+    assert after <= 4 * STRIKES_MAX, f"{after} claims before the thrashing was stopped"
 
 
 def test_two_children_that_swap_pods_under_their_parents_guarantee_are_stopped(
@@ -107,8 +107,8 @@ def test_two_children_that_swap_pods_under_their_parents_guarantee_are_stopped(
     no_outside_rule(monkeypatch)
     life = swapping()
     life.turns(30)
-    assert life.storms
-    assert {one.subject for one in life.storms} <= {"root.p.a", "root.p.b"}
+    assert life.thrashing
+    assert {one.subject for one in life.thrashing} <= {"root.p.a", "root.p.b"}
 
 
 def test_a_queue_whose_promises_do_not_count_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def test_a_queue_whose_promises_do_not_count_is_stopped(monkeypatch: pytest.Monk
     life = small()
     life.confirming = False
     asking(life, 20)
-    assert life.storms
+    assert life.thrashing
     assert len(life.claims) <= 1 + STRIKES_MAX
 
 
@@ -128,7 +128,7 @@ def test_a_queue_that_has_its_guarantee_and_claims_is_stopped(
     no_trigger_rule(monkeypatch)
     life = small()
     asking(life, 20)
-    assert life.storms
+    assert life.thrashing
     assert len(life.claims) == 1 + STRIKES_MAX
 
 
@@ -141,8 +141,8 @@ def test_under_the_right_rules_none_of_these_ever_strikes() -> None:
         life.turns(40 - asks)
         told = [one.summary for one in life.claims]
         assert sum(len(one.victims) for one in life.claims) == victims, told
-        assert not life.storms
-        assert not life.core.state.partitions["default"].storms.strikes
+        assert not life.thrashing
+        assert not life.core.state.partitions["default"].thrashing.strikes
 
 
 def test_a_queue_that_grows_to_its_guarantee_is_never_stopped() -> None:
@@ -152,7 +152,7 @@ def test_a_queue_that_grows_to_its_guarantee_is_never_stopped() -> None:
         life.say(f"ask x{turn} x memory=2 created=-60000")
         life.turns(1)
     assert len(life.claims) == 40
-    assert not life.core.state.partitions["default"].storms.strikes
+    assert not life.core.state.partitions["default"].thrashing.strikes
 
 
 def test_a_queue_whose_pods_end_claims_again_and_is_never_stopped() -> None:
@@ -165,20 +165,20 @@ def test_a_queue_whose_pods_end_claims_again_and_is_never_stopped() -> None:
         life.say(f"release x{turn}", f"release x{turn + 1}")
         life.turns(1)  # those that went come back into the freed capacity
     assert len(life.claims) == 40
-    assert not life.core.state.partitions["default"].storms.strikes
+    assert not life.core.state.partitions["default"].thrashing.strikes
 
 
-def stormy(monkeypatch: pytest.MonkeyPatch) -> Replicas:
+def thrashing_life(monkeypatch: pytest.MonkeyPatch) -> Replicas:
     """Return a cluster in which a pair of queues was stopped."""
     no_trigger_rule(monkeypatch)
     life = small()
     asking(life, 8)
-    assert life.storms
+    assert life.thrashing
     return life
 
 
 def test_what_is_frozen_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    life = stormy(monkeypatch)
+    life = thrashing_life(monkeypatch)
     found = verdicts.verdict(life.core, "x7", life.now)
     assert found is not None
     assert found.law == "frozen-pair"
@@ -190,7 +190,7 @@ def test_what_is_frozen_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_the_pair_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another template of the queue still claims, and the same one takes from others."""
-    life = stormy(monkeypatch)
+    life = thrashing_life(monkeypatch)
     before = len(life.claims)
     life.say("ask other x memory=1 created=-60000")
     life.turns(1)
@@ -198,34 +198,34 @@ def test_only_the_pair_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_time_ends_a_freeze(monkeypatch: pytest.MonkeyPatch) -> None:
-    life = stormy(monkeypatch)
+    life = thrashing_life(monkeypatch)
     before = len(life.claims)
     life.turns(FROZEN_MS // TURN_MS - 8)
     assert len(life.claims) == before
     life.turns(10)
     assert len(life.claims) > before
-    assert len(life.storms) >= 1
+    assert len(life.thrashing) >= 1
 
 
 def test_another_configuration_ends_a_freeze(monkeypatch: pytest.MonkeyPatch) -> None:
-    life = stormy(monkeypatch)
+    life = thrashing_life(monkeypatch)
     queues: list[dict[str, Any]] = [
         {"name": "a", "resources": {"guaranteed": {"memory": 2}}},
         {"name": "b"},
     ]
     life.core.handle(ConfigurationApplied(configured(queues), "test"), life.now)
-    assert not life.core.state.partitions["default"].storms.frozen
+    assert not life.core.state.partitions["default"].thrashing.frozen
 
 
 @pytest.mark.parametrize("line", ["node n2 memory=2", "resize n1 memory=50"])
 def test_another_node_ends_a_freeze(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
-    life = stormy(monkeypatch)
+    life = thrashing_life(monkeypatch)
     life.say(line)
-    assert not life.core.state.partitions["default"].storms.frozen
+    assert not life.core.state.partitions["default"].thrashing.frozen
 
 
 def test_a_node_that_is_refused_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    life = stormy(monkeypatch)
+    life = thrashing_life(monkeypatch)
     before = life.core.digest()
     life.say("node n1 memory=40")
     assert life.core.digest() == before
@@ -243,11 +243,11 @@ def test_a_partition_that_only_observes_is_not_watched() -> None:
         life.say(f"ask x{turn} x memory=2 priority={turn} created=-60000")
         life.turns(1)
     assert len(life.claims) > STRIKES_MAX
-    assert not life.core.state.partitions["default"].storms.strikes
+    assert not life.core.state.partitions["default"].thrashing.strikes
 
 
 def test_the_tables_are_bounded() -> None:
-    known = tables.Storms()
+    known = tables.ThrashingTables()
     for number in range(tables.ENTRIES_MAX + 10):
         pair = Pair(TemplateInQueue("root.a"), TemplateInQueue(f"root.b{number}"))
         tables.keep(known.strikes, pair, tables.Strikes(1, number))
@@ -257,10 +257,10 @@ def test_the_tables_are_bounded() -> None:
 
 
 def test_the_digest_knows_strikes(monkeypatch: pytest.MonkeyPatch) -> None:
-    life = stormy(monkeypatch)
+    life = thrashing_life(monkeypatch)
     partition, before = life.core.state.partitions["default"], life.core.digest()
-    pair, one = next(iter(partition.storms.frozen.items()))
-    partition.storms.frozen[pair] = one._replace(until_ms=one.until_ms + 1)
+    pair, one = next(iter(partition.thrashing.frozen.items()))
+    partition.thrashing.frozen[pair] = one._replace(until_ms=one.until_ms + 1)
     assert life.core.digest() != before
 
 
@@ -277,6 +277,6 @@ def test_a_pod_that_takes_the_place_of_one_that_took_its_place_is_stopped() -> N
     plan = Plan("in-queue", (pledge,), (Release(row, "y1", "root.b", "lower priority"),))
     notes = [thrash_guard.watch(partition, Trial(snapshot), plan) for _ in range(STRIKES_MAX)]
     assert [len(one) for one in notes] == [0] * (STRIKES_MAX - 1) + [1]
-    refusal = thrash_guard.refusal(partition.storms.active(life.now), snapshot, plan)
+    refusal = thrash_guard.refusal(partition.thrashing.active(life.now), snapshot, plan)
     assert refusal is not None
     assert refusal.rule is Rule.FROZEN
