@@ -14,12 +14,12 @@ from shim_client.state_machine.state import JobRecord, OwnerRecord, PodRecord, S
 from shim_client.translate.jobs import MEMBERS_MAX
 
 _SPLIT = (
-    "other pods of job {key!r} belong to another application than {id!r}: the members of a job are "
-    "of one application, and of its queue; these will wait for each other in vain"
+    "other pods of gang {key!r} belong to another application than {id!r}, so neither part is ever "
+    "complete: give all members of a gang the same application and queue"
 )
-GATHERS = "the size of job {key!r} is not known yet: {how}"
-_BY_OWNER = "its owner is asked how many pods it wants"
-_BY_PATIENCE = "it is whole when no further member has come for {seconds} s"
+GATHERS = "the size of gang {key!r} is not known yet: {how}"
+_BY_OWNER = "the shim has asked its owner for the number of pods"
+_BY_PATIENCE = "it counts as complete when no further member arrives for {seconds} s"
 
 
 def join(state: State, pod: PodRecord) -> None:
@@ -76,7 +76,7 @@ def size_by_owners(job: JobRecord) -> int | None:
     return max(1, min(sum(known), MEMBERS_MAX))
 
 
-def size_told(pod: PodRecord) -> int:
+def reported_size(pod: PodRecord) -> int:
     """Return the job size to report with a pod; for a running pod of a job of unknown size, the number of present members."""
     if pod.job is None:
         return pod.facts.report.job_members

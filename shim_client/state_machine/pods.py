@@ -194,7 +194,7 @@ def report_of(state: State, pod: PodRecord) -> PodReport:
         "node": pod.node,
         "application": application.id,
         "partition": application.partition,
-        "job_members": jobs.size_told(pod),
+        "job_members": jobs.reported_size(pod),
         "releasing": victim_marks.mark_of(pod),
     }
     same = all(getattr(report, name) == value for name, value in now.items())

@@ -155,7 +155,7 @@ async def test_a_job_without_a_size_is_placed_when_nobody_came_for_two_seconds(
         await stream.send(without_size(generation, "x1"))
         (told,) = (await collected(stream, "schedulingStates", 1)).schedulingStates
         assert (told.allocationKey, told.state) == ("x1", told.SKIPPED)
-        assert told.reason.startswith("its job gathers")
+        assert told.reason.startswith("its gang is counted")
         served.clock.ms += 1_500
         await stream.send(without_size(generation, "x2"))
         await collected(stream, "schedulingStates", 1)

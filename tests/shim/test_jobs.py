@@ -94,7 +94,10 @@ def test_j1_an_owner_is_asked_once_and_its_answer_is_the_size() -> None:
     assert sizes(story) == {}, "one alone would be placed alone"
     assert (
         said(story, "JobGathering")
-        == ["the size of job 'j' is not known yet: its owner is asked how many pods it wants"] * 2
+        == [
+            "the size of gang 'j' is not known yet: the shim has asked its owner for the number of pods"
+        ]
+        * 2
     )
     answer(story, 3)
     assert sizes(story) == {"a": 3, "b": 3}
@@ -167,7 +170,7 @@ def test_j1_without_any_word_it_is_whole_when_nobody_came_for_a_while() -> None:
     story = started()
     story.see(member("a"))
     assert said(story, "JobGathering") == [
-        "the size of job 'j' is not known yet: it is whole when no further member has come for 2 s"
+        "the size of gang 'j' is not known yet: it counts as complete when no further member arrives for 2 s"
     ]
     story.seconds(2)
     assert sizes(story) == {}, "the first second may have been a short one"

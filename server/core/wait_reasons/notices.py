@@ -148,7 +148,7 @@ _TEXTS = {
     Code.PLACEHOLDERS_GATHERING: "its application begins when all its placeholders have their places",
     Code.PLACEHOLDER_AWAITED: "a placeholder of its task group holds its place, or is to",
     Code.PLACEHOLDER_GOING: "it replaces a placeholder as soon as that has ended",
-    Code.GANG_COUNTING: "its job gathers: it is whole when no further member comes for a while",
+    Code.GANG_COUNTING: "its gang is counted: it counts as complete when no further member arrives for a while",
     Code.GANG_PARTIAL: "not all members of its job fit at once",
     Code.QUEUE_STOPPED: "its queue is stopped and places nothing",
     Code.NO_NODES: "there is no node that takes placements",
