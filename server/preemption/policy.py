@@ -152,7 +152,7 @@ class ShrinkIntent:
 
 
 @dataclass(frozen=True, slots=True)
-class Pledge:
+class PlannedPledge:
     """Capacity on a node for an ask, before it is free. ``row`` is the node's row in the snapshot of the plan.
 
     With ``exclusive``, no other ask gets capacity on the node until this one is placed (G11).
@@ -192,7 +192,7 @@ class Plan:
     """
 
     policy: str
-    pledges: tuple[Pledge, ...]
+    pledges: tuple[PlannedPledge, ...]
     releases: tuple[Release, ...] = ()
     spared: tuple[ProtectedCandidates, ...] = ()
     levels: tuple[Level, ...] = ()

@@ -13,7 +13,7 @@ from server.kernels import sums
 from server.kernels.distinct import FEW
 from server.kernels.fit import Array, Mask
 from server.model.fit import Demand
-from server.preemption.policy import Plan, Pledge
+from server.preemption.policy import Plan, PlannedPledge
 from server.preemption.proportion import Proportion, of_view
 from server.snapshot import node_search
 from server.snapshot.queues import FrozenAmounts, QueueFacts, has_headroom
@@ -131,7 +131,7 @@ class Trial:
         if sign < 0:
             self.kept.clear()
 
-    def _pledge(self, plan: Plan, pledge: Pledge, sign: int) -> None:
+    def _pledge(self, plan: Plan, pledge: PlannedPledge, sign: int) -> None:
         kind, row = pledge.ask.kind, pledge.row
         served = self._reserving if plan.facts.reserves else self._served
         (served.add if sign > 0 else served.discard)(pledge.ask.key)
@@ -150,7 +150,7 @@ class Trial:
         self.touched.append(row)
         self._promise(plan, pledge, sign)
 
-    def _promise(self, plan: Plan, pledge: Pledge, sign: int) -> None:
+    def _promise(self, plan: Plan, pledge: PlannedPledge, sign: int) -> None:
         """Count a pledge in the queues."""
         kind = pledge.ask.kind
         for queue in self.snapshot.path_up(pledge.ask.leaf):

@@ -668,8 +668,8 @@ DEFECTS: Final = (
     Defect(
         "a daemon's node is anybody's meanwhile",
         "server.preemption.nodes.required_node",
-        "Pledge(ask, row, node_id, exclusive=True)",
-        "Pledge(ask, row, node_id, exclusive=False)",
+        "PlannedPledge(ask, row, node_id, exclusive=True)",
+        "PlannedPledge(ask, row, node_id, exclusive=False)",
         judge=Judge.STORIES,
         stories="guaranteed_nodes",
         policy=Policy.REQUIRED_NODE,

@@ -15,7 +15,7 @@ from server.model.quota import PreemptionSettings
 from server.preemption import admission
 from server.preemption.claims import guarantee, in_queue
 from server.preemption.gangs import gang_policy
-from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule
+from server.preemption.policy import Intent, Plan, PlannedPledge, Refusal, Release, Rule
 from server.preemption.rules import gangs, gate
 from server.preemption.trial import Trial
 from server.state import snapshotting
@@ -96,7 +96,7 @@ def _elsewhere(trial: Trial, plan: Plan) -> Plan:
     """Return the plan with its first member on another node, and a pod of that node in place of the first victim."""
     first, *others = plan.pledges
     row = trial.snapshot.row_of("n3")
-    moved = replace(plan, pledges=(Pledge(first.ask, row, "n3"), *others))
+    moved = replace(plan, pledges=(PlannedPledge(first.ask, row, "n3"), *others))
     kept = [one.key for one in plan.releases if one.key != plan.releases[0].key]
     return only(trial, moved, *kept, "y3")
 
@@ -222,13 +222,17 @@ CASES: Final = (
 def _moved(trial: Trial, plan: Plan, node: str = "n1") -> Plan:
     """Return the plan with its first member on another node."""
     first, *others = plan.pledges
-    return replace(plan, pledges=(Pledge(first.ask, trial.snapshot.row_of(node), node), *others))
+    return replace(
+        plan, pledges=(PlannedPledge(first.ask, trial.snapshot.row_of(node), node), *others)
+    )
 
 
 def _second_on(trial: Trial, plan: Plan, node: str) -> Plan:
     """Return the plan with its second member on another node."""
     first, second = plan.pledges
-    return replace(plan, pledges=(first, Pledge(second.ask, trial.snapshot.row_of(node), node)))
+    return replace(
+        plan, pledges=(first, PlannedPledge(second.ask, trial.snapshot.row_of(node), node))
+    )
 
 
 def rule_of(name: str) -> Callable[[Trial, Plan], Refusal | None]:

@@ -22,7 +22,7 @@ from server.observe.metrics import Metrics
 from server.preemption import admission
 from server.preemption.claims import guarantee
 from server.preemption.nodes import required_node, reservation
-from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule
+from server.preemption.policy import Intent, Plan, PlannedPledge, Refusal, Release, Rule
 from server.preemption.quota import enforcement
 from server.preemption.rules import gangs, gate
 from server.preemption.trial import Trial
@@ -641,7 +641,9 @@ def said(trial: Trial, word: Word) -> Plan:
     """Return the plan in the rows of a Trial."""
     snapshot = trial.snapshot
     waiting = {ask.key: ask for ask in (*snapshot.waiting, *snapshot.claims, *snapshot.daemons)}
-    pledges = [Pledge(waiting[key], snapshot.row_of(node), node) for key, node in word.pledges]
+    pledges = [
+        PlannedPledge(waiting[key], snapshot.row_of(node), node) for key, node in word.pledges
+    ]
     columns = snapshot.allocations
     rows = [columns.keys.index(key) for key in word.victims]
     paths = snapshot.leaf_paths
@@ -732,7 +734,7 @@ class Asking:
 
     def plan(self, trial: Trial, ask: int, row: int, policy: str) -> Plan:
         snapshot = trial.snapshot
-        return Plan(policy, (Pledge(snapshot.waiting[ask], row, snapshot.nodes.ids[row]),))
+        return Plan(policy, (PlannedPledge(snapshot.waiting[ask], row, snapshot.nodes.ids[row]),))
 
 
 MANY: Final = tuple((number, number) for number in range(reservation.RESERVATIONS_PER_LEAF))

@@ -6,7 +6,7 @@ import pytest
 
 from server.model.asks import AskSpec
 from server.preemption.nodes import reservation
-from server.preemption.policy import Plan, Pledge, Rule
+from server.preemption.policy import Plan, PlannedPledge, Rule
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.snapshot.snapshot import Snapshot
@@ -28,7 +28,7 @@ def waiting_view(nodes: int = 30, **most: int) -> Snapshot:
 
 def pledge(snapshot: Snapshot, ask: int, row: int, policy: str = reservation.NAME) -> Plan:
     """Return a plan of one pledge."""
-    return Plan(policy, (Pledge(snapshot.waiting[ask], row, snapshot.nodes.ids[row]),))
+    return Plan(policy, (PlannedPledge(snapshot.waiting[ask], row, snapshot.nodes.ids[row]),))
 
 
 def refused(snapshot: Snapshot, plans: list[Plan], tempting: Plan) -> Rule | None:
@@ -91,7 +91,8 @@ def test_a_pledge_passes_the_limits_with_what_is_promised_to_others() -> None:
     assert refused(snapshot, plans, pledge(snapshot, 2, 2)) is Rule.HEAD_ROOM
     out_of_limits = snapshot.waiting[0]._replace(within_limits=False)
     assert (
-        refused(snapshot, [], Plan("claim", (Pledge(out_of_limits, 0, "n0"),))) is Rule.USER_LIMIT
+        refused(snapshot, [], Plan("claim", (PlannedPledge(out_of_limits, 0, "n0"),)))
+        is Rule.USER_LIMIT
     )
 
 

@@ -17,7 +17,7 @@ from server.model.events import NodeDrained
 from server.model.records import Shrink, ShrinkResult
 from server.preemption.claims import guarantee
 from server.preemption.nodes import required_node
-from server.preemption.policy import Plan, Pledge, Policy, Release, ShrinkIntent
+from server.preemption.policy import Plan, PlannedPledge, Policy, Release, ShrinkIntent
 from server.preemption.quota import enforcement
 from server.preemption.rules import claims, gangs, gate
 from server.preemption.trial import Trial
@@ -231,7 +231,9 @@ class Draft:
             for row in rows
         ]
         row = snapshot.row_of(self.node.name)
-        pledge = Pledge(waiting[self.ask.key], row, self.node.name, exclusive=not self.claims)
+        pledge = PlannedPledge(
+            waiting[self.ask.key], row, self.node.name, exclusive=not self.claims
+        )
         return Plan(self.policy, (pledge,), tuple(releases))
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ from server.model.events import ConfigurationApplied
 from server.model.thrashing import FROZEN_MS, STRIKES_MAX, Pair, TemplateInQueue
 from server.preemption import entitlement
 from server.preemption.claims import eligibility
-from server.preemption.policy import Plan, Pledge, Release, Rule
+from server.preemption.policy import Plan, PlannedPledge, Release, Rule
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.state import snapshotting
@@ -272,7 +272,7 @@ def test_a_pod_that_takes_the_place_of_one_that_took_its_place_is_stopped() -> N
     snapshot = snapshotting.take(
         partition, life.now, due=snapshotting.Due(claiming=[partition.asks["y2"]])
     )
-    pledge = Pledge(snapshot.claims[0], 0, "n1")
+    pledge = PlannedPledge(snapshot.claims[0], 0, "n1")
     row = partition.asks["y1"].row
     plan = Plan("in-queue", (pledge,), (Release(row, "y1", "root.b", "lower priority"),))
     notes = [thrash_guard.watch(partition, Trial(snapshot), plan) for _ in range(STRIKES_MAX)]

@@ -7,7 +7,7 @@ import pytest
 
 from server.core.preemption import rounds, takeover
 from server.preemption.nodes import reservation
-from server.preemption.policy import Intent, Plan, Pledge, Release
+from server.preemption.policy import Intent, Plan, PlannedPledge, Release
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.scheduling.outranking import in_order
@@ -65,8 +65,8 @@ def random_plans(snapshot: Snapshot, dice: random.Random) -> Iterator[Plan]:
         )
 
 
-def _pledge(snapshot: Snapshot, ask: WaitingAsk, row: int) -> Pledge:
-    return Pledge(ask, row, snapshot.nodes.ids[row])
+def _pledge(snapshot: Snapshot, ask: WaitingAsk, row: int) -> PlannedPledge:
+    return PlannedPledge(ask, row, snapshot.nodes.ids[row])
 
 
 def all_views(seeds: range) -> Iterator[tuple[str, Snapshot]]:
@@ -149,7 +149,7 @@ def test_plans_leave_the_view_as_it_is() -> None:
     before = everything(Trial(snapshot))
     ask = snapshot.waiting[0]
     release = Release(snapshot.allocations.keys.index("e"), "e", "root.a", "")
-    trial.apply(Plan("test", (Pledge(ask, 0, "n1"),), (release,)))
+    trial.apply(Plan("test", (PlannedPledge(ask, 0, "n1"),), (release,)))
     memory = snapshot.types.index("memory")
     assert trial.planned_free(0)[memory] == 5
     assert (trial.eff("root.a")[memory], trial.held("root.a")[memory]) == (0, 5)

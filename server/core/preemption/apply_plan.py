@@ -13,8 +13,7 @@ from server.model.policies import RESERVATION, PolicyFacts, of_letter
 from server.model.ranking import Ranking
 from server.model.reasons import Code
 from server.model.records import DecisionRecord, DecisionState, Victim
-from server.preemption import policy as words
-from server.preemption.policy import Plan
+from server.preemption.policy import Plan, PlannedPledge
 from server.preemption.trial import Trial
 from server.state import journal
 from server.state.applications import Ask
@@ -150,7 +149,7 @@ def _commitment(plan: Plan, record: DecisionRecord, now: int) -> Commitment:
     return Commitment(record.decision_id, plan.policy, now, record.expires_ms, queue)
 
 
-def _pledge(partition: Partition, commitment: Commitment, pledge: words.Pledge) -> Pledge:
+def _pledge(partition: Partition, commitment: Commitment, pledge: PlannedPledge) -> Pledge:
     ask, node = partition.asks[pledge.ask.key], _node(partition, pledge)
     assert ask.node is None, f"a plan pledges capacity to {ask.key}, which runs"
     assert ask.pledge is None, f"a plan pledges capacity to {ask.key}, which has some"
@@ -158,14 +157,14 @@ def _pledge(partition: Partition, commitment: Commitment, pledge: words.Pledge) 
     return Pledge(commitment, ask, node, kind.demand, kind.node_demand, pledge.exclusive)
 
 
-def _node(partition: Partition, pledge: words.Pledge) -> Node:
+def _node(partition: Partition, pledge: PlannedPledge) -> Node:
     node = partition.node_slots.nodes[pledge.row]
     assert node is not None, "a plan pledges capacity on a node that is gone"
     assert node.node_id == pledge.node_id, "a plan pledges capacity on a node that another replaced"
     return node
 
 
-def _make_way(partition: Partition, pledge: words.Pledge) -> list[Decision]:
+def _make_way(partition: Partition, pledge: PlannedPledge) -> list[Decision]:
     """Drop reservations of the ask itself, and those of other asks on its node (design 6.6)."""
     own = partition.asks[pledge.ask.key].pledge
     known = _node(partition, pledge).pledges.values()

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from server.model.fit import Demand
 from server.model.reports import Excluded, GroupFit, LimitFit, NodeFit
 from server.preemption import admission
-from server.preemption.policy import Plan, Pledge
+from server.preemption.policy import Plan, PlannedPledge
 from server.preemption.trial import Trial
 from server.snapshot.queues import QueueFacts
 from server.snapshot.tentative import Tentative
@@ -191,7 +191,7 @@ def _placed(trial: Trial, asks: Sequence[WaitingAsk], people: Sequence[PersonLim
         row = free_row(trial, one)
         if row < 0:
             continue
-        trial.apply(Plan(NAME, (Pledge(one, row, trial.snapshot.nodes.ids[row]),)))
+        trial.apply(Plan(NAME, (PlannedPledge(one, row, trial.snapshot.nodes.ids[row]),)))
         count += 1
         for headroom in headrooms:
             for at, wanted in demand:

@@ -9,7 +9,7 @@ from server.core.queries.group_fit import Members, PersonLimit, free_row, group_
 from server.model.asks import AskSpec
 from server.model.records import AskSimulation, Verdict, Victim
 from server.model.reports import Excluded, GroupFit
-from server.preemption.policy import Plan, Pledge, Refusal
+from server.preemption.policy import Plan, PlannedPledge, Refusal
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk
 
@@ -58,7 +58,7 @@ def refused(ask: SimulatedAsk, why: str) -> AskSimulation:
 def placed(trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, row: int) -> AskSimulation:
     """Return the answer to an ask that gets a node at once, and take that node on the Trial."""
     node_id = trial.snapshot.nodes.ids[row]
-    trial.apply(Plan(NAME, (Pledge(waiting, row, node_id),)))
+    trial.apply(Plan(NAME, (PlannedPledge(waiting, row, node_id),)))
     line = f"It would be placed on node {node_id} at once."
     return AskSimulation(PLACED, ask.queue, node_id, ask.spec.resource, lines=(line,))
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from server.core.preemption import due_gangs
-from server.preemption.policy import Plan, Pledge, Release
+from server.preemption.policy import Plan, PlannedPledge, Release
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk
@@ -163,7 +163,7 @@ def _plan(other: Partition, one: OpenShadowDecision, waiting: Mapping[str, Waiti
     """Return the plan with rows of a snapshot that is taken now."""
     nodes = other.index.nodes
     pledges = tuple(
-        Pledge(waiting[place.key], nodes[place.node_id].slot, place.node_id, place.exclusive)
+        PlannedPledge(waiting[place.key], nodes[place.node_id].slot, place.node_id, place.exclusive)
         for place in one.places
     )
     return Plan(one.policy, pledges, tuple(_releases(other, one)), shrink=one.shrink)

@@ -149,7 +149,7 @@ _TEXTS = {
     Code.PLACEHOLDER_AWAITED: "a placeholder of its task group holds its place, or is to",
     Code.PLACEHOLDER_GOING: "it replaces a placeholder as soon as that has ended",
     Code.GANG_COUNTING: "its gang is counted: it counts as complete when no further member arrives for a while",
-    Code.GANG_PARTIAL: "not all members of its job fit at once",
+    Code.GANG_PARTIAL: "not all members of its gang fit at once",
     Code.QUEUE_STOPPED: "its queue is stopped and places nothing",
     Code.NO_NODES: "there is no node that takes placements",
     Code.NO_NODE_CONSTRAINTS: "its constraints allow none of the nodes that take placements",

@@ -29,7 +29,7 @@ from server.preemption.entitlement import (
 from server.preemption.policy import (
     Intent,
     Plan,
-    Pledge,
+    PlannedPledge,
     ProtectedCandidates,
     Refusal,
     Release,
@@ -216,7 +216,7 @@ def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: ChosenNode) -> Pl
         Release(row, columns.keys[row], snapshot.leaf_paths[int(columns.leaves[row])], because)
         for row in choice.rows
     )
-    pledge = Pledge(ask, choice.node, snapshot.nodes.ids[choice.node])
+    pledge = PlannedPledge(ask, choice.node, snapshot.nodes.ids[choice.node])
     if not releases:
         return Plan(NAME, (pledge,), levels=levels(trial, ask))
     return Plan(

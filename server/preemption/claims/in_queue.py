@@ -15,7 +15,7 @@ from server.model.policies import IN_QUEUE
 from server.preemption.claims.eligibility import InQueueEligibility, blocks
 from server.preemption.claims.preconditions import of_the_ask
 from server.preemption.claims.search import Claim
-from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule
+from server.preemption.policy import Intent, Plan, PlannedPledge, Refusal, Release, Rule
 from server.preemption.trial import Trial
 from server.snapshot import gangs
 from server.snapshot.waiting import WaitingAsk
@@ -53,7 +53,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
         return refusal
     row = -1 if blocks(trial, ask, claiming=False) else trial.fits_coming(ask)
     if row >= 0:
-        return Plan(NAME, (Pledge(ask, row, trial.snapshot.nodes.ids[row]),))  # G8
+        return Plan(NAME, (PlannedPledge(ask, row, trial.snapshot.nodes.ids[row]),))  # G8
     key = (NAME, _class_of(ask))
     search = trial.kept.get(key)
     if search is None:
@@ -65,7 +65,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
         return _refusal(trial, search)
     columns = trial.snapshot.allocations
     releases = tuple(Release(row, columns.keys[row], ask.leaf, BECAUSE) for row in choice.rows)
-    pledge = Pledge(ask, choice.node, trial.snapshot.nodes.ids[choice.node])
+    pledge = PlannedPledge(ask, choice.node, trial.snapshot.nodes.ids[choice.node])
     if not releases:
         return Plan(NAME, (pledge,))
     return Plan(NAME, (pledge,), releases, search.spared, ranking=search.ranking(trial, choice))

@@ -37,7 +37,7 @@ from server.snapshot import eligibility_filter
 from server.snapshot.eligibility_filter import PASSED, VictimNodes
 from server.snapshot.waiting import WaitingAsk
 
-NodeKey = tuple[int, int, int, int, int, str]
+VictimSetKey = tuple[int, int, int, int, int, str]
 """The key of a set, then the node's name; the smallest is the best (G8)."""
 NODE_STEPS: Final = 1
 """The cost of judging a node, in units of one placement, without the steps of branch and bound."""
@@ -83,7 +83,7 @@ class Nearest(NamedTuple):
 class _Entry(NamedTuple):
     """The best set on a node after a number of plans, or only a bound for the node (UNJUDGED)."""
 
-    key: NodeKey
+    key: VictimSetKey
     plans: int
     node: int
     rows: tuple[int, ...]
@@ -127,7 +127,7 @@ class Claim:
         self._order = order(trial.snapshot.settings, "claim")
         self._candidates = Candidates(trial, self._eligibility, self._order, self._pool.preferred)
         self._drawn = 0
-        self._ahead: NodeKey | None = None
+        self._ahead: VictimSetKey | None = None
         """The bound of the node that is drawn next, None until it is computed."""
         self._began = len(trial.touched)
         self._moved.clear()
@@ -263,7 +263,7 @@ class Claim:
             if node not in self._moved:
                 self._judge(trial, node)
 
-    def _bound(self, trial: Trial, field: VictimNodes, node: int) -> NodeKey:
+    def _bound(self, trial: Trial, field: VictimNodes, node: int) -> VictimSetKey:
         rank, fewest, excess = field.bound(node)
         return (*cover.parts(rank), fewest, excess, trial.snapshot.nodes.ids[node])
 

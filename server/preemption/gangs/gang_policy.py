@@ -20,7 +20,7 @@ from server.preemption import admission, entitlement
 from server.preemption.claims.preconditions import of_its_labels
 from server.preemption.gangs.eligibility import added
 from server.preemption.gangs.search import GangAnswer, JobSearch
-from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule
+from server.preemption.policy import Intent, Plan, PlannedPledge, Refusal, Release, Rule
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk, WaitingJob
 
@@ -109,7 +109,8 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
         return _refusal(trial, search, answer)
     snapshot = trial.snapshot
     pledges = tuple(
-        Pledge(one.member, one.node, snapshot.nodes.ids[one.node]) for one in answer.assignments
+        PlannedPledge(one.member, one.node, snapshot.nodes.ids[one.node])
+        for one in answer.assignments
     )
     releases = tuple(_release(search, row) for row in answer.rows)
     if not releases:

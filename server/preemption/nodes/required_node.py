@@ -22,7 +22,7 @@ from server.preemption.policy import (
     SPARED_KEYS_MAX,
     Intent,
     Plan,
-    Pledge,
+    PlannedPledge,
     ProtectedCandidates,
     Refusal,
     Release,
@@ -99,7 +99,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     releases = tuple(
         Release(one, columns.keys[one], paths[int(columns.leaves[one])], BECAUSE) for one in kept
     )
-    pledge = Pledge(ask, row, node_id, exclusive=True)
+    pledge = PlannedPledge(ask, row, node_id, exclusive=True)
     if not releases:
         return Plan(NAME, (pledge,), spared=told)
     ranking = _ranking(trial, ranked, row, stay, kept)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from server.model.policies import RESERVATION
-from server.preemption.policy import Intent, Plan, Pledge, Refusal, Rule
+from server.preemption.policy import Intent, Plan, PlannedPledge, Refusal, Rule
 from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk
 
@@ -47,7 +47,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
         return Refusal(
             Rule.NO_NODE, "no node without a reservation could hold it, even if it were empty"
         )
-    return Plan(intent.policy, (Pledge(ask, row, trial.snapshot.nodes.ids[row]),))
+    return Plan(intent.policy, (PlannedPledge(ask, row, trial.snapshot.nodes.ids[row]),))
 
 
 def most(nodes: int) -> int:

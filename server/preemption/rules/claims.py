@@ -18,7 +18,7 @@ from server.preemption import admission, pace
 from server.preemption.claims import guarantee
 from server.preemption.entitlement import Deciding, floor, meeting, openness
 from server.preemption.nodes import required_node
-from server.preemption.policy import Plan, Pledge, Refusal, Release, Rule
+from server.preemption.policy import Plan, PlannedPledge, Refusal, Release, Rule
 from server.preemption.trial import Trial
 from server.snapshot.columns import GROUPED
 from server.snapshot.queues import QueueFacts
@@ -41,7 +41,7 @@ def entitled(trial: Trial, plan: Plan) -> Refusal | None:
     return None
 
 
-def suitable_node(trial: Trial, policy: PolicyFacts, pledge: Pledge) -> Refusal | None:
+def suitable_node(trial: Trial, policy: PolicyFacts, pledge: PlannedPledge) -> Refusal | None:
     """Refuse a node that cannot take the ask: it must be open and allowed (G8), or the one that the ask requires (G11)."""
     kind = pledge.ask.kind
     if policy.scope is Scope.NODE:
@@ -172,7 +172,7 @@ def types(trial: Trial, ask: WaitingAsk, release: Release) -> list[int]:
     ]
 
 
-def lacking_closed(trial: Trial, pledge: Pledge) -> Deciding | None:
+def lacking_closed(trial: Trial, pledge: PlannedPledge) -> Deciding | None:
     """Return a closed type that the ask lacks on its node or below a maximum on its path, with the queue that decides."""
     ask = pledge.ask
     closed = openness(trial, ask.leaf, ask.kind.demand).closed
@@ -183,19 +183,19 @@ def lacking_closed(trial: Trial, pledge: Pledge) -> Deciding | None:
     return next((one for one in closed if one.at in lacking), None)
 
 
-def frees_lacking_type(trial: Trial, pledge: Pledge, release: Release, freed: Freed) -> bool:
+def frees_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release, freed: Freed) -> bool:
     """Return whether the victim holds a lacking type of which all its queues still have too much after the other releases."""
     return _helps(trial, pledge, release, types(trial, pledge.ask, release), freed)
 
 
-def frees_no_lacking_type(trial: Trial, pledge: Pledge, release: Release) -> bool:
+def frees_no_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release) -> bool:
     """Return whether the victim may be taken for some types of the ask, and is taken for none of them."""
     kinds = types(trial, pledge.ask, release)
     return bool(kinds) and not _helps(trial, pledge, release, kinds, {})
 
 
 def _helps(
-    trial: Trial, pledge: Pledge, release: Release, kinds: Sequence[int], freed: Freed
+    trial: Trial, pledge: PlannedPledge, release: Release, kinds: Sequence[int], freed: Freed
 ) -> bool:
     held = trial.snapshot.allocations.resources[release.row]
     lacking = set(_lacking(trial, pledge, release))
@@ -205,7 +205,7 @@ def _helps(
     )
 
 
-def _lacking(trial: Trial, pledge: Pledge, release: Release) -> Iterator[int]:
+def _lacking(trial: Trial, pledge: PlannedPledge, release: Release) -> Iterator[int]:
     """Yield the types that the ask lacks where the victim could free them: on its node, and below maxima on its path (G9)."""
     if int(trial.snapshot.allocations.nodes[release.row]) == pledge.row:
         yield from _lacking_on_node(trial, pledge)
@@ -214,7 +214,7 @@ def _lacking(trial: Trial, pledge: Pledge, release: Release) -> Iterator[int]:
     yield from _lacking_below_maxima(trial, pledge.ask, above)
 
 
-def _lacking_on_node(trial: Trial, pledge: Pledge) -> Iterator[int]:
+def _lacking_on_node(trial: Trial, pledge: PlannedPledge) -> Iterator[int]:
     free = trial.free_for_claim(pledge.row)
     yield from (index for index, wanted in pledge.ask.kind.node_demand if wanted > free[index])
 
@@ -236,7 +236,9 @@ def _lacking_below_maxima(
                 yield index
 
 
-def _is_over(trial: Trial, pledge: Pledge, release: Release, index: int, freed: Freed) -> bool:
+def _is_over(
+    trial: Trial, pledge: PlannedPledge, release: Release, index: int, freed: Freed
+) -> bool:
     if trial.snapshot.ports[index] or not trial.snapshot.is_shared_out:
         return True  # ports belong to no queue; with guarantees rule 2 is stricter
     return all(

@@ -16,7 +16,7 @@ from server.preemption.claims.preconditions import of_the_ask
 from server.preemption.entitlement import Deciding, deciding, meeting, scope_root, seen_at
 from server.preemption.gangs import gang_policy, search
 from server.preemption.gangs.eligibility import added
-from server.preemption.policy import Plan, Pledge, Refusal, Release, Rule
+from server.preemption.policy import Plan, PlannedPledge, Refusal, Release, Rule
 from server.preemption.trial import Trial
 from server.snapshot import gangs
 from server.snapshot.waiting import WaitingJob
@@ -220,7 +220,7 @@ def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:
     return +needs
 
 
-def _used(pledges: Iterable[Pledge]) -> dict[int, Counter[int]]:
+def _used(pledges: Iterable[PlannedPledge]) -> dict[int, Counter[int]]:
     """Return by node what the members on it get, by type."""
     used: dict[int, Counter[int]] = {}
     for pledge in pledges:

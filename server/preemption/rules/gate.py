@@ -24,7 +24,7 @@ from server.preemption.entitlement import (
     seen_at,
 )
 from server.preemption.nodes import reservation
-from server.preemption.policy import Intent, Plan, Pledge, Refusal, Release, Rule
+from server.preemption.policy import Intent, Plan, PlannedPledge, Refusal, Release, Rule
 from server.preemption.quota import reclaim
 from server.preemption.rules import claims, gangs
 from server.preemption.trial import Trial
@@ -34,7 +34,7 @@ from server.snapshot.waiting import WaitingAsk
 
 AskRule = Callable[[Trial, PolicyFacts, WaitingAsk], Refusal | None]
 """A rule on a Trial, the facts of the policy and the ask that wants capacity."""
-PledgeRule = Callable[[Trial, PolicyFacts, Pledge], Refusal | None]
+PledgeRule = Callable[[Trial, PolicyFacts, PlannedPledge], Refusal | None]
 PlanRule = Callable[[Trial, Plan], Refusal | None]
 
 
@@ -61,7 +61,7 @@ def gate(trial: Trial, plan: Plan) -> Refusal | None:
     return None
 
 
-def _of_pledge(trial: Trial, policy: PolicyFacts, pledge: Pledge) -> Refusal | None:
+def _of_pledge(trial: Trial, policy: PolicyFacts, pledge: PlannedPledge) -> Refusal | None:
     for ask_rule in ASK_RULES:
         refusal = ask_rule(trial, policy, pledge.ask)
         if refusal is not None:
@@ -129,7 +129,9 @@ def headroom(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | No
 # Rules on a pledge and on a plan --------------------------------------------------------------------------------
 
 
-def reservations_one_a_node(trial: Trial, policy: PolicyFacts, pledge: Pledge) -> Refusal | None:
+def reservations_one_a_node(
+    trial: Trial, policy: PolicyFacts, pledge: PlannedPledge
+) -> Refusal | None:
     """Refuse a second reservation of a node."""
     if not policy.reserves or not trial.is_held(pledge.row):
         return None
@@ -208,7 +210,7 @@ def _is_enough(trial: Trial, plan: Plan, releases: tuple[Release, ...]) -> bool:
     )
 
 
-def _is_enough_on_node(trial: Trial, pledge: Pledge, releases: tuple[Release, ...]) -> bool:
+def _is_enough_on_node(trial: Trial, pledge: PlannedPledge, releases: tuple[Release, ...]) -> bool:
     """Return whether the ask fits on its node after the releases; each counts for all types that it frees (G2, W6)."""
     nodes, resources = trial.snapshot.allocations.nodes, trial.snapshot.allocations.resources
     free = trial.free_for_claim(pledge.row)
@@ -219,7 +221,9 @@ def _is_enough_on_node(trial: Trial, pledge: Pledge, releases: tuple[Release, ..
     return fits(pledge.ask.kind.node_demand, free)
 
 
-def _is_enough_in_queues(trial: Trial, pledge: Pledge, releases: tuple[Release, ...]) -> bool:
+def _is_enough_in_queues(
+    trial: Trial, pledge: PlannedPledge, releases: tuple[Release, ...]
+) -> bool:
     resources = trial.snapshot.allocations.resources
     for queue in trial.snapshot.path_up(pledge.ask.leaf):
         if not queue.is_limited:

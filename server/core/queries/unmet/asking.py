@@ -11,7 +11,7 @@ from server.preemption import entitlement
 from server.preemption.claims import guarantee
 from server.preemption.claims.turn_order import Claimant
 from server.preemption.gangs import gang_policy
-from server.preemption.policy import Intent, Plan, Pledge, Refusal, Rule
+from server.preemption.policy import Intent, Plan, PlannedPledge, Refusal, Rule
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.snapshot.snapshot import Snapshot
@@ -182,7 +182,7 @@ def _assign(trial: Trial, ask: WaitingAsk) -> bool:
     """Return whether the ask has a node beside the members before it. If so, it holds that node on the Trial."""
     row = group_fit.free_row(trial, ask)
     if row >= 0:
-        trial.apply(Plan(group_fit.NAME, (Pledge(ask, row, trial.snapshot.nodes.ids[row]),)))
+        trial.apply(Plan(group_fit.NAME, (PlannedPledge(ask, row, trial.snapshot.nodes.ids[row]),)))
     return row >= 0
 
 
