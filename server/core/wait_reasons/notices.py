@@ -133,7 +133,7 @@ def reason_of(code: Code, group: Group | Job, ask: Ask) -> str:
         return _OF_PLACEHOLDERS[code].format(wanted=wanted)
     if isinstance(group, Job) and code is Code.GANG_GATHERING:
         have = len(group.members) + group.placed
-        return f"{have} of {group.min_members} members of its job are there"
+        return f"{have} of {group.min_members} members of its gang are there"
     if code in CODES.values():
         limiter = first_blocker(ask)
         return _limit_text(limiter) if limiter else ""

@@ -84,7 +84,7 @@ def _of_the_job(trial: Trial, job: WaitingJob) -> Refusal | None:
         return Refusal(Rule.DISABLED, f"preemption is disabled for queue {job.leaf}")
     if not job.within_limits:
         return Refusal(
-            Rule.USER_LIMIT, "a limit of its user or group has no headroom for the whole job"
+            Rule.USER_LIMIT, "a limit of its user or group has no headroom for the whole gang"
         )
     return admission.within_guarantee(  # J4, J6
         trial, job.leaf, job.members[0].kind, dict(added(one.kind.demand for one in job.members))
@@ -135,7 +135,7 @@ def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
 
 def _full(trial: Trial, path: str, index: int) -> str:
     kind = noun(trial.snapshot.types[index])
-    return f"the maximum of queue {path} has no headroom for the whole job in {kind}, whichever pods of its queue are evicted"
+    return f"the maximum of queue {path} has no headroom for the whole gang in {kind}, whichever pods of its queue are evicted"
 
 
 def _release(search: JobSearch, row: int) -> Release:

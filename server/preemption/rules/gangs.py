@@ -282,7 +282,7 @@ def enough_for_all(trial: Trial, plan: Plan) -> Refusal | None:
         return None
     sums = _Sums(trial, plan)
     if not sums.are_enough(()):
-        return Refusal(Rule.NO_ROOM_MADE, "the job would not fit after the releases")
+        return Refusal(Rule.NO_ROOM_MADE, "the gang would not fit after the releases")
     for unit in sums.units():
         if sums.are_enough(unit):
             return Refusal(Rule.NOT_MINIMAL, f"{unit[0].key} could be given back")

@@ -61,7 +61,7 @@ _WORDS: Final[Mapping[Rule, str]] = {
     Rule.NOT_MINIMAL: "a victim could be given back",
     Rule.VICTIM_TWICE: "a victim is evicted by another decision already",
     Rule.NO_ROOM_MADE: "it would not fit after the releases",
-    Rule.PART_OF_JOB: "it frees capacity for some members of a job and not for all (J8)",
+    Rule.PART_OF_JOB: "it frees capacity for some members of a gang and not for all (J8)",
     Rule.OVER_SHARE: "it takes more from other queues than its own is still entitled to (J7)",
     Rule.TARGET_TYPES: "a victim holds nothing of what the queue has to free (Q10)",
 }

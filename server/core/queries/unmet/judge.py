@@ -27,7 +27,7 @@ from server.snapshot.waiting import ClassFacts
 _NOT_READY: Final[Mapping[Code, str]] = {
     Code.NOT_SYNCED: "its resource manager has not sent its whole state yet",
     Code.QUEUE_STOPPED: "its queue is stopped",
-    Code.GANG_GATHERING: "members of its job are missing",
+    Code.GANG_GATHERING: "members of its gang are missing",
     Code.GANG_COUNTING: "its job waits for members: it is complete when none has come for a while",
 }
 _TRIGGER: Final[Mapping[Rule, Binding]] = {
