@@ -15,7 +15,13 @@ ROOT: Final = Path(__file__).parent
 REAL: Final = frozenset({"compose", "faults", "kubernetes", "real"})
 """The folders whose tests wait for other programs: each of their tests is marked `real`."""
 
-hypothesis.settings.register_profile("effort", max_examples=cases(100, least=10))
+hypothesis.settings.register_profile(
+    "effort",
+    max_examples=cases(100, least=10),
+    # Other work on the machine slows the drawing of data and the test itself: speed decides no test.
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("effort")
 
 

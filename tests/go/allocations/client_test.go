@@ -202,7 +202,7 @@ func TestPlacesReleasesAndPlacesAgain(t *testing.T) {
 		}
 	}
 
-	// The node is full: the next one waits for the room that the release makes.
+	// The node is full: the next one waits for the capacity that the release frees.
 	s.send(&si.Allocation{AllocationKey: "three", ResourcePerAlloc: cores(2000)})
 	s.release("two")
 	s.placed("three")

@@ -188,7 +188,7 @@ func TestAsksArePlacedReleasedAndWithdrawn(t *testing.T) {
 		}
 	}
 
-	// The node is full, with what others occupy: three waits, is withdrawn, and four gets the room.
+	// The node is full, with what others occupy: three waits, is withdrawn, and four gets the capacity.
 	s.ask(&si.AllocationAsk{AllocationKey: "three", ResourceAsk: cores(2000), MaxAllocations: 1})
 	s.withdraw("three")
 	s.ask(&si.AllocationAsk{AllocationKey: "four", ResourceAsk: cores(2000), MaxAllocations: 1})
