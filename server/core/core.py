@@ -330,6 +330,9 @@ class Core:
         cycle.open_tick(partition, now, placed)
         told = len(placed)
         self._announce(partition, placed, now, decisions)  # before any of these is evicted
+        if cycle.is_reviving(partition):
+            pending.enqueue_unqueued(partition)
+            return 0
         decisions += placeholders.replace(self.state, partition, now)
         left = batch_fast.run(partition, now, budget, placed)
         left = cycle.run(partition, now, left, placed)

@@ -1,8 +1,9 @@
 """The cycle: place the next ask as long as one fits, and park the asks that do not fit (O1, design 6.3-6.6)."""
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from functools import partial
 from itertools import chain
+from typing import Final
 
 from server.kernels.fit import any_fit
 from server.model.reasons import Code
@@ -18,8 +19,10 @@ from server.state.limits import Limiter
 from server.state.nodes import Node
 from server.state.partition import Partition
 
-SMALL_REVIVAL = 256
+SMALL_REVIVAL: Final = 256
 """The number of pairs of class and node below which a plain loop is faster than arrays."""
+REVIVE_MOST: Final = 2_000
+"""The most dead classes that are revived at once; the next tick goes on before it places anything (`is_reviving`)."""
 
 
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
@@ -34,7 +37,11 @@ def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
 
 
 def refresh(partition: Partition) -> list[Node]:
-    """Test parked groups again where capacity became free; return the nodes that have more free capacity."""
+    """Test parked groups again where capacity became free; return the nodes that have more free capacity.
+
+    If `is_reviving` is true afterwards, nothing may be placed before a later call has revived the other classes: an ask of one of
+    them may come first in the order. So the cut changes no decision of an instant.
+    """
     if partition.limits.relieved or partition.index.freed:
         partition.round.reservations_moved = partition.round.reservations_untold = True
     for limiter in partition.limits.relieved:
@@ -44,8 +51,15 @@ def refresh(partition: Partition) -> list[Node]:
     partition.limits.relieved.clear()
     freed = partition.index.take_freed()
     if freed and partition.classes.dead:
-        _revive(partition, [node for node in freed if node.opened])
+        partition.index.reviving.update(dict.fromkeys(freed))
+    if partition.index.reviving:
+        _revive(partition)
     return freed
+
+
+def is_reviving(partition: Partition) -> bool:
+    """Return whether classes are still to be revived because of nodes with more free capacity."""
+    return bool(partition.index.reviving)
 
 
 def wake_jobs(partition: Partition) -> None:
@@ -60,37 +74,52 @@ def stale_jobs(partition: Partition) -> list[Job]:
     return [job for job in partition.gangs.parked if job.tried != mark]
 
 
-def _revive(partition: Partition, nodes: list[Node]) -> None:
+def _revive(partition: Partition) -> None:
+    """Revive the dead classes that a node with more free capacity may take: up to REVIVE_MOST of them."""
+    index, left = partition.index, REVIVE_MOST
+    nodes = [node for node in index.reviving if node.opened]
+    index.reviving.clear()
     if not nodes:
         return
+    for ask_class in _revivable(partition, nodes):
+        if not left:
+            index.reviving.update(dict.fromkeys(nodes))
+            return
+        pending.revive_class(partition, ask_class)
+        left -= 1
+
+
+def _revivable(partition: Partition, nodes: list[Node]) -> Iterator[AskClass]:
+    """Yield the dead classes that one of the nodes may take."""
     freed = {node.slot for node in nodes}
     owners = [
         one.ask.ask_class for one in partition.decisions.pledges.values() if one.node.slot in freed
     ]
     most = list(map(max, zip(*(node.free for node in nodes), strict=True)))
-    dead = [
-        one
-        for one in partition.classes.dead.within(most, owners)
-        if one.pending and not _waits_for_placeholder(one)
-    ]
-    if len(dead) * len(nodes) > SMALL_REVIVAL:
-        verdicts = any_fit([one.node_demand for one in dead], [node.free for node in nodes])
-        dead = [
-            one for one, may in zip(dead, verdicts, strict=True) if may or _own_nodes(one, freed)
+    dead = partition.classes.dead.within(most, owners)
+    for at in range(0, len(dead), REVIVE_MOST):
+        some = [
+            one
+            for one in dead[at : at + REVIVE_MOST]
+            if one.pending and not _waits_for_placeholder(one)
         ]
-    for ask_class in sorted(dead, key=_has_pledge):
-        # A pledged ask most likely fits on its own node.
-        if any(could_take(ask_class, node) for node in chain(_own_nodes(ask_class, freed), nodes)):
-            pending.revive_class(partition, ask_class)
+        if len(nodes) > 1 and len(some) * len(nodes) > SMALL_REVIVAL:
+            verdicts = any_fit([one.node_demand for one in some], [node.free for node in nodes])
+            some = [
+                one
+                for one, may in zip(some, verdicts, strict=True)
+                if may or _own_nodes(one, freed)
+            ]
+        for ask_class in some:
+            # A pledged ask most likely fits on its own node.
+            own = _own_nodes(ask_class, freed)
+            if any(could_take(ask_class, node) for node in chain(own, nodes)):
+                yield ask_class
 
 
 def _waits_for_placeholder(ask_class: AskClass) -> bool:
     """Return whether the ask has a node and waits for the placeholder there, so that no other capacity is of use."""
     return ask_class.pledge is not None and ask_class.pledge.replaces
-
-
-def _has_pledge(ask_class: AskClass) -> bool:
-    return ask_class.pledge is not None
 
 
 def _own_nodes(ask_class: AskClass, freed: Set[int]) -> list[Node]:
@@ -140,6 +169,8 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     If budget is left, nothing more can be placed now.
     """
     probe = partial(_is_placeable, partition)
+    if is_reviving(partition):
+        return 0
     while budget > 0 and partition.classes.live_asks:
         group = next_group(partition, probe)
         if group is None:
@@ -152,6 +183,8 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
             if held is not None and len(placed) > before:
                 refresh(partition)
                 wake_jobs(partition)
+                if is_reviving(partition):
+                    return 0
     if budget > 0:
         _put_jobs_aside(partition)
     return budget

@@ -145,13 +145,14 @@ def _give(free: Amounts, demand: Demand) -> None:
 def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
     """Assert that no node can take a dead class.
 
-    Exceptions are tested again in the next tick: nodes whose capacity became free, and the class of a reserved ask that lets
-    other asks use its node first in this tick.
+    Exceptions are tested again in the next tick: nodes whose capacity became free, those that a tick did not finish with, and
+    the class of a reserved ask that lets other asks use its node first in this tick.
     """
     if ask_class.pledge is not None and ask_class.pledge.yields:
         return
     for node in index.nodes.values():
-        assert node.freed or not _takes(ask_class, node), (
+        waits = node.freed or node in index.reviving
+        assert waits or not _takes(ask_class, node), (
             f"{class_name(ask_class)} is dead, but node {node.node_id} fits"
         )
 
