@@ -1,8 +1,8 @@
 """A queue configuration from the file that the user names: a queues.yaml, a ConfigMap with one, or standard input.
 
-In a ConfigMap the configuration is the text under `queues.yaml` (policy group and `.yaml`); the shim's settings in
-the same ConfigMap are checked too. In a List with `yunikorn-defaults` and `yunikorn-configs` the second one takes
-precedence.
+In a ConfigMap the configuration is the text under `queues.yaml`, or under `NAME.yaml` where `service.policyGroup` is
+NAME; the shim's settings in the same ConfigMap are checked too. In a List with `yunikorn-defaults` and
+`yunikorn-configs` the second one takes precedence.
 """
 
 import sys

@@ -182,7 +182,7 @@ def in_order(resources: Array, groups: Groups, need: Array) -> Array:
 
 
 def shares(lines: Array, weights: Sequence[int]) -> Excess:
-    """Return by line the largest share of the whole among its columns."""
+    """Return by line its dominant share: the largest product of a column's amount and the column's weight."""
     return _vain(lines, np.zeros_like(lines), weights)
 
 

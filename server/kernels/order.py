@@ -60,7 +60,7 @@ def takeable(sizes: Array, wanted: Sequence[int], limit: Sequence[int]) -> tuple
 
 
 def within(sizes: Array, limit: Sequence[int | Array]) -> Mask:
-    """Return by item whether it stays within ``limit`` in every column of which it has something.
+    """Return by item whether each of its amounts that is not zero is within the ``limit`` of that column.
 
     ``sizes`` has one line per column. ``limit`` has for a column one number for all items, or one for each item.
     """

@@ -136,7 +136,7 @@ def _standing(path: Path, chain: Chain, state: State) -> _Standing:
 def _cut(number: int, state: State) -> _Standing:
     """Judge a log that ends before the last line that its mark names.
 
-    Each line that was cut off stood for at least one line.
+    Each line that was cut off counts as one missing line. A `gap` among them stood for more lines, so more may be missing.
     """
     if number == 0 and state.ended and state.handed == state.accounted and not state.unsure:
         return _Standing(state.accounted)  # another log, in place of a complete one

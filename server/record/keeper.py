@@ -84,7 +84,7 @@ class Keeper:
         return self.why_not_kept()
 
     def health(self) -> dict[str, Health]:
-        """Return the health of the file, by name."""
+        """Return the health of the file, under the name `configuration`."""
         return {NAME: Health(0, self._failing)}
 
     def findings(self) -> Iterator[Finding]:

@@ -107,7 +107,7 @@ class Pump:
         observers: Sequence[Observer] = (),
         reads: Reads | None = None,
     ) -> None:
-        """Make a pump; ``reads`` are held while the event loop turns within a slice."""
+        """Make a pump; no ``reads`` start while a slice is unfinished, even when the event loop turns within it."""
         self.before_leaving: Callable[[], Awaitable[None]] | None = None
         """The function that is awaited before a slice's decisions and replies are sent, if they must be on disk first."""
         self.checks: Callable[[], int] = lambda: 0
@@ -216,7 +216,7 @@ class Pump:
             timer.cancel()
 
     async def _let_write(self) -> None:
-        """Wait until streams have written their objects, there is something to do, or a client is too slow."""
+        """Wait until all streams have written their objects; stop when there is work, or when a client is too slow."""
         for _ in range(WRITING_LOOKS_MAX):
             if self._awake.is_set() or not self._sessions.unwritten():
                 return

@@ -62,7 +62,10 @@ Received = Callable[[Kind, int, Context], None]
 
 
 class Scheduler:
-    """The handlers of the service. ``readings`` is None where a file configures the core; registrations then do not."""
+    """The handlers of the service.
+
+    ``readings`` is None where a file configures the core: the configurations in registrations are then ignored.
+    """
 
     def __init__(
         self,

@@ -118,9 +118,9 @@ class Running:
         lacking: Sequence[int],
         limit: Mapping[str, Sequence[int]],
     ) -> tuple[Lot, list[int]]:
-        """Return the candidates outside ``without`` that hold something of a ``lacking`` column, in two parts.
+        """Return the candidates outside ``without`` that hold something of a ``lacking`` column: the allowed, then the too large.
 
-        The first part fits into ``limit``, which is by leaf how much of each column may be freed at most; the second does not.
+        ``limit`` is by leaf how much of each column may be freed at most; a candidate that holds more of a column is too large.
         """
         left = self.barred == CANDIDATE
         left[list(without)] = False
@@ -315,7 +315,7 @@ def _numbered(values: Sequence[int | str]) -> Array:
 
 
 def _homes(snapshot: Snapshot, columns: AllocationColumns, leaves: Iterable[str]) -> Array:
-    """Return by row the number of its leaf among these leaves, -1 for any other leaf."""
+    """Return by row the index of its leaf in ``leaves``; -1 for another leaf, or without an allocation."""
     numbers = [snapshot.queues[path].number for path in leaves]
     known = int(columns.leaves.max(initial=0))
     table = np.full(max([known, *numbers], default=0) + 1, -1, dtype=np.int64)

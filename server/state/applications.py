@@ -25,7 +25,7 @@ AskKey = tuple[int, int, int]
 class Ask:
     """An ask; once it has a node it is an allocation.
 
-    - ``cycle`` is the pass of placement before which the ask began to wait. Every pass since was a missed opportunity (P2).
+    - ``cycle`` is the number of complete placement passes when the ask began to wait. Each later one is a missed opportunity (P2).
     - ``code`` is the reason for waiting that was last sent to the shim, "" for none.
     - ``pledge`` is the capacity that is kept for the ask while it waits.
     - ``released_by`` is the open decision that evicts the allocation, ``leaves_by`` the id of the decision that ordered its

@@ -193,7 +193,8 @@ class NodeMask:
     - ``heap`` holds the nodes that the constraint allows, once its classes missed too often on the shared heap; `AskClass`
       explains ``cursor`` and ``log_epoch``.
     - ``verdicts`` are by kind, where the kind decides.
-    - ``failed`` is a demand for which no allowed node had capacity at ``failed_at``, the epoch and length of the log of nodes.
+    - ``failed`` is the last demand for which no allowed node had capacity. ``failed_at`` is the epoch and length that the log of
+      nodes had then: while both are unchanged, no node has gained capacity.
     """
 
     __slots__ = (

@@ -131,7 +131,7 @@ def _places_by(state: State, key: str, pods: list[PodRecord]) -> set[str]:
 
 
 def _kept(counts: Mapping[str, int], freed: set[str]) -> Iterable[str]:
-    """Return the places where pods remain after the pod has replaced one placeholder of a place in `freed`."""
+    """Return the places where a counted pod is left once the new pod has replaced a placeholder there, which it can in `freed`."""
     if not freed:
         return counts
     return [place for place, count in counts.items() if count > (place in freed)]

@@ -250,7 +250,7 @@ def _is_outdated(partition: Partition, look: Look, now: int) -> bool:
 
 
 def _requalify(partition: Partition) -> None:
-    """Forget that no ask of a group may reserve, where one that qualifies joined; this tick reports it."""
+    """Consider again each group of which no ask could reserve, if an ask that may reserve joined it since the last report."""
     barren = partition.round.barren
     for group in partition.untold if barren else ():
         if isinstance(group, Group) and group.number in barren and _is_plain_again(group):

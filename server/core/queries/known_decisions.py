@@ -54,7 +54,7 @@ def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
 
 
 def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
-    """Return the queues that decided, and the victims' own queues, with their numbers at the decision.
+    """Return the numbers, at the time of the decision, of the queues that influenced it and of the victims' own queues.
 
     The victims' queues are reported in the types that the claiming queue lacks or that a queue has to free, and in requested
     types that have a guarantee on the path of the victim's queue.

@@ -29,7 +29,7 @@ from server.state.partition import Partition
 def simulate_asks(
     core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int
 ) -> list[AskSimulation]:
-    """Return for each ask the result if it came now and had waited long enough, after the asks before it."""
+    """Return for each ask what would happen if it were submitted now, after the asks before it, and no delay held it back."""
     return list(prepared(core, partition, asks, now).answers())
 
 

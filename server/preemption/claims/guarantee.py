@@ -4,9 +4,9 @@ An ask may claim when it has waited long enough and a queue that decides for it 
 requests: that type is open (G1, G2). A type is closed when its deciding queue has its guarantee already; a node on which the
 ask lacks a closed type is excluded. Each victim is taken for a lacking type, from outside the queue that decides for it, and
 counts for all types that it frees. Victims run within the ask's fence, in queues above their guarantees, and leave those queues
-at or above their guarantees (G3, G4); their priority is not higher (G5). All victims of a claim run on one node; they are as
-few, and as seldom opted out, as possible (G7, G8). The node is pledged before any pod is evicted (G10). A claim without a plan
-is refused with the name of the rule (G12).
+at or above their guarantees (G3, G4); their priority is not higher (G5). All victims of a claim run on one node. As few
+of them as possible opted out of preemption (G7), and no victim is taken that is not needed (G8). The node is pledged before any
+pod is evicted (G10). A claim without a plan is refused with the name of the rule (G12).
 """
 
 from collections.abc import Hashable, Iterator
@@ -270,7 +270,7 @@ def _closed_in_the_way(
 def _rule_of(claim: Claim, nearest: Nearest, spared: tuple[ProtectedCandidates, ...]) -> Rule:
     """Return the rule because of which there are no victims.
 
-    A frozen pair is named rather than the lack of victims (invariant 18).
+    If the thrashing monitor protects a candidate (invariant 18), the rule is `FROZEN` rather than `NO_VICTIMS`.
     """
     if claim.closed_blocks() or nearest.is_barred:
         return Rule.OVER_GUARANTEE

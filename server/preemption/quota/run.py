@@ -145,9 +145,9 @@ class RunInProgress:
             self._one_by_one(self._in_turn(foreseen.rest(at)), step)
 
     def _together(self, lot: Lot, at: int, step: Step) -> tuple[int, bool]:
-        """Take candidates from a place on as long as all can be taken.
+        """Take one candidate after the other, from index ``at`` on, up to the first that cannot be taken.
 
-        Return where it ended, and whether that was worthwhile.
+        Return the index after the last one taken, and whether enough were taken to try this again.
         """
         start, stride = at, STRIDE
         while at < len(lot) and step.is_short:
