@@ -43,6 +43,7 @@ class QueueReport:
     share_ppm: int
     """The dominant share in parts per million of the guarantee, else of the max, else of the partition; -1 means unbounded."""
     properties: Mapping[str, str]
+    preemption_delay_ms: int
     children: tuple["QueueReport", ...] = ()
     over_max: Amounts = field(default_factory=dict)
     """The amount that the queue uses beyond its maximum, without what is being released."""
@@ -110,6 +111,7 @@ class NodeReport:
     taints: tuple[str, ...]
     reserved_for: tuple[str, ...]
     rm_id: str
+    foreign_pods: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,7 @@ class ManagerReport:
     registered_ms: int
     explicit_sync: bool
     synced: bool
+    policy_group: str
     nodes: int = 0
     applications: int = 0
     allocations: int = 0

@@ -53,7 +53,7 @@ KNOWN = Identities(tokens={digest("viewer-of-a"): Caller("vera", Role.VIEWER, "r
 async def cluster() -> AsyncIterator[tuple[Served, Stream]]:
     """Two queues; in root.a `small` runs and `large` waits, in root.b `other` runs; one foreign pod."""
     async with serving(with_identities(KNOWN)) as served:
-        await served.register(config=QUEUES, version="1.2")
+        await served.register(config=QUEUES, version="1.2", policyGroup="queues")
         nodes = [node("n0", labels={"zone": "z"}, taints=[TAINT]), node("n1")]
         await (await served.open("UpdateNode", si.NodeRequest(rmID=RM, nodes=nodes))).next()
         await served.submit("app", "root.a")
@@ -111,6 +111,7 @@ async def test_partitions_and_queues() -> None:
         )
         assert a.max == {"vcore": 10}
         assert a.head_room == {"vcore": 9}
+        assert a.preemption_delay_ms == 30_000
         assert a.pending == {"vcore": 50}
         assert [(one.code, one.count) for one in a.waiting_reasons] == [("queue-limit", 1)]
 
@@ -129,6 +130,7 @@ async def test_applications_nodes_and_allocations() -> None:
         assert nodes[0].labels == {"zone": "z"}
         assert (nodes[0].taints[0].key, nodes[0].taints[0].value) == ("gpu", "yes")
         assert nodes[1].foreign_usage == {"vcore": 2}
+        assert [one.foreign_allocations for one in nodes] == [0, 1]
         request = inspect.ListAllocationsRequest(include_asks=True, include_foreign=True)
         found = {
             one.allocation_key: one for one in (await stub.ListAllocations(request)).allocations
@@ -191,6 +193,7 @@ async def test_the_doctor_and_the_server() -> None:
         about = await stub.ServerInfo(inspect.ServerInfoRequest())
         assert (about.version, about.now_ms) == ("test", served.clock.ms)
         (manager,) = about.managers
+        assert manager.policy_group == "queues"
         assert (manager.rm_id, manager.version) == (RM, "1.2")
         assert sorted(manager.open_streams) == ["allocation", "application", "node"]
         assert about.config_source == "registration of rm"

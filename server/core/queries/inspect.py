@@ -60,6 +60,7 @@ def managers(core: Core) -> list[ManagerReport]:
             one.registered_ms,
             one.explicit_sync,
             one.synced,
+            one.policy_group,
             **held(core.state, one.rm_id),
             recovered=one.recovered,
             recovered_asks=one.recovered_asks,
@@ -221,6 +222,7 @@ def _node(partition: Partition, node: Node) -> NodeReport:
         taints=tuple(taint_text(one) for one in node.taints),
         reserved_for=tuple(node.pledges),
         rm_id=node.rm_id,
+        foreign_pods=len(node.foreign),
     )
 
 

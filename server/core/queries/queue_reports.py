@@ -54,6 +54,7 @@ def _queue_report(
         + sum(one.allocations for one in children),
         share_ppm=share_ppm(partition, queue),
         properties=properties(queue),
+        preemption_delay_ms=queue.spec.properties.preemption_delay_ms,
         children=children,
         over_max=over_max(partition, queue),
         quota_due_ms=partition.quota_due.get(queue.path, 0),

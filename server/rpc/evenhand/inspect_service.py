@@ -204,6 +204,7 @@ class InspectService:
         return pb.ManagerInfo(
             rm_id=report.rm_id,
             version=report.version,
+            policy_group=report.policy_group,
             sync_state=pb.SYNC_STATE_SYNCED if report.synced else pb.SYNC_STATE_SYNCING,
             explicit_sync=report.explicit_sync,
             registered_at_ms=report.registered_ms,
