@@ -1,1 +1,1 @@
-"""Numeric kernels: arrays in, arrays out, int64, without words of the domain. The tests have a plain-Python twin of each."""
+"""Numeric kernels: functions from int64 arrays to int64 arrays, without terms of scheduling. The tests have a plain-Python twin of each."""

@@ -1,8 +1,8 @@
 """Bounds on the row sets of each group that could cover a need: whether such a set exists, and the least that it costs.
 
-Rows come sorted by group; ``starts`` says where each group begins, ``group`` to which group a row belongs (`Groups`). Every
-bound is a true lower bound: no set of rows of the group that covers the need has a better key, whatever other rules the set has
-to keep (design 6.7).
+Rows come sorted by group; ``starts`` has the row at which each group begins, ``group`` the number of each row's group
+(`Groups`). Every bound is a true lower bound: no set of rows of the group that covers the need has a better key, whatever other
+rules the set has to keep (design 6.7).
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _ORIGINATOR: Final = 33
 _OPTED: Final = 34
 _HUGE: Final = 1 << 62
 Excess = npt.NDArray[Any]
-"""The type of an excess: int64, or Python integers where those do not suffice."""
+"""The type of an excess: int64, or Python integers for values that int64 cannot hold."""
 
 
 class Rows(NamedTuple):
@@ -44,7 +44,7 @@ class Bounds(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """The groups of rows that come sorted by place: ``places`` has each place once, ``at`` by row the number of its group.
+    """The groups of rows that come sorted by place: ``places`` has the place of each group, ``at`` the number of each row's group.
 
     The rows of a group begin at the group's entry in ``starts`` and end before those of the next group.
     """
@@ -55,7 +55,7 @@ class Groups(NamedTuple):
 
     @property
     def ends(self) -> Array:
-        """Return the row at which each group begins, and as last entry the number of rows."""
+        """Return the row at which each group begins, followed by the number of rows."""
         return np.concatenate((self.starts, [len(self.at)]))
 
 
@@ -73,20 +73,20 @@ def parts(rank: int) -> tuple[int, int, int]:
 
 
 def priorities(ranked: Bounds) -> Array:
-    """Return by group the highest priority that its rank holds."""
+    """Return by group the highest priority, which is part of its rank."""
     found: Array = (ranked.rank & (1 << _ORIGINATOR) - 1) - PRIORITY_BASE
     return found
 
 
 def measures(whole: Sequence[int]) -> tuple[int, ...]:
-    """Return one factor per column, common multiple / whole, by which amounts become comparable shares of the whole."""
+    """Return one factor per column, common multiple / whole, that turns amounts into comparable shares of the whole."""
     positive = [one for one in whole if one > 0]
     common = int(np.lcm.reduce(np.array(positive, dtype=object))) if positive else 1
     return tuple(common // one if one > 0 else 0 for one in whole)
 
 
 def bounds(rows: Rows, groups: Groups, need: Array, weights: Sequence[int]) -> Bounds:
-    """Return the bounds of each group for its line of ``need``, which has no negative amounts."""
+    """Return the bounds of each group; ``need`` has one line of amounts per group, none of them negative."""
     starts, group = groups.starts, groups.at
     sums = np.add.reduceat(rows.resources, starts, axis=0)
     covered = _meets(sums, need)
@@ -107,7 +107,7 @@ def bounds(rows: Rows, groups: Groups, need: Array, weights: Sequence[int]) -> B
 
 
 def _together(rows: Rows, groups: Groups, need: Array, covered: Mask) -> tuple[Array, Array]:
-    """Return by group the rank and the number of rows, for sets of two rows or more."""
+    """Return by group lower bounds on the rank and the number of rows of a covering set of two or more rows."""
     starts = groups.starts
     rank = _priority(rows, starts, groups.at, need) + PRIORITY_BASE
     for last_resort, bit in ((rows.opted, _OPTED), (rows.originator, _ORIGINATOR)):
@@ -124,7 +124,7 @@ def _covers(resources: Array, starts: Array, need: Array) -> Mask:
 
 
 def _meets(have: Array, need: Array) -> Mask:
-    """Return by line whether ``have`` is at least ``need`` in every column. Columns are few, so each is compared as a whole."""
+    """Return by line whether ``have`` is at least ``need`` in every column. There are few columns, so the comparison goes column by column."""
     met = np.ones(len(have), dtype=np.bool_)
     for column in range(have.shape[1]):
         met &= have[:, column] >= need[:, column]
@@ -166,7 +166,7 @@ def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 def in_order(resources: Array, groups: Groups, need: Array) -> Array:
     """Return by group how many rows cover its need when every row that helps is taken in order.
 
-    Rows come in that order within their group. The number of a group that cannot cover its need has no meaning.
+    The rows of a group come in that order. For a group that cannot cover its need the result has no meaning.
     """
     at, starts = groups.at, groups.starts
     most = np.zeros(len(starts), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The different numbers of a column.
+"""The distinct numbers of a column.
 
 `np.unique` does the same, but its first call in a process imports a package, which takes 10 ms.
 """
@@ -13,7 +13,7 @@ from server.kernels.fit import Array, Mask
 DENSE: Final = 4
 """The size of a table, per number, up to which a table is faster than sorting the numbers."""
 FEW: Final = 8
-"""The number of rows up to which one at a time is faster."""
+"""The number of rows up to which a loop over single rows is faster than arrays."""
 
 
 def distinct(numbers: Array) -> list[int]:
@@ -46,14 +46,14 @@ def all_differ(rows: Array) -> bool:
 
 
 def starts(line: Array) -> Array:
-    """Return the places at which a stretch of equal numbers begins, in a line that rises."""
+    """Return the places at which each stretch of equal numbers begins, in an array in rising order."""
     fresh = np.ones(len(line), dtype=np.bool_)
     np.not_equal(line[1:], line[:-1], out=fresh[1:])
     return np.flatnonzero(fresh)
 
 
 def counted(line: Array) -> tuple[list[int], list[int], list[int]]:
-    """Return the different numbers of a line that rises, the place where each begins, and how often each occurs."""
+    """Return the distinct numbers of an array in rising order, the place where each begins, and how often each occurs."""
     first = starts(line)
     counts = np.diff(first, append=len(line))
     return line[first].tolist(), first.tolist(), counts.tolist()

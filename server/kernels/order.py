@@ -1,4 +1,4 @@
-"""The order of rows by columns, and how many of them can be taken in an order within given sums and limits.
+"""The order of rows by columns, and the number of rows that can be taken in that order within given sums and limits.
 
 Sums of a column stay under 2^62 (design 6.13), so that no result leaves int64.
 """
@@ -12,7 +12,7 @@ from server.kernels.distinct import counted
 from server.kernels.fit import Array, Mask
 
 FEW: Final = 96
-"""The number of items up to which one at a time is faster."""
+"""The number of items up to which a loop over single items is faster than arrays."""
 
 
 def ranked(columns: Sequence[Array]) -> Array:
@@ -47,9 +47,9 @@ def grouped(groups: Array, most: int) -> list[tuple[int, int, list[int]]]:
 def takeable(sizes: Array, wanted: Sequence[int], limit: Sequence[int]) -> tuple[int, list[int]]:
     """Return how many items from the first on can be taken without leaving one out, and their sum by column.
 
-    ``sizes`` has one line per column; the first columns are the wanted ones. An item can be taken when both hold: it has
-    something of a wanted column for which the items before it do not suffice, and the sum up to it stays within ``limit`` in
-    every column of which the item has something.
+    ``sizes`` has one line per column; the first columns are the wanted ones. An item can be taken under two conditions. It has
+    a positive amount in a wanted column for which the items before it do not suffice. And in every column in which the item has
+    a positive amount, the sum up to the item stays within ``limit``.
     """
     sums = sizes.cumsum(axis=1)
     useful = np.zeros(sizes.shape[1], dtype=np.bool_)
@@ -84,7 +84,7 @@ def _stretch(good: Mask) -> int:
 
 
 def positive(sizes: Array) -> Mask:
-    """Return by item whether it has something of any column. ``sizes`` has one line per column."""
+    """Return by item whether any of its amounts is positive. ``sizes`` has one line per column."""
     found = np.zeros(sizes.shape[1], dtype=np.bool_)
     for size in sizes:
         found |= size > 0
@@ -92,7 +92,7 @@ def positive(sizes: Array) -> Mask:
 
 
 def fitting(sizes: Array, limit: Sequence[int]) -> list[int]:
-    """Return the items that are taken if each one in turn is taken when it fits into the rest of ``limit``.
+    """Return the items that are taken when each in turn is taken if it fits into what is left of ``limit``.
 
     ``sizes`` has one line per column.
     """

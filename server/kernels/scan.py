@@ -1,6 +1,6 @@
-"""Scans of all rows at once: which rows hold a demand, which row is best, which lacks least, and why the others do not fit.
+"""Scans of all rows at once: which rows hold a demand, which row is best, which row lacks least, and why other rows do not fit.
 
-All results are exact for whole numbers up to 2^62. Where a quotient would leave int64, Python's integers are used.
+All results are exact for whole numbers up to 2^62. When a quotient would not fit int64, Python's integers are used.
 """
 
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ from server.kernels.fit import Array, Mask
 
 Sparse = tuple[tuple[int, int], ...]
 Ranks = npt.NDArray[Any]
-"""The type of ranks: int64, or Python integers where those do not suffice."""
+"""The type of ranks: int64, or Python integers for values that int64 cannot hold."""
 
 SCALE: Final = 20
 _SHIFTABLE: Final = 1 << (62 - SCALE)
 _SUMMABLE: Final = 1 << 56
-"""The bound of terms that stay in int64 when up to 64 columns are summed."""
+"""The bound below which terms can be summed over up to 64 columns within int64."""
 
 
 def holding(free: Array, demand: Sparse) -> Mask:
@@ -63,7 +63,7 @@ def _times(ranks: Ranks, weight: int) -> Ranks:
 
 
 def lacking(free: Array, whole: Array, demand: Sparse) -> Ranks:
-    """Return by row the sum over the demand of missing / whole in 2^-20, for rows whose whole holds the demand."""
+    """Return by row the sum of missing / whole over the demand's columns, in 2^-20, for rows whose ``whole`` holds the demand."""
     sums: Ranks = np.zeros(len(free), dtype=np.int64)
     for column, quantity in demand:
         missing = np.maximum(quantity - np.maximum(free[:, column], 0), 0)
@@ -80,7 +80,7 @@ def first(rows: Array, ranks: Ranks, numbers: Array) -> int:
 
 
 def first_short(free: Array, candidates: Array, demand: Sparse) -> list[tuple[int, int]]:
-    """Return (column, rows) pairs in the demand's order: for how many candidates the column is the first that is too small."""
+    """Return (column, rows) pairs in the demand's order: the number of candidates whose first column that is too small is this one."""
     counts = []
     left = candidates
     for column, quantity in demand:

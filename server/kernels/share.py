@@ -1,7 +1,7 @@
-"""The division of an amount down a tree: every row gets a part, and splits it among the rows below it by weight.
+"""The division of an amount down a tree: every row gets a part of the amount, and splits its part by weight among the rows below it.
 
 Rows come level by level, siblings side by side as one *family*; the top row is alone in the first level. Each column is divided
-independently. Amounts are under 2^62; a sum of 2^62 and more counts as UNLIMITED.
+independently. Amounts are under 2^62; a sum of 2^62 or more counts as UNLIMITED.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,8 +23,8 @@ Lines = Sequence[Sequence[int]]
 class Rows(NamedTuple):
     """The rows of a tree, with one line of amounts each.
 
-    ``wanted`` and ``more`` are added up; they count only for rows that have no rows below them. A ``most`` of None is
-    UNLIMITED. ``endless`` marks rows that count as wanting an unlimited amount; an empty ``endless`` marks no row.
+    The amount that a row wants is ``wanted`` + ``more``; both count only for rows that have no rows below them. A ``most`` of
+    None is UNLIMITED. ``endless`` marks rows that count as wanting an unlimited amount; an empty ``endless`` marks no row.
     """
 
     weights: Sequence[int]
@@ -38,7 +38,7 @@ class Rows(NamedTuple):
 class Divided(NamedTuple):
     """The numbers of a division, by row and column: the amount wanted, the cap, the floor, and the part.
 
-    ``tight`` says whether the rows of the row's family together wanted more than the family shares.
+    ``tight`` says whether the row's family together wanted more than the amount that the family shares.
     """
 
     wanted: Array
@@ -60,7 +60,7 @@ class Level(NamedTuple):
 def divide(
     levels: Sequence[Sequence[tuple[int, int]]], rows: Rows, amount: Sequence[int]
 ) -> Divided:
-    """Divide the amount of each column. A level lists its families as (row above, number of siblings); no family is empty."""
+    """Divide the amount of each column among the rows. A level lists its families as (row above, number of siblings); no family is empty."""
     tree, width = list(_levels(levels)), len(amount)
     wanted, caps = _wishes(tree, rows, width)
     floors = _floors(tree, _table(rows.least, width), caps)
@@ -124,7 +124,7 @@ def _floors(tree: Sequence[Level], least: Array, caps: Array) -> Array:
 
 
 def _split(level: Level, share: Array, items: Items) -> tuple[Array, Mask]:
-    """Return the parts of one level, and by family whether its caps together exceed the line of ``share`` that it divides."""
+    """Return the parts of one level, and by family whether its caps together exceed the amounts in ``share`` that it divides."""
     weights, least, most = items
     tight = _sums(most, level.starts) > share
     short = _sums(least, level.starts) > share

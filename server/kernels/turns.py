@@ -1,8 +1,8 @@
 """The order in which waiting asks would be taken one at a time, computed for all at once, and what they use together.
 
-If asks are taken one at a time, the next one is found from the root down: at each level in the child with the smallest key. The
+If asks are taken one at a time, the next one is found from the root down, at each level in the child with the smallest key. The
 share of a child only grows while its asks are taken, so the keys of its asks rise. Taking the smallest key first therefore
-merges sorted lists, and a sort does that. Levels are merged from the applications up to the root.
+merges sorted lists, and one sort of all keys has the same result. Levels are merged from the applications up to the root.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,17 +16,17 @@ from server.kernels.fit import Array
 from server.model.fit import SHARE_UNBOUNDED, Scale
 
 _SHORT: Final = 1 << 15
-"""The count of numbers that fit 16 bits, which are sorted several times as fast."""
+"""The count of numbers that fit 16 bits. Numbers of 16 bits are sorted several times as fast as larger ones."""
 _BITS: Final = 62
-"""The power of 2 below which a shifted amount stays, so that no division leaves int64."""
+"""The most bits that a shifted amount may have, so that each division stays within int64."""
 
 
 class Children(NamedTuple):
-    """The children of one level that have asks, one item each; of siblings with equal shares the earlier one is next.
+    """The children of one level that have asks, one item each; among siblings with equal shares the earlier one comes first.
 
     ``above`` is the number of the child's parent in the next level (all 0 below the root). ``usage`` has one line of amounts
-    per child. A child's usage is divided by the line of ``scales``, one value per column, whose number is in ``scale``. The
-    share of a child does not count where ``ranked`` is false.
+    per child. ``scale`` has for each child the number of the line of ``scales`` (one value per column) by which its usage is
+    divided. The share of a child is ignored if ``ranked`` is false for it.
     """
 
     above: Sequence[int]
@@ -38,7 +38,7 @@ class Children(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """The order of the asks, and by level the usage and the share of each child after all of them are taken.
+    """The order of the asks, and by level the usage and the share of each child after all asks are taken.
 
     ``groups`` is the number of groups. A group has the asks of one application with one demand.
     """
@@ -55,10 +55,10 @@ def in_turn(
     demands: Sequence[Sequence[int]],
     levels: Sequence[Children],
 ) -> Turns | None:
-    """Return the order in which asks would be taken one at a time, with the sums after them.
+    """Return the order in which asks would be taken one at a time, with usage and shares after the last one.
 
     ``asking`` and ``kinds`` have by ask the number of its application and of its demand; the asks of one application come in
-    their order. The result is None where a number would not fit 64 bits.
+    their order. The result is None if a number would not fit 64 bits.
     """
     try:
         return _merged(asking, kinds, demands, levels)
@@ -93,7 +93,7 @@ def _columns(lines: Sequence[Iterable[int]]) -> Array:
 
 
 def _climb(level: Children, child: Array, demand: Array) -> tuple[Array, Array, Array]:
-    """Return the asks of one level in the order of their parents, and by child its usage and its share after all of them."""
+    """Return the asks of one level merged into the order of their parents, and each child's usage and share after all asks."""
     count = len(level.above)
     by_child = (child.astype(np.int16) if count <= _SHORT else child).argsort(kind="stable")
     child, demand = child.take(by_child), demand.take(by_child, axis=1)
@@ -130,7 +130,7 @@ def _shares(used: Array, shifts: Array, bases: Array) -> Array:
 def _ratios(used: Array, shifts: Array, bases: Array) -> Array:
     """Return (used << shift) // base.
 
-    A few bits are shifted at a time, as in long division, where the shifted amount would leave int64.
+    If the shifted amount would not fit int64, a few bits are shifted at a time, as in long division.
     """
     if not (used >> (_BITS - shifts)).any():
         return (used << shifts) // bases
@@ -144,6 +144,6 @@ def _ratios(used: Array, shifts: Array, bases: Array) -> Array:
 
 
 def _is_small(used: Array, shifts: Array, bases: Array) -> bool:
-    """Return whether the ratios of these amounts, and of all below them, stay within int64 while they are computed."""
+    """Return whether the ratios of these and of all smaller amounts stay within int64 while they are computed."""
     whole = used // np.maximum(bases, 1)
     return int(bases.max()) < 1 << (_BITS - 1) and not (whole >> (_BITS - 1 - shifts)).any()

@@ -1,4 +1,4 @@
-"""The division of amounts over groups of items: each gets L * weight, but at least its least and at most its most; one L a group.
+"""The division of amounts over groups of items: each item gets L * weight, but not less than its least nor more than its most; a group has one L.
 
 The method is called water filling. The levels at which items start and stop to rise are sorted, and L is found between two of
 them. All results are exact. Amounts are under 2^62, weights up to WEIGHT_MAX and such that weight * sum of the group's weights
@@ -13,7 +13,7 @@ from server.kernels.fit import Array, Mask
 
 WEIGHT_MAX: Final = 1 << 20
 _FINER: Final = 40
-"""The bits by which fractions are scaled: two different ones with denominators up to WEIGHT_MAX differ after the cut."""
+"""The bits by which fractions are scaled, enough that two different fractions with denominators up to WEIGHT_MAX still differ when rounded down."""
 
 
 class Items(NamedTuple):
@@ -25,7 +25,7 @@ class Items(NamedTuple):
 
 
 def pour(amounts: Array, group: Array, items: Items) -> Array:
-    """Return the part of each item, for groups that have at least the least of their items together and less than the most.
+    """Return the part of each item; the amount of each group must be at least the sum of its items' least, and less than that of their most.
 
     ``group`` rises; ``amounts`` repeats by item the amount of its group. Parts are rounded to whole numbers by largest
     remainder; ties go to the earlier item.
@@ -49,7 +49,7 @@ def pour(amounts: Array, group: Array, items: Items) -> Array:
 class Crossing(NamedTuple):
     """The state at which a group's amount is used up: ``left`` and ``rising`` by group, ``started`` and ``stopped`` by item.
 
-    ``left`` is the amount that the items that still rise divide, ``rising`` is the sum of their weights.
+    ``left`` is the amount to divide among the items that still rise, ``rising`` is the sum of their weights.
     """
 
     left: Array

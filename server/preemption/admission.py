@@ -1,4 +1,4 @@
-"""The amounts of a queue that pods of a class may use: the formulas of J4, for the leaf and every queue above it.
+"""The amounts that firm or lendable pods may use in a queue: the formulas of J4, for the leaf and every queue above it.
 
 With a firm ask added, the usage of firm pods must stay within the guarantee, and the usage of all pods within the maximum. With
 a lendable ask added, the usage of all pods must stay within the maximum less the part of the guarantee that firm asks wait for.
@@ -22,10 +22,10 @@ Wanted = Mapping[int, int]
 def most(
     trial: Trial, queue: QueueFacts, index: int, kind: ClassFacts, *, claiming: bool = False
 ) -> int | None:
-    """Return what the queue may hold of a type when asks of this class are added; None means no limit (J4).
+    """Return the most that the queue may hold of a type when asks of this class are added; None means no limit (J4).
 
-    With ``claiming`` only the queue's maximum counts, and not what it deserves by plain weights (W2), because victims in other
-    queues do not change that.
+    With ``claiming`` only the queue's maximum counts. The share that it deserves by plain weights is ignored (W2), because
+    evictions in other queues do not change that share.
     """
     limit = queue.max[index] if claiming else queue.bound[index]
     if limit is None or kind.job_class is not JobClass.LENDABLE:
@@ -34,7 +34,7 @@ def most(
 
 
 def kept(trial: Trial, queue: QueueFacts, index: int, *, reserving: bool = False) -> int:
-    """Return what is kept for firm asks that wait: max(held, min(guaranteed, requested)) - held (J4).
+    """Return the capacity that is kept for waiting firm asks: max(held, min(guaranteed, requested)) - held (J4).
 
     With ``reserving``, firm asks for which a node is reserved count as held, and not as waiting.
     """
@@ -48,7 +48,7 @@ def kept(trial: Trial, queue: QueueFacts, index: int, *, reserving: bool = False
 def within_guarantee(
     trial: Trial, leaf: str, kind: ClassFacts, wanted: Wanted, *, reserving: bool = False
 ) -> Refusal | None:
-    """Return a refusal where firm asks may not use that much more, from the leaf up; None where they may (J4).
+    """Return a refusal when firm asks of this amount would exceed the guarantee of a queue from the leaf up; else None (J4).
 
     A type that a queue does not guarantee is not limited. With ``reserving``, capacity that is reserved for firm asks counts,
     too.
@@ -69,7 +69,7 @@ def within_guarantee(
 
 
 def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Return why no capacity may be held for the ask; None where it may be.
+    """Return a refusal when no capacity may be held for the ask; None when capacity may be held.
 
     A firm ask beyond the guarantees of its queues would not be placed (J4).
     """
@@ -80,7 +80,7 @@ def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | No
 
 
 def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether a lendable ask leaves what is kept for firm asks, with all promised capacity counted (J4)."""
+    """Return whether a lendable ask leaves free the capacity that is kept for firm asks, with all promised capacity counted (J4)."""
     for queue in (
         trial.snapshot.path_up(ask.leaf) if ask.kind.job_class is JobClass.LENDABLE else ()
     ):

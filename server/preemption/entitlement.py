@@ -51,7 +51,7 @@ class Openness:
 
     @cached_property
     def key(self) -> tuple[tuple[int, str], ...]:
-        """Return the key that asks of one class must share to share a search. For closed types it contains no queue."""
+        """Return the key that must be equal for asks of one class to share a search. For closed types the key contains no queue."""
         return (
             *((one.at, one.queue.path) for one in self.open),
             *((one.at, "") for one in self.closed),
@@ -59,19 +59,19 @@ class Openness:
 
     @cached_property
     def outside(self) -> tuple[dict[int, str], str]:
-        """Return by open type the queue outside which victims for it run, and the queue to use for undecided types.
+        """Return for each open type the queue outside which its victims run, and the queue to use for undecided types.
 
-        All deciding queues lie on one path. The second value is the lowest of them with an open type: a victim outside it
-        lowers the deficit of each. Without an open type no queue has a victim for the ask.
+        All deciding queues lie on one path. The second value is the lowest deciding queue with an open type: a victim outside
+        it lowers the deficit of each deciding queue. Without an open type no queue has a victim for the ask.
         """
         paths = {one.at: one.queue.path for one in self.open}
         return paths, max(paths.values(), key=len, default=ROOT)
 
 
 def floor(trial: Trial, path: str) -> FrozenAmounts:
-    """Return E of a queue, below which no claim takes it; a missing guarantee is 0.
+    """Return E of a queue: no claim brings the queue below E. A missing guarantee counts as 0.
 
-    With shares by weight, E of the root is 0: no queue beside it could claim what it deserves, so that a pod that is larger
+    With shares by weight, E of the root is 0: the root has no sibling that could claim its share, so that a pod that is larger
     than the ask may be evicted.
     """
     if path == ROOT and trial.snapshot.is_shared_out:
@@ -82,7 +82,7 @@ def floor(trial: Trial, path: str) -> FrozenAmounts:
 def protects_only_whole(trial: Trial) -> bool:
     """Return whether shares protect only queues that have their whole share, so that others may fall further (W8).
 
-    That holds for plain shares by weight, which a partition has with the cap by demand off.
+    The rule applies to plain shares by weight, which a partition uses when its cap by demand is off.
     """
     return trial.snapshot.is_shared_out and not trial.snapshot.settings.demand_cap
 
@@ -93,10 +93,10 @@ def may_cross(trial: Trial) -> bool:
 
 
 def may_improve(trial: Trial) -> bool:
-    """Return whether the victims of one claim can make nodes better for the next claim that the first did not touch (W8).
+    """Return whether the victims of one claim can make other nodes than theirs better for the next claim (W8).
 
     A pod that keeps its queue from falling below its share may be evicted once the queue is below it; and where no legal set is
-    left, one pod may cross the share. In other partitions plans only leave less to others.
+    left, one pod may cross the share. In other partitions a plan only leaves less for later claims.
     """
     return protects_only_whole(trial) or may_cross(trial)
 
@@ -136,7 +136,8 @@ def _deciding(trial: Trial, leaf: str, demand: Demand) -> Iterator[Deciding]:
 def _decides(trial: Trial, queue: QueueFacts, at: int) -> bool:
     """Return whether the queue decides for a type: it has a guarantee (G2).
 
-    With shares by weight a queue decides where its siblings contend for the type, or where it is below its floor (W6).
+    With shares by weight a queue decides for the types for which its siblings contend, and for those of which it has less than
+    its floor (W6).
     """
     if not trial.snapshot.is_shared_out:
         return queue.guaranteed[at] > 0
@@ -173,7 +174,7 @@ def _is_open(trial: Trial, one: Deciding, wanted: int) -> bool:
 
 
 def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
-    """Yield, for each type, the lowest queue up to the scope root with an entitlement to it: the leaf is measured there (P4)."""
+    """Yield, for each type, the lowest queue up to the scope root that is entitled to it: the leaf's distance is measured there (P4)."""
     lines = [(queue.path, trial.entitled(queue.path)) for queue in scope(trial.snapshot, leaf)]
     for index in range(len(trial.snapshot.types)):
         path = next((path for path, amounts in lines if amounts[index] > 0), None)

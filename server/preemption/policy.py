@@ -106,7 +106,7 @@ class Rule(enum.StrEnum):
     BUDGET = "disruption-budget"
     """No pod of the candidate's group may be disrupted now, and the partition respects disruption budgets (V5)."""
     NOT_OVER_GUARANTEE = "not-over-guarantee"
-    """The candidate's queue, or one above, is not over its guarantee in a lacking type by the dead zone (rule 5, G4, P9)."""
+    """The candidate's queue, or one above, does not exceed its guarantee in a lacking type by more than the dead zone (rule 5, G4, P9)."""
     BELOW_GUARANTEE = "below-guarantee"
     """A queue would be below its guarantee without the candidate (rule 2, G4, Q12)."""
     OVERSHOOT = "overshoot"

@@ -25,12 +25,12 @@ MOVING: Final = frozenset({"fit", "job-broken"})
 
 
 def order(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
-    """Return the whole list of keys of one list: claim, quota, required-node, job or trim."""
+    """Return all keys of one list: claim, quota, required-node, job or trim."""
     return (*FIXED[what], *tail(settings, what))
 
 
 def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
-    """Return the part of a list that a partition may replace."""
+    """Return the keys of a list that a partition may replace."""
     written = {
         "claim": settings.order_claim,
         "quota": settings.order_quota,

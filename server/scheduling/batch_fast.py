@@ -1,4 +1,4 @@
-"""The placement of plain asks that arrived since the last tick, all at once, with the result of one at a time (design 6.3).
+"""The placement of many plain asks that arrived since the last tick at once, with the same result as one at a time (design 6.3).
 
 The cycle looks up the next ask before each placement, and updates the changed numbers up to the root. If nothing else can be
 placed, all asks have one priority and no limit is near, then the order follows from the asks alone. `kernels.turns` sorts them,
@@ -24,7 +24,7 @@ from server.state.partition import Partition
 from server.state.queues import Queue, QueueState
 
 LEAST: Final = 48
-"""The number of asks below which one at a time is faster."""
+"""The number of asks below which it is faster to place them one at a time."""
 _STOPPED: Final = QueueState.STOPPED
 """The stopped state, looked up once: to reach a member of an enumeration is slow."""
 _application = attrgetter("application")
@@ -72,7 +72,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
-    """Return the asks except those known to fit no node or limit, which do not affect the order of the others."""
+    """Return the asks without those that are known to fit no node or limit; these do not affect the order of the others."""
     if partition.classes.dead:
         asks = [ask for ask in asks if not ask.ask_class.dead]
     limited = [one for one in set(map(_application, asks)) if one.limiters]
@@ -131,7 +131,7 @@ def _is_simple(partition: Partition, burst: Burst) -> bool:
 
 
 def _holds_back(queue: Queue) -> bool:
-    """Return whether the queue's limit blocks asks, which the cycle tries again at each placement, one step each."""
+    """Return whether the queue's limit blocks asks. The cycle tries such asks again at each placement, at the cost of a step each."""
     return queue.limiter is not None and bool(queue.limiter.blocked)
 
 
@@ -193,7 +193,7 @@ def _queues(burst: Burst) -> Iterator[Children]:
 
 
 def _wanted(burst: Burst, turns: Turns) -> dict[Limiter, Amounts]:
-    """Return by limiter and column the amount that placing all asks would charge."""
+    """Return, by limiter and column, the amount that would be charged if all asks were placed."""
     wanted: dict[Limiter, Amounts] = {}
     for application, after in zip(burst.applications, turns.usage[0], strict=True):
         if application.limiters:
@@ -206,7 +206,7 @@ def _wanted(burst: Burst, turns: Turns) -> dict[Limiter, Amounts]:
 
 
 def _is_headroom_left(burst: Burst, wanted: dict[Limiter, Amounts]) -> bool:
-    """Return whether every limit has headroom for all that would be charged to it."""
+    """Return whether every limit has headroom for the whole amount that would be charged to it."""
     return all(
         not much or much <= limiter.headroom[at]
         for limiter, sums in wanted.items()
@@ -218,7 +218,7 @@ def _is_headroom_left(burst: Burst, wanted: dict[Limiter, Amounts]) -> bool:
 
 
 def _place(partition: Partition, now: int) -> list[Ask]:
-    """Place the asks in their order until one has no node, and return those placed; none if the batch is not simple."""
+    """Place the asks in their order until one has no node, and return the placed asks; place none if the batch is not simple."""
     burst = _gather(_free(partition, partition.unqueued))
     turns = _turns(burst) if _is_simple(partition, burst) else None
     if turns is None or not _is_headroom_left(burst, wanted := _wanted(burst, turns)):

@@ -22,7 +22,7 @@ from server.state.partition import Partition
 SMALL_REVIVAL: Final = 256
 """The number of pairs of class and node below which a plain loop is faster than arrays."""
 REVIVE_MOST: Final = 2_000
-"""The most dead classes that are revived at once; the next tick goes on before it places anything (`is_reviving`)."""
+"""The most unschedulable classes that are requeued at once; the next tick requeues more before it places anything (`is_reviving`)."""
 
 
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
@@ -39,8 +39,8 @@ def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
 def refresh(partition: Partition) -> list[Node]:
     """Test parked groups again where capacity became free; return the nodes that have more free capacity.
 
-    If `is_reviving` is true afterwards, nothing may be placed before a later call has revived the other classes: an ask of one of
-    them may come first in the order. So the cut changes no decision of an instant.
+    If `is_reviving` is true afterwards, nothing may be placed before a later call has revived the other classes, because one of
+    their asks may come first in the order. So spreading the work over several calls changes no decision.
     """
     if partition.limits.relieved or partition.index.freed:
         partition.round.reservations_moved = partition.round.reservations_untold = True
@@ -58,7 +58,7 @@ def refresh(partition: Partition) -> list[Node]:
 
 
 def is_reviving(partition: Partition) -> bool:
-    """Return whether classes are still to be revived because of nodes with more free capacity."""
+    """Return whether more unschedulable classes have to be requeued because of nodes with more free capacity."""
     return bool(partition.index.reviving)
 
 
@@ -75,7 +75,7 @@ def stale_jobs(partition: Partition) -> list[Job]:
 
 
 def _revive(partition: Partition) -> None:
-    """Revive the dead classes that a node with more free capacity may take: up to REVIVE_MOST of them."""
+    """Requeue up to REVIVE_MOST unschedulable classes that a node with more free capacity may take."""
     index, left = partition.index, REVIVE_MOST
     nodes = [node for node in index.reviving if node.opened]
     index.reviving.clear()
@@ -90,7 +90,7 @@ def _revive(partition: Partition) -> None:
 
 
 def _revivable(partition: Partition, nodes: list[Node]) -> Iterator[AskClass]:
-    """Yield the dead classes that one of the nodes may take."""
+    """Yield the unschedulable classes that one of the nodes may take."""
     freed = {node.slot for node in nodes}
     owners = [
         one.ask.ask_class for one in partition.decisions.pledges.values() if one.node.slot in freed
@@ -118,7 +118,7 @@ def _revivable(partition: Partition, nodes: list[Node]) -> Iterator[AskClass]:
 
 
 def _waits_for_placeholder(ask_class: AskClass) -> bool:
-    """Return whether the ask has a node and waits for the placeholder there, so that no other capacity is of use."""
+    """Return whether the ask has a node and waits for the placeholder there, so that it can use no other capacity."""
     return ask_class.pledge is not None and ask_class.pledge.replaces
 
 
@@ -131,7 +131,7 @@ def _own_nodes(ask_class: AskClass, freed: Set[int]) -> list[Node]:
 def _serve_reservations(
     partition: Partition, freed: list[Node], now: int, placed: list[Ask]
 ) -> None:
-    """Place first the pledged asks whose nodes changed, in the order of their commitments (design 6.6)."""
+    """Place the pledged asks whose nodes changed, before all others and in the order of their commitments (design 6.6)."""
     changed = {node.slot for node in freed}
     ready = [one for one in partition.decisions.pledges.values() if _may_be_ready(one, changed)]
     jobs = {one.commitment: one for one in reversed(ready) if one.commitment.together}
@@ -220,7 +220,7 @@ def _is_placeable(partition: Partition, group: Group | Job) -> bool:
 
 
 def _put_jobs_aside(partition: Partition) -> None:
-    """Park the gangs that were not tried because a gang of their class found no capacity: they would find none either (J8)."""
+    """Park the gangs that were not tried because a gang of their class found no capacity, so that none of them would find any (J8)."""
     for job in [one for one in partition.gangs.ready if _is_held_back(one)]:
         pending.park_job(partition, job)
 
@@ -261,7 +261,7 @@ def _node_for(partition: Partition, group: Group) -> Node | None:
 
 
 def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: Code) -> None:
-    """Park a group. If its reason differs from the one last sent for its asks, mark the new reason to be sent."""
+    """Park a group. If the reason for waiting differs from the one last sent for its asks, mark the new reason to be sent."""
     pending.park(group, waiting)
     partition.round.reservations_moved = True
     if group.told != code:

@@ -1,4 +1,4 @@
-"""The order of asks: from the root down, follow the best entry of each heap and verify its priority (O1, design 6.3, 6.4)."""
+"""The order of asks: the next ask is found from the root down, by the best entry of each heap, whose priority is verified (O1, design 6.3, 6.4)."""
 
 import heapq
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def _descend(root: Queue, child: Child, probe: Probe) -> Group | Job | None:
 
 
 def _verified(parent: Queue, queue: Queue) -> Child | None:
-    """Return the first child of a queue if its entry is current; else update the entry and return None."""
+    """Return the first child of a queue if the child's heap entry is current; else update the entry and return None."""
     below = ranking.first_child(queue)
     if below is None or queue.blocked_asks == queue.pending_asks:
         ranking.leave(parent, queue)

@@ -1,11 +1,12 @@
-"""Reservations and the asks that outrank them: an ask outranks a reservation by its priority at the lowest common queue.
+"""Reservations and the asks that outrank them: an ask outranks a reservation if its priority is higher at their lowest common queue.
 
 The same comparison decides everywhere: in which order asks may reserve, which asks a reservation binds, and which asks may take
 one over.
 
 A reservation never binds an ask of strictly higher priority. While such an ask is tried, all reservations of lower priority are
-*lifted* together: what they keep on their nodes and in the limits of their queues is free. Afterwards they are put back, so
-that asks of the same or a lower priority never see that capacity. While no node is reserved, this module does nothing.
+*lifted* together: the capacity that they keep on their nodes and in the limits of their queues counts as free. Afterwards they
+are put back, so that asks of the same or a lower priority never see that capacity. While no node is reserved, this module does
+nothing.
 """
 
 from collections import Counter
@@ -35,7 +36,7 @@ def outranks(leaf: Queue, priority: int, held: Pledge) -> bool:
 
 
 def seen_together(leaf: Queue, priority: int, held: Pledge) -> tuple[int, int]:
-    """Return a priority in a leaf and that of the reservation's owner, as the lowest common queue sees them (G5)."""
+    """Return a priority in a leaf and the priority of the reservation's owner, as the lowest common queue sees them (G5)."""
     above: dict[Queue, int] = {}
     queue: Queue | None = held.ask.application.leaf
     seen = held.ask.spec.priority
@@ -53,7 +54,7 @@ def _rank_of(held: Pledge) -> tuple[Queue, int]:
 
 
 class Ranks:
-    """The reservations that asks of a leaf and a priority outrank. Each pair is computed once."""
+    """The reservations that asks of a leaf and a priority outrank, computed once for each pair of leaf and priority."""
 
     def __init__(self, partition: Partition) -> None:
         self._reservations = [
@@ -108,7 +109,7 @@ def in_order(asks: Iterable[Ask]) -> list[Ask]:
 
 
 def _seen_from(path: list[Queue], priority: int, levels: int) -> list[int]:
-    """Return the negated priority as each queue of the path sees it, root first; the ask's own fills up missing levels."""
+    """Return the negated priority as each queue of the path sees it, root first; missing levels are filled with the ask's own priority."""
     seen = [-priority] * (levels - len(path) + 1)
     for queue in path[:-1]:
         priority = queue.seen(priority)
@@ -149,15 +150,15 @@ def limits_of(held: Pledge) -> Iterator[Limiter]:
 
 
 def most_free(partition: Partition) -> Amounts:
-    """Return the most that any reserved node has free of each type without its reservation."""
+    """Return by type the most that is free on any reserved node without its reservation."""
     free = (unpledged(held.node, held) for held in partition.decisions.reservations.values())
     return list(map(max, zip(*free, strict=True)))
 
 
 def most_headroom(partition: Partition) -> dict[Limiter, Amounts]:
-    """Return for each limit in which reservations count its headroom without any of them.
+    """Return the headroom, without any reservations, of each limit in which reservations count.
 
-    This is the most that any ask can have: a class that does not fit into it has no headroom. The result serves all classes.
+    No ask can have more headroom than that, so a class that does not fit into it has none. The result is valid for all classes.
     """
     kept: dict[Limiter, Counter[int]] = {}
     for held in partition.decisions.reservations.values():
@@ -203,7 +204,7 @@ def note(partition: Partition) -> None:
 
 
 def try_again(partition: Partition, held: Pledge) -> None:
-    """Let the next pass of placement try an owner that waited for others."""
+    """Let the next scheduling cycle try an owner that waited for others."""
     if held.ask.ask_class.dead:
         pending.revive_class(partition, held.ask.ask_class)
     partition.index.mark_freed(held.node)
@@ -217,8 +218,8 @@ def _is_within_limits(held: Pledge) -> bool:
 def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
     """Return whether the owner has to wait for an ask that fits on the node without the reservation, or for a gang.
 
-    Only asks and gangs that outrank the owner count. Limits are not checked here, but when the capacity is offered: the owner
-    has its turn in the same tick, after all that outrank it.
+    Only asks and gangs that outrank the owner count. Limits are checked later, when the capacity is offered: the owner has its
+    turn in the same tick, after all asks that outrank it.
     """
     for job in chain(partition.gangs.ready, partition.gangs.parked):
         if held in ranks.below_job(job):

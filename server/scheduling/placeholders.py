@@ -1,7 +1,7 @@
 """The replacement of placeholders by real asks: done before ordinary placement, after pledged asks.
 
 An ask that fits into a placeholder of its task group gets the placeholder's node if it may run there, else any node with free
-capacity; it is placed when the placeholder is gone. An ask that is larger than all placeholders stops waiting, and one
+capacity. The ask is placed when the placeholder is gone. An ask that is larger than all placeholders stops waiting, and one
 placeholder is released without a successor. An ask for which no placeholder is left becomes an ordinary ask (YUNIKORN-1395).
 """
 
@@ -78,7 +78,7 @@ def _of_application(partition: Partition, application: Application) -> Iterator[
 
 
 def _of_hold(partition: Partition, hold: Hold, ready: list[Ask], *, more: bool) -> Iterator[Swap]:
-    """Yield each member of a task group with one of its placeholders, as long as there are any."""
+    """Yield the waiting members of a task group, each with one of the group's placeholders, until no placeholder is left."""
     hopeless: set[AskClass] = set()
     for ask in list(hold.members):
         if ask.ask_class in hopeless:
@@ -108,7 +108,7 @@ def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
 
 
 def fits_into(ask: Ask, placeholder: Ask) -> bool:
-    """Return whether the ask is in no type larger than the placeholder, so that its queues are charged no more.
+    """Return whether the ask is not larger than the placeholder in any type, so that the swap charges its queues no more.
 
     A firm ask does not fit into a placeholder that is not firm, because the firm usage would rise (J4).
     """

@@ -1,7 +1,7 @@
 """The choice of a node for an ask: the best-ranked schedulable node that its class fits on (O5, design 6.3).
 
-The interface is two functions, `pick_node` for one ask and `take_nodes_fast` for many, so that another search could replace this
-one.
+The interface has two functions, `pick_node` for one ask and `take_nodes_fast` for many, so that the search behind them could be
+replaced.
 """
 
 import heapq
@@ -44,7 +44,7 @@ class Keeper(Protocol):
 def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
     """Return the node for one ask of the class, or None when no node can take it now.
 
-    If the node on top of the shared heap takes the class, it is the best one: the usual case, found in one look.
+    In the usual case the node on top of the shared heap takes the class, and is the best node, so that no search is needed.
     """
     if ask_class.pledge is not None:
         return _pick_reserved(index, ask_class)
@@ -101,7 +101,7 @@ def take_nodes_fast(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]
 
 
 def _put_back(free: Amounts, demand: Demand, until: int) -> None:
-    """Return the demand of the types before ``until`` to the free amounts."""
+    """Add the demand of the types before ``until`` back to the free amounts."""
     for at, quantity in demand:
         if at == until:
             return
@@ -154,7 +154,7 @@ def _note_failed(index: NodeIndex, ask_class: AskClass) -> None:
 def _exceeds_failed(index: NodeIndex, ask_class: AskClass) -> bool:
     """Return whether an equal or smaller demand found no node under the same mask, and no node has gained capacity since.
 
-    So many asks of different sizes that fit nowhere cost one look at the nodes, not one for each size.
+    So the nodes are searched once for many asks of different sizes that fit nowhere, and not once for each size.
     """
     mask = ask_class.mask
     if mask.failed is None or mask.failed_at != (index.epoch, len(index.log)):
@@ -192,7 +192,7 @@ def could_take(ask_class: AskClass, node: Node) -> bool:
 def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
     """Return whether the ask fits now on the node of its pledge. For a gang member, all members have to fit.
 
-    An ask that replaces a placeholder waits for its confirmation; one that yields waits for asks of higher priority.
+    An ask that replaces a placeholder waits until its end is confirmed; an ask that yields waits for asks of higher priority.
     """
     if held.commitment.together:
         return all_fit(held.commitment)
@@ -233,7 +233,7 @@ def all_fit(commitment: Commitment) -> bool:
 
 
 def _is_short_still(commitment: Commitment) -> bool:
-    """Return whether the node that lacked capacity at the last test still does. This avoids a full test for each member."""
+    """Return whether the node that lacked capacity at the last test still lacks it. This avoids a full test for each member."""
     short = commitment.short
     if short is None or short.ask.key not in commitment.pledges:
         return False
@@ -260,9 +260,9 @@ def unpledged(node: Node, held: Pledge) -> Amounts:
 def _pick_shared(
     index: NodeIndex, heap: list[NodeEntry], ask_class: AskClass
 ) -> tuple[Node | None, Sequence[NodeEntry]]:
-    """Return the best of the first few nodes of a shared heap that takes the class, and the nodes that did not take it.
+    """Return the best node that takes the class, among the first few of a shared heap, and the nodes that did not take it.
 
-    The second part is empty unless the class should have another heap.
+    The list of these nodes is empty unless the class should have another heap.
     """
     demand, allowed = ask_class.node_demand, ask_class.mask.allowed
     misses: list[NodeEntry] = []
@@ -313,7 +313,7 @@ def _build_heap(index: NodeIndex, keeper: Keeper, nodes: Iterable[Node]) -> None
 
 
 def _refresh(index: NodeIndex, keeper: Keeper, takes: Takes, build: Callable[[], None]) -> None:
-    """Add to the keeper's heap the nodes that the log lists as better since its last look, or build it if that is cheaper."""
+    """Add the nodes that became better since the last refresh, according to the log, to the keeper's heap, or rebuild it if that is cheaper."""
     log, heap = index.log, keeper.heap
     if heap is None or keeper.log_epoch != index.epoch:
         build()
@@ -364,7 +364,7 @@ def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
 def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
     """Return the node for a reserved ask: any node, or its own with its pledge as free (design 6.6); None if it has to wait.
 
-    If a decision freed the capacity, the ask takes it (G10). An ask that yields has its turn after all that outrank it.
+    If a decision freed the capacity, the ask takes it (G10). An ask that yields has its turn after all asks that outrank it.
     """
     held = ask_class.pledge
     assert held is not None

@@ -3,8 +3,8 @@
 All reservations that an ask outranks are lifted together, so that none of them blocks a node or fills a limit for it. Asks that
 outrank the same set of reservations form one offer: they are put into the order again and placed as usual, while all others
 stay parked. Larger sets come first; if one ask outranks another, its set is never smaller. Then gangs are tried as a whole, in
-the same way. At the end the reservations are put back on what is left, and an owner that waited for all of these takes its node
-if it fits.
+the same way. At the end the reservations are put back on the capacity that is left, and an owner that waited for these asks and
+gangs takes its node if it fits.
 """
 
 from collections import Counter
@@ -85,7 +85,7 @@ def _place_others(partition: Partition, now: int, budget: int, placed: list[Ask]
 
 
 def _is_due(partition: Partition) -> bool:
-    """Return whether to offer: something changed, the last round was cut off, or an owner that has its node waits for others."""
+    """Return whether to offer: something changed, the last round was cut off, or an owner whose node has capacity for it waits for others."""
     turn = partition.round
     return (
         turn.reservations_moved
@@ -186,7 +186,7 @@ def _below(group: Group, ranks: Ranks) -> Below:
 
 
 def _kept(limiter: Limiter, below: Below) -> Counter[int]:
-    """Return by type the amount of a limit that these reservations use."""
+    """Return by type how much of a limit these reservations use."""
     found: Counter[int] = Counter()
     for held in below:
         if limiter in limits_of(held):
@@ -195,7 +195,7 @@ def _kept(limiter: Limiter, below: Below) -> Counter[int]:
 
 
 def _may_have_headroom(limiter: Limiter, ask_class: AskClass, kept: Counter[int]) -> bool:
-    """Return whether the limit may have headroom without ``kept``. Only sums are compared: the limit itself decides later."""
+    """Return whether the limit may have headroom without ``kept``. This quick test compares sums; the limit itself decides later."""
     own = dict(ask_class.demand) if ask_class.pledge is not None else {}
     return bool(kept) and all(
         limiter.headroom[at] + kept[at] + own.get(at, 0) >= wanted
@@ -271,7 +271,7 @@ def _put_back(partition: Partition, woken: _Woken) -> None:
 
 
 def _offer_to_jobs(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place the first parked gang that fits when the reservations that all its members outrank are lifted."""
+    """Place the first parked gang that fits while the reservations that all its members outrank are lifted."""
     mark, ranks = (partition.relief, partition.placements), Ranks(partition)
     for job in sorted(partition.gangs.parked, key=lambda one: one.members[0].sort_key):
         below = () if job.tried_reserved == mark else ranks.below_job(job)

@@ -21,10 +21,11 @@ BLOCK: Final = 256
 class MemberNodes:
     """The nodes for one class of members, with a bound for each. ``order`` has their rows, best bound first.
 
-    The first ``free_nodes`` nodes need no victims. For the others, by place, ``priorities`` is a lower bound on the priority of the
-    most important victim, ``jobs`` on the number of evicted gangs, ``numbers`` on the number of victims. ``allowed`` marks all
-    nodes that could hold a member when empty. ``rows`` are the allocations that may be evicted, sorted by the ``groups`` of
-    their nodes. ``found`` is the group of each place that needs victims, ``need`` by group the amount that has to be freed.
+    The first ``free_nodes`` nodes need no victims. For the others there are lower bounds, by place in ``order``: ``priorities``
+    on the priority of the most important victim, ``jobs`` on the number of evicted gangs, ``numbers`` on the number of victims.
+    ``allowed`` marks all nodes that could hold a member when empty. ``rows`` are the allocations that may be evicted, sorted by
+    node; ``groups`` has one group for the rows of each node. ``found`` is the group of each place that needs victims, ``need``
+    by group the amount that has to be freed.
     """
 
     order: list[int]
@@ -44,7 +45,7 @@ class MemberNodes:
         return None if at < 0 else (self.priorities[at], self.jobs[at], self.numbers[at])
 
     def block(self, at: int) -> list[int]:
-        """Return the rows that may be evicted on one block of nodes: BLOCK nodes that need victims, the first ``at`` skipped."""
+        """Return the rows that may be evicted on one block of nodes: the next BLOCK nodes that need victims, after the first ``at``."""
         chosen = self.found[at : at + BLOCK]
         ends = self.groups.ends
         return [
@@ -54,7 +55,7 @@ class MemberNodes:
     def in_order(
         self, columns: AllocationColumns, at: int, tail: list[int], rank: Array, odd: Mask
     ) -> list[int]:
-        """Return by node of a block the smallest number of victims when rows are evicted by ``rank`` and then by ``tail``.
+        """Return for each node of a block the smallest number of victims when rows are evicted by ``rank`` and then by ``tail``.
 
         A node with an ``odd`` row, which a plan may skip, gets its bound from ``numbers`` instead.
         """
@@ -120,7 +121,7 @@ def free_nodes(nodes: Mask, need: Array, names: Array) -> list[int]:
 def _bounds(
     columns: AllocationColumns, rows: Array, groups: cover.Groups, need: Array
 ) -> tuple[cover.Bounds, Array]:
-    """Return by node the bounds of its rows, and the smallest number of gangs whose eviction could suffice.
+    """Return for each node the bounds of its rows, and the smallest number of gangs whose eviction could suffice.
 
     Originators do not count, because J9 does not consider them. Where no gang member runs, each victim is a gang of its own.
     """
@@ -133,7 +134,7 @@ def _bounds(
 
 
 def ranks(columns: AllocationColumns, reluctant: Mask) -> Array:
-    """Return by row a number that sorts opted-out rows last, then higher priorities, then originators (V2)."""
+    """Return by row a number that sorts opted-out rows after all others, among equals higher priorities later, then originators later (V2)."""
     protection = reluctant.astype(np.int64) << 34
     originator = (columns.flags & ORIGINATOR != 0).astype(np.int64)
     found: Array = protection + (columns.priorities - PRIORITY_MIN << 1) + originator

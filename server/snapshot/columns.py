@@ -1,7 +1,7 @@
 """The frozen columns of a snapshot: nodes and running allocations as int64 arrays, one row each, never written to.
 
-A row keeps its place as long as its node or allocation exists; rows in between may be empty. No order depends on row numbers:
-each ends with the number or key of the node or allocation itself.
+A row keeps its place as long as its node or allocation exists; rows in between may be empty. No sort order depends on row
+numbers: the last sort key is always the number or key of the node or allocation itself.
 """
 
 from dataclasses import dataclass, field
@@ -62,8 +62,8 @@ class NodeColumns:
 
     ``releasing`` is the amount that ordered releases will give back, ``reserved`` the part of the pledges that gives way to
     claims. ``open`` says whether the node takes placements, ``opened`` whether its pods are known, so that asks that require
-    this node can be placed. ``held`` says whether the node has a commitment. ``numbers`` is the order of arrival, ``names``
-    that of ids.
+    this node can be placed. ``held`` says whether the node has a commitment. ``numbers`` gives the order in which the nodes
+    arrived, ``names`` the order of their ids.
     """
 
     ids: tuple[str, ...]
@@ -96,7 +96,7 @@ class HeldAmounts:
         return bool((self.amounts > 0).any(axis=1).all())
 
     def any_spare(self, beyond: list[int]) -> bool:
-        """Return whether some allocation could stay: it holds of each type no more than the total has beyond the need."""
+        """Return whether some allocation is not needed: of each type, it holds no more than the total exceeds the need by."""
         return bool(((self.amounts <= beyond) | (self.amounts == 0)).all(axis=1).any())
 
 
@@ -125,7 +125,7 @@ class AllocationColumns:
     jobs: Array
     resources: Array
     sorted: dict[str, Any] = field(default_factory=dict)
-    """The results that were asked for once and are kept; only this class writes here."""
+    """The cache of results that were computed once; only this class writes to it."""
 
     def groups(self, row: int) -> tuple[str, ...]:
         """Return the disruption budgets in which an allocation counts."""
@@ -191,7 +191,7 @@ class AllocationColumns:
         return frozenset((number, spec.job_key) for number, spec in pairs if spec is not None)
 
     def leaf_places(self) -> tuple[tuple[int, ...], Array]:
-        """Return the numbers of the leaves that occur, and by row the place of its leaf among them."""
+        """Return the numbers of the leaves that have allocations, and by row the index of its leaf in that list."""
         if "leaves" not in self.sorted:
             numbers, places = numbered(self.leaves)
             self.sorted["leaves"] = (tuple(numbers), places)

@@ -1,4 +1,4 @@
-"""The eligibility filter of running allocations for a claim: by row the first rule that protects it, or that the row passed.
+"""The eligibility filter of running allocations for a claim: for each row the first rule that protects it, or PASSED.
 
 The part of the eligibility that depends on a queue's numbers is computed once per leaf (`LeafEligibility`), the rest for all rows at once. A row that
 passes may be evicted alone; whether several may be evicted together is decided with the plan.
@@ -34,10 +34,10 @@ PASSED: Final = 0
 class LeafEligibility:
     """The eligibility of all allocations of one leaf as victims for one class of asks.
 
-    ``spared`` is the number of a rule that protects all of them, 0 for none. ``most`` is by type the largest amount that one
-    victim may hold, ``useful`` marks the types in which an eviction helps (G4). ``priority`` is the highest that may be evicted
-    (G5), ``since_ms`` the latest start (V4). ``inside`` marks the types whose deciding queue contains the leaf (G2); empty for
-    none.
+    ``spared`` is the number of a rule that protects all allocations of the leaf, 0 for none. ``most`` is by type the largest
+    amount that one victim may hold, ``useful`` marks the types in which an eviction helps (G4). ``priority`` is the highest
+    that may be evicted (G5), ``since_ms`` the latest start (V4). ``inside`` marks the types whose deciding queue contains the
+    leaf (G2); empty for none.
     """
 
     spared: int = 0
@@ -78,7 +78,7 @@ class FilteredRows(NamedTuple):
     leaves: tuple[int, ...]
 
     def without(self, rows: Mask, code: int) -> "FilteredRows":
-        """Return the result in which a rule protects some more rows."""
+        """Return a copy of the result in which a rule protects further rows."""
         return self._replace(codes=np.where(rows, code, self.codes))
 
 
@@ -114,7 +114,7 @@ def filter_again(
     eligibility: Mapping[int, LeafEligibility],
     rules: Rules,
 ) -> FilteredRows:
-    """Return the filter's result with another eligibility for some leaves. Only the rows of these leaves are judged again."""
+    """Return the filter's result when some leaves have another eligibility. Only the rows of these leaves are judged again."""
     places = [place for place, number in enumerate(known.leaves) if number in eligibility]
     rows = np.flatnonzero(np.isin(known.leaf, places))
     found = known.codes.copy()
@@ -196,7 +196,7 @@ def _at(most: tuple[int, ...], column: int) -> int:
 
 
 def _table(values: Sequence[int], at: Array) -> Array:
-    """Return by row the value of its leaf; one value for all rows where all leaves have the same value."""
+    """Return by row the value of its leaf; a single value when all leaves have the same value."""
     if len(set(values)) <= 1:
         return np.array([*values[:1], 0][:1], dtype=np.int64)
     return np.array(values, dtype=np.int64).take(at)
@@ -227,7 +227,7 @@ def tallied(columns: AllocationColumns, filtered: FilteredRows, most_keys: int) 
 
 
 def _oldest(columns: AllocationColumns, rows: Array, most: int) -> tuple[str, ...]:
-    """Return the first ``most`` keys by age, then by name. Row order is not used: it depends on when snapshots were taken."""
+    """Return the first ``most`` keys, sorted by age, then by name. Row order depends on when snapshots were taken, so it is not used."""
     since = columns.created_ms[rows]
     if len(rows) > most:
         rows = rows[since <= np.partition(since, most - 1)[most - 1]]
@@ -243,7 +243,7 @@ def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it i
     weights: Sequence[int],
     names: Array,
 ) -> tuple[int, list[int]]:
-    """Return the node that lacks least once all its rows that passed are evicted (-1 for none), and by type what it lacks."""
+    """Return the node that lacks least once all its rows that passed the filter are evicted (-1 for none), and by type what it lacks."""
     places = np.flatnonzero(nodes)
     if not len(places):
         return -1, []
@@ -266,10 +266,10 @@ def _sorted(most: cover.Excess, names: Array) -> list[int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimNodes:
-    """The nodes on which victims could free enough: ``order``, best bound first, and the rows that passed on each node.
+    """The nodes on which victims could free enough (``order``, best bound first), and the rows on each node that passed the filter.
 
-    ``places`` has these and other nodes in ascending order, ``starts`` the index at which the rows of each begin. The rows and
-    bounds of a node are looked up only when asked for, because a claim needs those of few nodes.
+    ``places`` has these and other nodes in ascending order, ``starts`` the index at which the rows of each node begin. The rows
+    and bounds of a node are looked up only on request, because a claim needs those of few nodes.
     """
 
     order: list[int]
@@ -318,7 +318,7 @@ def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is 
     names: Array,
     opted: Mask | None = None,
 ) -> VictimNodes:
-    """Return the nodes with their bounds for the node's line of ``need``, when ``rows`` are the candidates.
+    """Return the nodes with their bounds, when ``rows`` are the candidates; ``need`` has one line of amounts per node.
 
     ``opted`` adds rows that count as opted out.
     """

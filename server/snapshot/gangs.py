@@ -1,4 +1,4 @@
-"""The running gangs: the number of their standing members, and which rows these are (J12)."""
+"""The running gangs: the number of their standing members, and the rows of these members (J12)."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def members(columns: AllocationColumns, standing: Mask, number: int) -> list[int
 
 
 def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
-    """Return by row whether its gang has no member to spare; None when no allocation is in a gang."""
+    """Return a mask of the rows whose gang needs every member that it has; None when no allocation is in a gang."""
     found = sizes(columns, standing)
     if not found:
         return None
@@ -30,7 +30,7 @@ def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
 
 
 def spare(columns: AllocationColumns, standing: Mask, rows: list[int]) -> dict[int, int]:
-    """Return by gang of these allocations how many members may be evicted; all members if the gang is below its minimum (J12)."""
+    """Return how many members of each of these allocations' gangs may be evicted; all of them if the gang is below its minimum (J12)."""
     found = sizes(columns, standing)
     numbers = distinct(columns.jobs[rows]) if rows else []
     return {one: _spare(columns, one, found.get(one, 0)) for one in numbers if one}
@@ -42,9 +42,9 @@ def _spare(columns: AllocationColumns, number: int, size: int) -> int:
 
 
 def _least(columns: AllocationColumns) -> dict[int, int]:
-    """Return the minimum members by gang number, read from the gang's first row. The result is kept.
+    """Return by gang number the minimum number of members, read from the gang's first row. The result is cached.
 
-    Standing rows come first: the minimum of a row that is terminating may be that of the time of its eviction (J12).
+    Standing rows come first, because a terminating row may still have the minimum that was set when it was evicted (J12).
     """
     known = columns.sorted.get("gangs")
     if known is None:

@@ -1,4 +1,4 @@
-"""The search for a node by comparing all of them: used for every what-if, and to check the heaps of the live state.
+"""The search for a node by comparing all nodes: used for every what-if, and to check the heaps of the live state.
 
 ``free`` is passed beside the columns because a Trial has free amounts of its own.
 """
@@ -38,7 +38,7 @@ def best(nodes: NodeColumns, free: Array, kind: ClassFacts, sort: NodeRanking) -
 
 
 def able_when_empty(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
-    """Return the nodes that could take the ask if no pod ran on them, except that the ask's ports have to be free now."""
+    """Return the nodes that could take the ask if no pod ran on them; only the ask's ports have to be free now."""
     large = scan.holding(nodes.capacity, kind.demand)
     return nodes.open & kind.allowed & large & scan.holding(free, kind.ports)
 
@@ -66,7 +66,7 @@ def lacking(
 
 
 def overfull(left: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[int, int]]]]:
-    """Return the nodes whose usage exceeds their capacity, each with (type index, excess) pairs of these types."""
+    """Return the nodes whose usage exceeds their capacity in some of these types, each with (type index, excess) pairs."""
     short = left[:, types] < 0
     return [
         (row, [(index, -int(left[row, index])) for index in types if left[row, index] < 0])
@@ -75,7 +75,7 @@ def overfull(left: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[in
 
 
 def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: Mask) -> int:
-    """Return the candidate that lacks least for the ask, of equal ones the first that arrived; -1 for none (design 6.6)."""
+    """Return the candidate node that lacks least for the ask, among equals the one that arrived first; -1 for none (design 6.6)."""
     rows = np.flatnonzero(candidates)
     if not len(rows):
         return -1

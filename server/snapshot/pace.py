@@ -10,7 +10,7 @@ APPLICATION: Final = "application"
 LOSS: Final = "loss"
 
 Taken = Mapping[tuple[str, str, int], int]
-"""The sum of victims' resources by what is counted (PARTITION, QUEUE, APPLICATION or LOSS), its name, and type index.
+"""The sum of victims' resources, by kind of budget (PARTITION, QUEUE, APPLICATION or LOSS), name and type index.
 
 A LOSS of a queue is what it gives to other queues: the victim runs in or below it, and the preemptor does not.
 """

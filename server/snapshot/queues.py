@@ -21,9 +21,9 @@ class QueueFacts:
     """The limits, usage and open promises of a queue; ``number`` is its number in the columns.
 
     ``releasing`` is the part of ``usage`` that ordered releases will give back, ``promised`` what open commitments will add
-    (C2), ``reserved`` the part of ``promised`` that reservations hold and that gives way to claims. A
-    missing guarantee is 0, a missing maximum None. ``deserved`` is the share of a leaf where shares follow plain weights (W2),
-    None elsewhere. ``spec`` has the weight and the properties.
+    (C2), ``reserved`` the part of ``promised`` that reservations hold and that gives way to claims. A missing guarantee is 0, a
+    missing maximum None. ``deserved`` is the share of a leaf in a partition whose shares follow plain weights (W2), else None.
+    ``spec`` has the weight and the properties.
     """
 
     path: str

@@ -26,11 +26,11 @@ from server.snapshot.waiting import ClassFacts, FirmUse, OpenCommitment, Waiting
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """A snapshot of one partition. ``types`` names the resource types by index, ``ports`` marks those that only nodes know.
+    """A snapshot of one partition. ``types`` names the resource types by index, ``ports`` marks the types that are counted on nodes and not in queues.
 
-    ``waiting`` has the asks that the taker of the snapshot requested. ``claims`` has the asks that may claim, ``daemons`` those
-    for which pods may be evicted on the node that they require. ``jobs`` are gangs that wait for capacity as a whole,
-    ``replacing`` are asks that may replace others of their own queue. ``firm`` has by path what firm asks hold and want, where
+    ``waiting`` has the asks that the taker of the snapshot requested. ``claims`` has the asks that may claim, ``daemons`` the
+    asks for which pods may be evicted on the node that they require. ``jobs`` are gangs that wait for capacity as a whole,
+    ``replacing`` are asks that may replace others of their own queue. ``firm`` has by path what firm asks hold and request, if
     the partition has classes (J4). ``leaf_paths`` gives the path of a leaf by its number in the columns. ``disruptions`` says
     by disruption group how many of its pods may be evicted now, open decisions counted. ``pace`` says when the last round of
     claims began and what rounds released (P5). ``runs`` has the queues that a quota run shrinks, with the instant at which it
@@ -68,7 +68,7 @@ class Snapshot:
     whole: FrozenAmounts = ()
     frozen: frozenset[Pair] = frozenset()
     paths: dict[str, tuple[QueueFacts, ...]] = field(init=False, default_factory=dict, repr=False)
-    """The path up of each queue that was asked for: the rules walk up for each ask and each victim."""
+    """A cache of `path_up`, because the rules follow the path for each ask and each victim."""
 
     @property
     def is_shared_out(self) -> bool:
@@ -77,7 +77,7 @@ class Snapshot:
 
     @property
     def knows_firm(self) -> bool:
-        """Return whether firm pods count as firm: only where gangs are planned for (J4). Elsewhere only administrators opt out."""
+        """Return whether firm pods count as firm: only in partitions that plan for gangs (J4). In others only administrators opt pods out."""
         return self.settings.lists(JOB)
 
     @property
@@ -114,7 +114,7 @@ class Snapshot:
         return not any(queue.stopped for queue in self.path_up(path))
 
     def headroom(self, path: str) -> Bounds:
-        """Return by type the least that is left on the path up: bound - usage - promised; None where no queue has a limit."""
+        """Return by type the smallest headroom on the path up: bound - usage - promised; None if no queue limits the type."""
         bounds: list[int | None] = [None] * len(self.types)
         for queue in self.path_up(path):
             for index, most in enumerate(queue.bound):
@@ -149,7 +149,7 @@ class Snapshot:
         return node_search.tally(self.nodes, self.nodes.free, kind)
 
     def exhausted(self, left: Callable[[str], int]) -> Mask | None:
-        """Return by row whether it is in a disruption group that allows no more evictions; None if no row is in any group."""
+        """Return a mask of the rows in a disruption group that allows no more evictions; None if no row is in any group."""
         columns = self.allocations
         rows = columns.grouped()
         if not rows:

@@ -32,7 +32,7 @@ class CandidatePlace(NamedTuple):
 
 
 Importance = tuple[int, tuple[int, ...], str]
-"""A key that sorts places as their numbers do, also when some count as opted out that are not."""
+"""A key that sorts places in the order of their numbers, even when some are counted as opted out that are not."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,11 +74,11 @@ class Lot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Running:
-    """The allocations of ``leaves`` by place. ``barred`` is the number of the first reason that bars one, CANDIDATE for none.
+    """The allocations of ``leaves`` by place. ``barred`` has by place the number of the first reason that bars the allocation, CANDIDATE for none.
 
     ``rows`` are their rows in the snapshot, ``homes`` the numbers of their leaves. ``sizes`` has one line of amounts per
-    column. ``useful`` marks those that hold something of a wanted type. ``tails`` are the further keys of the order: age,
-    unless the partition configures others.
+    column. ``useful`` marks the allocations that hold something of a wanted type. ``tails`` are the further keys of the order:
+    age, unless the partition configures others.
     """
 
     leaves: tuple[str, ...]
@@ -100,7 +100,7 @@ class Running:
         return self._lot(np.flatnonzero(self.barred == CANDIDATE))
 
     def lots(self) -> dict[str, Lot]:
-        """Return by leaf its candidates, for leaves that have some."""
+        """Return the candidates of each leaf that has any."""
         whole = np.flatnonzero(self.barred == CANDIDATE)
         places = whole[self.homes[whole].argsort(kind="stable")]
         homes, firsts, counts = counted(self.homes[places])
@@ -118,7 +118,7 @@ class Running:
         lacking: Sequence[int],
         limit: Mapping[str, Sequence[int]],
     ) -> tuple[Lot, list[int]]:
-        """Return the candidates outside ``without`` that hold something of a ``lacking`` column: the allowed, then the too large.
+        """Return the candidates outside ``without`` that hold something of a ``lacking`` column, in two lots: allowed, and too large.
 
         ``limit`` is by leaf how much of each column may be freed at most; a candidate that holds more of a column is too large.
         """
@@ -137,7 +137,7 @@ class Running:
     def needless(
         self, places: Collection[int], limit: Sequence[int], late: Collection[int]
     ) -> list[int]:
-        """Return the places that can be spared: from the most important down, each that fits into what is left of ``limit``.
+        """Return the victims' places that are not needed: from the most important down, each that fits into what is left of ``limit``.
 
         Only as many columns count as ``limit`` has; ``late`` are the places that count as opted out.
         """
@@ -152,7 +152,7 @@ class Running:
         return self._lot(self._in_order(lot.places, late))
 
     def _in_order(self, places: Array, late: Collection[int]) -> Array:
-        """Return places, given in rising order, sorted again with those in ``late`` counted as opted out."""
+        """Return places, which are given in rising order, in the order that results when those in ``late`` count as opted out."""
         if not late or not len(places):
             return places
         marked = np.zeros(len(self.keys), dtype=np.int64)
@@ -240,8 +240,8 @@ class Running:
     ) -> Iterator[tuple[int, str, int, tuple[str, ...]]]:
         """Yield (reason, leaf, count, first keys) of the allocations that stay, grouped; at most ``most`` keys per group.
 
-        ``reasons`` gives the reason of some candidates and ``otherwise`` that of the other candidates. A barred allocation has
-        the reason that bars it.
+        ``reasons`` gives the reason for some candidates and ``otherwise`` the reason for all other candidates. A barred
+        allocation is listed under the reason that bars it.
         """
         found = np.where(self.barred == CANDIDATE, otherwise, self.barred)
         found[list(reasons)] = list(reasons.values())
@@ -309,7 +309,7 @@ def _tails(columns: AllocationColumns, rows: Array, asked: VictimQuery) -> list[
 
 
 def _numbered(values: Sequence[int | str]) -> Array:
-    """Return by item the rank of its value among all values, which may be texts or numbers beyond int64."""
+    """Return for each item the rank of its value among all values. Values may be texts, or numbers beyond int64."""
     places = {value: place for place, value in enumerate(sorted(set(values)))}
     return as_column(map(places.__getitem__, values))
 
@@ -331,7 +331,7 @@ def _ranks(priorities: Array, flags: Array) -> Array:
 
 
 def _untie(stretches: Iterable[tuple[int, int]], places: Array, keys: list[str]) -> None:
-    """Sort the places of each stretch by their keys."""
+    """Sort the places of each stretch of equal rank by their keys."""
     for start, stop in stretches:
         line = sorted(zip(keys[start:stop], places[start:stop].tolist(), strict=True))
         keys[start:stop] = [key for key, _ in line]

@@ -38,7 +38,7 @@ class WaitingAsk(NamedTuple):
     """A waiting ask. ``code`` is why it waits: NO_NODE when its limits have headroom and no node has capacity.
 
     ``within_limits`` says whether its user's and its group's limits have headroom; headroom of queues changes with each plan
-    and is a method of the snapshot or Trial. ``missed`` counts the passes of placement that tried everything and left it
+    and is a method of the snapshot or Trial. ``missed`` counts the scheduling cycles that tried everything and left the ask
     waiting (P2). ``gang`` marks a member of a gang of several members.
     """
 

@@ -104,7 +104,7 @@ def with_node(snapshot: Snapshot, shape: Mapping[int, int], name: str) -> Snapsh
 
 
 def suited(kind: ClassFacts) -> ClassFacts:
-    """Return the class as it is in a snapshot with one more node, on which its constraint holds."""
+    """Return the class for a snapshot with one more node that satisfies the constraint of the class."""
     return replace(kind, number=-kind.number, allowed=_with(kind.allowed, value=True))
 
 

@@ -1,4 +1,4 @@
-"""The writing of plans into the state: pledges first, then releases, so that no other ask takes the capacity (G10, design 1.6)."""
+"""The application of plans to the state: pledges first, then releases, so that no other ask takes the capacity (G10, design 1.6)."""
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
@@ -23,14 +23,14 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 KEPT_MAX: Final = 1_000
-"""The most records of ended decisions that a partition keeps."""
+"""The number of records of ended decisions that a partition keeps at most."""
 
 
 _APPLICATION: Final = attrgetter("application_id")
 _GENERATION: Final = attrgetter("generation")
 _KEY: Final = attrgetter("key")
 _MANAGER: Final = attrgetter("rm_id")
-"""The getters of attributes, which cost no step of Python for each of tens of thousands."""
+"""Attribute getters in C, for loops over tens of thousands of objects without a Python call for each."""
 
 
 class Written(NamedTuple):
@@ -82,14 +82,14 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
 
 
 def is_shown(partition: Partition, plan: Plan) -> bool:
-    """Return whether a partition that only observes has already shown the same decision, without effect (P8)."""
+    """Return whether a partition in observe mode, in which decisions have no effect, has already shown the same decision (P8)."""
     if not partition.spec.preemption.observe_only or plan.facts.reserves:
         return False
     return partition.round.observed.get(_subject(plan)) == _content(plan)
 
 
 def show(partition: Partition, plan: Plan) -> None:
-    """Remember that a decision was shown, as long as its subject waits."""
+    """Record that a decision was shown, until its subject no longer waits."""
     shown = partition.round.observed
     if len(shown) > 2 * (partition.ask_count + len(partition.queues)):
         for key in [key for key in shown if not _waits(partition, key)]:
@@ -213,7 +213,7 @@ def _released(
 def _beneficiaries(
     record: DecisionRecord, victims: Sequence[Victim]
 ) -> tuple[Iterable[str], Iterable[tuple[str, ...]]]:
-    """Return by victim its preemptor and the nodes: the first gang member on the victim's node, else the first preemptor."""
+    """Return by victim its preemptor: the first gang member on the victim's node, else the first preemptor. Return the nodes as well."""
     if not record.beneficiaries:
         return repeat("", len(victims)), repeat((), len(victims))
     first = record.beneficiaries[0]
@@ -231,7 +231,7 @@ def delivery(partition: Partition, policy: PolicyFacts) -> str:
 
 
 def keep(partition: Partition, record: DecisionRecord, ranking: Ranking | None = None) -> Decided:
-    """Keep the record, and the order in which victims were taken; drop the oldest ended records above the limit."""
+    """Store the record, and the order in which victims were taken; drop the oldest records of ended decisions above the limit."""
     known = partition.decisions.records
     known[record.decision_id] = record
     if ranking is not None:

@@ -1,4 +1,4 @@
-"""The changes of open decisions since the last call, as decisions to report and updated records."""
+"""The changes of open decisions since the last call: the decisions to report, and updates of their records."""
 
 from server.core.preemption import decision_records, due_quota
 from server.model.decisions import Decision, DecisionMoved, Noted

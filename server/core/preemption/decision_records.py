@@ -23,7 +23,7 @@ _KEY: Final = attrgetter("key")
 _LEAF: Final = attrgetter("leaf")
 _PRIORITY: Final = attrgetter("priority")
 _RESOURCE: Final = attrgetter("resource")
-"""The getters of attributes, which cost no step of Python for each of tens of thousands."""
+"""Attribute getters in C, for loops over tens of thousands of objects without a Python call for each."""
 
 
 def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
@@ -38,7 +38,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
     """Return the record of a plan as it is ordered.
 
     A plan that continues an open decision keeps the decision's earlier victims. ``going`` are the asks that the plan releases,
-    ``gone`` the victims of that open decision that are gone already.
+    ``gone`` the victims of the open decision that have already ended.
     """
     before = partition.decisions.records.get(decision_id)
     earlier, left, kept = ((), (), ()) if before is None else _still(before, plan)
@@ -76,7 +76,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
 def _still(
     before: DecisionRecord, plan: Plan
 ) -> tuple[tuple[Victim, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return the victims of an open decision that the new plan does not evict, and its vetoed and withdrawn keys."""
+    """Return the victims of an open decision that the new plan does not evict, and the keys of its vetoed and withdrawn victims."""
     again = {release.key for release in plan.releases}
     return (
         tuple(one for one in before.victims if one.key not in again),
@@ -86,14 +86,14 @@ def _still(
 
 
 def spared(answer: Plan | Refusal) -> tuple[Spared, ...]:
-    """Return the candidates that the rules protected, in the form for people."""
+    """Return the candidates that the rules protected, in the form that people read."""
     return tuple(Spared(one.rule.value, one.leaf, one.count, one.keys) for one in answer.spared)
 
 
 def refused(
     snapshot: Snapshot, policy: str, refusal: Refusal, now: int, retry_ms: int = 0
 ) -> Verdict:
-    """Return a refusal in the form for people."""
+    """Return a refusal in the form that people read."""
     return Verdict(
         policy,
         refusal.rule.value,
@@ -108,7 +108,7 @@ def refused(
 
 
 def victims(trial: Trial, plan: Plan, ran_ms: Iterable[int] | None = None) -> tuple[Victim, ...]:
-    """Return the victims in the form for people. Running times are 0 unless ``ran_ms`` gives them."""
+    """Return the victims in the form that people read. Running times are 0 unless ``ran_ms`` gives them."""
     columns, releases, rows = trial.snapshot.allocations, plan.releases, plan.rows.tolist()
     found_specs = list(map(columns.specs.__getitem__, rows))
     assert None not in found_specs, "a victim has no spec"
@@ -140,14 +140,14 @@ def with_running_times(
 ) -> tuple[Victim, ...]:
     """Return the victims with the time that each had run.
 
-    The times are those of `Ask.ran_until`, computed without a call for each of tens of thousands of victims.
+    The times equal those of `Ask.ran_until`. There is no call for each victim, because a decision may have tens of thousands.
     """
     since = [ask.placed_ms if ask.started_ms is None else ask.started_ms for ask in asks]
     return victims(trial, plan, [now - one if one < now else 0 for one in since])
 
 
 def would(plan: Plan, node_id: str) -> str:
-    """Return what a plan would do, in one clause."""
+    """Return a clause that says what a plan would do."""
     going = len(plan.releases)
     if not going:
         return f"it gets capacity on node {node_id} once the pods that are being evicted have ended"
@@ -155,7 +155,7 @@ def would(plan: Plan, node_id: str) -> str:
 
 
 def would_job(plan: Plan) -> str:
-    """Return what a plan for a gang would do, in one clause: its members' nodes, and the number of victims."""
+    """Return a clause that says what a plan for a gang would do: its members' nodes, and the number of victims."""
     nodes = count(len({one.node_id for one in plan.pledges}), "node")
     members = count(len(plan.pledges), "member")
     if not plan.releases:
@@ -198,7 +198,7 @@ def moved(
     reason: str,
     confirmed: tuple[str, ...],
 ) -> DecisionRecord:
-    """Return the record after a change of state; ``confirmed`` are the victims that are gone by then."""
+    """Return the record after a change of state; ``confirmed`` are the victims that have ended by then."""
     ended, why = (0, "") if state.is_open else (at_ms, reason)
     return DecisionRecord(  # `replace` takes three times as long, and each decision changes twice
         known.decision_id,

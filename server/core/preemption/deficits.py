@@ -1,7 +1,7 @@
 """The number of asks that a queue's deficit admits as claims, computed without a snapshot (G2, W6).
 
-So a snapshot is taken only when there is work. The number is an upper bound: policies and rules decide. It is computed when
-first needed, at most once a round.
+With this number a snapshot is taken only when there is work. The number is an upper bound, because policies and rules decide
+later. It is computed when first needed, at most once a round.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class Shortage:
 
     @property
     def known(self) -> Proportion | None:
-        """Return the shares if they were computed, else None."""
+        """Return the shares if they were computed already, else None."""
         return self.__dict__.get("shares")
 
     @cached_property
@@ -43,14 +43,14 @@ class Shortage:
         return snapshotting.reserved(self._partition)
 
     def may_be(self, leaf: Queue) -> bool:
-        """Return whether a queue on the path has an entitlement that it could be below (G2)."""
+        """Return whether any queue on the path has an entitlement, and so may be below it (G2)."""
         return self._in_proportion or any(queue.spec.guaranteed for queue in leaf.path_up())
 
     def lacking(self, leaf: Queue, demand: Demand) -> int:
         """Return an upper bound on how many more asks of this demand may claim, 0 for none (G2, W6).
 
         An ask may claim while any type that it requests is open, and each claim lowers the deficit of the lowest open queue in
-        all types that this queue decides. So the queues' deficits add up.
+        all types that this queue decides. So the bound is the sum over the queues' deficits.
         """
         most: dict[str, int] = {}
         for index, quantity in demand:
@@ -59,7 +59,7 @@ class Shortage:
         return sum(most.values())
 
     def _short(self, leaf: Queue, at: int) -> Iterator[tuple[str, int]]:
-        """Yield (path, deficit) in a type for each queue that decides it, or may once those below have their floor (W6)."""
+        """Yield (path, deficit) in a type for each queue that decides for it, or may decide once the queues below have their floors (W6)."""
         for queue in up_to_fence(leaf.path_up()):
             if not self._in_proportion:
                 guaranteed = self._guaranteed(queue, at)
@@ -84,5 +84,5 @@ class Shortage:
 
 
 def _asks(short: int, quantity: int) -> int:
-    """Return how many asks of this quantity can start one after another while the deficit is above zero."""
+    """Return how many asks of this quantity can be placed one after another until the deficit is used up."""
     return max(0, -(-short // quantity))

@@ -1,7 +1,7 @@
 """The asks that are due for a round, found in the live state, so that a snapshot is taken only when there is work.
 
-The checks here are necessary conditions and cheap; policies and rules decide. For reservations the cost is one look at each
-group of equal asks, not at each ask.
+The checks here are necessary conditions and cheap; policies and rules decide. For reservations each group of equal asks is
+checked once, not each ask.
 """
 
 from server.core.preemption import due_claims, due_gangs, pacing
@@ -21,7 +21,7 @@ def counters(partition: Partition) -> Counters:
 
 
 def is_called_for(partition: Partition, now: int) -> bool:
-    """Return whether something may have changed that the last round has not considered."""
+    """Return whether a change that the last round has not considered may make a decision possible."""
     state = partition.round
     return (
         state.open
@@ -34,12 +34,12 @@ def is_called_for(partition: Partition, now: int) -> bool:
 
 
 def instants(partition: Partition) -> tuple[int | None, int | None]:
-    """Return when time alone may let an ask reserve, and when it may let an ask claim."""
+    """Return the instants from which an ask may reserve, and an ask may claim, without any other event."""
     return partition.round.due_ms, pacing.due_ms(partition)
 
 
 def begin(partition: Partition) -> None:
-    """Begin a round; clear the masks unless a round is open and nothing has changed since."""
+    """Begin a round; clear the masks unless a round is open and nothing has changed since it began."""
     state, now = partition.round, counters(partition)
     state.claims_ms = None
     if not state.open or state.seen != now:

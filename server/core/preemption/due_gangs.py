@@ -22,15 +22,15 @@ from server.state.partition import Partition
 from server.state.snapshotting import JobDue
 
 Assignment = tuple[Ask, str, Node | None]
-"""The ask, the node on which it gets capacity, and that node where it is known."""
+"""The ask, the id of the node on which it gets capacity, and the node itself if it is known."""
 Coming = tuple[Node, Amounts]
-"""The node from which pods are being evicted, and what is free there once they are gone."""
+"""A node from which pods are being evicted, and its free capacity once they are gone."""
 GROUP_MOST: Final = 64
-"""The most asks of one group that a round looks at; the others follow when these have places."""
+"""The number of asks of one group that a round considers at most; the others follow when these are placed."""
 
 
 def waiting(partition: Partition, now: int) -> list[JobDue]:
-    """Return the gangs that may be planned for now; for the others set the next instant.
+    """Return the gangs that may be planned for now; schedule the next attempt for the others.
 
     A single ask counts as a gang of one if no policy claims for it.
     """
@@ -57,7 +57,7 @@ def admitted(partition: Partition, found: list[JobDue], now: int) -> list[JobDue
 
 
 def due(one: Job) -> JobDue:
-    """Return a waiting gang in the form for a snapshot."""
+    """Return a waiting gang in the form that snapshots use."""
     return JobDue(one.key, one.number, tuple(one.members), one.placed, one.min_members)
 
 
@@ -67,7 +67,7 @@ def single(ask: Ask) -> JobDue:
 
 
 def again(commitment: Commitment) -> JobDue:
-    """Return a gang whose decision is planned again, because one of its victims was vetoed (C6)."""
+    """Return, in the form that snapshots use, a gang whose decision is planned again because one of its victims was vetoed (C6)."""
     members = tuple(held.ask for held in commitment.pledges.values())
     first = members[0]
     known = first.application.jobs.get(first.spec.job_key)
@@ -81,7 +81,7 @@ def again(commitment: Commitment) -> JobDue:
 
 
 def promised(partition: Partition) -> dict[str, JobDue]:
-    """Return by member the gangs of several members for which a decision holds capacity, planned again or not."""
+    """Return by member the gangs of several members for which a decision holds capacity, also if it is planned again."""
     found = [again(one) for one in partition.decisions.open.values() if _is_job(one)]
     return {ask.key: job for job in found if job.size > 1 for ask in job.members}
 
@@ -120,7 +120,7 @@ def replacing(partition: Partition, now: int) -> list[Ask]:
 def _worth_a_look(partition: Partition) -> Iterator[Group]:
     """Yield groups in whose leaf another application runs (I2), and those for which capacity is becoming free anyway (G8).
 
-    If two applications run in a leaf, every group has another one beside it.
+    If two applications run in a leaf, every group shares the leaf with an application that is not its own.
     """
     coming = _coming(partition)
     for leaf in due_claims.open_leaves(partition):
@@ -205,8 +205,8 @@ def _foremost(group: Group) -> list[Ask]:
 def reassign(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> list[Assignment]:
     """Return a node for every member of a gang whose decision was open before a restart (J10, 19); [] if one has none.
 
-    Members for which pods are evicted get the nodes that the marks name. Each of the others, which needed no victim, gets the
-    first node by name that has capacity for it once all ordered releases are done.
+    Members for which pods are evicted get the nodes that are named in the victims' annotations. Members that needed no victim
+    get the first node in the order of names that has capacity for them once all ordered releases are done.
     """
     nodes = partition.index.nodes
     free = {name: nodes[name].free_without(nodes[name].dying()) for name in sorted(nodes)}

@@ -41,7 +41,7 @@ _WORDS = {
 def configured(
     state: State, partition: Partition, before: PartitionSpec, now: int
 ) -> list[Decision]:
-    """Update the timers after a configuration was applied. Before the sync is complete, no timer changes (Q7)."""
+    """Update the timers after a configuration was applied. No timer changes before the state is synchronized (Q7)."""
     if not state.synced(partition):
         return []
     notes = quota_timers.on_configuration(partition, before, now)
@@ -50,7 +50,7 @@ def configured(
 
 
 def synced(partition: Partition, now: int) -> list[Decision]:
-    """Start the full delay for queues over their maximum, because the sync is complete (Q7)."""
+    """Start the full delay for queues over their maximum, because the state is now synchronized (Q7)."""
     return _told(partition, quota_timers.on_sync(partition, now), now)
 
 
@@ -107,7 +107,7 @@ def is_due(partition: Partition, now: int) -> bool:
 
 
 def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[ShrinkIntent]:
-    """Yield the runs that continue, then those that start now; of the same instant the deepest queue first (Q6).
+    """Yield the runs that continue, then the runs that start now; among runs of the same instant, the deepest queue comes first (Q6).
 
     Notes about runs that do not start are added to ``told``.
     """
@@ -122,7 +122,7 @@ def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[Shrin
 
 
 def result(partition: Partition, intent: ShrinkIntent, answer: Plan | Refusal) -> list[Decision]:
-    """Return notes for administrators on how far a run brings its queue down (Q14)."""
+    """Return notes for administrators that say how far a run reduces its queue's usage (Q14)."""
     shrink = answer.shrink
     if shrink is None:
         return []
@@ -146,7 +146,7 @@ def _summary(shrink: Shrink, *, observed: bool) -> str:
 
 
 def ended(partition: Partition, queue: str) -> list[Decision]:
-    """Return, after a run, a note if the queue stays over its maximum and nothing will bring it down (Q5, Q14)."""
+    """Return, after a run, a note if the queue stays over its maximum and no further run will reduce its usage (Q5, Q14)."""
     known = partition.queues.get(queue)
     why = quota_timers.why_not(partition, known) if known is not None else None
     if why is None:

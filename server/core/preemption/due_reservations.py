@@ -1,8 +1,8 @@
 """The asks that are due for reservations, found in the live state group by group of equal asks (C7).
 
-The checks here are necessary and cheap; the policy and the rules decide. Up to LOOK_MOST waiting groups are all looked
-at in each tick of a round. With more of them a look takes several ticks, so that the sizes of one tenant's asks do not
-make a tick long: see `_in_turns`.
+The checks here are necessary conditions and cheap; the policy and the rules decide. If at most LOOK_MOST groups wait, each tick
+of a round checks all of them. If more groups wait, a *look* at all of them takes several ticks, so that a tenant whose asks
+have many different sizes does not make a tick long: see `_in_turns`.
 """
 
 from collections import Counter
@@ -18,9 +18,9 @@ from server.state.queues import Queue, QueueState
 from server.state.rounds import Look
 
 LOOK_MOST: Final = 5_000
-"""The most groups of equal asks that one tick looks at, and the most asks that a look of several ticks finds."""
+"""The most groups of equal asks that one tick checks, and the most asks that a look of several ticks finds."""
 ANY_PORT: Final = 1 << 62
-"""The capacity for a port that no demand exceeds: pods use ports up, nodes do not differ in them."""
+"""A capacity for ports that no demand exceeds: only pods use ports up, and every empty node has all of them."""
 
 
 def reserving(partition: Partition, now: int) -> list[Ask]:
@@ -65,7 +65,7 @@ def _held(partition: Partition) -> Counter[str]:
 
 
 def _refresh_hopeless(partition: Partition) -> None:
-    """Forget which classes no node could hold, if a node opened or a pledge ended."""
+    """Clear the record of classes that no node could hold, if a node opened or a pledge ended."""
     state = partition.round
     now = (partition.index.entered, state.pledges_ended)
     if now != state.hopeless_seen:
@@ -96,7 +96,7 @@ def _may_reserve(leaf: Queue, held: Counter[str]) -> bool:
 
 
 def is_stuck(partition: Partition, group: Group) -> bool:
-    """Return whether the group lacks only a node, and some node could hold it as far as is known."""
+    """Return whether the group lacks only a node, and its class is not known to be too large for every node."""
     ask_class = group.ask_class
     return (
         ask_class.dead
@@ -157,11 +157,11 @@ def is_looking(partition: Partition) -> bool:
 
 
 def settle(partition: Partition, now: int, *, all_tried: bool) -> bool:
-    """Take what the round tried out of the look; return whether the next tick has to go on with it, or to begin another.
+    """Remove the asks that the round tried from the look; return whether the next tick has to continue the look or begin another.
 
-    ``all_tried``: neither the budget nor a takeover kept the round from an ask of the look. Asks that the snapshot did
-    not have are included only where no more nodes may be reserved: otherwise those before them used up the budget. Once a
-    reservation ends, the masks end, too, because that counts as relief.
+    ``all_tried`` says that the round tried every ask of the look: neither the budget nor a takeover stopped it. Asks that the
+    snapshot did not have count as tried only if no more nodes may be reserved; otherwise the asks before them used up the
+    budget. When a reservation ends, the masks are cleared, because its end counts as relief.
     """
     state = partition.round
     look = state.look
@@ -181,12 +181,12 @@ def _masks(ask: Ask) -> tuple[str, str]:
 
 
 def _in_turns(partition: Partition, look: Look | None, held: Counter[str], now: int) -> Look:
-    """Return the look with the share of this tick done; another one when the last one is over and something changed.
+    """Return the look after this tick's share of the work; begin another look when the last one is over and something changed.
 
-    Groups that are larger than every node are left out by one comparison. Once all others were looked at, the round
-    tries the asks that were found, the first ones in order, over as many ticks as its budget takes. Each is checked
-    again before that. So a reservation may be made some ticks later than with fewer groups, and not for an ask that
-    became older or possible meanwhile: that one is found by the next look.
+    Groups that are larger than every node are left out by one comparison. Once all other groups were checked, the round tries
+    the asks that were found, in order, over as many ticks as its budget requires. Each ask is checked again before it is tried.
+    So a reservation may be made some ticks later than with fewer groups. An ask that became old enough or possible meanwhile is
+    found by the next look.
     """
     state = partition.round
     _requalify(partition)
@@ -228,7 +228,7 @@ def _begin(partition: Partition, held: Counter[str]) -> Look:
 
 
 def _largest(partition: Partition) -> Amounts:
-    """Return the most of each type that an open node has; of ports any demand is within it."""
+    """Return by type the largest capacity of any open node; for ports, a number that no demand exceeds."""
     largest = partition.index.largest()
     return [
         ANY_PORT if synthetic else much
@@ -237,20 +237,20 @@ def _largest(partition: Partition) -> Amounts:
 
 
 def _mark(partition: Partition) -> tuple[int, ...]:
-    """Return counters of which one moves when asks may reserve that could not before, time aside."""
+    """Return counters of which at least one changes when an event, other than the passing of time, may let more asks reserve."""
     index, classes = partition.index, partition.classes
     ended = partition.round.pledges_ended
     return partition.relief, len(index.nodes), index.entered, ended, classes.joined
 
 
 def _is_outdated(partition: Partition, look: Look, now: int) -> bool:
-    """Return whether another look may find more."""
+    """Return whether another look may find more asks."""
     comes = look.due_ms is not None and look.due_ms <= now
     return look.cut or comes or look.mark != _mark(partition)
 
 
 def _requalify(partition: Partition) -> None:
-    """Consider again each group of which no ask could reserve, if an ask that may reserve joined it since the last report."""
+    """Reconsider each group in which no ask could reserve, if an ask that may reserve joined the group since the last report."""
     barren = partition.round.barren
     for group in partition.untold if barren else ():
         if isinstance(group, Group) and group.number in barren and _is_plain_again(group):

@@ -19,14 +19,14 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 Weak = Counter[tuple[Queue, int]]
-"""The promises of pledges that give way, by queue and type: they count for no maximum."""
+"""The promises of pledges that give way to claims, by queue and type. No maximum counts them."""
 Over = Set[tuple[Queue, int]]
 
 # Vetoes -------------------------------------------------------------------------------------------------------------
 
 
 def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
-    """Keep a victim that the shim could not release. No plan chooses it for a while, and its decision is planned again."""
+    """Let a victim that the shim could not release run on. No plan chooses it for a while, and its decision is planned again."""
     for partition in state.partitions.values():
         ask = partition.asks.get(event.key)
         if partition.owner != event.rm_id or ask is None:
@@ -38,7 +38,7 @@ def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
 
 
 def _is_meant(partition: Partition, ask: Ask, event: VictimVetoed) -> bool:
-    """Return whether the veto names the decision that evicts the allocation, which may have ended already."""
+    """Return whether the veto names the decision that evicts the allocation; that decision may have ended already."""
     if not ask.releasing:
         return False
     if ask.released_by is not None:
@@ -67,7 +67,7 @@ def _vetoed(
 
 
 def _keep_victim(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
-    """Keep the victim; no plan chooses it for a while. Call this before its decision ends, which would count it as lost."""
+    """Let the victim run on; no plan chooses it for a while. Call this before its decision ends, or else the victim counts as lost."""
     journal.spare(partition, ask)
     ask.vetoed = True
     partition.columns.changed[ask] = None
@@ -193,7 +193,7 @@ def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> Non
 
 
 def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
-    """Yield pledges that do not fit any more, the newest first (G10). The caller must end each before requesting the next.
+    """Yield pledges that no longer fit, the newest first (G10). The caller must end each pledge before requesting the next.
 
     If only a node lost capacity, pledges elsewhere are checked only while some queue is over its maximum.
     """
@@ -219,7 +219,7 @@ def weak_promises(partition: Partition) -> Weak:
 
 
 def _count_weak(weak: Weak, held: Pledge) -> None:
-    """Add the promise of a pledge that gives way to the sums."""
+    """Add the promise of a pledge, if it gives way to claims, to the sums."""
     for queue in held.ask.application.leaf.path_up() if held.reserves else ():
         for index, quantity in held.demand:
             weak[queue, index] += quantity
@@ -244,7 +244,7 @@ def planned_free(node: Node) -> list[int]:
 
 
 def _over(partition: Partition, weak: Weak) -> Over:
-    """Return the queues that are over their bound (W2 included) with promises counted, and in which types."""
+    """Return the queues whose usage and promises exceed their bound (W2 included), with the types in which they do."""
     found: set[tuple[Queue, int]] = set()
     for queue in partition.queues.values():
         for index, most in enumerate(tree.bound(partition, queue) or ()):

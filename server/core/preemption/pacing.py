@@ -31,7 +31,7 @@ def is_between(partition: Partition, now: int) -> bool:
 
 
 def due_ms(partition: Partition) -> int | None:
-    """Return the next instant at which time alone may let a claim be planned; None for none."""
+    """Return the next instant from which a claim may be planned without any other event; None if there is none."""
     instant = partition.round.claims_ms
     if instant is None or partition.round.goes_on:
         return instant
@@ -78,7 +78,7 @@ def may_trim(partition: Partition, now: int) -> bool:
 
 
 def begin(partition: Partition, now: int) -> None:
-    """Begin a round of claims, unless one continues, or what is planned belongs to the last round."""
+    """Begin a round of claims, unless a round continues, or the plans to come belong to the last round."""
     state, window = partition.round, partition.spec.preemption.pace_window_ms
     if state.goes_on or is_between(partition, now):
         return
@@ -89,7 +89,7 @@ def begin(partition: Partition, now: int) -> None:
 
 
 def over_use(partition: Partition, trial: Trial) -> OverUse:
-    """Return by how much queues exceeded their entitlements when the round began (P9). Call before any decision of the round.
+    """Return the amounts by which queues exceeded their entitlements when the round began (P9). Call before any decision of the round.
 
     A round that its step budget cut off keeps the amounts from its start.
     """

@@ -1,4 +1,4 @@
-"""The refusals of preemption and when it is tried again: kept with their asks, reported when they change (G1, G12)."""
+"""Refused preemption attempts: when each is retried, and which refusals are reported, because they changed (G1, G12)."""
 
 from server.core.preemption import decision_records, due_claims, pacing
 from server.model.decisions import Decision, Noted
@@ -13,7 +13,7 @@ from server.state.partition import Partition
 def remember(
     partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
 ) -> list[Decision]:
-    """Record a refused intent: its ask, and all due asks of its group, wait for the back-off or a change of the node."""
+    """Record a refused intent. Its ask, and all due asks of its group, wait for the back-off or a change of the node."""
     ask = partition.asks.get(intent.ask.key)
     group = ask.group if ask is not None else None
     if ask is None or group is None:

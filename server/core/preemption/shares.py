@@ -1,8 +1,8 @@
 """The shares by weight as placement uses them: the order of queues, and their bounds (W2, W5).
 
 The queue with the lowest usage / entitlement is served first (W5). With plain weight shares a leaf is also bounded by its
-deserved share, so that unused shares stay idle (W2). That bounds its ancestors, too, because no leaf below them exceeds its
-deserved share.
+deserved share, so that unused shares stay idle (W2). The bounds of leaves are bounds for their ancestors as well, because no
+leaf below them exceeds its deserved share.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 NOT_SHARED: Final = 1 << 94
-"""The divisor that makes any usage no share at all: no queue is entitled to any of the type."""
+"""The divisor for a type to which no queue is entitled: it turns any usage into a share of 0."""
 
 
 def refresh(partition: Partition) -> bool:
@@ -46,7 +46,7 @@ def refresh(partition: Partition) -> bool:
 def _state(partition: Partition) -> object:
     """Return a value that changes whenever the shares may change.
 
-    A placement changes no share: it turns demand into usage.
+    A placement changes no share, because it only turns demand into usage.
     """
     pending = sharing.pending(partition)
     nothing = tuple(partition.types.zeros())
@@ -67,7 +67,7 @@ def _wanted(queue: Queue, pending: FrozenAmounts) -> tuple[int, ...]:
 
 
 def deserved(partition: Partition, shares: Proportion) -> dict[str, Bounds]:
-    """Return by leaf its deserved share where leaves share by plain weights (W2). Host ports belong to nodes alone."""
+    """Return the deserved share of each leaf, if leaves share by plain weights (W2). Host ports are left out: they belong to nodes."""
     ports = partition.types.synthetic
     return {
         path: tuple(

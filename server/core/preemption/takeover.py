@@ -1,12 +1,12 @@
 """The takeovers: a reservation moves to an ask of higher priority for which no other node can be reserved.
 
-A reservation of a lower priority does not bind an ask. But that does not help an ask that is larger than any node's free
-capacity: without a reservation of its own, other asks of its priority would use all capacity that becomes free. So the ask
-takes the reservation over, under these rules:
+An ask may use the capacity that a reservation of a lower priority keeps. But that does not help an ask that is larger than any
+node's free capacity: without a reservation for it, other asks of its priority would use all capacity that becomes free. So the
+ask takes the reservation over, under these rules:
 
 1. Its priority is higher than the owner's, seen from the lowest common queue. Equal priorities never take over, so that no two
    asks exchange a node forever.
-2. It may reserve: it has waited long enough, no queue on its path is stopped, and its limits have headroom without all
+2. The ask may reserve: it has waited long enough, no queue on its path is stopped, and its limits have headroom without all
    reservations that it outranks.
 3. Asks take turns in the order of reservations. An ask gets the node that lacks least for it, of equal ones the one that
    arrived first. If only the use of its limits by those reservations kept it from another node, it reserves that node and takes
@@ -16,7 +16,7 @@ takes the reservation over, under these rules:
 Asks that come after this ask in the order reserve nothing before this ask has its node. Otherwise a node reserved for one of
 them could be taken over at the same instant.
 
-A search costs one look at each group of equal asks. Groups that outrank no owner are skipped. Which nodes could hold a class is
+A search checks each group of equal asks once. Groups that outrank no owner are skipped. Which nodes could hold a class is
 computed once for as long as nodes and reservations do not change.
 """
 
@@ -38,7 +38,7 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 SCALE: Final = 2**20
-"""The parts of the node's capacity in which what a node lacks of an ask is compared."""
+"""The number of parts into which a node's capacity is divided to compare how much of an ask nodes lack."""
 
 
 class Takeover(NamedTuple):
@@ -124,7 +124,7 @@ class _Search:
         return self.ranks.below(ask.application.leaf, ask.spec.priority)
 
     def _takes(self, leaf: Queue, priority: int) -> Below:
-        """Return the reservations that such asks may take over; if the leaf has its most reservations, only those of the leaf."""
+        """Return the reservations that these asks may take over; only those of the leaf if it has no reservation left."""
         at = (leaf, priority)
         found = self._open.get(at)
         if found is None:
@@ -151,7 +151,7 @@ class _Search:
         return self._others[ask_class]
 
     def best(self, ask: Ask, below: Below) -> Takeover | None:
-        """Return the takeover for the ask now, None for none, with all reservations that it outranks lifted."""
+        """Return the takeover that is possible for the ask while all reservations that it outranks are lifted, or None."""
         ask_class, leaf = ask.ask_class, ask.application.leaf
         if not all(one.has_headroom(ask_class) for one in ask.application.limits_of(ask_class)):
             return None
@@ -169,7 +169,7 @@ class _Search:
         return Takeover(ask, node, taken.get(node))
 
     def _unpledged(self, leaf: Queue) -> list[Node]:
-        """Return the nodes without pledges of which one may be reserved for the leaf."""
+        """Return the nodes without pledges that may be reserved for the leaf."""
         if not self.may_reserve or leaf in self.full:
             return []
         return [node for node in self.partition.index.nodes.values() if not node.pledges]

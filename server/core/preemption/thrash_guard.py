@@ -1,4 +1,4 @@
-"""The thrashing monitor: it stops a preemptor and a victim that take capacity from each other without end (docs/rules/invariants.md).
+"""The thrashing monitor, which stops a preemptor and a victim that take capacity from each other without end (docs/rules/invariants.md).
 
 A claim lowers the deficits of the queues that decide for it and raises none, so between external events there are never more
 claims than deficits. Three cases show that a wrong rule raised a deficit:
@@ -53,9 +53,9 @@ HEARD: Final = frozenset({ConfigurationApplied, *NODE_EVENTS})
 
 
 def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal | None:
-    """Return why a plan may not be carried out: one of its pairs is frozen now; None if it may.
+    """Return a refusal if one of the plan's pairs is frozen now; None if the plan may be carried out.
 
-    Claims do not consider such victims at all (`Terms`). This check is for plans of other policies.
+    Claims do not consider such victims at all (`ClaimEligibility`). This check is for plans of other policies.
     """
     if not plan.facts.may_thrash or not frozen:
         return None
@@ -84,7 +84,7 @@ def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
 
 
 def watch(partition: Partition, trial: Trial, plan: Plan) -> list[Decision]:
-    """Record a plan that is about to be applied; return notes about pairs that are stopped because of it."""
+    """Record a plan that is about to be applied; return notes about the pairs that are frozen because of the plan."""
     snapshot = trial.snapshot
     if plan.facts.scope is Scope.NODE:
         _count_lost(partition, snapshot, plan.releases)
@@ -136,7 +136,7 @@ def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
 
 
 def _unexplained(partition: Partition, trial: Trial, plan: Plan) -> bool:
-    """Return whether a deficit grew since its last claim without an external cause, or the claim lowers none (G2, invariant 18).
+    """Return whether a deficit grew since its last claim without an external cause, or the claim lowers no deficit (G2, invariant 18).
 
     Record the deficits after this claim.
     """
@@ -206,7 +206,7 @@ def _pairs(snapshot: Snapshot, plan: Plan) -> Iterator[Pair]:
 
 
 def side_of(ask: WaitingAsk) -> TemplateInQueue:
-    """Return the preemptor's side of the pairs of an ask."""
+    """Return the preemptor's side in the pairs of an ask."""
     return TemplateInQueue(ask.leaf, ask.spec.resource, ask.spec.priority)
 
 

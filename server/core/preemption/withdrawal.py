@@ -1,11 +1,11 @@
-"""The withdrawal of soft evictions: victims that were only marked stay if nothing needs their capacity any more (J11).
+"""The withdrawal of soft evictions: a victim that was only marked may stay if no decision needs its capacity any more (J11).
 
 Only `delivery: soft` marks victims. The check runs at the end of a tick, after asks that lost a decision could get a new plan:
 a marked victim counts as leaving, so that a new decision may use its capacity. A mark stays while one of these holds:
 
 1. The decision that ordered it is being planned again.
 2. Its decision expired, and one of the decision's asks waits to be planned for again.
-3. Its own or another decision has pledged capacity or headroom that would not exist if the victim stayed.
+3. The decision that ordered it, or another, has pledged capacity or headroom that would not exist if the victim stayed.
 4. If the victim stayed, a queue that had to come down would be over its maximum (Q5), or usage would exceed capacity (W3).
 
 Members of a gang that is broken by their marks stay together or are evicted together (J12). A decision that continues elsewhere
@@ -36,7 +36,7 @@ _REACHED: Final = {
 
 
 class _Needs:
-    """The needs of the decisions in force, each computed once as long as no victim stays."""
+    """The needs of the decisions in force. Each is computed once, and again after a victim was allowed to stay."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -58,7 +58,7 @@ class _Needs:
         return found
 
     def forget(self, together: Iterable[Ask]) -> None:
-        """Forget the free capacity of the nodes on which these victims stay."""
+        """Clear the cached free capacity of the nodes on which these victims stay."""
         for ask in together:
             assert ask.node is not None
             self._free.pop(ask.node, None)
@@ -115,7 +115,7 @@ def _reason(ask: Ask) -> str:
 
 
 def _units(partition: Partition) -> list[list[Ask]]:
-    """Return the victims that may stay, in units that stay or leave together: a run, the rest of a gang, or one pod.
+    """Return the victims that may stay, in units that stay or leave together: the victims of a quota run, the rest of a gang, or one pod.
 
     Units without an open decision for asks come first, because such a decision needs fewer of its own victims once others free
     its capacity.
@@ -180,7 +180,7 @@ def _waits_without_decision(partition: Partition, key: str) -> bool:
     return ask.pledge is None or ask.pledge.reserves
 
 
-# Decisions that need them gone ---------------------------------------------------------------------------------------
+# Decisions that need the victims' capacity ---------------------------------------------------------------------------------------
 
 
 def _is_needed(needs: _Needs, together: list[Ask]) -> bool:
@@ -230,7 +230,7 @@ def _kept(needs: _Needs, queue: Queue, index: int) -> int:
 
 
 def _shrinking(together: Iterable[Ask]) -> set[str]:
-    """Return the queues that the victims bring down, even if the run has expired."""
+    """Return the queues whose usage the victims' eviction reduces for a quota run, even if the run has expired."""
     known = [ask.going for ask in together]
     return {one.claimant for one in known if one and facts(one.policy).shrinks is Shrinks.QUEUE}
 
@@ -238,7 +238,7 @@ def _shrinking(together: Iterable[Ask]) -> set[str]:
 def _is_to_come_down(
     partition: Partition, queue: Queue, back: Counter[int], shrinking: Iterable[str]
 ) -> bool:
-    """Return whether a queue that a run brought or brings down would be over its maximum (4)."""
+    """Return whether a queue whose usage a run reduced, or still reduces, would be over its maximum (4)."""
     most = dict(queue.spec.max or ())
     names = partition.types.names
     over = any(

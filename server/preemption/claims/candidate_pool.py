@@ -1,13 +1,13 @@
-"""The candidates of a victim search: the pool of allocations that may be evicted, and what evicting each gives on one node.
+"""The candidates of a victim search: the pool of allocations that may be evicted, and the amounts that each would free on one node.
 
 A pool (`CandidatePool`) holds the allocations that pass every per-row rule, and a bound for every node. Building a pool takes
 time proportional to the number of allocations. Queues with equal eligibility share one pool: a pool serves every search whose
-candidates are all in it. Later plans are accounted for: each victim is checked again, and a node that a plan touched gets a new
-bound.
+candidates are all in it. Plans that are made after the pool was built are accounted for: each victim is checked again, and a
+node that a plan touched gets a new bound.
 
 On one node, `Candidates` reads from the pool what each candidate frees, in claim order, and `Caps` holds the most that each
-queue and each disruption budget can lose. `victim_sets` searches with these sums (G3-G9). Where gangs are planned for, no
-member is evicted that its gang needs (J12): the number of members that a gang has beyond its minimum is a cap as well.
+queue and each disruption budget can lose. `victim_sets` searches with these sums (G3-G9). In a partition that plans for gangs,
+no member is evicted that its gang needs (J12): the number of members that a gang has beyond its minimum is a cap as well.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,9 +41,9 @@ from server.snapshot.waiting import ClassFacts
 
 
 def needed_by_gangs(trial: Trial) -> Mask | None:
-    """Return by row whether evicting it would leave its gang fewer members than it needs.
+    """Return a mask of the rows whose eviction would leave their gang fewer members than it needs.
 
-    Return None where gangs are not planned for.
+    Return None when the partition does not plan for gangs.
     """
     known = trial.snapshot.knows_firm
     return gangs.needed(trial.snapshot.allocations, trial.standing) if known else None
@@ -76,10 +76,10 @@ Least = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class CandidatePool:
-    """The candidate pool for one class. ``seen`` is the number of touched nodes of the Trial when the pool was made.
+    """The candidate pool for one class. ``seen`` is the number of nodes that the plans of the Trial had touched when the pool was made.
 
     ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that
-    the filter protects some rows that the field still contains.
+    ``field`` still contains rows that the filter protects by now.
     """
 
     snapshot: Snapshot
@@ -157,7 +157,7 @@ def _is_open(eligibility: LeafEligibility) -> bool:
 
 
 def _is_alike(one: LeafEligibility, other: LeafEligibility) -> bool:
-    """Return whether the eligibility differs at most in what one victim may hold, which is checked again for each victim."""
+    """Return whether two eligibilities differ at most in what one victim may hold, which is checked again for each victim."""
     return (one.spared, one.useful, one.priority, one.since_ms, one.inside) == (
         other.spared,
         other.useful,
@@ -173,14 +173,14 @@ def preferred_now(trial: Trial) -> Mask | None:
 
 
 def _spent(trial: Trial, mode: str) -> Mask | None:
-    """Return the rows whose disruption budgets are used up, None unless ``mode`` is how the partition treats budgets."""
+    """Return the rows whose disruption budgets are used up; None when the partition treats budgets in another way than ``mode``."""
     return trial.exhausted() if trial.snapshot.settings.disruption_budgets == mode else None
 
 
 def find_pool(
     trial: Trial, kind: ClassFacts, eligibility: ClaimEligibility | InQueueEligibility, least: Least
 ) -> CandidatePool:
-    """Return a stored pool that serves, or a new one of the Trial as it is now."""
+    """Return a stored pool that serves this search, or build and store a pool of the Trial as it is now."""
     kin = eligibility.kin(trial)
     preferred = preferred_now(trial)
     by_leaf = dict(eligibility.by_leaf(trial))
@@ -321,7 +321,7 @@ class Candidates:
         self._order = Comparator(trial, keys, spent)
         self._rows: dict[int, CandidateFacts] = {}
         self._selects = protects_only_whole(trial) or may_cross(trial)
-        """Whether rule 2 allows victims that rule 5 forbids, of a queue that is not over its share in the lacking type (W8)."""
+        """Whether rule 2 allows victims that rule 5 forbids: victims in a queue that is not over its share in the lacking type (W8)."""
         self._rests = trial.snapshot.settings.deadzone_permyriad > 0
         self._respects = trial.snapshot.settings.disruption_budgets == "respect"
 
@@ -340,7 +340,7 @@ class Candidates:
         return caps
 
     def of(self, trial: Trial, rows: list[int], need: ClaimNeed, caps: Caps) -> Iterator[Candidate]:
-        """Yield the candidates that help, in claim order (V2)."""
+        """Yield the candidates whose eviction frees something that is needed, in claim order (V2)."""
         place = 0
         for number in self._order.in_order(rows, need.kinds):
             row = self.row(trial, number)
@@ -391,7 +391,7 @@ class Candidates:
         )
 
     def _gives(self, row: CandidateFacts, need: ClaimNeed) -> tuple[int, ...]:
-        """Return what evicting an allocation adds to each need: on the node, if it runs there, then at maxima above it (G9).
+        """Return how much evicting an allocation frees for each need: on the node, if it runs there, then below the maxima above it (G9).
 
         The allocation counts for all types that it frees, whichever of them it is taken for (G2, W6).
         """
@@ -405,7 +405,7 @@ class Candidates:
     def _taken_for(
         self, trial: Trial, row: CandidateFacts, kinds: tuple[int, ...], gives: tuple[int, ...]
     ) -> Sequence[int]:
-        """Return those of ``kinds`` for which an allocation may be taken, and of which it frees something.
+        """Return the types among ``kinds`` that an allocation frees and for which it may be taken.
 
         Its leaf must lie outside the queue that decides for the type (G2), and exceed its share by more than the dead zone
         (P9).

@@ -1,9 +1,9 @@
 """The eligibility of a leaf's allocations as victims for one class of asks, as numbers per leaf.
 
-`ClaimEligibility` is that for a queue that claims from other queues (G2-G5). A queue on a victim's path can lose what it has over its
-entitlement; a queue that also holds the preemptor can lose in addition what the ask adds to it (rule 2). The same numbers bound
-single victims here and sets of victims in `search`. `InQueueEligibility` is that for an ask that replaces others in its own queue (I2):
-victims have a lower priority and belong to another application.
+`ClaimEligibility` has these numbers for a queue that claims from other queues (G2-G5). A queue on a victim's path can lose what
+it has over its entitlement; a queue that also holds the preemptor can lose in addition what the ask adds to it (rule 2). The
+same numbers bound single victims here and sets of victims in `search`. `InQueueEligibility` has them for an ask that replaces
+others in its own queue (I2): victims have a lower priority and belong to another application.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -59,7 +59,7 @@ QueueMargins = Sequence[tuple[QueueFacts, list[int]]]
 
 
 class Block(NamedTuple):
-    """A queue on the ask's path whose maximum has too little headroom for it: in one type, and by how much (G9)."""
+    """A queue on the ask's path whose maximum has too little headroom for the ask, with the type and the missing amount (G9)."""
 
     path: str
     at: int
@@ -76,7 +76,8 @@ class Path(NamedTuple):
 class ClaimEligibility:
     """The eligibility of victims for one class of asks; values that do not change during a round are looked up once.
 
-    ``closed`` are the types of which the deciding queue has its share: where one of them is lacking no victim is taken.
+    ``closed`` are the types of which the deciding queue already has its share: no victim is taken where one of these types is
+    lacking.
     """
 
     def __init__(self, trial: Trial, ask: WaitingAsk, types: Openness | None = None) -> None:
@@ -103,7 +104,7 @@ class ClaimEligibility:
                 yield number, LeafEligibility(CODE[rule]) if rule else self._open(trial, path)
 
     def _rule_of(self, trial: Trial, path: str) -> Rule | None:
-        """Return the rule that protects all allocations of a leaf; None where they are judged one by one."""
+        """Return the rule that protects all allocations of a leaf; None when its allocations are judged one by one."""
         if path == self.ask.leaf:
             return Rule.OWN_QUEUE  # G3, rule 3
         if not is_below(path, self._top):
@@ -268,7 +269,7 @@ def own_margin(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
 def own_leaf(
     trial: Trial, leaf: str, needed: Container[int], priority: int, margins: QueueMargins
 ) -> LeafEligibility:
-    """Return the eligibility of the preemptor's own leaf at one priority: strictly lower priorities, any type (I2, J7)."""
+    """Return the eligibility of the preemptor's own leaf: allocations of strictly lower priority, taken for any type (I2, J7)."""
     snapshot = trial.snapshot
     minimum = snapshot.queues[leaf].spec.properties.preemption_minruntime_ms
     return LeafEligibility(
@@ -291,10 +292,10 @@ def spared(snapshot: Snapshot, filtered: FilteredRows) -> tuple[ProtectedCandida
 
 
 def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Block, ...]:
-    """Return the maxima on an ask's path without headroom for it; a lendable ask must leave what is kept for firm asks (J4).
+    """Return the maxima on an ask's path without headroom for the ask; a lendable ask must leave what is kept for firm asks (J4).
 
-    With ``claiming`` the victims run in other queues, so that what the preemptor's own queue deserves by plain weights stays as
-    it is, and is ignored here (W2).
+    With ``claiming`` the victims run in other queues. Their eviction does not change what the preemptor's own queue deserves by
+    plain weights, so that this share is ignored here (W2).
     """
     found = []
     for queue in trial.snapshot.path_up(ask.leaf):

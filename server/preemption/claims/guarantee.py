@@ -4,9 +4,9 @@ An ask may claim when it has waited long enough and a queue that decides for it 
 requests: that type is open (G1, G2). A type is closed when its deciding queue has its guarantee already; a node on which the
 ask lacks a closed type is excluded. Each victim is taken for a lacking type, from outside the queue that decides for it, and
 counts for all types that it frees. Victims run within the ask's fence, in queues above their guarantees, and leave those queues
-at or above their guarantees (G3, G4); their priority is not higher (G5). All victims of a claim run on one node. As few
-of them as possible opted out of preemption (G7), and no victim is taken that is not needed (G8). The node is pledged before any
-pod is evicted (G10). A claim without a plan is refused with the name of the rule (G12).
+at or above their guarantees (G3, G4); their priority is not higher (G5). All victims of a claim run on one node. The victims
+include as few opted-out pods as possible (G7), and no victim that is not needed (G8). The node is pledged before any pod is
+evicted (G10). A claim without a plan is refused with the name of the rule (G12).
 """
 
 from collections.abc import Hashable, Iterator
@@ -41,7 +41,7 @@ from server.snapshot.waiting import WaitingAsk, WaitingJob
 NAME: Final = GUARANTEED.name
 
 REFUSED: Final = ""
-"""The part of a key under which a Trial stores the refusal of a class; for a refused application it is the application's id."""
+"""The last part but one of the key under which a Trial stores the refusal of a class; the key of a refused application has its id there."""
 
 BECAUSE: Final = (
     "its queue is over its guarantee and stays at or above it (rules 2 and 5, G4), "
@@ -65,7 +65,7 @@ def intents(trial: Trial) -> Iterator[Intent]:
 
 
 def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether an equal ask of the same application was refused on this Trial already, so that this one would be, too.
+    """Return whether an equal ask of the same application was refused on this Trial already, so that this ask would be refused as well.
 
     The first ask of each application is refused with the rule's name, so that all of them wait for the back-off with the reason
     (G1, G12).
@@ -96,7 +96,7 @@ def _types(trial: Trial, ask: WaitingAsk) -> Openness:
 
 
 def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return the first rule by which the ask may not claim, whatever the victims are; None where it may."""
+    """Return the first rule that forbids the ask to claim, whatever the victims are; None when the ask may claim."""
     return (
         of_the_ask(trial, ask)
         or _of_its_guarantee(trial, ask)
@@ -151,7 +151,7 @@ def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     """Return a refusal when a share by plain weights, less what is kept for firm asks, has no headroom for the ask (W2, J4).
 
-    No victim changes that share.
+    No eviction changes that share.
     """
     for queue in trial.snapshot.path_up(ask.leaf) if protects_only_whole(trial) else ():
         held = trial.held(queue.path)
@@ -268,7 +268,7 @@ def _closed_in_the_way(
 
 
 def _rule_of(claim: Claim, nearest: Nearest, spared: tuple[ProtectedCandidates, ...]) -> Rule:
-    """Return the rule because of which there are no victims.
+    """Return the rule that explains why there are no victims.
 
     If the thrashing monitor protects a candidate (invariant 18), the rule is `FROZEN` rather than `NO_VICTIMS`.
     """

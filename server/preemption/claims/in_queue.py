@@ -4,8 +4,8 @@ I1. The policy is off unless it is listed. I2. Victims run in the preemptor's le
 belong to its application. I3. All victims run on one node, which is pledged first; the rules on victims of claims hold for
 them, too (G6 to G8, G10). An ask that fits once everything that was ordered to end is gone gets that capacity without a victim
 (G8), even if its queue has candidates. I4. After the replacement the leaf, and every queue above it, holds no more than its
-maximum. I5. The ask has waited for `preemption.delay` of its leaf, as an ask that claims (G1), even where claims have no delay
-(W6).
+maximum. I5. Like an ask that claims (G1), the ask has waited for the `preemption.delay` of its leaf, even in partitions in
+which claims have no delay (W6).
 """
 
 from collections.abc import Iterator

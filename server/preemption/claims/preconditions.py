@@ -8,7 +8,7 @@ from server.snapshot.waiting import WaitingAsk
 
 
 def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return the first of these rules that the ask breaks; None where it breaks none."""
+    """Return the first precondition that the ask does not meet; None when the ask meets all."""
     properties = trial.snapshot.queues[ask.leaf].spec.properties
     if not ask.spec.allow_preempt_other:  # G1
         return Refusal(Rule.NEVER_PREEMPTS, "its preemptionPolicy is Never")
@@ -28,7 +28,7 @@ def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 def of_its_labels(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     """Return a refusal when the ask may not have others evicted, by its own label or by the partition's default (J3).
 
-    The rule holds where gangs are planned for; a single ask is a gang of one.
+    The rule applies in partitions that plan for gangs; a single ask is a gang of one.
     """
     settings, may = trial.snapshot.settings, ask.spec.may_trigger
     if not settings.lists(JOB):

@@ -2,7 +2,7 @@
 
 Facts about the class are computed once per Trial: from which leaves pods may be evicted, which rows pass, and a valid bound for
 each node. A plan only makes nodes worse for the class, except the nodes that it touches: these get a new bound (design 6.7).
-Where queues may fall below their shares that is not so, and the search restarts after each plan (W8).
+When queues may fall below their shares, a plan can make untouched nodes better, and the search restarts after each plan (W8).
 """
 
 import heapq
@@ -48,7 +48,7 @@ FEW = 4
 UNTOLD: Final = frozenset({PASSED, CODES.gone})
 """The codes of rows that are not reported as protected by a rule."""
 UNJUDGED = -1
-"""The mark in place of a number of plans, for a node of which only a bound is known."""
+"""The value that replaces the number of plans for a node of which only a bound is known."""
 
 
 class Considered(NamedTuple):
@@ -70,7 +70,7 @@ class Nearest(NamedTuple):
     """The node that comes nearest to a plan, -1 for none, with what it ``lacks`` by type.
 
     ``barred`` counts the nodes that lack a closed type. If the nearest node is one of them, ``is_barred`` is set and ``closed``
-    are these types.
+    has the closed types that it lacks.
     """
 
     node: int
@@ -115,13 +115,13 @@ class Claim:
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
         self._moved: set[int] = set()
-        """The nodes that plans touched since all nodes were bounded; what is known of these is in the heap."""
+        """The nodes that plans touched since all nodes were bounded; their new bounds or results are in the heap."""
         self._weights = trial.snapshot.weights
         self._improves = may_improve(trial)
         self._begin(trial)
 
     def _begin(self, trial: Trial) -> None:
-        """Judge every row and bound every node, on the Trial as it is now, or as it was for a queue with equal eligibility."""
+        """Judge every row and bound every node of the Trial, or reuse the pool that was built for a queue with equal eligibility."""
         self._blocks: tuple[Block, ...] = self._find_blocks(trial)
         self._pool = find_pool(trial, self.ask.kind, self._eligibility, self._least())
         self._order = order(trial.snapshot.settings, "claim")
@@ -321,7 +321,7 @@ class Claim:
     # The report ---------------------------------------------------------------------------------------
 
     def nearest(self, trial: Trial) -> Nearest:
-        """Return the node that comes nearest when all that the rules allow is evicted, and what it still lacks (G12).
+        """Return the node that lacks least when every victim that the rules allow is evicted, and what it still lacks (G12).
 
         A node that lacks a closed type is returned only where all nodes do (G2).
         """

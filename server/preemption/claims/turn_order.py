@@ -30,7 +30,7 @@ class _Place(NamedTuple):
 class Claimants:
     """The claiming asks and gangs of a snapshot, leaf by leaf.
 
-    Claimants keep their order within a queue, and it decides between queues at one distance.
+    Claimants keep their order within a queue. Between queues at the same distance, the order of their first claimants decides.
     """
 
     def __init__(self, trial: Trial, claimants: Iterable[Claimant]) -> None:

@@ -181,7 +181,7 @@ def _better(one: CoveringSet | None, other: CoveringSet | None) -> CoveringSet |
 
 
 def _walk(order: Sequence[Candidate], task: Task) -> list[Candidate] | None:
-    """Return candidates taken in order, each one that helps and is legal, until the needs are covered; then give back (G8)."""
+    """Take in order each candidate that helps and is legal, until the needs are covered; then give back those not needed (G8)."""
     left, caps = list(task.needs), list(task.caps)
     taken: list[Candidate] = []
     for one in order:
@@ -306,7 +306,7 @@ def _suffice(candidates: Sequence[Candidate], task: Task) -> bool:
 
 
 def _fewest(candidates: Sequence[Candidate], task: Task) -> int:
-    """Return how many candidates are needed at least, if the largest for each need are taken."""
+    """Return the least number of candidates that can cover the needs: for each need, the largest amounts are counted first."""
     fewest = 1
     for index, need in enumerate(task.needs):
         count, left = 0, need

@@ -1,11 +1,11 @@
 """The policy for gangs (seed 003): every member gets a node at once, or no pod is evicted.
 
 J3. A gang plans when others may be evicted for its members; there is no delay, only the back-off after a refusal. J6. A gang
-plans only when its class may use that much of the queue once the lendable pods of that queue are gone. J7. Lendable pods are
-evicted: those of its own queue with a strictly lower priority, and those of other queues as far as G3 to G5 allow and its queue
-is still entitled to. The gang's own pods and firm pods are never evicted. J8. Members are placed by priority, age and key; the
-least important victims come first; if one member gets no node, no pod is evicted. J12. A gang that would fall below its minimum
-is evicted whole, or not at all. A single ask is a gang of one (J4).
+plans only when pods of its class (firm or lendable) may use as much of the queue as the gang requests once the lendable pods of
+that queue are gone. J7. Lendable pods are evicted: those of its own queue with a strictly lower priority, and those of other
+queues as far as G3 to G5 allow and its queue is still entitled to. The gang's own pods and firm pods are never evicted. J8.
+Members are placed by priority, age and key; the least important victims come first; if one member gets no node, no pod is
+evicted. J12. A gang that would fall below its minimum is evicted whole, or not at all. A single ask is a gang of one (J4).
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def of_one(ask: WaitingAsk) -> WaitingJob:
 
 
 def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
-    """Return the first rule by which no pod is evicted for the gang, whatever the victims are; None where it may plan."""
+    """Return the first rule that forbids evictions for the gang, whatever the victims are; None when the gang may plan."""
     if not job.gathered:
         there = len(job.members) + job.placed
         wanted = "who knows how many" if job.size == UNSIZED else str(job.size)
@@ -65,7 +65,7 @@ def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
 
 
 def _of_member(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return the rule on its fields or its labels (J3) by which no pod is evicted for a member; None where pods may be."""
+    """Return the rule on a member's fields or labels (J3) that forbids evictions for it; None when pods may be evicted."""
     if not ask.spec.allow_preempt_other:
         return Refusal(Rule.NEVER_PREEMPTS, f"the preemptionPolicy of {ask.key} is Never")
     labelled = of_its_labels(trial, ask)

@@ -1,12 +1,13 @@
 """The victims on one node for one more member of a gang, and a lower bound on their number.
 
-Victims are evicted least important first, and each test counts the victims before (J8). Mostly no gang, disruption budget or
-queue near its limit bars a candidate. Then no candidate is tested, and the answer is also valid for later members. `NodePlanner`
-takes that fast path where all victims on the node allow it, and otherwise the full path, with every test.
+Victims are evicted least important first, and each test counts the victims taken before (J8). Usually no candidate is barred by
+a gang, a disruption budget or a queue near its limit. In that case no candidate is tested, and the answer is also valid for
+later members. `NodePlanner` takes that fast path where all victims on the node allow it, and otherwise the full path, with
+every test.
 
 `Closer` bounds the number of victims where no candidate is passed over (design 6.7). Candidates of a node are evicted in the
-order of the partition until the member fits, which mostly takes more of them than the bound of `assignments.field` says. Where
-a queue, a disruption budget or a gang may protect a candidate, the next one is taken instead, and the node keeps the bound of
+order of the partition until the member fits, which usually takes more victims than the bound of `assignments.field`. Where a
+queue, a disruption budget or a gang may protect a candidate, the next one is taken instead, and the node keeps the bound of
 `assignments.field`.
 """
 
@@ -39,7 +40,7 @@ class Judged(NamedTuple):
 
 
 class NodePlanner:
-    """The search for victims on one node, beside the members placed and victims taken already. It changes nothing.
+    """The search for victims on one node, beside the members placed and victims taken already. Judging a node changes nothing.
 
     With ``own_first``, the allocations of the gang's own queue come before all others.
     """
@@ -141,7 +142,7 @@ class NodePlanner:
         self.assignment.assign(node, demand, -1)
 
     def _walk(self, node: int) -> list[Unit]:
-        """Take the least important candidates first, each tested with those before; one passed over may be taken later (J8)."""
+        """Take candidates, least important first, each tested with those taken before; one that is passed over may be taken later (J8)."""
         units: list[Unit] = []
         before = -1
         while len(units) > before and not self.assignment.holds(node):
@@ -183,7 +184,7 @@ def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) 
 
 
 class Closer:
-    """The closer bounds of one field, valid while no queue begins to bar candidates that barred none at first (`holds`)."""
+    """The closer bounds of one field, valid until a queue that barred no candidate at first may have to bar one (`holds`)."""
 
     def __init__(self, assignment: TentativeAssignment, field: MemberNodes) -> None:
         self._columns = assignment.trial.snapshot.allocations
@@ -199,7 +200,7 @@ class Closer:
         return self._calm.isdisjoint(strained)
 
     def number(self, place: int) -> int:
-        """Return the least number of pods that must be evicted on the node at this place of the field, if any has to be."""
+        """Return the least number of pods that must be evicted on the node at this place of the field, if evictions are needed there."""
         at = place - self._field.free_nodes
         while at >= len(self._numbers):
             self._numbers += self._next_block()
@@ -212,7 +213,7 @@ class Closer:
 
 
 def _passable(assignment: TentativeAssignment) -> tuple[Mask, frozenset[str]]:
-    """Return the rows that might be passed over on their nodes, and the queues that bar no candidate at this point."""
+    """Return the rows that might be passed over on their nodes, and the queues that bar no candidate now."""
     trial = assignment.trial
     columns = trial.snapshot.allocations
     barring: list[int] = []

@@ -3,11 +3,12 @@
 Nodes are judged in the order of a valid bound on the key by which the best is chosen, as in a claim (design 6.7). Placing a
 member normally makes a node only worse for the members after it. The exceptions are judged again: a node that victims leave (if
 a gang is evicted, every node with a member of it); all nodes, when victims of the gang's own queue increase what may be taken
-from other queues; and a node on which a victim may now be barred, because fewer others might replace it.
+from other queues; and a node on which a victim may now be barred, because a smaller number of other victims might replace it.
 
-The finished plan must justify each victim of another queue: with all victims of the gang's own queue gone, it frees a type that
-is still lacking and to which the gang's queue is entitled (J7). If a plan has a victim that it does not justify, the search is
-repeated once with the allocations of the gang's own queue first on every node; if that gives no plan either, there is none.
+The finished plan must justify each victim of another queue: with all victims of the gang's own queue gone, the victim frees a
+type that is still lacking and to which the gang's queue is entitled (J7). If a plan has a victim that it does not justify, the
+search is repeated once with the allocations of the gang's own queue first on every node; if that gives no plan either, there is
+none.
 """
 
 import heapq
@@ -37,7 +38,7 @@ Ties = Set[str | int]
 """The queues, disruption budgets and gangs that a victim shares with other candidates."""
 Mark = tuple[bool, str | int]
 OF_OTHERS: Final[Mark] = (False, 0)
-"""The mark of victims of other queues, which differs from every tie, because gangs have positive numbers."""
+"""The mark of victims of other queues. It differs from every tie, because the numbers of gangs are positive."""
 
 
 class MemberAssignment(NamedTuple):
@@ -105,7 +106,7 @@ class JobSearch:
         return answer
 
     def releasable(self) -> list[int]:
-        """Return by type what the allocations of the gang's own queue hold that may be evicted for it (J6)."""
+        """Return by type the sum of what the gang may free by evictions in its own queue (J6)."""
         snapshot = self.trial.snapshot
         rows = assignments.passed(
             snapshot.allocations, self.filtered, snapshot.queues[self.job.leaf].number
@@ -113,9 +114,9 @@ class JobSearch:
         return assignments.held(snapshot.allocations, rows)
 
     def _try(self) -> GangAnswer:
-        """Return the plan in the order of victims.
+        """Return a plan whose victims are taken in the partition's order.
 
-        If it takes too much from other queues, one with the gang's own queue first.
+        If that plan takes too much from other queues, return one that takes allocations of the gang's own queue first.
         """
         answer = self._attempt()
         if not answer.unowed:
@@ -268,7 +269,7 @@ class Attempt:
     # Queues ---------------------------------------------------------------------------------------
 
     def make_headroom(self) -> tuple[tuple[str, int], ...]:
-        """Evict allocations of the gang's own queue on any node while a maximum needs it (J8).
+        """Take allocations of the gang's own queue, on any node, as victims until every maximum has headroom for the gang (J8).
 
         Return the queues that are still full, each with the index of a type.
         """
@@ -310,7 +311,7 @@ class Attempt:
         return max(map(self.units.rank, unit))
 
     def without(self, unit: Unit, chosen: Sequence[MemberAssignment]) -> GangAnswer:
-        """Return what is missing when a unit stays that its queue need not give: capacity on a node, or below a maximum."""
+        """Return what the gang lacks without a unit that its queue need not give up: capacity on a node, or headroom below a maximum."""
         self.assignment.give_back(unit)
         for assigned in reversed(chosen):
             lacks = self.assignment.lacks(assigned.node)
@@ -383,7 +384,7 @@ class _Line:
             self._push(_Entry((NO_VICTIMS, 0, 0, self._name(node)), node, UNJUDGED, ()))
 
     def doubt(self, ties: Ties, touched: Ties) -> None:
-        """Queue for judging again the nodes whose victims have these ties, because fewer of them may be taken now.
+        """Queue for judging again the nodes whose victims have these ties, because a smaller number of these victims may be allowed now.
 
         A gang among the victims has members on several nodes, so that every tie in ``touched`` may bar it. On a node whose
         candidates did not suffice, the candidate that prevented more may itself be barred now.

@@ -1,4 +1,4 @@
-"""The running sums of a gang's plan: the members' nodes, the victims, and what each node and queue has then (J8).
+"""The running sums of a gang's plan: the members' nodes, the victims, and what each node and queue would have after them (J8).
 
 Everything is a sum, so that an attempt is undone by subtraction. The tests of a victim are here: what its queues can lose (G4),
 what its disruption budget allows (V5), and how much other queues have to give at all (J7).
@@ -140,7 +140,7 @@ class TentativeAssignment:
         return found
 
     def needs_with(self, demand: Demand) -> Iterator[tuple[int, Amounts]]:
-        """Yield each node with members, and what it would need for one more beyond what is free now."""
+        """Yield each node with members, and what it would need beyond its free capacity if it got one more member."""
         for node, used in self._used.items():
             need = [0] * self._width
             for index, wanted in demand:
@@ -201,7 +201,7 @@ class TentativeAssignment:
         return tuple(left)
 
     def takes_no_more_than_its_share(self) -> bool:
-        """Return whether other queues give no more than they must when a further member uses what their victims left free."""
+        """Return whether other queues still give no more than they must when one more member uses what their victims left free."""
         return not self._others or self._is_within()
 
     def _is_within(self) -> bool:
@@ -246,7 +246,7 @@ class TentativeAssignment:
             for group, count in more.items()
         )
 
-    # What bars no candidate ------------------------------------------------------------------------
+    # Ties that bar no candidate ------------------------------------------------------------------------
 
     def is_plain(self, row: int) -> bool:
         """Return whether a victim is independent of others: it is in no gang, and no other victim on one node can bar it."""

@@ -1,8 +1,8 @@
 """The victims of a gang's plan as units: an allocation alone, or a whole gang that would otherwise be broken (J12).
 
-A gang that would fall below its minimum is evicted whole, and counts as one. With `victimgang: avoid`, or when the queue of a
-member is in the dead zone (P9), no member of it is evicted. A gang that already has fewer members than it needs is broken, and
-protects none of them.
+A gang that would fall below its minimum is evicted whole, and counts as one unit. With `victimgang: avoid`, or when the queue
+of a member is in the dead zone (P9), no member of it is evicted. A gang that already has fewer members than it needs is broken,
+and protects none of them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ AT_REST = CODE[Rule.NOT_OVER_GUARANTEE]
 
 
 def _harmless(trial: Trial) -> frozenset[int]:
-    """Return the rules that a member may break; the dead zone is none of them, because its pods are always protected (P9)."""
+    """Return the rules that a member may break. The rule of the dead zone is never one of them: it always protects its pods (P9)."""
     return HARMLESS - {AT_REST} if trial.snapshot.settings.deadzone_permyriad else HARMLESS
 
 
@@ -50,7 +50,7 @@ class AllocationFacts(NamedTuple):
 
 
 class Units:
-    """The allocations that may be evicted for a gang on a Trial, as units. It does not know which units are taken.
+    """The allocations that may be evicted for a gang on a Trial, as units. The units that are taken are not recorded here.
 
     With ``willing``, opted-out pods are not evicted (V3).
     """
@@ -120,7 +120,7 @@ class Units:
         return int(self.trial.snapshot.allocations.jobs[row]) != 0
 
     def tied(self) -> Mask:
-        """Return by row whether it belongs to a gang, or counts in a disruption budget that must be respected."""
+        """Return a mask of the rows that belong to a gang, or count in a disruption budget that must be respected."""
         columns, budgets = (
             self.trial.snapshot.allocations,
             self.trial.snapshot.settings.disruption_budgets,
@@ -138,7 +138,7 @@ class Units:
         return int(self._codes[row]) == PASSED and not (self.willing and self.opted_out(row))
 
     def may_go(self) -> Mask:
-        """Return by row whether it may be evicted, alone or together with others of its gang."""
+        """Return a mask of the rows that may be evicted, alone or together with others of their gang."""
         found = self._eligible()
         return found & ~self.reluctant() if self.willing else found
 

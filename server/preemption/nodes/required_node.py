@@ -1,4 +1,4 @@
-"""Preemption for a required node (G11): a DaemonSet's pod gets its node from other pods, whatever their queues are guaranteed.
+"""Preemption for a required node (G11): a DaemonSet's pod evicts other pods from its node, whatever their queues are guaranteed.
 
 1. The ask requires one node by name; only that node counts, cordoned or not. There is no delay, and one attempt for each change
 of the node. 2. Every pod on the node may be evicted, except pods that require the node themselves, untouchable pods, firm pods
@@ -60,7 +60,7 @@ def _order(ask: WaitingAsk) -> tuple[int, int, int]:
 
 
 def may_require(ask: WaitingAsk) -> Refusal | None:
-    """Return why no pod is evicted for the ask, whatever runs on its node; None where pods may be evicted."""
+    """Return the reason why no pod is evicted for the ask, whatever runs on its node; None when pods may be evicted."""
     if not ask.spec.allow_preempt_other:
         return Refusal(Rule.NEVER_PREEMPTS, "its preemptionPolicy is Never")
     if ask.spec.rm_check:  # design 1.8

@@ -98,7 +98,7 @@ class RunOutcome:
     def _bar(self) -> str:
         """Return the rule that barred the most important candidate that could have helped, if no candidate was skipped.
 
-        Else "".
+        Otherwise return "".
         """
         reason = self.run.running.last_barred(len(BARS)) if self.run.is_short else None
         return REASONS[reason].value if reason is not None else ""

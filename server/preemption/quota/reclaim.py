@@ -1,7 +1,8 @@
 """Surplus reclaim: while usage exceeds what the nodes have, queues give back what exceeds their shares (seed 004, W3).
 
-1. The target is what the partition uses beyond what its nodes have, without foreign pods. That happens after two schedulers
-placed pods at the same time, or when a node shrank. Pods on a drained node have their capacity there and are no excess.
+1. The target is what the partition uses beyond what its nodes have, without foreign pods. Such an excess arises when two
+schedulers place pods at the same time, or when a node shrinks. Pods on a drained node have their capacity there and are no
+excess.
 2. Only with `entitlement: proportional`. No ask gets the capacity.
 3. Candidates hold something of the target, on a node on which more of it is used than the node has: on another node an evicted
 pod would only free capacity for the next pod, and so on without end. DaemonSet, firm and untouchable pods, pods that are ending

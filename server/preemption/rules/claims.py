@@ -161,7 +161,7 @@ Freed = Mapping[str, Mapping[int, int]]
 def types(trial: Trial, ask: WaitingAsk, release: Release) -> list[int]:
     """Return the types of the ask for which a victim may be taken where they are lacking (G2, W6).
 
-    They are not closed, and the victim runs outside the queue that decides for them.
+    These types are not closed, and the victim runs outside the queue that decides for them.
     """
     found = openness(trial, ask.leaf, ask.kind.demand)
     closed, (outside, lowest) = found.closed_types, found.outside

@@ -221,7 +221,7 @@ def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:
 
 
 def _used(pledges: Iterable[PlannedPledge]) -> dict[int, Counter[int]]:
-    """Return by node what the members on it get, by type."""
+    """Return by node and type the sum of what the members on the node request."""
     used: dict[int, Counter[int]] = {}
     for pledge in pledges:
         line = used.setdefault(pledge.row, Counter())
@@ -248,10 +248,10 @@ def _charged(trial: Trial, releases: Iterable[Release]) -> Counter[int]:
 
 
 def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan that leaves a gang below its minimum, unless it was before, or all of it is evicted (J12).
+    """Refuse a plan that leaves a gang below its minimum, unless the gang was below it before, or is evicted whole (J12).
 
-    The rule holds where gangs are planned for. A claim or a replacement takes no member that a gang needs: its victims run on
-    one node, and a gang runs on several (G8).
+    The rule applies in partitions that plan for gangs. A claim or a replacement takes no member that a gang needs: its victims
+    run on one node, and a gang runs on several (G8).
     """
     if not trial.snapshot.knows_firm or plan.shrink is not None or not plan.releases:
         return None
