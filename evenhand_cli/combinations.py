@@ -1,6 +1,7 @@
 """The check for options that have no effect beside or without another option: such an option is refused, not ignored.
 
-An option whose effect the answer has anyway is accepted: `--no-headers` with JSON, or `--asks` beside `--waiting`.
+An option that only asks for what the answer has anyway is accepted: `--no-headers` with JSON, or `--asks` beside
+`--waiting`.
 """
 
 from collections.abc import Mapping

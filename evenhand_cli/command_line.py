@@ -1,7 +1,7 @@
 """The reading of a command line: shared options may stand before the command's name.
 
-`evenhand --core HOST:PORT queues` and `evenhand queues --core HOST:PORT` mean the same. The command itself reads the
-options before its name, so that every unknown option is refused with equal words.
+`evenhand --core HOST:PORT queues` and `evenhand queues --core HOST:PORT` mean the same. The command itself reads
+the options before its name, so that every unknown option is refused with the same message.
 """
 
 import re

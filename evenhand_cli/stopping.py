@@ -1,4 +1,4 @@
-"""Signals as events of the loop: SIGINT and SIGTERM end the program, SIGHUP makes it read its files again."""
+"""Signals as asyncio events: SIGINT and SIGTERM end the program, SIGHUP makes it read its files again."""
 
 import asyncio
 import signal

@@ -1,7 +1,8 @@
 """Commands that end together with the process that runs them, so that no build continues after a stopped `make`.
 
 make sends SIGTERM only to its own child, and a Python process that is killed leaves its children running. So each
-command gets its own process group. However the block ends, the group is ended as Ctrl-C would end it.
+command gets its own process group. When the `with` block ends, for whatever reason, the group is ended as Ctrl-C
+would end it.
 """
 
 import os
@@ -16,9 +17,9 @@ END_S = 15.0
 
 
 def listen() -> None:
-    """Make SIGTERM and SIGHUP raise SystemExit from now on, so that blocks are left in order, as with Ctrl-C."""
+    """Make SIGTERM and SIGHUP raise SystemExit from now on, so that `with` blocks clean up, as with Ctrl-C."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # Under nohup it stays ignored.
+        if signal.getsignal(number) is signal.SIG_DFL:  # Under nohup, SIGHUP stays ignored.
             signal.signal(number, _leave)
 
 

@@ -1,9 +1,9 @@
-"""The tests in three runs: what can share the machine, beside it what waits for real programs, then what measures.
+"""The tests in three runs: tests that can share the machine, beside them tests of real programs, and last tests that measure.
 
-Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. The first run has one worker more than there
-are processors. At the same time the tests marked `real` run one by one; their output comes when they have ended. Last, and by
-themselves, come the tests marked `alone`. All runs are made even when one fails. At the end the summary says how long each took, what was left out,
-and how to have that.
+Run as `make test`, with `ARGS` for pytest: `make test ARGS="tests/core -k told"`. The first run has one worker more
+than there are processors. At the same time the tests marked `real` run one by one; their output comes when they
+have ended. After both, the tests marked `alone` run, with nothing beside them. All runs are made even when one
+fails. At the end the summary says how long each run took, which tests were left out, and how to include them.
 """
 
 import os
@@ -62,7 +62,7 @@ class Outcome:
 
 
 def read(report: Path, status: int, seconds: int) -> Outcome:
-    """Return the outcome that a JUnit report tells; a run that wrote none has its status alone."""
+    """Return the outcome from a JUnit report; when the run wrote no report, the outcome has only the exit status and the seconds."""
     found = Outcome(status, seconds)
     if not report.exists():
         return found
@@ -76,7 +76,7 @@ def read(report: Path, status: int, seconds: int) -> Outcome:
 
 
 def run(one: Run, arguments: Sequence[str], report: Path, output: IO[str] | None = None) -> Outcome:
-    """Run pytest once, with its output to a file or to where this process writes, and return its outcome."""
+    """Run pytest once and return its outcome; its output goes to `output` or, without one, to the output of this process."""
     command = [sys.executable, "-m", "pytest", "-q", "-m", one.marks, *one.options]
     command += [f"--junitxml={report}", *arguments]
     measured = {"COVERAGE_FILE": f".coverage.{one.name.replace(' ', '-')}"}
@@ -87,7 +87,7 @@ def run(one: Run, arguments: Sequence[str], report: Path, output: IO[str] | None
 
 
 def summary(outcomes: dict[str, Outcome], effort: str) -> list[str]:
-    """Return the lines that end a run: tests and minutes of each part, then what was left out and how to have it."""
+    """Return the lines that end a run: tests and minutes of each part, then which tests were left out and how to include them."""
     lines = [
         f"{name}: {one.tests} tests, {one.failed} failed, {one.seconds // 60} min {one.seconds % 60} s"
         for name, one in outcomes.items()
@@ -106,7 +106,7 @@ def summary(outcomes: dict[str, Outcome], effort: str) -> list[str]:
 
 
 def verdict(outcomes: Sequence[Outcome]) -> int:
-    """Return the exit status for all runs: a run without tests is no failure unless no run had any."""
+    """Return the exit status for all runs: a run without tests counts as a failure only when no run had tests."""
     failed = [one.status for one in outcomes if one.status not in {PASSED, NOTHING_SELECTED}]
     if failed:
         return failed[0]

@@ -58,7 +58,7 @@ def open_directory(directory: Path, *, stop_ms: int = 0) -> OpenedDirectory:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Suspend garbage collection while objects are loaded: none of them is garbage, and collecting doubles the time.
+    """Suspend garbage collection while objects are loaded: the loaded objects are all needed, and collection would double the loading time.
 
     Loaded objects are also excluded from later collections.
     """

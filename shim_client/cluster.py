@@ -63,7 +63,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """A reference to one object; the uid is empty where only the name is known."""
+    """A reference to one object; the uid is empty when only the name is known."""
 
     kind: str
     namespace: str
@@ -106,7 +106,7 @@ class EvictPod:
 
 @dataclass(frozen=True, slots=True)
 class PatchPod:
-    """An order to write labels and annotations (None removes one), a condition (type, status, reason, message) or a phase.
+    """An order to write labels and annotations (the value None removes a key), a condition (type, status, reason, message) or a phase.
 
     Labels and annotations are written together or not at all.
     """
@@ -134,7 +134,7 @@ class RecordEvent:
 class ReleasePod:
     """An order to evict a pod: first write the preemptor and the reason on the pod, and only then delete or evict it.
 
-    Without an `end` the shim only writes on the pod: another operator reads that and deletes the pod (J11).
+    Without an `end` the shim only writes that mark: another operator reads the mark and deletes the pod (J11).
     """
 
     pod: ObjectRef
@@ -157,7 +157,7 @@ Action = Bind | CreatePod | DeletePod | PatchPod | ReadOwner | RecordEvent | Rel
 
 
 def is_copy(made: KubeObject, there: KubeObject) -> bool:
-    """Return whether an existing pod is the one that was to be created: whether its annotations and owner are equal."""
+    """Return whether an existing pod has the annotations and the owner of the pod to be created."""
     wanted, found = made["metadata"], there.get("metadata") or {}
     notes = found.get("annotations") or {}
     owners = [owner.get("uid") for owner in found.get("ownerReferences") or ()]
@@ -182,7 +182,7 @@ class ConflictError(ClusterError):
 
 
 class ElsewhereError(ConflictError):
-    """A pod that is already bound, and to another node than the requested one."""
+    """A refused binding, because the pod is already bound to another node."""
 
     def __init__(self, message: str, node: str) -> None:
         super().__init__(message)
@@ -190,7 +190,7 @@ class ElsewhereError(ConflictError):
 
 
 class BudgetError(ConflictError):
-    """An eviction that the pod's disruption budget does not allow now."""
+    """A refused eviction, because the pod's disruption budget does not allow it now."""
 
 
 class MissingError(ClusterError):

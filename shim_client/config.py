@@ -1,7 +1,7 @@
-"""The shim's settings: flat keys as cluster operators know them, each with a name and limits.
+"""The shim's settings: flat keys and texts, each checked against the limits of its setting.
 
-Keys are those of the ConfigMaps `yunikorn-defaults` and `yunikorn-configs`;
-`queues.yaml` (policy group name + `.yaml`) carries the queue tree as text.
+The keys are those of the ConfigMaps `yunikorn-defaults` and `yunikorn-configs`; the key `queues.yaml` (the name of
+the policy group and `.yaml`) holds the queue tree as text.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class Applier:
         self.progress = Progress()
 
     def submit(self, actions: Iterable[Action]) -> None:
-        """Queue actions, each after the earlier ones of its object."""
+        """Queue actions; an action runs after the earlier actions on the same object."""
         for action in actions:
             if not self._accepts(action):
                 self.progress.events_dropped += 1
@@ -197,7 +197,7 @@ class Applier:
     async def _retried(self, action: Action, error: ClusterError) -> ClusterError | None:
         """Retry an action whose first attempt failed; return None when an attempt succeeded, else the last error.
 
-        The first attempt mostly succeeds, and is made by the caller without the cost of the retry library.
+        The caller makes the first attempt, without the cost of the retry library, because it mostly succeeds.
         """
         failed = [error]
 
@@ -298,7 +298,7 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _pause_of(pauses: tuple[float, ...]) -> Callable[[RetryCallState], float]:
-    """Return a function of the seconds to wait after an attempt, at least those that the cluster asked for."""
+    """Return a function that gives the seconds to wait after a failed attempt, never less than the cluster asked for."""
 
     def pause(state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None

@@ -183,7 +183,7 @@ class ApplicationReport:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationRemoval:
-    """An application of which the shim has no pods left."""
+    """The removal of an application that has no pods left."""
 
     application: str
     partition: str

@@ -76,6 +76,6 @@ class Classes:
         return UNKNOWN_DEFAULT
 
     def allows_preemption(self, name: str) -> bool:
-        """Return whether pods of this class can be victims like others, or only when no others suffice (False)."""
+        """Return whether pods of this class are ordinary victims; False when they are evicted only if no other victims suffice."""
         found = self.known.get(name)
         return found is None or read_priority_class(found).allow_preemption

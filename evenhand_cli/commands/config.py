@@ -73,7 +73,7 @@ def check(file: QueuesFile, ignore: Ignore = None, output: Output = Form.TABLE) 
 
 
 def problems_of(found: Iterable[Problem]) -> list[config_pb2.ConfigProblem]:
-    """Return problems that the command found as messages, in the form in which the core sends them."""
+    """Return problems that the command itself found, as the messages that the core would send."""
     return [
         config_pb2.ConfigProblem(
             severity=SEVERITIES[one.severity],

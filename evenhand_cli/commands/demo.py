@@ -150,7 +150,7 @@ async def _demonstrate(plan: Plan, output: Form) -> tuple[Progress, Outcome]:
 
 
 def _ending(progress: Progress, outcome: Outcome, console: Console) -> RenderableType:
-    """Return the summary; without a live screen above it, the last screen comes first."""
+    """Return the summary; when no live screen was shown, the last screen precedes it."""
     summary = outcome_picture(outcome, console.width)
     if console.is_terminal:
         return Group(Text(), summary)

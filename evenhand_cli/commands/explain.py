@@ -141,7 +141,7 @@ def _explained_rule(name: str, output: Form, *, application: bool) -> bool:
 
 
 def _near_rules(name: str) -> str:
-    """Return which rules begin with the letter of this name or, when there are none, with which letters rules begin."""
+    """Return a hint: the rules whose ids begin with the letter of this name or, when there are none, the letters of all rule ids."""
     alike = [one for one in rules() if one[0] == name[0]]
     if alike:
         return f"rules {alike[0]} to {alike[-1]} begin with {name[0]}"
@@ -184,7 +184,7 @@ def _show_workload(
 def _speaking(pods: list[inspect_pb2.Allocation]) -> list[str]:
     """Return the key of the pod whose answer is shown for a workload, as a list; an empty list when it has no pods.
 
-    That pod is the first one that waits or, when none waits, the first one.
+    That pod is the first waiting pod or, when no pod waits, the first pod of the list.
     """
     waiting = [one for one in pods if one.state == inspect_pb2.ALLOCATION_STATE_WAITING]
     return [one.allocation_key for one in (waiting or pods)[:1]]
@@ -279,7 +279,7 @@ def _allocations(
 def _names(
     core: Core, partition: str, allocations: Iterable[inspect_pb2.Allocation]
 ) -> Iterator[str]:
-    """Yield every name that the user may see, to find near matches; the key for a pod without a name."""
+    """Yield every name that the user may see, to find near matches; for a pod without a name, yield its key."""
     for one in allocations:
         yield pod_name(one) or one.allocation_key
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)

@@ -74,7 +74,7 @@ def health(
     """
     if core_only:
         refuse_together("--core-only", manager=manager)
-    # The library's type of a stub has no methods.
+    # The library's type annotations declare no methods for this stub.
     stub: Any = health_pb2_grpc.HealthStub(core.channel)
     answer = core.ask(stub.Check, health_pb2.HealthCheckRequest())
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status).lower()

@@ -271,7 +271,7 @@ def _key_of(outcome: Outcome, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """The clock of a replay, which is the only part of a running core's pump that the explain service needs."""
+    """The clock of a replay; the explain service needs nothing else of the loop that drives a running core."""
 
     ms: int
 

@@ -31,7 +31,7 @@ NO_ASK = "No ask yet for which either side decided something."
 
 
 def shadows_listing(core: Core, partition: str, queue: str) -> Listing[pb.ShadowDecision]:
-    """Return the latest decision of both sides for each ask for which one of them decided something, and the sums."""
+    """Return, for each ask with a live or a shadow decision, the latest decision of each side, and the sums."""
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     request = pb.ListShadowDecisionsRequest(partition=partition, queue=queue)
     taken, shadows = 0, list[pb.Shadow]()

@@ -71,7 +71,7 @@ class Column:
         return min(self.width(), max(least, cell_len(self.name)))
 
     def wanted(self) -> int:
-        """Return the width that the column needs before columns that carry no answer get any."""
+        """Return the width that the column gets before other columns that carry no answer get any width."""
         if not self.names:
             return self.narrowest()
         return min(self.width(), max(NAME_FIRST, self.narrowest()))

@@ -31,9 +31,10 @@ QUEUES_NAMED_MAX = 2
 class Detail(NamedTuple):
     """The amount of detail with which a decision is shown.
 
-    `table` says whether each victim has a line. Each other field is a maximum, and what exceeds it is only counted:
-    `rules` that protect candidates and are shown in full; `codes` of further rules; `groups` of equal asks, equal
-    victims, reasons and queues; `names` in a group; sentences about the `order` of victims.
+    `table` says whether each victim has a line. Each other field is the maximum number of things that are shown;
+    the rest is only counted. `rules`: rules that protect candidates, in full. `codes`: further such rules, by code.
+    `groups`: groups of equal asks, equal victims, reasons or queues. `names`: names in a group. `order`: sentences
+    about the order of victims.
     """
 
     table: bool = False

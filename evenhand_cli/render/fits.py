@@ -79,7 +79,7 @@ def limits(found: Sequence[explain_pb2.LimitFit]) -> Iterator[tuple[str, str]]:
 
 
 def most_limits(fit: explain_pb2.GroupFit, *, full: bool) -> Sequence[explain_pb2.LimitFit]:
-    """Return the limits to show: the tightest one, which the sentence also names; for a gang only if there are several."""
+    """Return the limits to show, the tightest first; none for a gang with a single limit, which its sentence already names."""
     if full:
         return fit.limits
     if fit.gang and len(fit.limits) == 1:

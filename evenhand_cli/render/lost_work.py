@@ -1,4 +1,4 @@
-"""Work that preemption destroyed: sums by policy, by pair of claimant and victim queue, by user and by application."""
+"""Work that preemption destroyed: sums by policy, by pair of preempting and victim queue, by user and by application."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

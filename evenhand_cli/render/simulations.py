@@ -280,7 +280,7 @@ def _outcome(one: Block) -> Text:
 
 
 def _nodes(one: Block) -> str:
-    """Return the node, or on how many nodes how many asks are placed."""
+    """Return the names of the nodes on which the asks are placed or, when there are many, their number."""
     named = list(dict.fromkeys(ask.node_id for ask in one.asks if ask.node_id))
     if len(named) > NODES_NAMED_MAX:
         return plural(len(named), "node")

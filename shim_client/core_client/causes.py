@@ -1,4 +1,4 @@
-"""Reasons why a core cannot be reached, in equal words for all commands, and errors that every retry would meet."""
+"""Texts that say why a core cannot be reached, the same for all commands, and the check for errors that a retry cannot cure."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ START_ADVICE: Final = (
 
 
 def cause(details: str) -> str:
-    """Return why a call failed, in words for people, or else the last part of gRPC's chain of causes."""
+    """Return why a call failed, in words for people; for an unknown cause, return the last part of gRPC's own message."""
     if "Connection refused" in details:
         return "nothing listens there (connection refused)"
     if any(sign in details for sign in NO_NAME):

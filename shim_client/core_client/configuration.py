@@ -1,4 +1,4 @@
-"""The transport of the queue configuration to the core: the newest text, once a session and after each change.
+"""The transport of the queue configuration to the core: the newest text, once in each session and after each change.
 
 The request names the resource manager, so that the core recognises a text that this manager has sent before. The core
 does not apply such a text again, because that would undo a later `evenhand config apply`.
@@ -49,7 +49,7 @@ class ConfigurationPost:
         self._changed.set()
 
     async def deliver(self, channel: Channel, sink: Sink) -> None:
-        """Send the text to the core, if there is one; errors: SessionLostError."""
+        """Send the text to the core, if a text was set; errors: SessionLostError."""
         self._changed.clear()
         if self._wanted is None:
             return

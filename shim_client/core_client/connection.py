@@ -127,7 +127,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Connection:
-    """A session with the core that is renewed when it is lost. Without `wait` a core has to answer at the start."""
+    """A session with the core that is renewed when it is lost. Without `wait`, `run` fails when no core answers its first attempt."""
 
     def __init__(
         self,

@@ -158,8 +158,8 @@ class Session:
     ) -> None:
         """Write reports to a stream; send an empty message first when no report arrives soon.
 
-        When too many streams are open, the core closes those whose first message, with the manager's name, has not
-        arrived.
+        The first message names the manager. When too many streams are open, the core closes those without a first
+        message.
         """
         try:
             if not await outbox.fills_within(GREETING_SECONDS):
@@ -188,7 +188,7 @@ class Session:
 
 
 async def _end_of(call: Call, error: BaseException | None) -> Exception:
-    """Return the error that the end of a stream means; ABORTED: a newer registration replaced this one (design 1.10)."""
+    """Return the error for the end of a stream; the status ABORTED means that a newer registration replaced this one (design 1.10)."""
     if isinstance(error, AioRpcError):
         code, details = error.code(), error.details()
     else:

@@ -193,7 +193,7 @@ def _check_class(item: Mapping[str, Any]) -> None:
 
 
 def _default_class(classes: Mapping[str, KubeObject]) -> str:
-    """Return the name of the globalDefault class; of several, the one with the lowest value."""
+    """Return the name of the globalDefault class; when several classes are globalDefault, the one with the lowest value."""
     defaults = [
         (item.get("value", 0), name) for name, item in classes.items() if item.get("globalDefault")
     ]

@@ -91,7 +91,7 @@ class EmbeddedCluster:
     # The part of the interface that writes.
 
     async def bind(self, order: Bind) -> None:
-        """Bind a pod once; errors: MissingError, ElsewhereError, ConflictError."""
+        """Bind a pod, unless it is bound to that node already; errors: MissingError, ElsewhereError, ConflictError."""
         pod = self._same_pod(order.pod)
         name = order.pod.name
         if pod["metadata"].get("deletionTimestamp"):
@@ -108,7 +108,7 @@ class EmbeddedCluster:
         self.store.put({**pod, "spec": spec, "status": status})
 
     async def create_pod(self, order: CreatePod) -> None:
-        """Create a pod once; errors: ConflictError when the pod is refused, or when another pod has its name."""
+        """Create a pod, unless an equal copy exists; errors: ConflictError when the pod is refused, or when another pod has its name."""
         there = self.store.get("Pod", (order.pod.namespace, order.pod.name))
         if there is not None and is_copy(order.item, there):
             return

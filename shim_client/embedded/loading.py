@@ -153,7 +153,7 @@ def _documents(text: str, name: str) -> list[tuple[int | None, Any]]:
         try:
             return list(_json_documents(text))
         except (ValueError, RecursionError):
-            pass  # YAML in flow style, or a mistake whose line the YAML reader reports.
+            pass  # The text is YAML in flow style, or has a mistake whose line the YAML reader reports.
     try:
         # This loader is safe: it derives from CSafeLoader, and only keeps instants as text.
         return [(None, found) for found in yaml.load_all(text, Loader=_Loader)]

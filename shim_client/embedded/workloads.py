@@ -94,7 +94,7 @@ def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
 
 
 def daemon_pod(daemon: KubeObject, serial: int, node: str) -> dict[str, Any]:
-    """Return a DaemonSet's pod for one node, which its affinity names as the real controller does."""
+    """Return a DaemonSet's pod for one node; the pod's affinity names that node, as with the real controller."""
     pod = pod_of(daemon, serial)
     spec = pod["spec"]
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}

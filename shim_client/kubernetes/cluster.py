@@ -102,7 +102,7 @@ class KubernetesCluster:
         raise ClusterError(f"persistentvolumeclaim {name!r} has no volume yet")
 
     async def create_pod(self, order: CreatePod) -> None:
-        """Create a pod once; errors: ConflictError when the pod is refused or another pod has its name; ClusterError."""
+        """Create a pod, unless an equal copy exists; errors: ConflictError (refused, or another pod has its name), ClusterError."""
         path = path_of(order.pod)
         try:
             await self._api.post(path.rpartition("/")[0], order.item)

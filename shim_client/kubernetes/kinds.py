@@ -108,7 +108,7 @@ def _pod_spec(spec: Any) -> Any:  # noqa: ANN401
 
 
 def _volumes(volumes: Any) -> Any:  # noqa: ANN401
-    """Return the volumes that have more fields than a name."""
+    """Return the volumes that have a field besides their name."""
     kept = _each(volumes, _VOLUME)
     if not isinstance(kept, list):
         return kept

@@ -47,7 +47,7 @@ class Slots(httpx2.AsyncBaseTransport):
 
 
 class _Lent(httpx2.AsyncByteStream):
-    """The body of an answer; closing it gives the transport back, once."""
+    """The body of an answer; the first close gives the transport back."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, give_back: Callable[[], None]) -> None:
         self._stream = stream

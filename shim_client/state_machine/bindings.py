@@ -51,7 +51,7 @@ def placed(state: State, decision: Placed) -> None:
         if pod.application is not None:
             pod.application.ran = True
         state.actions.append(Bind(pod.facts.ref, decision.node, claims))
-    # Otherwise the node is gone. The core releases the pod when the node's removal is reported.
+    # When the node is gone, the core releases the pod as soon as the removal of the node is reported.
 
 
 def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:

@@ -76,8 +76,8 @@ def _end(state: State, pod: PodRecord | None, decision: Released) -> None:
 def _is_reminded(pod: PodRecord, decision: Released) -> Releasing | None:
     """Return the order of a pod that waits for another operator, when the core repeats that order; else None.
 
-    After a decision has expired, the core repeats its order without a preemptor. The mark on the pod still names the
-    first one.
+    After a decision has expired, the core repeats its order without a preemptor. The mark on the pod still names
+    the first preemptor.
     """
     order = pod.order
     again = order is not None and order.decision == decision.decision != ""
@@ -112,7 +112,7 @@ def withdrawn(state: State, decision: Withdrawn) -> None:
         notices.take_back(state, pod, pod.order, why)
         return
     if pod.soft:
-        pod.void, pod.order = pod.order, None  # Another client deletes the pod, for no preemptor.
+        pod.void, pod.order = pod.order, None  # Another client's deletion voids the order.
         pod.soft = pod.marked = False
     if pod.sent is not None:
         pod.sent = replace(pod.sent, releasing=None)
@@ -204,7 +204,7 @@ def take_up(state: State) -> None:
 def carry_on(state: State) -> None:
     """Evict the pods of resumed orders once the core knows these pods.
 
-    If a pod ended before that, the core would keep its capacity for no ask.
+    If a pod ended before that, the core would not keep its capacity for the ask.
     """
     for uid in state.taken_up:
         pod = state.pods.get(uid)

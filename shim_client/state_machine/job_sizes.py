@@ -30,7 +30,7 @@ def _second(state: State, job: JobRecord) -> None:
 
 
 def _settle(state: State, job: JobRecord) -> None:
-    """Take the present members as the size of the job if one of them waits; called when no member has come for a while."""
+    """Take the number of present members as the size of the job if one of them waits; called when no member has come for a while."""
     if job.seen != len(job.members) and not _waits(state, job):
         return
     before = jobs.size(job)

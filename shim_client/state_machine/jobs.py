@@ -1,8 +1,8 @@
 """Jobs: their members, and the number of members that they will have (J1).
 
-A job's size is the size that a label says. Without a label it is the number of pods that the owners want, and
-otherwise the number of members after no member has come for a while. While the size is unknown, no member is reported
-to the core, because the core would place that member alone.
+A label may give the size of a job. Without a label, the size is the number of pods that the owners want. If the
+owners do not say it, the size is the number of members once no new member has come for a while. While the size is
+unknown, no member is reported to the core, because the core would place that member alone.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def _places_by(state: State, key: str, pods: list[PodRecord]) -> set[str]:
 
 
 def _kept(counts: Mapping[str, int], freed: set[str]) -> Iterable[str]:
-    """Return the places where a counted pod is left once the new pod has replaced a placeholder there, which it can in `freed`."""
+    """Return the places that keep a counted pod when the new pod replaces a placeholder; each place in `freed` would lose one pod."""
     if not freed:
         return counts
     return [place for place, count in counts.items() if count > (place in freed)]
@@ -152,7 +152,7 @@ def _guarded(state: State, pod: PodRecord) -> Iterator[Part]:
 
 
 def _together(state: State, pod: PodRecord, asked: list[Question]) -> Iterator[Part]:
-    """Yield the nodes near the pods that this pod must join; the first pod of a group that selects itself may be anywhere."""
+    """Yield, for each required affinity, the nodes that satisfy it; the first pod of a group that selects itself may be anywhere."""
     first = bool(asked) and not any(state.neighbourhood.counts(one) for one in asked)
     meant = first and _means_itself(state, pod, asked[0])
     for question in asked:
@@ -168,7 +168,7 @@ def _means_itself(state: State, pod: PodRecord, question: Question) -> bool:
 
 
 def _spread(state: State, pod: PodRecord, spread: Spread, question: Question) -> Part:
-    """Return the demand with the places where one more pod is at most `max_skew` above the place with the fewest pods."""
+    """Return the demand for nodes in places that, with one more pod, exceed the place with the fewest pods by at most `max_skew`."""
     admitted = _admitting(pod) if spread.honours_affinity else _admit_all
     places = {
         place: names

@@ -30,7 +30,7 @@ from shim_client.translate.task_groups import Gang
 def declared(
     state: State, application: ApplicationRecord, report: ApplicationReport
 ) -> ApplicationReport:
-    """Return the announcement of an application, completed with the facts of its task groups.
+    """Return the announcement of an application, with the fields that follow from its task groups.
 
     Before placeholders are created, `placeholder_ask` is the sum of all of them. Afterwards it is the sum of the
     remaining ones, so that the application does not wait for a placeholder that was preempted meanwhile. It is empty
@@ -74,9 +74,9 @@ def make(state: State, application: ApplicationRecord) -> None:
 
 
 def made(state: State, action: CreatePod, error: ClusterError | None) -> None:
-    """Record the result of creating a placeholder; after the last one write on the pod that all were created.
+    """Record the result of creating a placeholder; after the last result, write on the origin pod that all were created.
 
-    The pod for which they are created may have ended meanwhile, while its application continues.
+    The origin pod, which declares the task groups, may have ended meanwhile, while its application continues.
     """
     application = state.makers.get(action.origin)
     if application is None:

@@ -1,7 +1,7 @@
 """The review of asks whose suitable nodes may have changed: a limited number of asks in each second.
 
 A review after every change would be too frequent, because each placement can change what suits neighbouring pods. A
-node that no longer suits is found before binding.
+node that no longer suits a pod is still found, because the shim checks it again before binding.
 """
 
 from __future__ import annotations

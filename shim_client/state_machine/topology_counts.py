@@ -34,7 +34,7 @@ class Assignment(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A key of a tally: which pods to count (those that all of `whos` select), by the value of which node label."""
+    """A key of a tally: the pods to count (those that all of `whos` select), and the node label whose values are the places."""
 
     whos: tuple[Who, ...]
     topology_key: str

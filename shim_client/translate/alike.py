@@ -1,8 +1,7 @@
 """A cache of parsed parts of pods: the pods of one owner have equal parts, so each part is parsed and stored once.
 
-The key of a part is its bytes: parts with equal bytes have equal fields of equal types. A part that is equal but
-written differently is parsed once more, which does no other harm. A part that is too long to be stored is parsed each
-time.
+The key of a part is its bytes: parts with equal bytes have equal fields of equal types. An equal part with other
+bytes is parsed separately, which only costs time. A part that is too long to be stored is parsed each time.
 """
 
 from __future__ import annotations

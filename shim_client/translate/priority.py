@@ -54,7 +54,7 @@ def protection(class_name: str, *, preemptible: bool | None, pinned: bool) -> Pr
 
 
 def lowered(step: Protection, *, allow_preempt_self: bool) -> Protection:
-    """Return the level of protection after an opt-out: a pod that opted out is prefer-not.
+    """Return the level of protection after an opt-out: a pod that opted out gets the level prefer-not.
 
     A pod that is labelled preemptible keeps its level (J2); its opt-out is reported to the core in another field.
     """

@@ -37,7 +37,7 @@ def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:
 def taken(spec: Fields, status: Fields, *, infeasible: bool) -> Resource:
     """Return the resources that a pod with this spec takes, plus one of type pods; requests count, limits do not.
 
-    ``infeasible``: its node cannot provide the present requests.
+    With ``infeasible``, the pod's node cannot provide its present requests.
     """
     total = _containers_and_sidecars(spec, status, infeasible=infeasible)
     pod_level = amounts(mapping(spec, "resources", "spec."), "requests", "spec.resources.")

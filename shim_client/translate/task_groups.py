@@ -1,7 +1,7 @@
 """Task groups: the pods for which an application wants capacity before it begins.
 
 Task groups are written as JSON on the pod that creates the application. Each field that cannot be read is reported.
-Then no placeholders are created: the pods are scheduled one by one, as without the annotation.
+If there is one, no placeholders are created, and the pods are scheduled one by one, as without the annotation.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def allocation(report: PodReport) -> si_pb2.Allocation:
 
 
 def _alike_message(report: PodReport) -> si_pb2.Allocation:
-    """Return the part of the message that is common to the pods of one owner, by the identity of their shared objects.
+    """Return the common part of the messages about pods of one owner, cached by the identity of the objects that these pods share.
 
     The report is stored with the message, so that no other object can get the same identity.
     """
@@ -208,8 +208,8 @@ def resource(amounts: Mapping[str, int]) -> si_pb2.Resource:
 def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
     """Yield the decisions of an allocation response, releases first, so that their capacity counts as free.
 
-    The core joins the decisions of one turn, so a pod may be placed and evicted in one response. The placement of
-    such a pod comes before its eviction, which would otherwise end a pod that never ran.
+    The core sends several decisions in one response, so a pod may be both placed and evicted in it. The placement of
+    such a pod comes first, because an eviction that came first would end a pod that never ran.
     """
     placed = {placement.allocationKey for placement in response.new}
     later: list[Released | Withdrawn] = []

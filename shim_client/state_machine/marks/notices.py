@@ -1,4 +1,4 @@
-"""Events on a waiting pod: from which node pods are evicted for it, and how many."""
+"""Events on a waiting pod that say how many pods are evicted for it, and from which node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PriorityClasses and namespaces, which pods name, and objects that were deleted without a watch event."""
+"""PriorityClasses and namespaces, to which pods refer, and the removal of objects that were deleted without a watch event."""
 
 from __future__ import annotations
 

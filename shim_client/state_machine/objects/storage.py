@@ -1,4 +1,4 @@
-"""Volume claims, volumes and storage classes: a pod becomes an ask only after those that it needs exist."""
+"""Volume claims, volumes and storage classes: a pod is reported as an ask only after the objects that it needs exist."""
 
 from __future__ import annotations
 
