@@ -1,1 +1,1 @@
-"""The core of the scheduler: events in, decisions out, time as an argument."""
+"""The core of the scheduler: it gets events and the time as arguments, and returns decisions."""

@@ -1,4 +1,4 @@
-"""The core: `handle` applies an event, `tick` decides, `next_due` says when to call again. Pure, synchronous, single-threaded.
+"""The core: `handle` applies an event, `tick` decides, `next_due` returns when to call again. Synchronous and single-threaded, without I/O.
 
 ``now`` is Unix milliseconds and never decreases. The same events at the same instants give the same decisions, byte for byte. A
 budget counts steps (placements and candidates examined), never time (design 1.3).
@@ -49,9 +49,9 @@ from server.state.partition import Partition
 _STATE: Final = attrgetter("application.state")
 
 BUDGET = 20_000
-"""The steps of one tick unless the caller says otherwise."""
+"""The step budget of one tick, unless the caller passes another."""
 PLANNING: Final = 1_100
-"""The most steps of a tick that a round, or a shadow's turn, takes: they are longer than those of placing."""
+"""The most steps of a tick that a round, or a shadow's turn, may take. These steps take longer than steps of placement."""
 
 Handler = Callable[[State, Any, int], list[Decision]]
 
@@ -115,7 +115,7 @@ _ALARMS: dict[str, Alarm] = {
         partition, subject, now
     ),
 }
-"""The action of each kind of timer; each checks whether the timer still means something."""
+"""The action of each kind of timer; each action checks whether its timer is still valid."""
 
 
 class Core:
@@ -124,10 +124,10 @@ class Core:
     def __init__(
         self, configuration: Configuration | None = None, beginning: Beginning | None = None
     ) -> None:
-        """Start with a configuration, or with the default until the first registration brings one.
+        """Start with the given configuration, or with the default configuration until the first registration brings another.
 
-        The default allows any queue name. Without a ``beginning`` the configuration counts as the first revision, read from a
-        file.
+        The default configuration allows any queue name. Without a ``beginning`` the configuration counts as the first revision,
+        read from a file.
         """
         self.state = State(configuration, beginning)
         self._seen_ms = 0
@@ -144,9 +144,9 @@ class Core:
         return self._handle(event, now)
 
     def take(self, events: Sequence[events.Event], now: int) -> list[Decision]:
-        """Apply many events before a tick, which places the plain asks among them in a batch; return the replies.
+        """Apply many events before a tick, which then places the plain asks among them in a batch; return the replies.
 
-        Until that tick such asks are in no group.
+        Until that tick these asks are unqueued: they belong to no group.
         """
         state, at = self.state, 0
         decisions: list[Decision] = []
@@ -224,7 +224,7 @@ class Core:
         return not partition.retired and self.state.synced(partition)
 
     def _may_burst(self, partition: Partition) -> bool:
-        """Return whether new asks may be placed in a batch, because nothing depends on their waiting before."""
+        """Return whether new asks may be placed in a batch: nothing depends on their being enqueued first."""
         if sharing.is_shared_out(partition):
             return False
         others = partition.decisions.marks or partition.gangs.holding or partition.gangs.gathering
@@ -243,7 +243,7 @@ class Core:
     def _shadows_go_on(self) -> bool:
         """Return whether the budget cut a shadow's turn off, so that it must continue.
 
-        A partition that is not included in ticks gives its shadow no turn.
+        The shadow of a partition that is not included in ticks gets no turn.
         """
         known = (one.shadow for one in self._ticking())
         return any(one is not None and one.round.goes_on for one in known)

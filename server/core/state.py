@@ -24,25 +24,25 @@ class Manager:
     explicit_sync: bool
     synced: bool
     counts: dict[str, int] = field(default_factory=dict)
-    """The objects accepted from it since it registered, compared with its own counts at the end of the sync."""
+    """The number of objects accepted from the manager since it registered, compared with its own counts at the end of the sync."""
     recovered: int = 0
-    """The allocations of its partitions when it completed its sync."""
+    """The number of allocations in its partitions when it completed its sync."""
     recovered_asks: int = 0
-    """The waiting asks at that time."""
+    """The number of waiting asks when it completed its sync."""
     disruptions_allowed: dict[str, int] = field(default_factory=dict)
     """The number of pods of each disruption group that may be evicted now (V5)."""
 
 
 Timer = tuple[int, int, str, str, str]
-"""The fields (due, number, kind, partition, subject)."""
+"""A timer, with the fields (due, number, kind, partition, subject)."""
 
 
 class State:
     """The whole state of the core.
 
     ``configured`` says that a file configures the core, not registrations. Otherwise ``configured_by`` names the manager whose
-    registrations configure it: the first that brought a configuration. ``given`` has by manager the digest of the text that it
-    sent last, even if that text did not come into force.
+    registrations configure the core: the first manager that brought a configuration. ``given`` has by manager the digest of the
+    configuration text that it sent last, even if that text did not come into force.
     """
 
     def __init__(
@@ -68,19 +68,19 @@ class State:
             self.add_partition_of(spec.name)
 
     def add_partition_of(self, name: str) -> Partition:
-        """Create a partition of the configuration in force."""
+        """Create a partition according to the configuration in force."""
         spec = next(one for one in self.configuration.partitions if one.name == name)
         partition = self.partitions[name] = Partition(spec)
         tree.apply_spec(partition, spec)
         return partition
 
     def at(self, due: int, kind: str, partition: str, subject: str) -> None:
-        """Set a timer. Its handler checks whether it still has a meaning."""
+        """Set a timer. Its handler checks whether the timer is still valid."""
         self.timer_numbers += 1
         heapq.heappush(self.timers, (due, self.timer_numbers, kind, partition, subject))
 
     def expect(self, partition: Partition, expiring: Iterable[tuple[int, str]]) -> None:
-        """Set a timer for each decision, at which it expires unless it ended before."""
+        """Set a timer for each decision. The decision expires when the timer is due, unless it ended before."""
         for instant, decision_id in expiring:
             self.at(instant, "decision", partition.name, decision_id)
 

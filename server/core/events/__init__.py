@@ -1,1 +1,1 @@
-"""The events: the change that each makes to the state, by subject."""
+"""The events, one module per subject: the change that each event makes to the state."""

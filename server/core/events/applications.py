@@ -24,7 +24,7 @@ from server.state.placement_rules import PlacementFacts, Refused, place_applicat
 from server.state.queues import Queue, QueueState
 
 APPLICATIONS_MAX = 200_000
-"""The most applications that one partition takes."""
+"""The number of applications that one partition accepts at most."""
 
 
 class QueueLookup:
@@ -43,7 +43,7 @@ class QueueLookup:
     def may_submit(self, path: str, user: str, groups: tuple[str, ...]) -> bool:
         """Return whether the user may submit to this queue, which may exist or have to be created.
 
-        An access list of any queue on the path suffices.
+        The user may submit if the access list of any queue on the path allows it.
         """
         queue = self._nearest(path)
         return any(

@@ -30,11 +30,11 @@ from server.state.nodes import Foreign, Node
 from server.state.partition import Partition
 
 AVOID_MS = 60_000
-"""How long an ask avoids a node after SCHEDULING_FAILED_ON_RM (design 1.8)."""
+"""The time for which an ask avoids a node after SCHEDULING_FAILED_ON_RM (design 1.8)."""
 
 _FAILED_ON_RM: Final = Termination.SCHEDULING_FAILED_ON_RM
 _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
-"""Looked up once: to reach a member of an enumeration is slow."""
+"""Enumeration members, looked up once because each access to a member is slow."""
 
 # Adding ---------------------------------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ def _reject(state: State, event: AskAdded | AllocationAdded, reason: str) -> Ask
 
 
 def _keep_tags(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> None:
-    """Keep the tags of a pod that is refused, unless another pod has its key."""
+    """Store the tags of a pod that is refused, unless another pod has its key."""
     partition = state.partitions.get(event.partition)
     if partition is not None and not partition.tags_of(event.key):
         partition.ended.keep(event.key, event.tags)
@@ -172,7 +172,7 @@ def _update(
     if ask.spec is spec:
         return []
     if spec.constraints != ask.spec.constraints:
-        # The nodes on which it failed to bind may suit the changed ask, so they are allowed again at once.
+        # The nodes on which the ask failed to bind may suit the changed ask, so they are allowed again at once.
         partition.avoided.pop(ask.key, None)
     if ask.node is not None:
         before = ask.ask_class.demand

@@ -18,11 +18,14 @@ from server.state.equivalence import is_small
 from server.state.partition import Partition
 
 GATHERED_MAX: Final = 2_100
-"""The unqueued asks above which they are enqueued before the tick, a part at a time: a tick of the server places no more of them in a
-batch (`rpc.limits.TICK_BUDGET`), and would enqueue those of one message all at once."""
+"""The number of unqueued asks above which asks are enqueued before the tick, a part at a time.
+
+A tick of the server places at most so many in a batch (`rpc.limits.TICK_BUDGET`), and would enqueue all others of a message at
+once.
+"""
 _RUNNING: Final = ApplicationState.RUNNING
 _ACCEPTED: Final = ApplicationState.ACCEPTED
-"""Looked up once: to reach a member of an enumeration is slow."""
+"""Enumeration members, looked up once because each access to a member is slow."""
 
 
 def add(state: State, event: AskAdded, now: int) -> list[Decision]:
@@ -38,8 +41,8 @@ def add(state: State, event: AskAdded, now: int) -> list[Decision]:
 def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
     """Enqueue events from ``first`` on, as long as they are asks that affect nothing before the next tick.
 
-    Until that tick these asks are in no group, because the tick places most of them. Return the number of the event after the
-    last one taken.
+    Until that tick these asks belong to no group, because the tick places most of them without one. Return the number of the
+    event after the last one taken.
     """
     at = first
     while at < len(events):
@@ -77,7 +80,7 @@ def _is_quiet(partition: Partition, event: AskAdded) -> bool:
 
 
 def _learned(partition: Partition, spec: AskSpec) -> bool:
-    """Return whether a new template is plain; if so, remember it."""
+    """Return whether a new template is plain; if so, record it for later asks."""
     new = spec not in partition.classes.by_spec and spec.is_plain
     if not new or partition.classes.crowded or not is_small(spec.resource):
         return False  # a check of totals has to count the asks that came just now
@@ -88,7 +91,7 @@ def _learned(partition: Partition, spec: AskSpec) -> bool:
 
 
 def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -> int:
-    """Take the first event, which qualifies, and those that follow as long as they qualify; return the number taken."""
+    """Take the first event, which qualifies, and the following events as long as they qualify; return the number of events taken."""
     name, known, foreign = partition.name, partition.asks, partition.foreign.pods
     applications, classes = partition.applications, partition.classes.plain
     cycles, arrival, taken = partition.round.cycles, partition.arrivals, []

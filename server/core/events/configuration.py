@@ -1,7 +1,7 @@
 """The application of a valid configuration: the last one sent wins (design 1.11), unless it is based on an outdated revision.
 
-A manager sends its text again in each of its sessions. This text replaces a configuration that was applied meanwhile only if it
-differs from the text that the manager sent before.
+A manager sends its text again in each of its sessions. The text replaces a configuration that was applied since the last
+session only if it differs from the text that the manager sent then.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ PAST_MAX: Final = 8
 PAST_CHARACTERS_MAX: Final = 1 << 18
 """The limits on earlier configurations that are kept for comparisons: their number, and the length of all their texts."""
 GIVEN_MAX: Final = 256
-"""The most managers whose last text is remembered."""
+"""The number of managers whose last text is stored at most."""
 
 
 def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision]:
@@ -45,7 +45,7 @@ def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision
 
 
 def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
-    """Return the reply to a configuration that would not come into force; empty for one that would."""
+    """Return the reply to a configuration that would not come into force; an empty list for one that would."""
     if is_stale(state, event):
         message = (
             f"it was made from {event.base}, and {state.revision.without_source()} is in force"
@@ -58,7 +58,7 @@ def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
 
 
 def is_stale(state: State, event: ConfigurationApplied) -> bool:
-    """Return whether a configuration is based on one that is no longer in force; False for the one in force itself."""
+    """Return whether a configuration is based on a revision that is no longer in force; False for the configuration in force itself."""
     is_there = event.configuration.digest == state.revision.digest
     return event.base.is_stale(state.revision) and not is_there
 
@@ -79,8 +79,8 @@ def register(
 def counts(state: State, rm_id: str, digest: str) -> bool:
     """Return whether a text that a manager sends in each of its sessions comes into force.
 
-    If the manager sent the same text last time, it does not replace what was applied since. If the manager sent no text before,
-    a change cannot be detected, so a configuration that an operator applied stays.
+    A text that the manager also sent last time does not replace a configuration that was applied since. If the manager sent no
+    text before, a change cannot be detected, so a configuration that an operator applied stays in force.
     """
     if not digest or digest == state.revision.digest:
         return True
@@ -122,7 +122,7 @@ def _is_same(one: Configuration, other: Configuration) -> bool:
 
 
 def _keep_past(state: State) -> None:
-    """Keep the configuration in force for comparisons; drop the oldest ones above the limits."""
+    """Store the configuration in force for later comparisons; drop the oldest stored ones above the limits."""
     kept = [*state.past.items(), (state.revision.number, state.configuration)][-PAST_MAX:]
     while sum(len(one.text) for _, one in kept) > PAST_CHARACTERS_MAX:
         del kept[0]
@@ -137,7 +137,7 @@ def _note_given(state: State, rm_id: str, digest: str) -> None:
 
 
 def _apply(state: State, configuration: Configuration, source: str, now: int) -> list[Decision]:
-    """Change every partition as the configuration says. Partitions that it no longer has stop and drain."""
+    """Change every partition as the configuration says. Partitions that are no longer in it stop and drain."""
     state.configuration = configuration
     named = {spec.name: spec for spec in configuration.partitions}
     notes: list[Decision] = []

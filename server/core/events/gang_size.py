@@ -1,9 +1,9 @@
-"""The size of gangs that declare none: such a gang is complete when no new member has come for `job.gathering` (J1).
+"""The size of gangs that declare no size: such a gang is complete when no new member has arrived for `job.gathering` (J1).
 
-A gang needs all members that exist at that instant. A later member joins the gang, but the gang does not need it. When a member
-is lost before all are placed, the gang gathers again. Running members that are reported count at once: they were placed
-together, and their sender knows all of them. A gang of one is treated as an ordinary ask and not remembered, so a member that
-comes after it starts a new gang that gathers.
+A gang needs all members that exist when it is complete. A later member joins the gang, but the gang does not need it. When a
+member is lost before all are placed, the gang waits for members again (it *gathers*). Running members that are reported count
+at once: they were placed together, and their sender knows all of them. A gang of one is treated as an ordinary ask and not
+recorded as a gang, so a member that arrives after it starts a new gang that gathers.
 """
 
 from dataclasses import replace
@@ -62,9 +62,9 @@ def _of_member(ask: Ask) -> _Size:
 def joins(
     partition: Partition, application: Application, spec: AskSpec, known: Ask | None = None
 ) -> int | None:
-    """Add a member to its gang: a gathering gang starts its wait again, or ends it if the member states a size.
+    """Add a member to its gang. A gathering gang then restarts its wait, or ends the wait if the member states a size.
 
-    A known member (``known``) does not count as new; for it the result is since when its gang gathers.
+    A known member (``known``) does not count as new; for such a member, return the instant since which its gang gathers.
     """
     job = application.jobs.get(spec.job_key)
     if job is None or not job.counted:
@@ -78,7 +78,7 @@ def joins(
 
 
 def goes_on(partition: Partition, ask: Ask, since_ms: int | None) -> None:
-    """Restore since when a gang gathers, if it was created again only because its single member changed."""
+    """Restore the instant since which a gang gathers, if the gang was created again only because its single member changed."""
     job = ask.group
     if since_ms is not None and isinstance(job, Job) and job in partition.gangs.came:
         partition.gangs.gathering.setdefault(job, since_ms)
@@ -87,7 +87,7 @@ def goes_on(partition: Partition, ask: Ask, since_ms: int | None) -> None:
 def existing(
     partition: Partition, application: Application, event: AllocationAdded, known: Ask | None
 ) -> AllocationAdded:
-    """Return the event of a running member with its gang's size. A new member is among those that the gang needs."""
+    """Return the event of a running member with its gang's size. A new member increases the number that the gang needs."""
     event = sized(partition, application, event, known)
     joins(partition, application, event.spec, known)
     job = application.jobs.get(event.spec.job_key)
@@ -102,7 +102,7 @@ def existing(
 
 
 def note(partition: Partition, now: int) -> None:
-    """Update, after an event or a tick, which gangs gather, and since when no new member has joined each."""
+    """Update, after an event or a tick, which gangs gather, and the instant since which each has got no new member."""
     changed, partition.gangs.came = partition.gangs.came, {}
     for job, further in changed.items():
         since_ms = partition.gangs.gathering.get(job, now)
@@ -124,7 +124,7 @@ def whole(partition: Partition, job: Job) -> None:
 
 
 def whole_ms(partition: Partition, job: Job) -> int:
-    """Return when a gathering gang is complete, if no new member comes."""
+    """Return the instant at which a gathering gang is complete if no new member arrives."""
     since_ms = partition.gangs.gathering[job]
     at_once = job.placed and job.min_members == UNSIZED
     return since_ms if at_once else since_ms + partition.spec.preemption.job_gathering_ms

@@ -26,7 +26,7 @@ from server.state.queues import Queue
 
 RUNNING: Final = ApplicationState.RUNNING
 _FAILING: Final = ApplicationState.FAILING
-"""Looked up once: to reach a member of an enumeration is slow."""
+"""Enumeration members, looked up once because each access to a member is slow."""
 
 _COMPLETES: Final = (RUNNING, ApplicationState.ACCEPTED)
 """The states of an application that completes when its last ask and allocation are gone."""
@@ -45,7 +45,7 @@ def asks_added(partition: Partition, application: Application, now: int) -> list
 
 
 def allocated(partition: Partition, application: Application, now: int) -> list[Decision]:
-    """Make an application Running at its first allocation; if it declared placeholders, at the last of these."""
+    """Make an application Running at its first allocation; if it declared placeholders, at the last placeholder's allocation."""
     if is_reserving(application) and not is_complete(partition, application):
         return []
     if application.state in _BEGINNING:
@@ -88,8 +88,8 @@ def for_held(partition: Partition, application: Application) -> None:
 def emptied(state: State, partition: Partition, application: Application, now: int) -> None:
     """Start to complete an application whose last ask and allocation are gone.
 
-    The application is Completing, and Completed when no ask comes for a while, even if none of its asks ever got a node. If it
-    is Failing, it is Failed at once.
+    The application becomes Completing, and later Completed if no ask arrives for a while, even if none of its asks ever got a
+    node. A Failing application becomes Failed at once.
     """
     if application.asks or application.allocations:
         return
@@ -189,7 +189,7 @@ def placed(partition: Partition, asks: Iterable[Ask]) -> list[Placed]:
 
 
 def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
-    """Remove an ask or allocation that is gone for good."""
+    """Remove an ask or allocation that will not return."""
     drop_pledge(partition, ask, "its ask is gone")
     decision = ask.released_by
     if ask.node is None:
@@ -208,7 +208,7 @@ def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
 
 
 def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) -> None:
-    """Let the application wait for one placeholder less, because this one is gone, however it ended (YUNIKORN-1395)."""
+    """Let the application wait for one placeholder less, because this one has ended, for whatever reason (YUNIKORN-1395)."""
     application = placeholder.application
     if application.reserve is not None:
         application.reserve.lower(placeholder.spec.resource)

@@ -1,4 +1,4 @@
-"""The registration of managers, their repeated registration, and the end of a sync (design 1.10)."""
+"""The registration of managers, repeated registrations, and the end of the first synchronization (sync) (design 1.10)."""
 
 from itertools import chain, islice
 
@@ -21,7 +21,7 @@ from server.state.partition import Partition
 
 
 def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]:
-    """Register a shim, and remove everything that a shim of that id had before."""
+    """Register a shim, and remove all objects that a shim with that id reported before."""
     notes: list[Decision] = []
     if event.rm_id in state.managers:
         for partition in state.partitions.values():
@@ -45,7 +45,7 @@ def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]
 
 
 def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
-    """Remove a part of what a shim had, before it registers again."""
+    """Remove a part of a shim's objects, before it registers again."""
     left = event.most
     for partition in state.partitions.values():
         for application in _applications(partition, event.rm_id):
@@ -60,7 +60,7 @@ def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
 
 
 def forget(state: State, event: ManagerForgotten) -> list[Decision]:
-    """Drop the registration of a shim that has no objects left. The next shim may bring the configuration."""
+    """Drop the registration of a shim that has no objects left. The next shim may then bring the configuration."""
     manager = state.managers.get(event.rm_id)
     if manager is None or manager.registered_ms > event.since:
         return []
@@ -114,7 +114,7 @@ def _applications(partition: Partition, rm_id: str) -> list[Application]:
 
 
 def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision]:
-    """Complete a shim's sync, so that placement may start. Differing counts are reported, not rejected."""
+    """Complete a shim's sync, so that placement may start. If the shim counts other numbers of objects, report this and accept the sync."""
     manager = state.managers.get(event.rm_id)
     if manager is None:
         message = f"sync of {event.rm_id!r} completed without a registration; nothing was changed"
@@ -157,7 +157,7 @@ def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision
 
 
 def held(state: State, rm_id: str) -> dict[str, int]:
-    """Return how many objects of a manager the core has: nodes, applications, allocations (foreign ones too) and asks."""
+    """Return how many objects of a manager the core has: nodes, applications, allocations (with foreign pods) and asks."""
     counts = {"nodes": 0, "applications": 0, "allocations": 0, "asks": 0}
     for partition in state.partitions.values():
         counts["nodes"] += sum(one.rm_id == rm_id for one in partition.index.nodes.values())

@@ -14,7 +14,7 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 NODES_MAX = 100_000
-"""The most nodes of one partition."""
+"""The number of nodes that one partition accepts at most."""
 
 NodeChange = NodeUpdated | NodeDrained | NodeEnabled | NodeRemoved
 
@@ -199,7 +199,7 @@ def _overcommitted(partition: Partition, node: Node) -> list[Decision]:
 def _drop_pledges(
     partition: Partition, node: Node, now: int, code: Code, *, daemons: bool
 ) -> list[Decision]:
-    """Drop the pledges on a node that takes no placements; with ``daemons`` False, those that require this node stay."""
+    """Drop the pledges on a node that takes no placements; with ``daemons`` False, keep the pledges to asks that require this node."""
     notes: list[Decision] = []
     for held in [one for one in node.pledges.values() if daemons or not one.exclusive]:
         reason = f"node {node.node_id} takes no placements any more"

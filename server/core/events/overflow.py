@@ -8,16 +8,16 @@ from server.state.equivalence import SMALL, AskClass
 from server.state.partition import Partition
 
 ASKS_MAX: Final = 2_000_000
-"""The most asks and allocations of one partition."""
+"""The number of asks and allocations that one partition accepts at most."""
 CROWDED: Final = QUANTITY_LIMIT - ASKS_MAX * SMALL
-"""The total of a type below which any number of small asks that a partition takes fits; above, each is checked."""
+"""The total of a type up to which no number of small asks that a partition accepts can overflow; above it, each ask is checked."""
 
 
 def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) -> str:
     """Return why a quantity is empty, not allowed, or raises the usage of the whole tree to 2^62; "" if it is valid.
 
-    ``of_ask`` says that it belongs to an ask. The number of asks is limited, so that small quantities need no check while the
-    total is low.
+    ``of_ask`` says that the quantity belongs to an ask. The number of asks is limited, so that small quantities need no check
+    while the total is low.
     """
     if not resource:
         return "the resource is empty: a positive quantity of some type is needed"

@@ -1,7 +1,7 @@
 """The life of placeholders: real asks replace them, and unused ones are released after a while (docs/gang-placeholders.md).
 
-States and their messages are those of the published interface. An application whose placeholders were not all placed in time is
-Resuming (Soft) or Failing (Hard). A running application loses the placeholders that it did not need.
+The states and their messages are part of the published interface. An application whose placeholders were not all placed in time
+is Resuming (Soft) or Failing (Hard). A running application loses the placeholders that it did not need.
 """
 
 from dataclasses import replace as _with
@@ -33,18 +33,18 @@ from server.state.placeholders import PLACEHOLDERS, GangStyle, Reserve, is_reser
 
 TIMER: Final = "placeholders"
 LETTER: Final = "p"
-"""The first letter of the ids of replacements: a shim marks a placeholder with it before it ends."""
+"""The first letter of the ids of replacements. A shim writes the id on a placeholder before the placeholder ends."""
 LOOK_AGAIN_MS: Final = 1_000
-"""The time after which a time-out is checked again while its manager has not reported yet what runs (C8)."""
+"""The time after which a time-out is checked again while the manager has not yet reported all running pods (C8)."""
 RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
 
-# Declared ---------------------------------------------------------------------------------------------------------
+# Declaration ------------------------------------------------------------------------------------------------------
 
 
 def declare(
     state: State, partition: Partition, application: Application, reserve: Reserve, now: int
 ) -> None:
-    """Record the sum of the placeholders that an application declares. They have to arrive within its time-out, too."""
+    """Record the sum of the placeholders that an application declares. The time-out also applies to their arrival."""
     application.reserve = reserve
     if reserve.wanted:
         _expect(state, partition, application, now)
@@ -66,9 +66,9 @@ def seen(state: State, partition: Partition, ask: Ask) -> None:
 
 
 def keyed(application: Application, event: AskAdded, known: Ask | None) -> AskAdded:
-    """Return the ask as a member of the gang of its application's placeholders, if its client names no gang.
+    """Return the ask as a member of the gang of its application's placeholders, unless its client names a gang.
 
-    So the placeholders are placed together or not at all, once all that the application declared have arrived.
+    So the placeholders are placed all together or not at all, once all placeholders that the application declared have arrived.
     """
     spec = event.spec
     if not spec.placeholder or spec.job_key:
@@ -99,7 +99,7 @@ def _expect(state: State, partition: Partition, application: Application, since:
     state.at(due, TIMER, partition.name, application.application_id)
 
 
-# Replaced ---------------------------------------------------------------------------------------------------------
+# Replacement ------------------------------------------------------------------------------------------------------
 
 
 def replace(state: State, partition: Partition, now: int) -> list[Decision]:
@@ -145,8 +145,8 @@ def _order(state: State, partition: Partition, swap: Swap, now: int) -> Decision
 def keeps_place(partition: Partition, ask: Ask, spec: AskSpec) -> bool:
     """Return whether a changed ask still replaces its placeholder: yes if its size is unchanged and the node still suits it.
 
-    Other nodes may suit the ask as well, but its placeholder would then have been released in vain. The nodes that suit it may
-    change whenever a pod elsewhere changes.
+    Other nodes may suit the ask as well, but on another node it would not use the capacity that its placeholder frees. Besides,
+    the nodes that suit the ask may change whenever a pod elsewhere changes.
     """
     held, before = ask.pledge, ask.spec
     same_size = (spec.resource, spec.constraints.host_ports, spec.priority) == (
@@ -184,7 +184,7 @@ def _released(
 
 
 def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
-    """Order the release of a placeholder again, because it is still there; the real ask waits as before."""
+    """Order the release of a placeholder again, because it has not ended; the real ask waits as before."""
     decisions: list[Decision] = [
         _released(partition, placeholder, commitment, held.ask.key, held.node.node_id)
         for placeholder in commitment.victims.values()
@@ -211,7 +211,7 @@ def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
     return [(expires, decision_id)]
 
 
-# Timed out --------------------------------------------------------------------------------------------------------
+# Time-out ---------------------------------------------------------------------------------------------------------
 
 
 def timed_out(state: State, partition: Partition, application_id: str, now: int) -> list[Decision]:
@@ -248,7 +248,7 @@ def _is_told(state: State, partition: Partition) -> bool:
 def _release_unused(
     state: State, partition: Partition, application: Application, now: int
 ) -> list[Decision]:
-    """Release unused placeholders, except those that are preempted already or being replaced, which end anyway (G1)."""
+    """Release unused placeholders, except those that are preempted or replaced already and so end anyway (G1)."""
     message = "its application did not use it in time"
     decisions: list[Decision] = [
         _release_unreplaced(partition, one, message)

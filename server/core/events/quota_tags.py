@@ -1,4 +1,4 @@
-"""The quota in application tags, where a namespace's annotations arrive (docs/yunikorn/migrate.md)."""
+"""The quota in application tags, which carry the annotations of a namespace (docs/yunikorn/migrate.md)."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 class TagQuota(NamedTuple):
-    """The quota that the tags request; None and 0 mean that they say nothing."""
+    """The quota that the tags request; None and 0 stand for values that the tags do not set."""
 
     guaranteed: Limit
     max: Limit | None

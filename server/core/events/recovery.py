@@ -1,4 +1,4 @@
-"""The recovery of decisions that were open when the core ended, from the marks on their victims (C8).
+"""The recovery of decisions that were open when the core ended, from the annotations (marks) on their victims (C8).
 
 A mark names the decision, the preemptor and the node. Until all pods are known (the end of the sync, or the ask's arrival if no
 manager declares one) the victims only count as releasing.
@@ -27,10 +27,10 @@ BECAUSE: Final = "its eviction was ordered before the core was restarted"
 
 
 def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
-    """Set an existing allocation to releasing, and keep the mark that was reported with it.
+    """Set an existing allocation to releasing, and store the mark that was reported with it.
 
-    Two reports change nothing: a repeated one about an allocation that is already being evicted, whose decision may have ended
-    meanwhile, and one with a mark that was sent before the veto by which the allocation stays.
+    Two kinds of reports change nothing: a repeated report about an allocation that is already being evicted, whose decision may
+    have ended since; and a report with a mark from before the veto that lets the allocation stay.
     """
     if ask.releasing or ask.is_replaced or (ask.vetoed and mark.decision_id):
         return
@@ -90,8 +90,8 @@ def _mark_with_capacity(
 ) -> ReleaseMark:
     """Return the first mark on whose node the ask fits once the decision's own victims are gone, else the first mark.
 
-    Marks name several nodes if a decision was planned again after a veto: a victim that was already being evicted still has the
-    mark of the earlier node.
+    The marks of a decision name several nodes if it was planned again after a veto: a victim that was already being evicted
+    still names the earlier node.
     """
     found = list(marks.values())
     for mark in found:
@@ -121,7 +121,7 @@ def _drop_unfit(
 ) -> list[Decision]:
     """Drop pledges that no longer fit on the marked node, which may have changed during the restart (G10).
 
-    This is done only after the node was enabled or drained, or when all pods are known.
+    Pledges are checked only after the node was enabled or drained, or when all pods are known.
     """
     node = partition.index.nodes.get(mark.node_id)
     if node is None or not (all_known or node.opened):

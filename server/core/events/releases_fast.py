@@ -1,7 +1,7 @@
-"""The fast path of ends: allocations that end without an order, as happens when many pods end at once.
+"""The fast path for ended allocations: pods that end without an order of the core, often many at once.
 
-`asks.release` is the general path with the same result. This path takes a sequence of ends, and then subtracts their usage in
-sums.
+`asks.release` is the general path with the same result. This path takes a sequence of such events, and then subtracts the usage
+of all of them at once.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from server.state.partition import Partition
 
 _FAILED_ON_RM: Final = Termination.SCHEDULING_FAILED_ON_RM
 _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
-"""Looked up once: to reach a member of an enumeration is slow."""
+"""Enumeration members, looked up once because each access to a member is slow."""
 
 
 def take(state: State, events: Sequence[Event], first: int, decisions: list[Decision]) -> int:
@@ -93,7 +93,7 @@ def _is_quiet(ask: Ask) -> bool:
 
 
 def leaves_alone(state: State, event: Event) -> bool:
-    """Return whether the event is the end of an allocation, which does not affect unqueued asks."""
+    """Return whether the event ends an allocation, and so does not affect unqueued asks."""
     if type(event) is not ReleaseRequested or event.termination is _FAILED_ON_RM:
         return False
     partition = state.partitions.get(event.partition)

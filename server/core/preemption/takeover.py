@@ -124,7 +124,7 @@ class _Search:
         return self.ranks.below(ask.application.leaf, ask.spec.priority)
 
     def _takes(self, leaf: Queue, priority: int) -> Below:
-        """Return the reservations that these asks may take over; only those of the leaf if it has no reservation left."""
+        """Return the reservations that these asks may take over; only those of the leaf if it may have no further one."""
         at = (leaf, priority)
         found = self._open.get(at)
         if found is None:

@@ -23,24 +23,24 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 WAITING_MS: Final = 600_000
-"""The time after which a waiting ask is worth a look."""
+"""The waiting time after which an ask is reported."""
 NAMED_MAX: Final = 10
 """The most objects of one kind that a finding names."""
 RESERVATION_MS: Final = 3_600_000
-"""The age from which a reservation keeps capacity from others for too long."""
+"""The age from which a reservation is reported, because it keeps capacity from other asks for too long."""
 RELEASE_MS: Final = 60_000
-"""The time after its grace within which an evicted pod is gone, unless something keeps it."""
+"""The time within which an evicted pod normally ends after its grace period."""
 SYNC_MS: Final = 300_000
-"""The longest that a manager needs to send what it knows."""
+"""The time that a manager needs at most to send its objects."""
 ALONE_MS: Final = 60_000
 """The time for which a core that has just started waits for its first manager."""
 UNSCHEDULABLE_SHARE: Final = 5
-"""The share of the nodes, one in so many, that may take no placements without a warning."""
+"""The part of all nodes, one in this number, that may be closed to placements without a warning."""
 
 
 CHECKS: Final = ("books", "nodes", "allocations", "queues")
 CHECKS_OF_AGE: Final = ("releases", "reservations", "waiting asks", "resource managers")
-"""The names of the checks; the latter are made only when the instant is known."""
+"""The names of the checks. Checks of age are made only when the instant is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Around:
 
     started_ms: int
     away: Mapping[str, int] = field(default_factory=dict)
-    """The resource managers that are away for longer than a reconnect takes, each with the instant since when."""
+    """The resource managers that have been away for longer than a reconnect takes, each with the instant at which it left."""
 
 
 def doctor(
@@ -59,7 +59,7 @@ def doctor(
     around: Around | None = None,
     name: Namer = by_key,
 ) -> list[Finding]:
-    """Return all findings, errors first; those of one partition if it is named (KeyError for an unknown name).
+    """Return all findings, errors first; only the findings of one partition if it is named (KeyError for an unknown name).
 
     Without an instant there are no findings about durations. Findings name asks by ``name``.
     """
@@ -175,7 +175,7 @@ def _queues(partition: Partition, now: int | None) -> Iterator[Finding]:
 
 
 def _guaranteed(queue: Queue) -> Counter[str]:
-    """Return the guarantee of a queue: its own figure, or the sum of those below it if that is larger."""
+    """Return the guarantee of a queue: its own amount, or the sum of the guarantees below it if that is larger."""
     below: Counter[str] = Counter()
     for child in queue.children.values():
         below.update(_guaranteed(child))
@@ -194,7 +194,7 @@ def _over_max(partition: Partition, queue: Queue, now: int | None) -> Iterator[F
 
 
 def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
-    """Return what will bring a queue down to its maximum, and what people can do."""
+    """Return sentences on how a queue's usage will be reduced to its maximum, and on what people can do."""
     why, due = quota_timers.why_not(partition, queue), partition.quota_due.get(queue.path)
     if why is not None:
         return f"Nothing enforces it: {why}. It gets no more until pods end; end some, or raise the max."
@@ -204,7 +204,7 @@ def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
     return "Pods are being evicted for it: see `evenhand decisions --policy quota`."
 
 
-# What lasts too long --------------------------------------------------------------------------------------------
+# Conditions that last too long ----------------------------------------------------------------------------------
 
 
 def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
@@ -227,7 +227,7 @@ def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
 
 
 def _still_leaving(partition: Partition, record: DecisionRecord) -> list[Ask]:
-    """Return the victims of a decision that were ordered to end and still run; none once the decision is fulfilled."""
+    """Return the victims of a decision that were ordered to end and still run; no victims once the decision is fulfilled."""
     if record.state in {DecisionState.FULFILLED, DecisionState.OBSERVED}:
         return []
     victims = (partition.asks.get(one.key) for one in record.victims)
@@ -346,7 +346,7 @@ def _thrashing(partition: Partition, now: int | None) -> Iterator[Finding]:
 
 
 def _unmet_guarantees(state: State, partition: Partition, now: int) -> Iterator[Finding]:
-    """Yield a finding about unmet guarantees of queues whose asks have waited for long; the report says why."""
+    """Yield a finding about unmet guarantees of queues whose asks have waited for long; the unmet-guarantee report has the reasons."""
     if not partition.ask_count:
         return
     found = needs.read(state, partition, "", now).queues

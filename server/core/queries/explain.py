@@ -1,4 +1,4 @@
-"""The answer to why a key waits or where it runs, in facts and in sentences. Read-only: no heap is touched."""
+"""The explanation of a key: why it waits or where it runs, in facts and in sentences. Nothing is changed, not even a heap."""
 
 from difflib import get_close_matches
 from itertools import chain, islice
@@ -20,7 +20,7 @@ from server.state.partition import Partition
 NEAR_MAX: Final = 5
 """The most near matches that an answer names."""
 NEAR_AMONG: Final = 1_000
-"""The most keys that are compared letter by letter for near matches."""
+"""The number of keys that are compared letter by letter for near matches at most."""
 SCHEDULABLE: Final = "schedulable"
 NAMED_MAX: Final = 10
 """The most keys that one sentence names."""
@@ -32,10 +32,11 @@ BROUGHT: Final = (
 def explain(
     core: Core, key: str, now: int, partition: str = "", name: Namer = by_key
 ) -> Explanation:
-    """Return what the key is and why: an ask, an allocation, an application, a node, a queue, or unknown.
+    """Return what the key names (an ask, allocation, application, node or queue, or nothing known), and explain its state.
 
     The explanation's ``code`` is the reason of an ask that waits, the state of an application or queue, or whether a node is
-    schedulable. Without a partition all are searched, in the order of the configuration. Sentences name asks by ``name``.
+    schedulable. Without a partition all partitions are searched, in the order of the configuration. Sentences name asks by
+    ``name``.
     """
     state = core.state
     known = state.partitions
@@ -75,7 +76,7 @@ def _explain_in(answer: Answer, key: str, name: Namer) -> Explanation | None:
 
 
 def near_matches(partition: Partition, key: str) -> list[str]:
-    """Return known keys that resemble this one: those that contain it, else the most similar of the first thousand."""
+    """Return known keys that resemble this one: keys that contain it, else the most similar of the first thousand keys."""
     if not key:
         return []
     names = (
@@ -92,7 +93,7 @@ def near_matches(partition: Partition, key: str) -> list[str]:
     return get_close_matches(key, among, n=NEAR_MAX)
 
 
-# What runs ------------------------------------------------------------------------------------------------------
+# Running allocations --------------------------------------------------------------------------------------------
 
 
 def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
@@ -213,7 +214,7 @@ def _gang_member(partition: Partition, named: Application) -> str:
 
 
 def _by_code(answer: Answer, application: Application) -> list[str]:
-    """Return how many of the application's asks wait for each reason, if there are several reasons."""
+    """Return the number of the application's asks that wait, by reason, if there are several reasons."""
     obstacles = Obstacles(answer.state, answer.partition)
     counts: dict[str, int] = {}
     for ask in application.asks.values():

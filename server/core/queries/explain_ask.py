@@ -1,4 +1,4 @@
-"""The explanation of a waiting ask: the first rule that fails, then all other facts, the most important first."""
+"""The explanation of a waiting ask: first the first rule that fails, then all other facts, the most important ones first."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -145,7 +145,7 @@ def _reason(answer: Answer, ask: Ask, code: Code, nodes: Tally) -> str:
 def _in_full(
     partition: Partition, ask: Ask, code: Code, nodes: Tally, gang: GroupFit | None
 ) -> str:
-    """Return the reason with numbers, for readers who may see the whole cluster; "" if there are none."""
+    """Return the reason with numbers, for readers who may see the whole cluster; "" if there are no numbers."""
     if gang is not None:
         return fit_text(gang) if code in {Code.GANG_PARTIAL, Code.NOT_TRIED} else ""
     only = only_node(ask.spec.constraints)
@@ -155,7 +155,7 @@ def _in_full(
 
 
 def only_node(constraints: Constraints) -> str:
-    """Return the only node on which an ask may run, if its constraints name it, as those of a DaemonSet's pod do."""
+    """Return the only node on which an ask may run, if its constraints name one node, as a DaemonSet pod's constraints do."""
     named = constraints.required_node or constraints.node_name
     if not named and len(constraints.allowed_nodes) == 1:
         (named,) = constraints.allowed_nodes
@@ -256,7 +256,7 @@ def _of_replacement(held: Pledge) -> str:
 
 
 def limit_text(partition: Partition, ask: Ask, limiter: Limiter) -> str:
-    """Return what a limit lacks for an ask, as the end of a sentence."""
+    """Return the amounts that a limit lacks for an ask, as the end of a sentence."""
     lacks = short_of(partition, ask, limiter)
     return f"{_subject(limiter)} has no headroom for it and lacks {quantities(lacks)}"
 
@@ -405,7 +405,7 @@ def _reservation(answer: Answer, ask: Ask) -> list[str]:
 
 
 def _ranks(partition: Partition, ask: Ask) -> list[str]:
-    """Return sentences with the ranks of the ask in its application, of that in its queue, and of each queue on the path."""
+    """Return sentences with the ranks of the ask in its application, of the application in its queue, and of each queue on the path."""
     application = ask.application
     before = sum(one.sort_key < ask.sort_key for one in application.asks.values())
     waiting = [one for one in application.leaf.applications.values() if one.asks]
@@ -419,7 +419,7 @@ def _ranks(partition: Partition, ask: Ask) -> list[str]:
 
 
 def _queue_rank(partition: Partition, queue: Queue, parent: Queue) -> str:
-    """Return the rank of a queue by share alone, because the priority of a queue changes with every placement."""
+    """Return the rank of a queue by share alone. Its priority is left out, because the priority changes with every placement."""
     rivals = [one for one in parent.children.values() if one.pending_asks]
     shares = {one.path: share_ppm(partition, one) for one in rivals}
     own = shares[queue.path]

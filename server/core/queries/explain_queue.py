@@ -61,7 +61,7 @@ def _promised(partition: Partition, queue: Queue) -> Mapping[str, int]:
 
 
 def held(partition: Partition, queue: Queue) -> Mapping[str, int]:
-    """Return what counts towards a queue's entitlement: usage, less what is being released, plus the promises of decisions."""
+    """Return the amounts that count towards a queue's entitlement: usage less releasing amounts, plus the promises of decisions."""
     leaving = _named(partition, queue.releasing)
     promised = _promised(partition, queue)
     used = _named(partition, queue.usage)
@@ -69,7 +69,7 @@ def held(partition: Partition, queue: Queue) -> Mapping[str, int]:
 
 
 def _beside_used(partition: Partition, queue: Queue) -> Iterator[str]:
-    """Yield, in the types of the guarantee, how much held amounts differ from usage, and how much is reserved."""
+    """Yield two clauses for the guaranteed types: how much held amounts differ from usage, and how much is reserved."""
     kinds = dict(queue.spec.guaranteed) or partition.types.names
     promised = _amounts(_promised(partition, queue), kinds)
     leaving = _amounts(_named(partition, queue.releasing), kinds)
@@ -164,7 +164,7 @@ def _claims(partition: Partition, queue: Queue) -> Iterator[str]:
 
 
 def _no_claims(settings: PreemptionSettings) -> str:
-    """Return why no claims are made, or carried out, in the whole partition; "" if they are."""
+    """Return the reason why the whole partition makes no claims, or carries none out; "" if it carries claims out."""
     if not settings.enabled:
         return "Preemption is off in this partition: preemption.enabled is false."
     if not any(facts(name).claims for name in settings.policies):

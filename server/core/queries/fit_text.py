@@ -1,4 +1,4 @@
-"""The sentences about how asks fit together: how many fit, what the others lack, and where."""
+"""The sentences about how asks fit together: how many fit, and what the others lack on which nodes and below which limits."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,7 +22,7 @@ def fit_text(fit: GroupFit) -> str:
 
 
 def _tightest_text(fit: GroupFit) -> str:
-    """Return what the limit with headroom for the fewest members lacks, and how many other limits lack something."""
+    """Return the amounts that the limit with headroom for the fewest members lacks, and the number of other limits that lack something."""
     text = limit_fit_text(min(fit.limits, key=lambda one: one.members), fit)
     others = len(fit.limits) - 1
     return (
@@ -37,7 +37,7 @@ def _whom(fit: GroupFit) -> str:
 
 
 def lack_text(fit: GroupFit) -> str:
-    """Return what a single ask lacks, as the end of a sentence; "" if it is not known to lack anything."""
+    """Return what a single ask lacks, as the end of a sentence; "" if nothing is known to be lacking."""
     if fit.limits:
         limit = fit.limits[0]
         return f"{_subject(limit)} has no headroom for it and lacks {quantities(limit.missing)}"

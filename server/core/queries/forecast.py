@@ -1,9 +1,10 @@
 """The forecast of a configuration change: a copy of the core runs under the new configuration until nothing more happens.
 
 The copy (see `state.copying`) has everything that the live core knows: open decisions, quota timers, how long asks have waited,
-back-offs, the pace, frozen pairs, reservations, gangs that gather, disruption budgets. It takes the configuration as an event
-at ``now`` and ticks at each instant that `queries.settling` finds, with the same deciding code as the live core. The behaviour
-of the cluster in that time is assumed (ASSUMPTIONS). A shadow changes nothing, so the copy has none.
+back-offs, the pace, frozen pairs, reservations, gangs that gather, disruption budgets. The copy takes the configuration as an
+event at ``now`` and ticks at each instant that `queries.settling` finds. Its decisions come from the same code as those of the
+live core. The behaviour of the cluster in that time is assumed (ASSUMPTIONS). The copy has no shadow, because a shadow changes
+nothing.
 """
 
 from collections import Counter
@@ -54,12 +55,12 @@ ASSUMPTIONS: Final = (
     "every pod that gets a node is bound",
 )
 RESERVING: Final = "reservations that end and are made again go on alike"
-"""The assumption where reservations end and are made again without end: they repeat themselves (see `queries.settling`)."""
+"""The assumption in partitions whose reservations end and are made again without end: they repeat themselves (see `queries.settling`)."""
 _UNCHANGED: Final = "what would be evicted without the change was simulated only until"
 HORIZON_MS: Final = 24 * 3_600_000
 """The time that a forecast looks ahead."""
 TICKS_MAX: Final = 5_000
-"""The most ticks of one forecast; then it is cut."""
+"""The most ticks of one forecast; a longer forecast is cut off."""
 _TOO_MANY_TICKS: Final = f"a simulation ends after {TICKS_MAX:,} ticks of the core"
 
 _GONE_FOR_GOOD: Final = (AskReleased, AskRejected)
@@ -99,7 +100,7 @@ def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
 
 
 def _compared(found: Forecast, rest: "_Course") -> Forecast:
-    """Return the forecast with those victims marked that would be evicted without the change, too."""
+    """Return the forecast, in which victims are marked that would be evicted even without the change."""
     cut = (f"{_UNCHANGED} {span(rest.until_ms)} from now",) if rest.cut else ()
     return replace(
         found,
@@ -117,7 +118,7 @@ def _marked(one: ForeseenDecision, evicted: set[tuple[str, str]]) -> ForeseenDec
     return replace(one, unchanged=same)
 
 
-# The copy goes on -----------------------------------------------------------------------------------------------------
+# The run of the copy --------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -128,7 +129,7 @@ class _Found:
     applied: QueueReport | None = None
     decisions: list[tuple[int, DecisionRecord]] = field(default_factory=list)
     fixed: dict[str, int] = field(default_factory=dict)
-    """The decisions that end a wait which began before the change, by id, with their instants."""
+    """The instants of the decisions, by id, that end a wait which began before the change."""
     outcomes: dict[str, DecisionState] = field(default_factory=dict)
     beneficiaries: dict[str, str] = field(default_factory=dict)
     placements: list[ForeseenPlacement] = field(default_factory=list)
@@ -137,7 +138,7 @@ class _Found:
 
 
 class _Course:
-    """The run of one copy from ``now`` on. Its only events are the ends that the copy orders itself."""
+    """The run of one copy from ``now`` on. Its only events are the ends of pods that the copy orders itself."""
 
     def __init__(self, copy: Core, now: int) -> None:
         self._core = copy
@@ -160,7 +161,7 @@ class _Course:
             self._is_gone(name, partition)
 
     def _is_gone(self, name: str, partition: Partition) -> None:
-        """Record allocations whose release was ordered before the forecast: they end at once, too."""
+        """Record allocations whose release was ordered before the forecast, because they also end at once."""
         for ask in partition.asks.values():
             if ask.node is not None and ask.is_replaced:
                 self._going[name, ask.key] = Termination.PLACEHOLDER_REPLACED
@@ -199,7 +200,7 @@ class _Course:
                 self._now = due
 
     def _instant(self) -> None:
-        """Run one instant: ticks, and the ends that these order."""
+        """Run one instant: ticks, and the ends of the pods that these ticks evict."""
         while not self.cut:
             tick = self._core.tick(self._now, BUDGET)
             self._ticks += 1
@@ -212,7 +213,7 @@ class _Course:
             if self._ticks >= TICKS_MAX:
                 self.cut = _TOO_MANY_TICKS
 
-    # What the copy says -----------------------------------------------------------------------------------------------
+    # The decisions of the copy ----------------------------------------------------------------------------------------
 
     def _hear(self, decisions: list[Decision]) -> None:
         for one in decisions:
@@ -226,7 +227,7 @@ class _Course:
                 self._note(one)
 
     def _is_repeated(self, one: Decision) -> bool:
-        """Return whether a partition that only observes made the decision before: its state does not change, so it would recur."""
+        """Return whether the decision repeats an earlier one of a partition in observe mode, whose state no decision changes."""
         if not isinstance(one, Decided) or one.record.state is not DecisionState.OBSERVED:
             return False
         record = one.record
@@ -237,7 +238,7 @@ class _Course:
         return known
 
     def _note(self, one: Decision) -> None:
-        """Record a decision as far as the forecast shows it."""
+        """Record those parts of a decision that the forecast shows."""
         if isinstance(one, Decided):
             self._decided(one.record)
         elif isinstance(one, Placed):
@@ -295,7 +296,7 @@ class _Course:
         end = ForeseenEnd(self._now - self._start, key, application_id, why)
         self._found[partition].ends.append(end)
 
-    # What the cluster answers -----------------------------------------------------------------------------------------
+    # The assumed events of the cluster --------------------------------------------------------------------------------
 
     def _ends(self) -> list[Event]:
         """Return the release of every pod that was ordered to end.
@@ -341,7 +342,7 @@ class _Course:
         ]
 
     def _count_shrinks(self, due: list[tuple[str, str]]) -> None:
-        """Record how far runs without a decision came: None if the queue was within its maximum."""
+        """Record the results of runs without a decision; a result is None if the queue was within its maximum."""
         for name, path in due:
             partition = self._core.state.partitions[name]
             queue = partition.queues.get(path)
@@ -352,7 +353,7 @@ class _Course:
                 shrink = enforcement.plan(trial, ShrinkIntent(enforcement.NAME, path)).shrink
             self._found[name].shrinks[path] = shrink
 
-    # What came of it --------------------------------------------------------------------------------------------------
+    # The result -------------------------------------------------------------------------------------------------------
 
     def forecast(self, quotas: dict[str, list[QueueSimulation]]) -> Forecast:
         """Return the forecast with all recorded events."""

@@ -21,11 +21,11 @@ from server.state.applications import Application, Job
 from server.state.limits import Limiter
 
 NAME: Final = "tentative"
-"""The policy of a place that is only looked for."""
+"""The policy name of tentative pledges, with which this module looks for nodes."""
 NODES_MAX: Final = 5
 """The most nodes that an answer names."""
 TRIED_MAX: Final = 1_000
-"""The most members for which places are looked for; an answer about more says so."""
+"""The number of members that are tried at most; the answer says so if there are more."""
 
 
 class PersonLimit(NamedTuple):
@@ -76,7 +76,8 @@ def is_of_placeholders(job: Job) -> bool:
 def group_fit(trial: Trial, members: Members) -> GroupFit:
     """Return how the members fit together now, on top of the plans of the Trial, which is unchanged afterwards.
 
-    The victims of these plans count as gone for what the others lack, but their capacity is not free for members that fit now.
+    The amounts that members lack are computed as if the victims of these plans were gone. But no member fits *now* on the
+    capacity of these victims.
     """
     asks = members.asks[:TRIED_MAX]
     assignment = _Assignment(trial)
@@ -114,7 +115,7 @@ def group_fit(trial: Trial, members: Members) -> GroupFit:
 
 
 def free_row(trial: Trial, ask: WaitingAsk) -> int:
-    """Return the node that takes an ask at once, under the limits of its queues; -1 for none."""
+    """Return the row of the node that takes an ask at once, within the limits of its queues; -1 for none."""
     free = ask.within_limits and trial.snapshot.may_place(ask.leaf)
     return (
         trial.best(ask.kind) if free and admission.has_headroom(trial, ask.leaf, ask.kind) else -1
@@ -143,7 +144,7 @@ class _Assignment:
         return row >= 0
 
     def owe(self, kind: ClassFacts) -> bool:
-        """Charge one ask to the nearest node; return False if no node could ever hold it beside the others."""
+        """Charge one ask to the node that lacks least; return False if no node could ever hold it beside the other asks."""
         row = self._tentative.owe(kind)
         if row >= 0:
             self._owed[row] += 1
@@ -157,7 +158,7 @@ class _Assignment:
         return dict(total)
 
     def told(self) -> tuple[NodeFit, ...]:
-        """Return the nodes for the report: first those that lack something, in the order in which they were taken."""
+        """Return the nodes for the report in the order in which they were taken, but nodes that lack something first."""
         rows = dict.fromkeys([*self._owed, *self._placed])
         return tuple(map(self._node, rows))
 
@@ -181,7 +182,7 @@ class _Assignment:
 
 
 def _placed(trial: Trial, asks: Sequence[WaitingAsk], people: Sequence[PersonLimit]) -> int:
-    """Return how many asks can be placed now, one after another: with headroom under every limit, and a node."""
+    """Return how many asks can be placed now, one after another, each with headroom below every limit and with a node."""
     mark, count = trial.mark(), 0
     headrooms = [list(one.headroom) for one in people]
     for one in asks:

@@ -1,7 +1,8 @@
 """The read side: the state of the core, as plain values. No function changes the state.
 
-The cost of each function is proportional to its result. An unknown partition gives an empty result; a caller that requires the
-partition checks that first. Lists have an order that only events change, so that `start` and `size` can page.
+The cost of each function is proportional to its result. An unknown partition gives an empty result; a caller for which that is
+an error checks the partition first. The order of lists changes only with events, so that callers can page with `start` and
+`size`.
 """
 
 from collections import Counter
@@ -108,7 +109,7 @@ def _partition(core: Core, partition: Partition) -> PartitionReport:
 
 
 def _waiting(core: Core, partition: Partition) -> dict[str, int]:
-    """Return the number of waiting asks by code, most first."""
+    """Return the number of waiting asks by code, the most frequent code first."""
     obstacles = Obstacles(core.state, partition)
     counts: Counter[str] = Counter()
     for application in partition.applications.values():
@@ -133,7 +134,7 @@ def queue_settings(
 
 
 def queue_reach(core: Core, partition: str, path: str) -> ReachReport:
-    """Return from which queues a queue may claim and which may claim from it; KeyError for an unknown queue."""
+    """Return the queues from which a queue may claim, and the queues that may claim from it; KeyError for an unknown queue."""
     one_partition = core.state.partitions[partition]
     return reach(one_partition, one_partition.queues[path])
 
@@ -253,7 +254,7 @@ def allocations(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
     start: int = 0,
     size: int | None = None,
 ) -> list[AllocationReport]:
-    """Return allocations, with ``asks`` also waiting asks, and foreign pods unless a queue or application is named."""
+    """Return allocations and, unless a queue or application is named, foreign pods. With ``asks`` also return waiting asks."""
     one_partition = core.state.partitions.get(partition)
     if one_partition is None:
         return []

@@ -1,4 +1,4 @@
-"""The preemption decisions that the core still knows: all open ones, and the last that ended."""
+"""The preemption decisions that the core still knows: all open decisions, and the last ones that ended."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ from server.model.ranking import DECIDING, NOT_NEEDED, Ranking
 from server.model.records import DecisionRecord, Level, Spared
 
 PODS: Final = "pods"
-"""The type of which every pod asks for one."""
+"""The resource type that counts pods: every pod requests one."""
 
 
 def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
@@ -45,7 +45,7 @@ def decision(core: Core, decision_id: str) -> DecisionRecord | None:
 
 
 def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
-    """Return the candidates that stay and why: a rule, or that they were not needed or their node was not chosen."""
+    """Return the candidates that stay, each with the reason: a rule, not needed, or its node was not chosen."""
     ranking = ranking_of(core, record)
     told = {one.law for one in record.spared}
     if ranking is None or NOT_NEEDED in told:
@@ -99,7 +99,7 @@ def evicted_later(core: Core, record: DecisionRecord, key: str) -> str:
 
 
 def touches(record: DecisionRecord, queue: str) -> bool:
-    """Return whether a decision gives to or takes from a queue or one below it."""
+    """Return whether a decision gives capacity to, or takes it from, a queue or a queue below it."""
     return any(is_below(path, queue) for path in _queues(record))
 
 

@@ -13,18 +13,18 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 GROUPS_MAX: Final = 2
-"""The most groups of nodes, by what excludes them, that are reported."""
+"""The most groups of nodes that are reported; the nodes of a group are excluded for the same reason."""
 NAMED_MAX: Final = 3
 SEVERAL: Final = 2
 TAINT: Final = "taint"
 _OF_CLUSTER: Final = "node.kubernetes.io/"
-"""The prefix of taints with which Kubernetes marks a node in trouble: tolerating them is no way out."""
+"""The prefix of taints with which Kubernetes marks an unhealthy node; no next step suggests to tolerate them."""
 
 
 def excluded(
     partition: Partition, constraints: Constraints, demand: Demand
 ) -> tuple[Excluded, ...]:
-    """Return the nodes that are large enough, grouped by what excludes them; groups that are easiest to allow come first.
+    """Return the nodes that are large enough, grouped by the reason that excludes them; groups that are easiest to allow come first.
 
     The result is empty if a node that is large enough is allowed.
     """
@@ -61,7 +61,7 @@ def _untolerated(node: Node, constraints: Constraints) -> tuple[str, ...]:
     return tuple(dict.fromkeys(keys))
 
 
-# Words ----------------------------------------------------------------------------------------------------------
+# Texts ----------------------------------------------------------------------------------------------------------
 
 
 def excluded_text(groups: Sequence[Excluded]) -> str:

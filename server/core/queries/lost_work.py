@@ -1,4 +1,4 @@
-"""The work that preemption destroyed, as the state has summed it up since this core started, or since an instant."""
+"""The work that preemption destroyed, as summed up in the state since this core started, or since an instant."""
 
 from collections.abc import Mapping
 
@@ -18,13 +18,13 @@ def lost_owners(core: Core, partition: str) -> list[LostLine]:
 
 
 def lost_work_since(core: Core, partition: str, instant: int) -> tuple[list[LostLine], int]:
-    """Return the work lost to evictions ordered since the minute of an instant, and from when the sums are complete."""
+    """Return the work lost to evictions ordered since the minute of an instant, and the instant from which the sums are complete."""
     found, begin = core.state.partitions[partition].lost.by_queue.since(instant)
     return _lines(found), begin
 
 
 def lost_owners_since(core: Core, partition: str, instant: int) -> tuple[list[LostLine], int]:
-    """Return the same as `lost_work_since`, with the sums also by user and application of the victims."""
+    """Return the sums of `lost_work_since`, split further by user and application of the victims."""
     found, begin = core.state.partitions[partition].lost.by_owner.since(instant)
     return _lines(found), begin
 

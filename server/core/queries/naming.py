@@ -1,6 +1,6 @@
 """The names of asks in sentences: their keys, unless the caller has names for people.
 
-The core does not read tags, in which clients send the names of pods; the read side passes a function that does.
+Clients send the names of pods in tags. The core does not read tags, so the read side passes a function that reads the name.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ Namer = Callable[[Ask], str]
 
 
 def by_key(ask: Ask) -> str:
-    """Return the key, for callers that have no names."""
+    """Return the key itself, for callers that have no names."""
     return ask.key
 
 
 def some_of(asks: Sequence[Ask], most: int, name: Namer) -> str:
-    """Return the names of the first of many asks, and how many more there are."""
+    """Return the names of the first few asks, and how many more there are."""
     rest = (ask.key for ask in asks[most:])
     return some([*map(name, asks[:most]), *rest], most)

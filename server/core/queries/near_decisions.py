@@ -1,4 +1,4 @@
-"""The rank of a running allocation in the latest decisions that evicted other pods near it, and so why it was not evicted."""
+"""The rank of a running allocation in the latest decisions that evicted other pods on its node or in its queue: why it was not evicted."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from server.state.applications import Ask
 from server.state.partition import Partition
 
 NODE_KEYS: Final = ("opted-out", "originators", "priority", "victims", "excess")
-"""The keys by which nodes are compared (G8), in the order of the fields of `Rival`."""
+"""The names of the keys by which nodes are compared (G8), in the order of the fields of `Rival`."""
 ALLOCATION_KEY: Final = "allocation-key"
 """The last key of every order."""
 
@@ -20,10 +20,10 @@ ALLOCATION_KEY: Final = "allocation-key"
 class NotEvicted:
     """The reason why one decision did not evict an allocation.
 
-    ``rule`` is the rule that protected it, "" if that is not known any more. ``place`` is its rank among ``total`` candidates,
-    0 if it is not ranked. ``key`` is the first sort key in which the allocation or its node differs from the compared one:
-    ``victim``, or ``node``, the one that was chosen. ``own`` and ``other`` are the two values. ``before`` says that the
-    allocation ranks before every victim, so that no sort key decided: a set of victims without it was better.
+    ``rule`` is the rule that protected it, "" if the rule is not known any more. ``place`` is its rank among ``total``
+    candidates, 0 if it is not ranked. ``key`` is the first sort key in which the allocation differs from ``victim``, or its
+    node from ``node``, the chosen one. ``own`` and ``other`` are the two values. ``before`` says that the allocation ranks
+    before every victim, so that no sort key decided: a set of victims without it was better.
     """
 
     record: DecisionRecord
@@ -39,7 +39,7 @@ class NotEvicted:
 
 
 def not_evicted(partition: Partition, ask: Ask) -> list[NotEvicted]:
-    """Return why an allocation was spared by the latest decision with victims on its node, and by the latest in its queue."""
+    """Return why an allocation was not evicted by the latest decision with victims on its node, and by the latest one in its queue."""
     here, queue = "", ""
     found: list[NotEvicted] = []
     for record, ranking in _rankings(partition, ask):
@@ -85,12 +85,12 @@ def _stood(record: DecisionRecord, ranking: Ranking, ask: Ask) -> NotEvicted:
 
 
 def _named(record: DecisionRecord, key: str) -> str:
-    """Return the rule under which the record lists the allocation among the spared ones, "" for none."""
+    """Return the rule by which, according to the record, the allocation was protected; "" for none."""
     return next((one.law for one in record.spared if key in one.keys), "")
 
 
 def _of_its_queue(record: DecisionRecord, ranking: Ranking, ask: Ask) -> str:
-    """Return the rule that protected every protected pod of the allocation's queue; "" if there are several rules."""
+    """Return the rule that all protected pods of the allocation's queue have in common; "" if there are several rules."""
     leaf = ask.application.leaf.path
     rules = {one.law for one in record.spared if one.queue == leaf}
     if ranking.elsewhere.get(leaf):
@@ -112,7 +112,7 @@ def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotE
 
 
 def _ranked(record: DecisionRecord, ranking: Ranking, place: int) -> NotEvicted:
-    """Return how the allocation compares with the last victim ranked before it, else with the first victim."""
+    """Return how the allocation compares with the last victim that ranks before it, else with the first victim."""
     victims = {one.key for one in record.victims}
     at = place - 1 - ranking.start
     taken = [number for number, one in enumerate(ranking.ranked) if one[-1] in victims]

@@ -1,7 +1,6 @@
 """The next steps for waiting asks: what a person can do, or how long to wait.
 
-The steps are derived from an explanation that the caller may see, so that a step names nothing that the explanation does not
-name.
+The steps are derived from an explanation that the caller may see, so that a step never names more than the explanation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from server.preemption.policy import Rule
 _PASSING: Final = frozenset(
     {Rule.DELAY.value, Rule.BACK_OFF.value, Rule.PACE.value, Rule.ROUND.value}
 )
-"""The rules that time alone lifts."""
+"""The rules that stop applying after some time without any other change."""
 PODS: Final = "pods"
 NODES_NAMED_MAX: Final = 2
 
@@ -74,14 +73,14 @@ def of_fit(fit: GroupFit, verdict: Verdict | None, now: int) -> tuple[str, ...]:
 
 
 def _by_switching_on(verdict: Verdict | None) -> tuple[str, ...]:
-    """Return the step that lets a policy serve an ask for which the configuration has switched it off."""
+    """Return the step that switches on the policy that would serve the ask, if the configuration has switched it off."""
     if verdict is None or verdict.law != Rule.POLICY_OFF.value:
         return ()
     return (f"or switch on policy {verdict.policy} with {_SWITCHES}",)
 
 
 def _by_preemption(verdict: Verdict | None, now: int) -> str:
-    """Return what preemption will do for the ask without any change, "" if it does nothing."""
+    """Return what preemption will do for the ask if nothing is changed, "" if it will do nothing."""
     if verdict is None or not verdict.policy:
         return ""
     if not verdict.law:
@@ -106,7 +105,7 @@ def _of_gang(found: Explanation, fit: GroupFit, verdict: Verdict | None) -> tupl
 
 
 def of_gathering(fit: GroupFit) -> str:
-    """Return the next step for a gang that still misses members."""
+    """Return the next step for a gang that waits for remaining members."""
     there = fit.members + fit.running
     lower = "" if fit.placeholders else f", or lower min-available to {there}"
     return f"submit the other {count(fit.size - there, 'member')}{lower}"

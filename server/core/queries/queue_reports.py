@@ -15,7 +15,7 @@ from server.state.queues import Queue
 from server.state.types import NO_LIMIT
 
 UNBOUNDED_PPM = -1
-"""The share of a queue that uses a type of which it should have nothing."""
+"""The reported share of a queue that uses a type of which it is entitled to nothing."""
 
 
 def queue_report(partition: Partition) -> QueueReport:
@@ -64,7 +64,7 @@ def _queue_report(
 
 
 def share_reports(partition: Partition) -> dict[str, ShareReport]:
-    """Return by queue its share report, where shares follow weights (W4, W5)."""
+    """Return the share report of each queue, if shares follow weights (W4, W5)."""
     if not sharing.is_shared_out(partition):
         return {}
     shares = Shortage(partition).shares
@@ -113,7 +113,7 @@ def headroom(partition: Partition, amounts: Amounts) -> dict[str, int]:
 
 
 def is_limited(left: int) -> bool:
-    """Return whether this is the headroom of a type that a queue on the path limits."""
+    """Return whether this headroom is that of a type which a queue on the path limits."""
     return left < NO_LIMIT >> 1
 
 
@@ -143,7 +143,7 @@ def dominant_type(partition: Partition, queue: Queue) -> str:
 
 
 def compared_with(partition: Partition, queue: Queue, kind: str) -> str:
-    """Return in words the amount that shares compare the usage of a type with (6.3, W8)."""
+    """Return in words the amount by which the usage of a type is divided to get its share (6.3, W8)."""
     if partition.shared_for is not None:
         return "what it is entitled to by weight"
     if kind in dict(queue.spec.guaranteed):
@@ -159,7 +159,7 @@ def _basis(partition: Partition, queue: Queue) -> Amounts:
 
 
 def properties(queue: Queue) -> dict[str, str]:
-    """Return the properties in force by their names in `queues.yaml`, and any other properties written there."""
+    """Return the properties in force by their names in `queues.yaml`, and any other properties that are written there."""
     effective = _effective(queue.spec.properties)
     return dict(sorted({**queue.spec.raw_properties, **effective}.items()))
 

@@ -1,4 +1,4 @@
-"""The settings of a queue and where each comes from."""
+"""The settings of a queue and the origin of each setting."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -22,7 +22,7 @@ QUOTA_DELAY: Final = "quota.preemption.delay"
 PREEMPTION_DELAY: Final = "preemption.delay"
 PREEMPTION_POLICY: Final = "preemption.policy"
 OWN_ALONE: Final = frozenset({"priority.policy", "priority.offset", PREEMPTION_DELAY})
-"""The properties that no queue hands down (see `inherited`)."""
+"""The properties that queues do not inherit (see `inherited`)."""
 NO_LIMIT: Final = "no limit"
 
 
@@ -109,7 +109,7 @@ def _property_origin(queue: Queue, name: str) -> tuple[Origin, str]:
 
 
 def _without_effect(partition: Partition, queue: Queue, name: str) -> str:
-    """Return why a property that is written has no effect; "" if it has one, or is the default."""
+    """Return why a property in the configuration has no effect; "" if it has an effect, or is the default."""
     if getattr(queue.spec.properties, PROPERTY_FIELDS[name]) == getattr(
         QueueProperties(), PROPERTY_FIELDS[name]
     ):

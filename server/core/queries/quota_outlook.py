@@ -1,4 +1,4 @@
-"""The outlook of quota runs whose timers are armed: their effect on a running allocation if they started now."""
+"""The outlook of quota runs whose timers have started: their effect on a running allocation if they began now."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ from server.state.partition import Partition
 class QuotaOutlook:
     """The effect of one queue's next run on an allocation.
 
-    ``victims`` counts the pods that the run would evict; if there are none, ``refusal`` says why. ``observed``: the partition
-    only observes, and no eviction is sent.
+    ``victims`` counts the pods that the run would evict; if there are none, ``refusal`` says why. ``observed`` says that the
+    partition is in observe mode, in which no eviction is sent.
     """
 
     queue: str
@@ -42,7 +42,7 @@ class QuotaOutlook:
 def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaOutlook]:
     """Return the effects of the armed runs on the path of an allocation, up to a run that evicts it.
 
-    The victims of the earlier runs count as gone, and those runs as over.
+    For each run, the earlier runs count as over and their victims as gone.
     """
     path = [queue.path for queue in ask.application.leaf.path_up()]
     armed = [queue for queue in path if queue in partition.quota_due]
@@ -61,7 +61,10 @@ def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaO
 
 
 def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
-    """Return the queues whose runs decide, in their order (Q6), because an ancestor counts the releases of those below it."""
+    """Return the queues whose runs decide, in the order of the runs (Q6).
+
+    The run of an ancestor counts the releases of the queues below it, so that several runs may decide.
+    """
     due, top = partition.quota_due, armed[-1]
     order = sorted(due, key=lambda path: (due[path], -path.count("."), path))
     last = max(order.index(path) for path in armed)
@@ -94,7 +97,7 @@ def _run(partition: Partition, trial: Trial, queue: str, key: str) -> QuotaOutlo
 
 
 def _carry_out(trial: Trial, answer: Plan | Refusal) -> Refusal | None:
-    """Apply a plan to the trial; return why nothing is evicted, None if a pod is."""
+    """Apply a plan to the trial; return why no pod is evicted, None if a pod is evicted."""
     refusal = answer if isinstance(answer, Refusal) else gate.gate(trial, answer)
     if isinstance(answer, Plan) and refusal is None:
         trial.apply(answer)

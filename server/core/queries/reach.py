@@ -24,10 +24,10 @@ class _Claimant(NamedTuple):
 
 
 def reach(partition: Partition, queue: Queue) -> ReachReport:
-    """Return from which queues the asks below a queue may claim, and which queues may claim its pods.
+    """Return the queues from which the asks below a queue may claim, and the queues that may claim its pods.
 
-    A queue without a guarantee up to its scope root claims nothing. Present usage does not matter. The queue's own subtree is
-    left out of both lists.
+    If entitlements are guarantees, a leaf claims nothing unless a queue on its path up to the scope root has one. Present usage
+    does not matter. The queue's own subtree is left out of both lists.
     """
     inside = set(queue.leaves()) or {queue}
     mine = [leaf for leaf in inside if not is_disabled(leaf)]
@@ -61,7 +61,7 @@ def reach(partition: Partition, queue: Queue) -> ReachReport:
 
 
 def is_disabled(queue: Queue) -> bool:
-    """Return whether the queue is exempt from claims, its own and those of others."""
+    """Return whether the queue neither claims nor loses pods to claims."""
     return queue.spec.properties.preemption_policy is PreemptionPolicy.DISABLED
 
 
@@ -76,7 +76,7 @@ def _scope(queue: Queue) -> Queue:
 
 
 def _claimants(partition: Partition, leaves: Iterable[Queue]) -> dict[_Claimant, list[Queue]]:
-    """Return the leaves that can be below a guarantee, grouped by the queues from which they may claim."""
+    """Return the leaves that may have an entitlement to claim, grouped by the queues from which they may claim."""
     found: dict[_Claimant, list[Queue]] = {}
     by_weight = sharing.is_shared_out(partition)
     for leaf in leaves:

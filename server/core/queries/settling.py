@@ -1,15 +1,14 @@
-"""The instant from which nothing more happens without events: a forecast waits for it, and stops there.
+"""The instant from which nothing more happens without events, at which a forecast stops.
 
-A core that gets no events acts only at instants. These are of two kinds. *Dues* happen once: timers (expiry of decisions and
-asks, vetoes, placeholders), quota runs, gangs that gather. *Repeats* never end: a refused ask is tried again after its back-off
-for as long as it waits, and reservations, which evict nothing, end after `reservations.timeout` and are made again after as
-long.
+A core that gets no events acts only at instants of two kinds. *Dues* happen once: timers (expiry of decisions and asks, vetoes,
+placeholders), quota runs, gangs that gather. *Repeats* never end: a refused ask is tried again after its back-off for as long
+as it waits, and reservations, which evict nothing, end after `reservations.timeout` and are made again after the same time.
 
-A repeat decides the same as the previous one if the state is the same, unless time itself changed something in between: a delay
-or a pause of an ask ended, a candidate has run for its `preemption.minruntime`, a window of the pace passed, or a freeze of the
-thrashing monitor ended. So a core is settled when no due is left, and one whole period has passed since the last change and the
-last such instant. The period is the sum of the longest back-off, one interval of rounds and, where an ask reserves, twice the
-time-out.
+A repeat decides the same as the previous one if the state is the same, unless the passing of time changed something in between:
+a delay or a pause of an ask ended, a candidate has run for its `preemption.minruntime`, a window of the pace passed, or a
+freeze of the thrashing monitor ended. So a core is settled when no due is left, and one whole period has passed since the last
+change and the last such instant. The period is the sum of the longest back-off, one interval of rounds and, where an ask
+reserves, twice the time-out.
 """
 
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ _EXPIRY = "decision"
 def next_instant(core: Core, now: int, changed_ms: int) -> int | None:
     """Return the next instant at which something could happen, after a tick at ``now``; None if the core is settled.
 
-    ``changed_ms`` is when something was placed, ended or decided last.
+    ``changed_ms`` is the instant of the last placement, end or decision.
     """
     known = [one for one in core.state.partitions.values() if _ticks(core.state, one)]
     due = min((one for one in _dues(core.state, known) if one > now), default=None)
@@ -69,7 +68,7 @@ def _reserves(partition: Partition) -> bool:
 
 
 def _openings(partition: Partition) -> Iterator[int]:
-    """Yield when time alone enables claims: ends of delays, pauses of asks, minimum running times, the pace, freezes."""
+    """Yield the instants at which claims become possible without an event: ends of delays, pauses, minimum running times, pace, freezes."""
     settings = partition.spec.preemption
     for ask in partition.asks.values():
         properties = ask.application.leaf.spec.properties
@@ -88,7 +87,7 @@ def _ticks(state: State, partition: Partition) -> bool:
 
 
 def _dues(state: State, known: list[Partition]) -> Iterator[int]:
-    """Yield the instants of things that happen once; timers of partitions that are no longer configured count, too."""
+    """Yield the instants of dues. Timers of partitions that are no longer configured are included."""
     for due, _, kind, name, subject in state.timers:
         partition = state.partitions.get(name)
         if partition is not None and (kind != _EXPIRY or _expires(partition, subject)):
@@ -105,7 +104,7 @@ def _expires(partition: Partition, decision_id: str) -> bool:
 
 
 def _repeats(state: State, known: list[Partition]) -> Iterator[int]:
-    """Yield when claims are tried again, and when reservations end or are made."""
+    """Yield the instants at which claims are tried again, and at which reservations end or are made."""
     names = {one.name for one in known}
     for due, _, kind, name, subject in state.timers:
         if kind == _EXPIRY and name in names and subject in state.partitions[name].decisions.open:

@@ -14,7 +14,7 @@ from server.state.shadow import Shadow
 
 
 def reports(core: Core, partition: str = "") -> list[ShadowReport]:
-    """Return a report for each partition with a shadow; only for one partition if it is named."""
+    """Return a report for each partition with a shadow, or only for the partition that is named."""
     known = core.state.partitions.values()
     return [report for one in known if partition in ("", one.name) for report in _report(one)]
 
@@ -54,7 +54,7 @@ def would(core: Core, key: str, now: int) -> Verdict | None:
 
 
 def _verdict(other: Partition, known: Shadow, ask: Ask, now: int) -> Verdict | None:
-    """Return the verdict as in the shadow's turn, on top of its standing decisions. The query ends none of these."""
+    """Return the verdict that the shadow's turn would give, on top of its standing decisions. The query ends no decision."""
     with side.settled(other):
         return verdicts.of_ask(
             other, ask, now, lambda trial: standing.lay_copy(other, known, trial)

@@ -29,12 +29,12 @@ from server.state.partition import Partition
 def simulate_asks(
     core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int
 ) -> list[AskSimulation]:
-    """Return for each ask what would happen if it were submitted now, after the asks before it, and no delay held it back."""
+    """Return for each ask what would happen if it were submitted now, after the asks before it in the list, and had no delay to wait for."""
     return list(prepared(core, partition, asks, now).answers())
 
 
 def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int) -> Simulation:
-    """Return the simulation of the asks, which also knows the groups among them.
+    """Return the simulation of the asks, which also counts equal asks in groups.
 
     The state is read only here.
     """
@@ -56,7 +56,7 @@ def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int)
 
 
 def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
-    """Return the asks under the names that people gave them; a duplicate name gets a number."""
+    """Return the asks by the names that people gave them; a number is added to a duplicate name."""
     taken, named = set[str](), list[SimulatedAsk]()
     for number, ask in enumerate(asks, start=1):
         key = ask.key or f"{simulation_answers.NAME}-{number}"
@@ -87,7 +87,7 @@ def _read(
     number: int,
     now: int,
 ) -> WaitingAsk | str:
-    """Return the ask as if it had waited long enough already, or the reason why it would not be accepted."""
+    """Return the ask as one that has waited long enough already, or the reason why it would not be accepted."""
     queue, spec = partition.queues.get(ask.queue), ask.spec
     unknown = [name for name, _ in spec.resource if name not in partition.types.index]
     if queue is None or not queue.leaf:

@@ -1,6 +1,7 @@
 """The gangs among simulated asks: asks of one job key, which are placed all together or not at all (J8).
 
-Together with running members their number has to reach the gang's size. The answer to each member is about the whole gang.
+The number of these asks, together with running members, has to reach the gang's size. The answer to each member is about the
+whole gang.
 """
 
 from collections import Counter
@@ -59,7 +60,7 @@ def _counted(partition: Partition, key: Key, asked: int) -> int:
 def whole(
     partition: Partition, asks: Sequence[SimulatedAsk], read: Sequence[WaitingAsk | str]
 ) -> dict[Key, WaitingJob | str]:
-    """Return the gangs among the asks, or why a gang would not be accepted, because one of its members would not."""
+    """Return the gangs among the asks. For a gang with a member that would not be accepted, return the reason instead."""
     members: dict[Key, list[WaitingAsk]] = {}
     broken: dict[Key, WaitingJob | str] = {}
     for ask, waiting in zip(asks, read, strict=True):
@@ -103,7 +104,7 @@ class _Alike(NamedTuple):
 
 
 class Simulation:
-    """The answers to simulated asks, each after those before it, and the groups among them once all are answered.
+    """The answers to simulated asks, each given after the asks before it; and, once all are answered, the groups of equal asks.
 
     The state is not read.
     """
@@ -127,7 +128,7 @@ class Simulation:
 
     @property
     def groups(self) -> list[GroupSimulation]:
-        """Return the groups by the numbers that answers name. They are complete once the last ask is answered."""
+        """Return the groups by the numbers that answers name. The groups are complete once the last ask is answered."""
         return [self._groups[number] for number in sorted(self._groups)]
 
     def _next_number(self) -> int:
@@ -205,7 +206,7 @@ class Simulation:
         return self._excluded.get(ask.spec, ())
 
     def _count_together(self) -> None:
-        """Count the equal asks that wait, with the amounts that all of them lack, after everything that was placed."""
+        """Count the equal asks that wait, with the amounts that all of them lack once all other asks are placed."""
         for kind, (number, asks, verdict) in self._alike.items():
             more = f"{count(len(asks), 'ask')} like {asks[0].key}" if len(asks) > 1 else asks[0].key
             people = self._people[kind.application_id]
@@ -237,7 +238,7 @@ def _waits(
 def _placed(
     trial: Trial, by_key: Mapping[str, SimulatedAsk], job: WaitingJob
 ) -> dict[str, AskSimulation]:
-    """Return a node for each member now, {} unless all have one."""
+    """Return the node that each member would get now; {} if any member would get none."""
     mark, found = trial.mark(), {}
     for one in job.members:
         row = free_row(trial, one)
@@ -255,7 +256,7 @@ def _preempts(
     plan: Plan,
     now: int,
 ) -> dict[str, AskSimulation]:
-    """Return the answers of a gang: its members share the victims, which the first names, and each has its own node."""
+    """Return the answers of a gang for which pods would be evicted: each has its member's node, and the first names all victims."""
     found = {}
     nodes = {one.ask.key: one.node_id for one in plan.pledges}
     shown = simulation_answers.victims(trial, plan)

@@ -14,7 +14,7 @@ WITHIN_BY_THEN: Final = "it is within its max by then"
 
 
 def over(partition: Partition, configuration: Configuration, now: int) -> list[QueueSimulation]:
-    """Return the queues over their new maxima in the order in which their runs would start (Q6), those without a run last.
+    """Return the queues over their new maxima in the order in which their runs would start (Q6); queues without a run come last.
 
     Call it before the configuration is applied.
     """
@@ -32,7 +32,7 @@ def over(partition: Partition, configuration: Configuration, now: int) -> list[Q
 def _timer(
     partition: Partition, path: str, after: QueueSpec, now: int, *, enabled: bool
 ) -> QueueSimulation | None:
-    """Return when the queue's run would start, or why it would not; None if the queue is not over its maximum."""
+    """Return when the queue's run would start, or why it would not start; None if the queue is not over its maximum."""
     queue = partition.queues.get(path)
     over = quota_timers.over(partition, queue, after) if queue is not None else ()
     if queue is None or not over:
@@ -68,7 +68,7 @@ def _due(partition: Partition, path: str, after: QueueSpec, over: tuple[str, ...
 def with_run(
     one: QueueSimulation, run: DecisionRecord | None, shrinks: Mapping[str, Shrink | None]
 ) -> QueueSimulation:
-    """Return the queue with the effect of its run when that is due."""
+    """Return the queue with the effect that its run would have when it is due."""
     if run is not None:
         return replace(one, victims=run.victims, shrink=run.shrink)
     if one.queue not in shrinks:

@@ -1,4 +1,4 @@
-"""The answers to simulated asks, one after another on one Trial, in the form for people (design 6.12)."""
+"""The answers to simulated asks, one after another on one Trial, in the form that people read (design 6.12)."""
 
 from typing import Final, NamedTuple
 
@@ -24,7 +24,7 @@ class SimulatedAsk(NamedTuple):
     application_id: str
     spec: AskSpec
     key: str = ""
-    """The name that people use; without one a number is the name."""
+    """The name that people use; a number if no name is given."""
 
 
 def answer(
@@ -34,7 +34,7 @@ def answer(
     people: tuple[PersonLimit, ...] = (),
     excluded: tuple[Excluded, ...] = (),
 ) -> AskSimulation:
-    """Return the answer to one ask, after those before it. The Trial keeps the capacity that the ask gets."""
+    """Return the answer to one ask, after the asks before it. On the Trial, the ask's capacity stays in use for the next answers."""
     if isinstance(waiting, str):
         return refused(ask, waiting)
     now, row = trial.snapshot.now, free_row(trial, waiting)

@@ -1,4 +1,4 @@
-"""The verdicts of preemption on waiting asks if it were their turn: a node and victims, or the rule that forbids it (G12)."""
+"""The verdicts of preemption on waiting asks as if it were their turn: a node and victims, or the rule that forbids a plan (G12)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,7 +43,7 @@ def verdict(core: Core, key: str, now: int) -> Verdict | None:
 
 
 Lay = Callable[[Trial], object]
-"""The callback that applies to a Trial what counts as decided besides."""
+"""The callback that applies other decisions to a Trial before the verdict."""
 
 
 def of_ask(
@@ -91,7 +91,7 @@ def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verd
 
 
 def of_plan(policy: str, plan: Plan, node_id: str, now: int) -> Verdict:
-    """Return a plan for a gang in the form for one of its members."""
+    """Return the part of a gang's plan that concerns one member, in the form that people read."""
     because, told = decision_records.would_job(plan), (decision_records.spared(plan), plan.levels)
     return Verdict(policy, "", because, node_id, {}, now, 0, *told)
 
@@ -123,14 +123,14 @@ def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
 
 
 def _switched_off(settings: PreemptionSettings, policy: PolicyFacts) -> str:
-    """Return the setting by which a policy does not serve its asks, "" if it serves them."""
+    """Return the setting that keeps a policy from serving its asks, "" if the policy serves them."""
     if not settings.enabled:
         return "preemption.enabled is false in this partition"
     return f"preemption.policies of this partition does not list {policy.name}"
 
 
 def main(ask: WaitingAsk) -> PolicyFacts:
-    """Return the policy that serves asks of its kind first."""
+    """Return the first policy that serves asks of this kind."""
     return REQUIRED_NODE if ask.spec.constraints.required_node else GUARANTEED
 
 
@@ -154,7 +154,7 @@ def _planned(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def of_answer(snapshot: Snapshot, ask: WaitingAsk, answer: Plan | Refusal, now: int) -> Verdict:
-    """Return a plan or a refusal in the form for people."""
+    """Return a plan or a refusal in the form that people read."""
     policy = next(iter(serving(snapshot.settings, ask)), main(ask)).name
     if isinstance(answer, Plan):
         policy = answer.policy
@@ -194,7 +194,7 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
 
 
 def _after_the_delay(found: Verdict, left_ms: int) -> str:
-    """Return the words of the verdict, and how long the preemption delay of the queue still runs (G1)."""
+    """Return the text of the verdict; for a plan, with the rest of the queue's preemption delay (G1)."""
     if found.law:
         return found.because  # the instant of the next attempt says the rest
     return f"{found.because}, once the preemption.delay of its queue is over in {span(left_ms)}"

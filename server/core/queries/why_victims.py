@@ -9,7 +9,7 @@ from server.model.records import DecisionRecord
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The place of a victim beside the next candidate in the order that stays.
+    """The comparison of a victim with the next candidate in the order that stays.
 
     ``place`` is the victim's rank among ``total`` candidates, 0 if it comes before the excerpt that is kept. ``stays`` is the
     key of the candidate that stays, "" for none, ``stays_place`` its place. ``key`` is the first sort key in which the two
@@ -30,7 +30,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class NextNode:
-    """The chosen node beside the next one in the order; ``next_value`` is a lower bound."""
+    """The comparison of the chosen node with the next one in the order; ``next_value`` is a lower bound."""
 
     chosen: str
     following: str

@@ -1,4 +1,4 @@
-"""The comparison of the decisions of both sides, ask by ask, and the reason why one side gave an ask nothing."""
+"""The comparison of the live side's and the shadow's decisions, ask by ask, and the reason why one side gave an ask nothing."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from server.preemption.trial import Trial
 from server.state.applications import Ask, Group, Job
 from server.state.partition import Partition
 
-"""The policies of the live side alone (quota runs), or without victims (reservations)."""
+"""The policies that are not compared: only the live side has them (quota runs), or they have no victims (reservations)."""
 
 
 class Why(NamedTuple):
@@ -47,12 +47,12 @@ def choices(
 
 
 def added(known: Sum, choice: Choice) -> Sum:
-    """Return the sum with one more decision."""
+    """Return the totals with one more decision added."""
     return Sum(known.decisions + 1, known.lost.plus(lost_of(choice.victims)))
 
 
 def is_alike(one: Choice | None, other: Choice | None) -> bool:
-    """Return whether these are the same decision; running times of victims are not compared."""
+    """Return whether two decisions are the same; running times of victims are not compared."""
     if one is None or other is None:
         return one is other
     return _content(one) == _content(other)
@@ -63,11 +63,11 @@ def _content(one: Choice) -> tuple[object, ...]:
     return one.policy, one.node_id, one.decision_id, victims
 
 
-# Why nothing --------------------------------------------------------------------------------------------------------
+# Reasons for no decision --------------------------------------------------------------------------------------------
 
 
 def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now: int) -> Why:
-    """Return why a side gave a subject nothing although the other side decided for it under this policy."""
+    """Return why one side made no decision for a subject although the other side made one under this policy."""
     settings = side.spec.preemption
     if facts(policy).shrinks is Shrinks.PARTITION:
         return Why("", "no pod has to be evicted")
@@ -81,7 +81,7 @@ def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now:
 
 
 def _refused(side: Partition, ask: Ask, now: int) -> Verdict | None:
-    """Return the ask's last refusal, if it is not yet due again."""
+    """Return the ask's last refusal, if the ask is not due again yet."""
     group, tries = ask.group, side.round.tries
     if not isinstance(group, Group | Job):
         return None

@@ -1,4 +1,4 @@
-"""The state as a shadow sees it: the same objects under other settings, with a round of its own.
+"""The partition as its shadow sees it: the live objects under other settings, with a round of its own.
 
 Planning code reads settings and rounds from the partition that it is given. A shadow therefore passes a copy of the partition
 that shares everything else with the original, so that due asks, snapshots and rules use the same code for both.
@@ -20,7 +20,7 @@ from server.state.thrashing import ThrashingTables
 
 
 def memory(partition: Partition, now: int) -> Shadow | None:
-    """Return the memory of the partition's shadow; None without one. A new configuration starts a new shadow."""
+    """Return the memory of the partition's shadow; None without a shadow. A new configuration starts a new shadow."""
     known, spec = partition.shadow, partition.spec
     if known is not None and known.live is spec:
         return known
@@ -32,7 +32,7 @@ def memory(partition: Partition, now: int) -> Shadow | None:
 
 
 def next_due(partition: Partition, now: int) -> int | None:
-    """Return the next instant after ``now`` at which time alone may let the shadow decide something."""
+    """Return the next instant after ``now`` at which the shadow may decide something without any event."""
     known = partition.shadow
     if known is None or known.live is not partition.spec:
         return None

@@ -2,7 +2,7 @@
 
 In each of the shadow's rounds they are applied to the Trial first, so that the same decision is not reported again and no
 victim is used twice. A decision ends when its ask is placed or gone, when the live side decided for the ask, when a victim is
-gone, or when a rule would no longer pass it; then its ask is planned for again.
+gone, or when the decision would break a rule; then its ask is planned for again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from server.state.partition import Partition
 from server.state.shadow import OpenShadowDecision, Shadow, ShadowPlacement
 
 CHECKED_MAX: Final = 32
-"""The most decisions that a turn checks against the rules again: as much work as so many plans."""
+"""The number of decisions that a turn checks against the rules again at most. A check is as much work as a plan."""
 CHECK_MS: Final = 1_000
 """The time for which standing decisions are not checked again when no ask is due."""
 PLACED = "its ask was placed without it"
@@ -70,7 +70,7 @@ def _end(known: Shadow, name: str, why: str, ended: dict[str, str]) -> None:
 
 
 def _over(partition: Partition, one: OpenShadowDecision) -> str:
-    """Return why a decision does not stand any more, "" if it does."""
+    """Return why a decision no longer stands, "" if it stands."""
     reasons = (
         *(_of_place(partition, place) for place in one.places),
         *(_of_victim(partition, key) for key, _ in one.victims),
@@ -104,7 +104,7 @@ def is_due(known: Shadow, now: int) -> bool:
 def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) -> None:
     """Apply the standing decisions to the Trial, oldest first, and end those that would break a rule now.
 
-    The rules are checked for CHECKED_MAX decisions a turn, in rotation.
+    Each turn checks the rules for CHECKED_MAX decisions, in rotation.
     """
     checked = _next_checked(known, trial.snapshot.now)
     with _seen_waiting(other, trial, list(known.held.values())) as waiting:
@@ -118,7 +118,7 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
 
 
 def _next_checked(known: Shadow, now: int) -> frozenset[str]:
-    """Return the decisions after the last one that was checked, continuing with the first ones."""
+    """Return the decisions after the one that was checked last, then continue from the first decision."""
     known.checked_ms = now
     names = list(known.held)
     if not names:
@@ -160,7 +160,7 @@ def _seen_waiting(
 
 
 def _plan(other: Partition, one: OpenShadowDecision, waiting: Mapping[str, WaitingAsk]) -> Plan:
-    """Return the plan with rows of a snapshot that is taken now."""
+    """Return the plan with the row numbers of a snapshot that is taken now."""
     nodes = other.index.nodes
     pledges = tuple(
         PlannedPledge(waiting[place.key], nodes[place.node_id].slot, place.node_id, place.exclusive)

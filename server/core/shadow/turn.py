@@ -67,7 +67,7 @@ class Turn:
         ]
 
     def told(self, live: rounds.RoundResult | None) -> list[Decision]:
-        """Return the records to report; the live side's decisions have their ids by now."""
+        """Return the records to report. Call this when the live side's decisions have their ids."""
         notes = () if live is None else live.notes
         ids = dict(_ids(notes))
         self._known.round.open = self._result.cut or (live is not None and live.more)
@@ -108,14 +108,14 @@ class Turn:
         return found
 
     def _is_for_others(self, asks: snapshotting.Due) -> bool:
-        """Return whether an ask is due for which no decision stands."""
+        """Return whether any due ask has no standing decision."""
         served = {name for one in self._known.held.values() for name in one.subjects}
         members = (ask for one in asks.jobs for ask in one.members)
         due = (*asks.claiming, *asks.requiring, *asks.replacing, *members)
         return any(one.key not in served for one in due)
 
     def _keep(self, trial: Trial, plan: Plan) -> None:
-        """Keep a decision of the shadow. If the partition only observes, no decision of either side stands (P8)."""
+        """Store a decision of the shadow. In observe mode no decision of either side stands (P8)."""
         other, names = self._seen, comparing.subjects(plan)
         if not names:
             return
@@ -144,7 +144,7 @@ class Turn:
         return found
 
     def _shown_before(self, key: str, choice: Choice) -> Choice:
-        """Return a choice that is shown again, with the id that it had before (P8)."""
+        """Return a choice that was shown before, with its earlier id (P8)."""
         before = self._known.records.get(key)
         known = None if before is None else before.live
         return replace(choice, decision_id="" if known is None else known.decision_id)
@@ -172,7 +172,7 @@ class Turn:
         return self._record(key, how, live, mine)
 
     def _stands(self, key: str, before: ShadowRecord) -> bool:
-        """Return whether the live side's last decision for the subject is still open, or still shown if it only observes."""
+        """Return whether the live side's last decision for the subject is still open, or, in observe mode, still shown."""
         if before.live is None:
             return False
         if self._partition.spec.preemption.observe_only:
@@ -180,13 +180,13 @@ class Turn:
         return before.live.decision_id in self._partition.decisions.open
 
     def _is_mine(self, key: str, has_changed: bool) -> bool:  # noqa: FBT001
-        """Return whether the shadow's last decision for the subject stands, or the live decision compared with it does."""
+        """Return whether the shadow's last decision for the subject stands, or the live decision with which it was compared stands."""
         if self._seen.spec.preemption.observe_only:
             return key in self._known.round.observed
         return not has_changed or any(key in one.subjects for one in self._known.held.values())
 
     def _over(self, key: str, before: ShadowRecord | None) -> ShadowRecord | None:
-        """Return the ended record of a decision that only the shadow made; None if it has not ended or was not such a decision."""
+        """Return the ended record of a decision that only the shadow made; None if there is no such decision, or it has not ended."""
         if before is None or before.ended_ms or before.difference is not Difference.ONLY_SHADOW:
             return None
         if key not in self._ended:
@@ -238,7 +238,7 @@ def _is_same(before: ShadowRecord | None, live: Choice | None, mine: Choice | No
 
 
 def _leave_out_served(trial: Trial) -> None:
-    """Leave out asks for which a decision stands; asks whose decision just ended stay in and are planned for again."""
+    """Remove asks for which a decision stands; asks whose decision just ended are kept and planned for again."""
     snapshot = trial.snapshot
 
     def left(asks: Iterable[WaitingAsk]) -> tuple[WaitingAsk, ...]:
@@ -254,7 +254,7 @@ def _leave_out_served(trial: Trial) -> None:
 
 
 def _lay_runs(trial: Trial, live: Trial | None) -> None:
-    """Apply the quota runs of the live side, so that their victims are gone for the shadow, too."""
+    """Apply the quota runs of the live side to the shadow's Trial, so that their victims count as gone there as well."""
     for plan in () if live is None else live.plans:
         if plan.facts.shrinks is Shrinks.QUEUE:
             left = tuple(one for one in plan.releases if trial.stands(one.row))

@@ -20,12 +20,12 @@ PORT: Final = "host-port"
 RESERVED: Final = "reserved"
 EXAMPLES_MAX: Final = 3
 SHORT: Final = "short-"
-"""The prefix of the type that misses most, measured by the node's capacity."""
+"""The prefix of reasons about capacity; the type that lacks most, relative to the node's capacity, follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The number of nodes by the first reason that excludes the ask; ``missing`` is what ``nearest`` lacks, by type.
+    """The number of nodes by the first reason that excludes the ask; ``missing`` has by type the amounts that node ``nearest`` lacks.
 
     ``examples`` names the first few nodes of each reason.
     """
@@ -82,12 +82,12 @@ def tally(partition: Partition, ask: Ask) -> Tally:
 
 
 def constraint_on(partition: Partition, ask: Ask, node: Node) -> str:
-    """Return which part of its constraints keeps the ask off a node, "" for none."""
+    """Return the part of its constraints that keeps the ask off a node, "" for none."""
     return _constraint(partition, parts(ask.spec.constraints), ask, node)
 
 
 def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -> str:
-    """Return the reason that is unrelated to capacity, "" if there is none."""
+    """Return the reason other than capacity for which a node does not take the ask, "" if there is none."""
     if not node.is_open_to(ask.spec.constraints):
         return NOT_SCHEDULABLE
     for name, part in named:
@@ -107,7 +107,7 @@ def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
 
 
 def _capacity_reason(partition: Partition, ask: Ask, node: Node) -> str:
-    """Return the reason that is related to capacity, or that the ask fits."""
+    """Return the reason about capacity for which a node does not take the ask, or the code for an ask that fits."""
     demand = ask.ask_class.node_demand
     if not fits(demand, node.capacity):
         return TOO_SMALL

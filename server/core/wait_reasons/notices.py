@@ -17,9 +17,9 @@ from server.state.placeholders import PLACEHOLDERS
 from server.state.snapshotting import first_blocker
 
 TELL_MAX = 2_500
-"""The most asks that one tick reports; the others follow in the next."""
+"""The number of asks that one tick reports at most; the next tick reports the others."""
 TELL_BESIDE_MAX = 1_000
-"""The most asks that a tick reports which placed something: placements leave at its end, and must not wait for texts."""
+"""The number of asks that a tick with placements reports at most. Placements are sent when the tick ends, and must not wait for texts."""
 RETELL_MS = 60_000
 """The time in which a group of asks gets at most one report that another reservation keeps it waiting."""
 
@@ -27,7 +27,7 @@ RETELL_MS = 60_000
 def tell(
     state: State, partition: Partition, now: int, most: int = TELL_MAX
 ) -> tuple[list[Decision], bool]:
-    """Report the reasons that the shim has not received yet, for about `most` asks; return True if some are left."""
+    """Report the reasons that the shim has not received yet, for about `most` asks; return whether any reports are left."""
     told: list[Decision] = []
     _note_reserved(partition, now)
     if not partition.untold:
@@ -75,7 +75,7 @@ def _note_reserved(partition: Partition, now: int) -> None:
 
 
 def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now: int) -> str:
-    """Return the code in words. A reservation in the text is remembered, so that its end is reported."""
+    """Return the code in words. A reservation that the text names is recorded, so that its end is reported."""
     found = in_the_way(partition, ask) if code is Code.CAPACITY_RESERVED else []
     if not found or isinstance(group, Job):
         return reason_of(code, group, ask)
@@ -84,14 +84,14 @@ def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now:
 
 
 def _waiting(group: Group | Job) -> Iterator[Ask]:
-    """Return the waiting members; in a group, without those that were pledged or taken elsewhere."""
+    """Return the waiting members; of a group of asks, only those that are still in it and were not pledged or taken elsewhere."""
     if isinstance(group, Job):
         return iter(group.members)
     return (ask for ask in group.asks if ask.group is group)
 
 
 def _listeners(group: Group | Job, code: Code) -> Iterable[Ask]:
-    """Return the asks to report to: all if the reason differs from the one before, else those that arrived since."""
+    """Return the asks to report: all if the reason differs from the one before, else the asks that arrived since the last report."""
     if isinstance(group, Job):
         return group.members
     new, group.untold = group.untold, []

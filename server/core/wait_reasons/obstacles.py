@@ -18,11 +18,11 @@ from server.state.queues import QueueState
 from server.state.snapshotting import first_blocker
 
 FEW_SIZES: Final = 16
-"""The number of node capacities up to which they are compared one by one."""
+"""The number of distinct node capacities up to which a loop over single capacities is faster than arrays."""
 
 
 class Obstacles:
-    """The obstacles of one partition's asks. During the life of the object, each group and class is examined once."""
+    """The obstacles of one partition's asks. An object of this class examines each group and class once."""
 
     def __init__(self, state: State, partition: Partition) -> None:
         self._partition = partition
@@ -67,7 +67,7 @@ class Obstacles:
         return found
 
     def _of_class(self, ask: Ask) -> Code:
-        """Return the `node_code` of an ask's class, with one look at the nodes for all classes of a constraint."""
+        """Return the `node_code` of an ask's class. The nodes are examined once for all classes with the same constraint."""
         partition, mask = self._partition, ask.ask_class.mask
         if mask.names is not None or ask.spec.constraints.required_node:
             return node_code(partition, ask)
@@ -117,8 +117,8 @@ def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:
 def node_code(partition: Partition, ask: Ask) -> Code:
     """Return why no node takes the ask.
 
-    The codes mean: there are no nodes, none is allowed, none is large enough, or none has enough free capacity now that is not
-    reserved.
+    The codes mean: there are no nodes, no node is allowed, no node is large enough, or no node has enough unreserved free
+    capacity now.
     """
     constraints = ask.spec.constraints
     if not any(node.is_open_to(constraints) for node in partition.index.nodes.values()):
@@ -133,7 +133,7 @@ def node_code(partition: Partition, ask: Ask) -> Code:
 
 
 def _meant(partition: Partition, ask: Ask) -> Iterator[Node]:
-    """Return the nodes that the ask's constraints can allow: only a few if they are kept by name."""
+    """Return the nodes that the ask's constraints can allow: only the named nodes if the constraints name some."""
     nodes, names = partition.index.nodes, ask.ask_class.mask.names
     if names is None or ask.key in partition.avoided:
         return iter(nodes.values())
@@ -145,7 +145,7 @@ def _without_capacity(partition: Partition, ask: Ask) -> Code:
 
 
 def in_the_way(partition: Partition, ask: Ask) -> list[Pledge]:
-    """Return the reservations without which the ask would fit on their nodes now, the first to end first."""
+    """Return the reservations without which the ask would fit on their nodes now, in the order in which they end."""
     found = [
         held
         for held in partition.decisions.reservations.values()

@@ -1,7 +1,7 @@
-"""The reservations over time and in words: their bound, their settings, and the texts for asks that wait because of them.
+"""The time limits of reservations, the effect of changed settings on them, and the texts for asks that wait because of them.
 
-A reservation that has lasted for `reservations.timeout` ends, and its application reserves nothing for the same time. So the
-node's free capacity is available to other asks, and no ask blocks others without end.
+A reservation that has lasted for `reservations.timeout` ends, and its application reserves nothing for the same time. In that
+time other asks can use the node's free capacity, so that no ask blocks others without end.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ DAY_MS: Final = 86_400_000
 
 
 def bound(partition: Partition, made_ms: int) -> int:
-    """Return the instant at which a reservation made at ``made_ms`` ends; 0 if it has no bound."""
+    """Return the instant at which a reservation made at ``made_ms`` ends; 0 if it may last without limit."""
     timeout = partition.spec.reservations.timeout_ms
     return made_ms + timeout if timeout else 0
 
@@ -45,7 +45,7 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 def configured(
     state: State, partition: Partition, before: PartitionSpec, now: int
 ) -> list[Decision]:
-    """Apply changed settings: reservations that are switched off end, others get their new bound."""
+    """Apply changed settings: reservations that are switched off end, other reservations get their new end."""
     settings = partition.spec.reservations
     partition.round.reservations_moved = True  # priorities may have changed
     notes = _drop_unfit(partition, now) if settings.enabled else []
@@ -66,7 +66,7 @@ def configured(
 def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
     """End reservations whose owners could reserve nothing under the limits in force, the newest first (G10).
 
-    Reservations that an owner outranks do not count against its limits, as when a node is reserved.
+    As when a node is reserved, the reservations that an owner outranks do not count against its limits.
     """
     notes: list[Decision] = []
     for held in reversed(list(partition.decisions.reservations.values())):
@@ -79,7 +79,7 @@ def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
 
 
 def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
-    """Return the lowest limit that has no headroom for a reservation, not even without those that its owner outranks."""
+    """Return the lowest limit that has no headroom for a reservation, even if the reservations that its owner outranks are not counted."""
     ask = held.ask
     lower = Ranks(partition).below(ask.application.leaf, ask.spec.priority)
     with lifted(partition, lower):
@@ -106,7 +106,7 @@ def report(held: Pledge, missing: Amounts | None = None) -> Reserved:
 
 
 def sentence(ask: Ask, found: list[Pledge]) -> str:
-    """Return what is reserved, for which kind of ask and until when; queue and pod are left out, as other tenants read it."""
+    """Return a sentence: what is reserved, for which kind of ask and until when. Queue and pod are left out, because other tenants read it."""
     nodes = "1 node has" if len(found) == 1 else f"{len(found)} nodes have"
     return f"{nodes} free capacity that is reserved for {_owners(ask, found)} {until(found[0])}"
 

@@ -1,4 +1,4 @@
-"""The questions to the planner: its answer now, and on a snapshot with one difference. No answer is guessed."""
+"""The questions to the planner: its answer now, and on a snapshot with one difference. Every answer comes from the planner."""
 
 from collections.abc import Callable
 from typing import Final
@@ -18,17 +18,17 @@ from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk, WaitingJob
 
 STEPS_MAX: Final = 150_000
-"""The cost limit of one report: each question counts a step a queue, and one for each ROWS_A_STEP allocations."""
+"""The cost limit of one report, in steps: each question costs one step per queue, and one per ROWS_A_STEP allocations."""
 ROWS_A_STEP: Final = 64
 PLANS_LEAST: Final = 60
 """The number of questions that every report may ask, however large the cluster is."""
 PLANS_A_NEED: Final = 150
-"""The number of questions on account of one kind of asks."""
+"""The number of questions that may be asked about one kind of asks."""
 MEMBERS_A_PLAN: Final = 16
-"""The number of members of a gang that cost what another question costs."""
+"""The number of members of a gang that cost as much as one more question."""
 
 SERVED_MAX: Final = 8
-"""The most equal asks for which one change is tried."""
+"""The number of equal asks for which one change is tried at most."""
 
 _NOBODY: Final = "no other queue holds more of what it asks for than its guarantee"
 
@@ -57,12 +57,12 @@ class Planner:
         self._helped: tuple[Snapshot, Claimant] | None = None
 
     def begin(self, claimant: Claimant) -> None:
-        """Start with another kind of asks, which has its own share of the budget."""
+        """Begin with another kind of asks, which has its own share of the budget."""
         self._helped = None
         self._until = min(self._spent + PLANS_A_NEED * _cost(claimant), self._plans_max // 2)
 
     def now(self, claimant: Claimant) -> Plan | Refusal | None:
-        """Return the planner's present answer, asked once a kind; None if the claimant fits without a plan.
+        """Return the planner's present answer, computed once per kind; None if the claimant fits without a plan.
 
         Raises OutOfPlansError if the answer needs a search, and the budget is spent.
         """
@@ -95,7 +95,7 @@ class Planner:
         return found
 
     def served(self, number: int) -> tuple[int, Refusal] | None:
-        """Return how many equal asks the last helpful change serves, and why not the next; None if it serves all tried ones.
+        """Return how many equal asks the last helpful change serves, and why it does not serve the next; None if it serves all that are tried.
 
         At most SERVED_MAX asks are tried, one after another. Raises OutOfPlansError.
         """
@@ -158,7 +158,7 @@ def _over(trial: Trial) -> dict[int, set[str]]:
 
 
 def least(low: int, high: int, helps: Callable[[int], bool]) -> int:
-    """Return the least number above ``low`` that helps. ``high`` must help, and so must every number above one that helps."""
+    """Return the least number above ``low`` that helps. ``high`` must help; and if a number helps, every larger number must help, too."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if helps(middle) else (middle, high)
@@ -179,7 +179,7 @@ def fits(trial: Trial, claimant: Claimant) -> bool:
 
 
 def _assign(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether the ask has a node beside the members before it. If so, it holds that node on the Trial."""
+    """Return whether the ask gets a node beside the members before it. If so, the Trial holds the node for the ask."""
     row = group_fit.free_row(trial, ask)
     if row >= 0:
         trial.apply(Plan(group_fit.NAME, (PlannedPledge(ask, row, trial.snapshot.nodes.ids[row]),)))

@@ -1,4 +1,4 @@
-"""The claimants of the report: a single ask or a gang as a whole (J8); and copies of these with one difference."""
+"""The claimants of the report, each a single ask or a whole gang (J8); and copies of claimants with one difference."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from server.state import snapshotting
 
 
 def members(claimant: Claimant) -> tuple[WaitingAsk, ...]:
-    """Return all asks that have to get a node."""
+    """Return all asks of a claimant that have to get a node."""
     return claimant.members if isinstance(claimant, WaitingJob) else (claimant,)
 
 

@@ -29,7 +29,7 @@ from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk
 
 NEW_NODE: Final = "~evenhand.io/what-if"
-"""The name of the new node, after all others: where an existing node does as well, that is taken."""
+"""The name of the new node. It sorts after all other names, so that an existing node that is as good comes first."""
 NODES_TRIED_MAX: Final = 8
 VICTIM_GANG: Final = "job.victimgang"
 
@@ -41,7 +41,7 @@ def cure(planner: Planner, need: Need, refusal: Refusal) -> Cure | None:
     return next((found for one in TRIES for found in one(planner, need, refusal)), None)
 
 
-# To wait ------------------------------------------------------------------------------------------------------------
+# Waiting ------------------------------------------------------------------------------------------------------------
 
 
 def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
@@ -130,7 +130,7 @@ def _candidates(
         yield VICTIM_GANG, "whole", {"job_victim_gang": "whole"}
 
 
-# The ask's own words ------------------------------------------------------------------------------------------------
+# Fields of the ask --------------------------------------------------------------------------------------------------
 
 
 def _spec(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
@@ -169,7 +169,7 @@ _WORDS: Final[tuple[tuple[Rule, Mapping[str, bool], Change, str], ...]] = (
 def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
     """Yield the lowest priority with which the claimant gets victims outside its own queue (rule 6).
 
-    Victims inside that queue gain it nothing.
+    Victims inside that queue would not raise its usage.
     """
     own = claimants.priority(need.claimant)
 

@@ -6,7 +6,7 @@ from server.snapshot.snapshot import Snapshot
 
 
 def allows(snapshot: Snapshot, path: str, guaranteed: FrozenAmounts) -> bool:
-    """Return whether `config apply` accepts another guarantee of one queue: it must exceed no bound that was kept before."""
+    """Return whether `config apply` accepts another guarantee of one queue: each amount that changes must keep its bounds."""
     return all(
         one == before or _is_kept(snapshot, path, at, one)
         for at, (one, before) in enumerate(

@@ -1,4 +1,4 @@
-"""The judgement of one kind of asks: the planner's own answer in the words of the report, and what would cure it."""
+"""The judgement of one kind of asks: the planner's answer in the terms of the report, and the change that would cure it."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ _TRIGGER: Final[Mapping[Rule, Binding]] = {
     Rule.SEARCH_BOUND: Binding.SEARCH,
     Rule.NOT_OVER_GUARANTEE: Binding.GUARANTEES,
 }
-"""The binding of a refusal, whatever the candidates are."""
+"""The binding of a refusal that does not depend on the candidates."""
 _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.WAIT: Binding.MIN_RUNTIME,
     Change.LOWER_GUARANTEE: Binding.GUARANTEES,
@@ -58,7 +58,7 @@ _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.RAISE_PRIORITY: Binding.PRIORITIES,
     Change.RAISE_GUARANTEE: Binding.OWN_GUARANTEE,
 }
-"""The binding that a change which helps lifts, where no victims suffice."""
+"""The binding that a helpful change lifts, when no victims suffice."""
 _SPARED: Final[Mapping[Rule, Binding]] = {
     Rule.FENCE: Binding.FENCE,
     Rule.CANDIDATE_DISABLED: Binding.VICTIMS_DISABLED,
@@ -72,11 +72,11 @@ _SPARED: Final[Mapping[Rule, Binding]] = {
     Rule.BELOW_GUARANTEE: Binding.GUARANTEES,
     Rule.FROZEN: Binding.FROZEN,
 }
-"""The binding of the rule that protects most holders of what is lacking, where no change helps."""
+"""The binding of the rule that protects most pods that hold the lacking types, when no change helps."""
 
 
 def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetAsks:
-    """Return the whole answer for one kind of asks. ``over_promised`` are the types whose guarantees exceed the capacity."""
+    """Return the whole answer for one kind of asks. ``over_promised`` has the types whose guarantees together exceed the capacity."""
     planner.begin(need.claimant)
     ready = _before_planning(need)
     if ready is not None:
@@ -126,7 +126,7 @@ def _before_planning(need: Need) -> UnmetAsks | None:
 
 
 def _planned(planner: Planner, need: Need, plan: Plan) -> UnmetAsks:
-    """Return the answer for asks that only wait for time to pass, or whose partition only observes (P8)."""
+    """Return the answer for asks that only wait for time to pass, or whose partition is in observe mode (P8)."""
     snapshot = planner.snapshot
     would = (
         decision_records.would(plan, plan.pledges[0].node_id)
@@ -215,7 +215,7 @@ def _allowing(need: Need, found: Cure | None) -> Cure | None:
 
 
 def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
-    """Return whether the nodes that suit the claimant have enough capacity in sum, but none has it alone (G12)."""
+    """Return whether the nodes that suit the claimant have enough free capacity in sum, but no single node has enough (G12)."""
     if refusal.rule not in {Rule.NO_VICTIMS, Rule.FROZEN, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return False
     return not _blocking(planner, need) and all(
@@ -270,7 +270,7 @@ def _binding(
 
 
 _OF_ITS_SIDE: Final = frozenset({Binding.UNDECIDED, Binding.OWN_SIDE, Binding.FENCE})
-"""The bindings about which victims the preemptor may have at all: they say more than how the free capacity is spread."""
+"""The bindings that concern which victims the preemptor may have at all. They are reported in preference to fragmentation."""
 
 
 def _of_the_cure(
@@ -319,7 +319,7 @@ def _of_the_spared(refusal: Refusal) -> Binding:
 
 
 def _because(planner: Planner, refusal: Refusal, *, fragmented: bool) -> str:
-    """Return the planner's words, with the node that lacks least."""
+    """Return the planner's text, with the node that lacks least."""
     types = planner.snapshot.types
     missing = {types[index]: quantity for index, quantity in refusal.missing}
     named = refusal.rule is Rule.MEMBER  # its words end with the node

@@ -1,4 +1,4 @@
-"""The kinds of waiting asks: equal single asks of a leaf together, and each gang by itself (J1, J8)."""
+"""The kinds of waiting asks: the equal single asks of a leaf are one kind, and each gang is a kind of its own (J1, J8)."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -10,11 +10,11 @@ from server.state.partition import Partition
 from server.state.snapshotting import JobDue
 
 ALIKE_MAX: Final = 32
-"""The most asks of a group that are looked at one by one for what their class leaves open."""
+"""The number of asks of a group that are compared one by one, at most, in the fields that their class does not cover."""
 
 
 class Kind(NamedTuple):
-    """The asks that are judged together: the first, their number, and their gang; without a gang each is judged on its own."""
+    """The asks that are judged together: the first ask, their number, and their gang. Without a gang the first ask is judged, alone."""
 
     first: Ask
     number: int
@@ -22,7 +22,7 @@ class Kind(NamedTuple):
 
     @property
     def members(self) -> tuple[Ask, ...]:
-        """Return the asks that are placed together; of single asks only the first."""
+        """Return the asks that are placed together: the members of a gang, or the first of the single asks."""
         return (self.first,) if self.job is None else tuple(self.job.members)
 
     @property

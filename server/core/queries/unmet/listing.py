@@ -1,6 +1,6 @@
 """The partition as if policy `job` were listed, so that asks have classes and may be firm (J2, J4).
 
-The live state is read, because a snapshot does not know the classes that asks declare while classes have no effect.
+The live state is read, because snapshots leave out the classes that asks declare while classes have no effect.
 """
 
 from dataclasses import replace
@@ -35,7 +35,7 @@ def classed(claimant: Claimant, settings: PreemptionSettings) -> Claimant:
 
 
 def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmUse]:
-    """Return by queue the firm amounts held once all ordered evictions are done, and these plus the firm requests."""
+    """Return by queue the firm amounts that are held once all ordered evictions are done, and their sum with the firm requests."""
     held: dict[str, Amounts] = {path: partition.types.zeros() for path in partition.queues}
     waiting = {path: partition.types.zeros() for path in partition.queues}
     dying = set(partition.columns.allocations.dying())

@@ -28,7 +28,7 @@ from server.state.limits import Limiter
 from server.state.partition import Partition
 
 KINDS_MAX: Final = 3
-"""The most kinds of asks of one queue that are judged; the others are counted."""
+"""The most kinds of asks of one queue that are judged; further kinds are only counted."""
 
 
 class Limited(NamedTuple):
@@ -129,7 +129,7 @@ def _worst_first(one: Unmet) -> tuple[Fraction, str]:
 
 
 def _short(trial: Trial, below: str) -> dict[str, tuple[UnmetType, ...]]:
-    """Return by queue the types that it lacks of its entitlement."""
+    """Return for each queue the types of which it has less than its entitlement."""
     found: dict[str, tuple[UnmetType, ...]] = {}
     for path in sorted(trial.snapshot.queues):
         if not below or is_below(path, below):

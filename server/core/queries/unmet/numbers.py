@@ -1,6 +1,6 @@
 """The cures that change a number of one queue or limit: how much a maximum, a guarantee or a user's limit has to change.
 
-For each, the smallest change that helps is searched for on the planner.
+For each number, the smallest change that helps is searched for with the planner.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,9 +21,9 @@ from server.snapshot.queues import FrozenAmounts
 from server.snapshot.snapshot import Snapshot
 
 QUEUES_TRIED_MAX: Final = 8
-"""The most queues that are tried for one kind of change, those with the most candidates first."""
+"""The number of queues that are tried for one kind of change at most, queues with the most candidates first."""
 ROUNDS_MAX: Final = 16
-"""The steps in which a guarantee is brought to the most that helps."""
+"""The number of steps in which the largest guarantee that helps is searched for, at most."""
 
 UNITS: Final[Mapping[str, int]] = {
     "vcore": ONE_CORE,
@@ -110,7 +110,7 @@ def _rounded(
 
 
 def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of raising one guarantee on the claimant's path that is too small, or that stops claims of its ancestors."""
+    """Yield the cure of raising one guarantee on the claimant's path, which is too small, or is met and so stops claims of ancestors."""
     short = _SHORT.get(refusal.rule)
     more = {} if short is None else short(planner.snapshot, need, refusal)
     if len(more) == 1:
@@ -174,7 +174,7 @@ def _more(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> FrozenAmoun
 
 
 def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return what the lowest guarantee of a type lacks: it is used up, and so stops claims of ancestors (rule 4)."""
+    """Return the amount by which to raise the lowest guarantee of a type that is used up, and so stops claims of ancestors (rule 4)."""
     wanted = dict(need.ask.kind.demand)
     more: Lacks = {}
     for level in refusal.levels:
@@ -300,7 +300,7 @@ def _without_refused(snapshot: Snapshot, path: str, kept: tuple[int, ...]) -> tu
 def _rounded_down(
     planner: Planner, need: Need, path: str, kept: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Return the rest of a guarantee that is lowered by whole cores and GiB if that helps too, else by the exact amount."""
+    """Return the lowered guarantee: lowered by whole cores and GiB if that helps, too, else by the exact amount."""
     snapshot, before = planner.snapshot, planner.snapshot.queues[path].guaranteed
 
     def left(less: dict[int, int]) -> tuple[int, ...]:

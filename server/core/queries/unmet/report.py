@@ -22,7 +22,7 @@ QUEUES_MAX: Final = 1_000
 
 
 class Prepared:
-    """The report in the making: `queues` yields one queue after another, `finish` adds the facts about all of them."""
+    """A report that is being computed: `queues` yields one queue after another, `finish` adds the facts about all queues."""
 
     def __init__(self, found: needs.Needs) -> None:
         self._found = found
@@ -88,7 +88,7 @@ def over_promised(snapshot: Snapshot) -> dict[str, int]:
 
 
 def _owed(trial: Trial, children: dict[str, list[str]], path: str) -> Counter[int]:
-    """Return the entitlement of a queue: its own figure, or the sum of those below it if that is larger."""
+    """Return the entitlement of a queue: its own amount, or the sum of the entitlements below it if that is larger."""
     below: Counter[int] = Counter()
     for child in children.get(path, []):
         below.update(_owed(trial, children, child))
