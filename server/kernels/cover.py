@@ -46,7 +46,7 @@ class Bounds(NamedTuple):
 class Groups(NamedTuple):
     """The groups of rows that come sorted by place: ``places`` has the place of each group, ``at`` the number of each row's group.
 
-    The rows of a group begin at the group's entry in ``starts`` and end before those of the next group.
+    The rows of a group begin at the group's entry in ``starts`` and end before the next group's entry.
     """
 
     places: Array
@@ -151,7 +151,7 @@ def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 ) -> tuple[Array, Excess]:
     """Return the rank and excess of the best row of each group that covers the need by itself; a huge rank if there is none.
 
-    ``wanted`` is by row what its group needs.
+    ``wanted`` has by row the need of its group.
     """
     ranks = rows.priorities + PRIORITY_BASE
     ranks = ranks + rows.opted.astype(np.int64) * (1 << _OPTED)

@@ -1,4 +1,4 @@
-"""The order in which waiting asks would be taken one at a time, computed for all at once, and what they use together.
+"""The order in which waiting asks would be taken one at a time, computed for all asks at once, and the usage after the last ask.
 
 If asks are taken one at a time, the next one is found from the root down, at each level in the child with the smallest key. The
 share of a child only grows while its asks are taken, so the keys of its asks rise. Taking the smallest key first therefore

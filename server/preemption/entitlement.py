@@ -183,7 +183,7 @@ def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
 
 
 def meeting(snapshot: Snapshot, one: str, other: str) -> str:
-    """Return the lowest queue that has both queues below it."""
+    """Return the lowest queue that contains both queues."""
     return next(queue.path for queue in snapshot.path_up(other) if is_below(one, queue.path))
 
 
@@ -212,7 +212,7 @@ def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:
 def levels(
     trial: Trial, found: Iterable[Deciding], closed: Collection[Deciding] = ()
 ) -> tuple[Level, ...]:
-    """Return the numbers of deciding queues for an explanation; those of ``closed`` types are marked as blocking."""
+    """Return the numbers of deciding queues for an explanation; queues that decide ``closed`` types are marked as blocking."""
     return tuple(
         Level(
             one.queue.path,

@@ -1,10 +1,10 @@
 """Paced rounds (seed 002): how much the claims of a round may release, and how far queues exceed their entitlement.
 
 A round is everything that the core plans on one snapshot and its continuations. A budget is a share of the partition's total,
-by type. It limits what the victims of a round hold: all victims, those of one queue, or those of one application (P5). A
-decision that would exceed a budget is postponed to a later round. The first decision of a round that has victims is never
-postponed, because otherwise a large gang could never run. Required nodes and quota runs have no budget and do not count against
-one.
+by type. A budget limits the sum of what a round's victims hold, over all victims, the victims in one queue, or the victims of
+one application (P5). A decision that would exceed a budget is postponed to a later round. The first decision of a round that
+has victims is never postponed, because otherwise a large gang could never run. Required nodes and quota runs have no budget and
+do not count against one.
 
 With a natural termination factor a queue loses in a round at most this share of its over-use: of what it had over its
 entitlement when the round began, or of what a round may release if that is less (P9). As with the dead zone, this holds for
@@ -74,7 +74,8 @@ def _shares(settings: PreemptionSettings) -> dict[str, int]:
 def amounts(snapshot: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:
     """Return the amounts that the plan's releases add to the budgets: of the partition, the victim's leaf and its application.
 
-    Where a queue may lose only a share of its over-use in a round, the queues that lose to others are counted, too.
+    In a partition in which a queue may lose only a share of its over-use in a round, the losses of queues to others are added
+    as well.
     """
     columns, losers = snapshot.allocations, _losers(snapshot, plan)
     found: Counter[tuple[str, str, int]] = Counter()
@@ -116,7 +117,7 @@ class Account:
         self._decided = snapshot.pace.decided
 
     def refusal(self, plan: Plan) -> Refusal | None:
-        """Return the refusal of a plan that would exceed a budget; None where it may be decided now."""
+        """Return the refusal of a plan that would exceed a budget; None if the plan may be decided now."""
         if not self._bounded or not plan.facts.budgeted or not self._decided:
             return None
         passed = next(self._passed(amounts(self._view, plan)), None)
@@ -132,7 +133,7 @@ class Account:
                 yield self._sentence(what, used, amount, most)
 
     def _most(self, what: tuple[str, str, int]) -> int | None:
-        """Return the budget of a kind; None where there is none."""
+        """Return the budget of a kind; None if there is no budget."""
         kind, path, index = what
         if kind != LOSS:
             return self._share(kind, index)
@@ -143,7 +144,7 @@ class Account:
         return least * self._view.settings.natural_permyriad // PERMYRIAD
 
     def _share(self, kind: str, index: int) -> int | None:
-        """Return the budget of a kind as an amount of the partition's total; None where there is no limit."""
+        """Return the budget of a kind as an amount of the partition's total; None if there is no limit."""
         share = self._shares.get(kind)
         return None if share is None else self._view.capacity[index] * share // PERMYRIAD
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ROW: Final[Callable[["Release"], int]] = itemgetter(0)
 SPARED_KEYS_MAX: Final = 20
-"""The number of candidates of one leaf and rule that a plan names; the others are counted (design 6.8)."""
+"""The number of candidates of one leaf and rule that a plan names; further candidates are only counted (design 6.8)."""
 
 
 class Rule(enum.StrEnum):
@@ -96,7 +96,7 @@ class Rule(enum.StrEnum):
     RELEASING = "already-releasing"
     REPLACED = "placeholder-being-replaced"
     NO_COMMON_TYPE = "no-common-type"
-    """The candidate holds nothing of what is lacking (G6, Q10)."""
+    """The candidate holds none of the lacking types (G6, Q10)."""
     FIRM = "firm"
     """The candidate is firm: protection level 2 (V3)."""
     UNTOUCHABLE = "untouchable"
@@ -185,7 +185,7 @@ class ProtectedCandidates:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan: all its releases and pledges are carried out, or none of them. ``levels`` and ``shrink`` are numbers for users.
+    """A plan: either all of its releases and pledges are carried out, or none. ``levels`` and ``shrink`` are numbers for users.
 
     ``replans`` is the id of an open decision that the plan continues instead of making a new one. ``ranking`` says in which
     order the victims were considered; a plan without victims has none.
@@ -215,9 +215,9 @@ class Plan:
 class Refusal:
     """The reason why an intent gets no plan, or a plan is not applied.
 
-    ``final`` says that no later intent of the policy gets a plan either. ``node_id`` and ``missing`` (by type index) name the
-    nearest node and what it lacks, ``spared`` the candidates that rules protected. For a quota run that can take nothing,
-    ``shrink`` has its numbers.
+    ``final`` says that no later intent of the policy gets a plan either. ``node_id`` is the node that lacks least and
+    ``missing`` has the amounts that it lacks, by type index; ``spared`` has the candidates that rules protected. For a quota
+    run without victims, ``shrink`` has its numbers.
     """
 
     rule: Rule

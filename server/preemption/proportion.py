@@ -1,10 +1,10 @@
 """Shares by weight (seed 004): what each queue deserves of each type, and how its usage compares.
 
 W1: every level splits its parent's share by weight; no queue gets more than it requests or may have, nor less than its floor,
-which follows from guarantees. W2: a type is contended where a level requests more than it has; there a queue is entitled to
-what it deserves, elsewhere to its floor. With ``demand_cap`` off each leaf counts as requesting without limit; the results are
-called plain shares by weight, and a queue is entitled to them in every type. W4 and W5: nothing of this is stored; Allocated
-and Preempting are only reported, and they add up to what is deserved (W7).
+which follows from guarantees. W2: a type is contended at a level that requests more than it has. Of a contended type a queue is
+entitled to the share that it deserves, of other types to its floor. With ``demand_cap`` off each leaf counts as requesting
+without limit; the results are called plain shares by weight, and a queue is entitled to them in every type. W4 and W5: nothing
+of this is stored; Allocated and Preempting are only reported, and they add up to what is deserved (W7).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -81,7 +81,7 @@ class Proportion:
         )
 
     def entitled(self, path: str) -> FrozenAmounts:
-        """Return the entitlement (E) by type: what is deserved where the type is contended, elsewhere the floor (W2)."""
+        """Return the entitlement (E) by type: the deserved share of a contended type, the floor of any other type (W2)."""
         return self.of(path).entitled
 
     def _contended(self, row: int) -> list[bool]:
@@ -122,7 +122,7 @@ class Proportion:
 
 
 def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
-    """Return what others use of a queue's share: the siblings' excess, divided in proportion to what each queue lacks (W5)."""
+    """Return the part of a queue's share that others use: the siblings' excess, divided in proportion to the amount that each queue lacks (W5)."""
     gaps = [part - have if part > have else 0 for part, have in zip(deserved, used, strict=True)]
     lacking = sum(gaps)
     return share.largest_remainder(min(sum(used) - sum(deserved) + lacking, lacking), gaps)

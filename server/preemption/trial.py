@@ -212,7 +212,7 @@ class Trial:
     # Queues ---------------------------------------------------------------------------------------
 
     def eff(self, path: str) -> FrozenAmounts:
-        """Return what a queue uses less what is being released: its usage as a victim (effective usage, see G4)."""
+        """Return a queue's usage less the amounts that are being released: its usage as a victim (effective usage, see G4)."""
         known = self._known_eff.get(path)
         if known is None:
             using = self._eff.get(path) or _eff(self.snapshot.queues[path])
@@ -220,7 +220,7 @@ class Trial:
         return known
 
     def used(self, path: str) -> FrozenAmounts:
-        """Return what a queue uses less what the plans release.
+        """Return a queue's usage less the amounts that the plans release.
 
         Releases that the snapshot has already are still counted as used.
         """
@@ -246,7 +246,7 @@ class Trial:
 
     @property
     def shares(self) -> Proportion:
-        """Return the shares of the queues as of the snapshot: plans change what is held, not what is deserved (design 6.7)."""
+        """Return the shares of the queues as of the snapshot: plans change held amounts, not deserved shares (design 6.7)."""
         if self._shares is None:
             self._shares = of_view(self.snapshot)
         return self._shares
@@ -292,7 +292,7 @@ class Trial:
         return tuple((self._free_now[row] + coming[row]).tolist())
 
     def overfull(self, types: list[int]) -> dict[int, dict[int, int]]:
-        """Return by node and type what is used beyond what the node has once everything that was ordered to end is gone.
+        """Return by node and type the usage beyond the node's capacity once everything that was ordered to end is gone.
 
         Only the given types are looked at. Promised capacity does not count as used.
         """
@@ -377,7 +377,7 @@ class Trial:
         return node_search.may_require(self.snapshot.nodes, kind, row)
 
     def all_stand(self, rows: Array) -> bool:
-        """Return whether all of these rows run and none of their releases is ordered."""
+        """Return whether all of these rows run, and no release of any of them is ordered."""
         if len(rows) <= FEW:
             return all(map(self.standing.item, rows.tolist()))
         return bool(self.standing[rows].all())
@@ -405,7 +405,7 @@ class Trial:
         return self.snapshot.disruptions.get(group, 0) - self._disrupted[group]
 
     def exhausted(self) -> Mask | None:
-        """Return the rows without a disruption left (V5); None where budgets are ignored, or no such row exists."""
+        """Return the rows without a disruption left (V5); None if budgets are ignored, or no such row exists."""
         ignored = self.snapshot.settings.disruption_budgets == "ignore"
         return None if ignored else self.snapshot.exhausted(self.disruptions_left)
 

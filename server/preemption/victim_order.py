@@ -21,7 +21,7 @@ Read = Callable[[int], Rank]
 Exhausted = Callable[[int], bool]
 """A function that says whether a row counts as opted out, because its disruption budget is used up (V5)."""
 MOVING: Final = frozenset({"fit", "job-broken"})
-"""The keys whose value for an allocation depends on what is lacking, or changes after another plan."""
+"""The keys whose value for an allocation depends on the lacking types, or changes after another plan."""
 
 
 def order(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ class Comparator:
         return read
 
     def job_broken(self) -> Read:
-        """Return the key by which members of gangs that already lose members come before those of whole gangs."""
+        """Return the key by which members of gangs that already lose members come before members of whole gangs."""
         columns = self.trial.snapshot.allocations
         flags, applications = columns.flags.item, columns.applications.item
 

@@ -139,7 +139,7 @@ def _holds_back(queue: Queue) -> bool:
 
 
 def _turns(burst: Burst) -> Turns | None:
-    """Return the order of the asks; None where a number is too large for an array."""
+    """Return the order of the asks; None if a number is too large for an array."""
     places = {one: at for at, one in enumerate(burst.applications)}
     kinds = {one: at for at, one in enumerate(burst.classes)}
     demands = [_line(dict(one.demand), burst.columns) for one in burst.classes]

@@ -20,7 +20,7 @@ from server.state.placeholders import Hold, is_ready, is_reserving
 from server.state.queues import QueueState
 
 REPLACED_MAX: Final = 1_000
-"""The number of placeholders that one tick gives away; the others follow in the next."""
+"""The number of placeholders that one tick replaces at most; the next tick continues with the others."""
 
 
 class Swap(NamedTuple):

@@ -134,7 +134,7 @@ def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> i
 
 
 def _offers(partition: Partition) -> list[tuple[Below, list[Group]]]:
-    """Return the offers: the reservations to lift and the groups that may be placed then, those that outrank most first."""
+    """Return the offers: the reservations to lift and the groups that may then be placed. Groups that outrank most reservations come first."""
     ranks = Ranks(partition)
     found: dict[Below, dict[Group, None]] = {}
     for group, below in chain(_without_node(partition, ranks), _over_limits(partition, ranks)):
@@ -254,7 +254,7 @@ def _wake(partition: Partition, group: Group, woken: _Woken) -> None:
 
 
 def _put_back(partition: Partition, woken: _Woken) -> None:
-    """Put every group that still waits back where it was before."""
+    """Put every group that still waits back into the list in which it was parked."""
     for limiter, ask_class, waiting in woken.blocked:
         rest = [one for one in waiting if one.live]
         if rest:

@@ -10,7 +10,7 @@ from server.model.quota import QueueSpec
 
 FrozenAmounts = tuple[int, ...]
 Bounds = tuple[int | None, ...]
-"""A limit by type index; None where nothing is limited."""
+"""A limit by type index; None for a type without a limit."""
 
 NO_PATH: Final = ""
 """The parent of the root."""
@@ -49,7 +49,7 @@ class QueueFacts:
 
     @property
     def bound(self) -> Bounds:
-        """Return the limits of placement: the maximum, or the deserved share where that is smaller (W2)."""
+        """Return the limits of placement: for each type the maximum, or the deserved share if that is smaller (W2)."""
         if self.deserved is None:
             return self.max
         return tuple(_least(*pair) for pair in zip_longest(self.max, self.deserved))

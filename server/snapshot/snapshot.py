@@ -37,8 +37,8 @@ class Snapshot:
     began; ``frozen`` the pairs of preemptor and leaf that the thrashing monitor stopped (invariant 18).
 
     ``node_count`` counts all registered nodes, schedulable or not; ``capacity`` is their sum. ``pending`` and ``total`` are the
-    measures of a partition that is shared in proportion to weights: by leaf what its waiting asks want beyond its usage, and
-    the amount to share (W1, W2); ``whole`` includes drained nodes (W3).
+    measures of a partition that is shared in proportion to weights: by leaf the amounts that its waiting asks request beyond
+    its usage, and the amount to share (W1, W2); ``whole`` includes drained nodes (W3).
     """
 
     partition: str

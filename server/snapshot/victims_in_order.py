@@ -257,9 +257,9 @@ class VictimQuery(NamedTuple):
     """A question about the running allocations.
 
     ``further`` reads the values of the keys that follow protection, row by row; None: the younger comes first. ``types`` gives
-    the columns of sizes by type index; the first ``wanted`` of them are those that a run has to free. ``bars`` are flags; the
-    first of them that an allocation has bars it. An allocation that has none, but holds nothing of a wanted type, is barred by
-    the reason that follows the last flag.
+    the columns of sizes by type index; the first ``wanted`` of these types are the types that a run has to free. ``bars`` are
+    flags; the first of them that an allocation has bars it. An allocation that has none, but holds nothing of a wanted type, is
+    barred by the reason that follows the last flag.
     """
 
     leaves: Sequence[str]

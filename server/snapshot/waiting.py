@@ -21,7 +21,7 @@ class ClassFacts:
     node_demand: Demand
     allowed: Mask
     job_class: JobClass | None = None
-    """The class of the ask's pods; None where the partition knows no classes (J4)."""
+    """The class of the ask's pods; None in a partition without classes (J4)."""
 
     @property
     def firm(self) -> bool:

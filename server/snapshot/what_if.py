@@ -1,4 +1,4 @@
-"""Hypothetical snapshots: a partition with one thing changed, for asking the planner what it would do then."""
+"""Hypothetical snapshots: a partition with one change, to ask the planner what it would do after that change."""
 
 from collections.abc import Mapping
 from dataclasses import replace

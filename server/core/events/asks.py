@@ -69,7 +69,7 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
 
 
 def _may_join(partition: Partition, application: Application, spec: AskSpec) -> str:
-    """Return why an application does not accept such an ask, "" if it does."""
+    """Return why an application does not accept such an ask, "" if the application accepts it."""
     if application.state is ApplicationState.FAILING:
         return f"application {application.application_id!r} is failing"
     return gang_consistency.disagreement(partition, application, spec) if spec.job_key else ""

@@ -165,7 +165,7 @@ def _node(partition: Partition, pledge: PlannedPledge) -> Node:
 
 
 def _make_way(partition: Partition, pledge: PlannedPledge) -> list[Decision]:
-    """Drop reservations of the ask itself, and those of other asks on its node (design 6.6)."""
+    """Drop the ask's own reservations, and other asks' reservations on its node (design 6.6)."""
     own = partition.asks[pledge.ask.key].pledge
     known = _node(partition, pledge).pledges.values()
     held = [one for one in known if one.reserves and not one.commitment.suspended]

@@ -105,7 +105,7 @@ def _may_plan(partition: Partition, one: Job, now: int) -> bool:
 
 
 def replacing(partition: Partition, now: int) -> list[Ask]:
-    """Return asks that may replace others of their queue: those that fit nowhere, once their delay is over (I5)."""
+    """Return asks that may replace others of their queue: asks that fit nowhere and whose delay is over (I5)."""
     settings = partition.spec.preemption
     asks = [
         ask

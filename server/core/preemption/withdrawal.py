@@ -214,7 +214,7 @@ def _is_pledged(needs: _Needs, node: Node, back: Counter[int]) -> bool:
 
 
 def _is_promised(needs: _Needs, queue: Queue, back: Counter[int]) -> bool:
-    """Return whether promises in the queue, and what it keeps for firm asks (J4), would exceed its bound (3)."""
+    """Return whether promises in the queue, with the amount that it keeps for firm asks (J4), would exceed its bound (3)."""
     for index, most in enumerate(tree.bound(needs.partition, queue) or ()):
         promised = queue.promised[index] - needs.weak[queue, index]
         used = _left(queue, index) + promised + back[index] + _kept(needs, queue, index)

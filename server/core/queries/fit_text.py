@@ -81,7 +81,7 @@ def _nodes_lack(fit: GroupFit) -> str:
 
 
 def limit_fit_text(limit: LimitFit, fit: GroupFit) -> str:
-    """Return for how many members a limit has headroom and what it lacks for all of them."""
+    """Return the number of members for which a limit has headroom, and the amounts that it lacks for all members."""
     held = f"{limit.members} of the {fit.looked_at}"
     return (
         f"{_subject(limit)} has headroom for {held} and lacks {quantities(limit.missing)} for all"

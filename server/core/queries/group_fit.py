@@ -204,7 +204,7 @@ def _placed(trial: Trial, asks: Sequence[WaitingAsk], people: Sequence[PersonLim
 def _limits(
     trial: Trial, asks: Sequence[WaitingAsk], people: Sequence[PersonLimit]
 ) -> Iterator[LimitFit]:
-    """Yield the limits that have no headroom for all members together, those of the leaf first."""
+    """Yield the limits that have no headroom for all members together, the leaf's limits first."""
     by_leaf: dict[str, list[WaitingAsk]] = {}
     for one in asks:
         by_leaf.setdefault(one.leaf, []).append(one)

@@ -97,7 +97,7 @@ def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -
 
 
 def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
-    """Return a sort key: nodes that could hold the ask when empty first, then those that lack least."""
+    """Return a sort key: nodes that could hold the ask when empty come first; among these, nodes that lack least."""
     demand = ask.ask_class.node_demand
     free = free_for(ask, node)
     # Pledges beyond the free capacity are missing, too.

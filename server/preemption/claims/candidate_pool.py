@@ -227,8 +227,8 @@ MarginAt = Callable[[int], list[int]]
 class CandidateFacts(NamedTuple):
     """The facts of an allocation that are the same for every claim.
 
-    ``charged`` is what its queues get back; ``frees`` and ``given`` are what its node gets back, ports included. ``groups`` are
-    its disruption budgets, and ``gang`` is the number of its gang, 0 for none.
+    ``charged`` has the amounts that its queues get back; ``frees`` and ``given`` have the amounts that its node gets back,
+    ports included. ``groups`` are its disruption budgets, and ``gang`` is the number of its gang, 0 for none.
     """
 
     leaf: str
@@ -278,7 +278,7 @@ class Caps:
         """The places of the caps, by the name of a disruption budget or by the number of a gang."""
 
     def add_leaf(self, leaf: str, queues: Sequence[QueueFacts], margin: MarginAt) -> None:
-        """Add a leaf with the queues on its path, each with what it can lose by type.
+        """Add a leaf with the queues on its path, each with the amounts by type that it can lose.
 
         A queue above several leaves is added once.
         """

@@ -55,7 +55,7 @@ CODES: Final = Codes(
 
 
 QueueMargins = Sequence[tuple[QueueFacts, list[int]]]
-"""The queues from a leaf up, each with what it can lose by type."""
+"""The queues from a leaf up, each with the amounts by type that it can lose."""
 
 
 class Block(NamedTuple):
@@ -159,13 +159,13 @@ class ClaimEligibility:
         return [index for index in needed if not self.is_over(trial, path, index)]
 
     def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
-        """Return by type how much one victim may hold: the least that any queue on its path can lose (rule 2, G4)."""
+        """Return by type the most that one victim may hold: the least that any queue on its path can lose (rule 2, G4)."""
         if may_cross(trial):
             return (UNLIMITED,) * len(trial.snapshot.ports)
         return _narrowest(trial, self.margins(trial, path))
 
     def margins(self, trial: Trial, path: str) -> QueueMargins:
-        """Return the queues from a leaf up, each with what it can lose by type (G4)."""
+        """Return the queues from a leaf up, each with the amounts by type that it can lose (G4)."""
         way = self.path(trial, path)
         return [(queue, self.margin(trial, way, place)) for place, queue in enumerate(way.queues)]
 
@@ -281,7 +281,7 @@ def own_leaf(
 
 
 def spared(snapshot: Snapshot, filtered: FilteredRows) -> tuple[ProtectedCandidates, ...]:
-    """Return the filtered candidates that rules protected, by rule and leaf, without those that are ending anyway."""
+    """Return the candidates that rules protected, by rule and leaf, without allocations that are ending anyway."""
     paths = snapshot.leaf_paths
     found = eligibility_filter.tallied(snapshot.allocations, filtered, SPARED_KEYS_MAX)
     return tuple(
@@ -330,7 +330,7 @@ class InQueueEligibility:
         return own_leaf(trial, leaf, needed, self.ask.spec.priority, self.margins(trial, leaf))
 
     def margins(self, trial: Trial, path: str) -> QueueMargins:
-        """Return the queues from the leaf up, each with what it can lose by type (G4)."""
+        """Return the queues from the leaf up, each with the amounts by type that it can lose (G4)."""
         return own_margins(trial, path, self._wanted)
 
     def margin(self, trial: Trial, way: Path, place: int) -> list[int]:

@@ -56,7 +56,7 @@ BECAUSE_IN_PROPORTION: Final = (
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield the asks that may claim, and gangs; first those of the queue that is furthest below its entitlement (P3, P4)."""
+    """Yield the asks that may claim, and gangs. The queue that is furthest below its entitlement comes first (P3, P4)."""
     for claimant in Claimants(trial, (*trial.snapshot.claims, *trial.snapshot.jobs)).in_turn():
         if isinstance(claimant, WaitingJob):
             yield Intent(JOB.name, claimant.members[0], claimant)
@@ -67,8 +67,8 @@ def intents(trial: Trial) -> Iterator[Intent]:
 def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
     """Return whether an equal ask of the same application was refused on this Trial already, so that this ask would be refused as well.
 
-    The first ask of each application is refused with the rule's name, so that all of them wait for the back-off with the reason
-    (G1, G12).
+    The first ask of each application is planned for and refused with the rule's name. With this reason all equal asks of the
+    application wait for the back-off (G1, G12).
     """
     return (NAME, _class_of(trial, ask), ask.application_id, _validity(trial)) in trial.kept
 

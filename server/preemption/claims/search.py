@@ -161,7 +161,7 @@ class Claim:
     # The search ---------------------------------------------------------------------------------------
 
     def best(self, trial: Trial) -> ChosenNode | None:
-        """Return the best node with the best set on it, on top of the plans so far; None where there is none."""
+        """Return the best node with the best set on it, with the plans so far applied; None if there is none."""
         blocks = self._find_blocks(trial)
         if not blocks:
             row = trial.fits_claim(self.ask.kind)
@@ -298,7 +298,7 @@ class Claim:
     def _solve(
         self, trial: Trial, need: ClaimNeed, rows: list[int]
     ) -> CoveringSet | NotFound | None:
-        """Return the best set of these rows to evict, so that the ask gets what it needs on a node."""
+        """Return the best set of these rows to evict so that the ask fits on a node."""
         if not rows or not need.amounts or not self._eligibility.closed.isdisjoint(need.kinds):
             return None
         caps = self._candidates.caps(trial, rows)
@@ -311,7 +311,7 @@ class Claim:
         return victim_sets.choose_with_boundary(everybody, task) or found
 
     def _lacks(self, trial: Trial, node: int) -> list[int]:
-        """Return what the node lacks for the ask, by type."""
+        """Return the amounts that the node lacks for the ask, by type."""
         free = trial.free_for_claim(node)
         lacks = [0] * len(free)
         for index, wanted in self.ask.kind.node_demand:

@@ -1,8 +1,8 @@
 """The victims on one node: the best set of candidates that covers a need and stays within what the rules allow (G8).
 
-The rules are sums here: a *need* is the least that has to be freed, a *cap* the most that may be taken. A queue may lose what
-it uses above its guarantee, a disruption budget what it allows. Removing a victim from a legal set leaves a legal set, so that
-a victim may always be given back.
+The rules are sums here: a *need* is the least that has to be freed, a *cap* the most that may be taken. A queue may lose the
+amounts that it uses above its guarantee, a disruption budget as many pods as it allows. Removing a victim from a legal set
+leaves a legal set, so that a victim may always be given back.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -121,7 +121,7 @@ def _task_of_others(boundary: Candidate, places: Sequence[int], task: Task) -> T
 def _best_of_others(
     boundary: Candidate, others: Sequence[Candidate], task: Task
 ) -> tuple[Candidate, ...] | None:
-    """Return the best set of the others for the needs that the boundary candidate leaves; None where they cannot cover them."""
+    """Return the best set of other victims for the needs that the boundary candidate leaves; None if no set covers these needs."""
     left = [max(0, need - given) for need, given in zip(task.needs, boundary.gives, strict=True)]
     open_ = [at for at, need in enumerate(left) if need]
     if not open_:
@@ -159,7 +159,7 @@ def _rank_of(chosen: Sequence[Candidate]) -> tuple[int, int, int, int]:
 
 
 def _excess(freed: Sequence[int], task: Task) -> int:
-    """Return what is freed beyond what the node lacks, as the largest share of the partition over all types."""
+    """Return the excess: the amounts that are freed beyond the node's lack, as the largest share of the partition over all types."""
     most = 0
     for one, lack, weight in zip(freed, task.lacks, task.weights, strict=True):
         if one > lack and (one - lack) * weight > most:
@@ -216,7 +216,7 @@ def _take(one: Candidate, left: list[int], caps: list[int]) -> None:
 
 
 def _give_back(taken: list[Candidate], left: list[int]) -> list[Candidate]:
-    """Return the victims without those that are not needed, tried from the most protected down (invariant 11)."""
+    """Return the victims without unneeded ones, which are sought from the most protected victim down (invariant 11)."""
     kept = list(taken)
     for one in sorted(taken, key=_protection)[::-1]:
         spared = [need + given for need, given in zip(left, one.gives, strict=True)]

@@ -121,7 +121,7 @@ class GangEligibility:
         return own_leaf(trial, self.leaf, self._needed, self.job.priority, margins)
 
     def margins(self, trial: Trial, leaf: str) -> QueueMargins:
-        """Return the queues from a leaf up, each with what it can lose by type (G4)."""
+        """Return the queues from a leaf up, each with the amounts by type that it can lose (G4)."""
         known = self._margins.get(leaf)
         if known is None:
             known = self._margins[leaf] = self._find_margins(trial, leaf)
@@ -136,7 +136,7 @@ class GangEligibility:
         return self._others.margins(trial, leaf)
 
     def share(self, trial: Trial) -> dict[int, int]:
-        """Return, by type, what may be taken from other queues: what the deciding queue is entitled to and does not hold.
+        """Return, by type, the amount that may be taken from other queues: the deciding queue's entitlement less the amount that it holds.
 
         A type for which no queue decides has no entry: it is not limited here, and no victim is taken for it (J7).
         """

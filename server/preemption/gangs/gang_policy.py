@@ -2,10 +2,11 @@
 
 J3. A gang plans when others may be evicted for its members; there is no delay, only the back-off after a refusal. J6. A gang
 plans only when pods of its class (firm or lendable) may use as much of the queue as the gang requests once the lendable pods of
-that queue are gone. J7. Lendable pods are evicted: those of its own queue with a strictly lower priority, and those of other
-queues as far as G3 to G5 allow and its queue is still entitled to. The gang's own pods and firm pods are never evicted. J8.
-Members are placed by priority, age and key; the least important victims come first; if one member gets no node, no pod is
-evicted. J12. A gang that would fall below its minimum is evicted whole, or not at all. A single ask is a gang of one (J4).
+that queue are gone. J7. Only lendable pods are evicted: pods of its own queue with a strictly lower priority, and pods of other
+queues, as far as G3 to G5 allow and as much as its queue is still entitled to. The gang's own pods and firm pods are never
+evicted. J8. Members are placed by priority, age and key; the least important victims come first; if one member gets no node, no
+pod is evicted. J12. A gang that would fall below its minimum is evicted whole, or not at all. A single ask is a gang of one
+(J4).
 """
 
 from collections.abc import Iterator
@@ -95,7 +96,7 @@ def _of_the_job(trial: Trial, job: WaitingJob) -> Refusal | None:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return nodes for all members and the victims for them, or why there is no plan (J8)."""
+    """Return a plan with nodes for all members and with its victims, or the reason why there is no plan (J8)."""
     job = intent.job or of_one(intent.ask)
     refusal = may_plan(trial, job)
     if refusal is not None:
@@ -168,5 +169,5 @@ def _since(answer: GangAnswer) -> str:
 
 
 def levels(trial: Trial, search: JobSearch) -> tuple[Level, ...]:
-    """Return the queues that decide what other queues have to give back, with their numbers."""
+    """Return the queues that decide how much other queues have to give back, with their numbers."""
     return entitlement.levels(trial, search.eligibility.owed)

@@ -33,7 +33,7 @@ NODE_STEPS: Final = 1
 
 
 class Judged(NamedTuple):
-    """The verdict on a node. ``key`` is None where the node's allocations do not free enough."""
+    """The verdict on a node. ``key`` is None if the node's allocations do not free enough."""
 
     key: NodeKey | None
     units: tuple[Unit, ...] = ()
@@ -91,7 +91,7 @@ class NodePlanner:
     # The fast path --------------------------------------------------------------------------------
 
     def _judge_fast(self, node: int, demand: Demand) -> Judged | None:
-        """Return the verdict where no candidate can be barred; None where one of the candidates may be."""
+        """Return the verdict if no candidate can be barred; None if a candidate may be barred."""
         lacks = self.assignment.lacks_with(node, demand)
         rows: list[int] = []
         for row in self.order(node):
@@ -168,7 +168,7 @@ class NodePlanner:
 
 
 def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) -> bool:
-    """Return whether an allocation helps, and if so subtract what it frees from what is lacking.
+    """Return whether an allocation helps; if so, subtract the amounts that it frees from the lacking amounts.
 
     ``takes`` are the types for which the allocation may be taken, None for any; once taken, it counts for all types that it
     frees (J7).

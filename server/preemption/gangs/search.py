@@ -50,11 +50,11 @@ class MemberAssignment(NamedTuple):
 
 
 class GangAnswer(NamedTuple):
-    """The result of a search: a whole plan, or what is missing for one.
+    """The result of a search: a whole plan, or the reason why there is none.
 
     A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan ``member``
     has no node, ``row`` is the nearest node and ``lacks`` what is missing there, by type; ``full`` are the queues whose maximum
-    has no headroom (J4). ``unowed`` says that there would be a plan if other queues had to give what is missing.
+    has no headroom (J4). ``unowed`` says that there would be a plan if other queues had to give the missing amounts.
     """
 
     assignments: tuple[MemberAssignment, ...] = ()
@@ -215,7 +215,7 @@ class Attempt:
         self._lines: dict[int, _Line] = {}
 
     def place(self, member: WaitingAsk) -> MemberAssignment | None:
-        """Place a member on the best node, take the victims there, and return both; None where there is no node."""
+        """Place a member on the best node, take the victims there, and return both; None if no node can hold it."""
         kind = member.kind
         line = self._lines.get(kind.number)
         if line is None:
@@ -231,7 +231,7 @@ class Attempt:
         return MemberAssignment(member, best.node, best.units)
 
     def _offer_again(self, best: _Entry) -> None:
-        """Queue for judging the nodes that a placement improved, and those where it may have barred a candidate.
+        """Queue for judging the nodes that a placement improved, and the nodes where it may have barred a candidate.
 
         A placement improves the nodes that victims leave, and all nodes where other queues now have more to give (J7).
         """
@@ -250,7 +250,7 @@ class Attempt:
         self.assignment.limited = self.assignment.limited and not rows
 
     def nearest(self, member: WaitingAsk) -> tuple[int, list[int]]:
-        """Return the node that comes nearest for a member beside those placed, -1 for none, and what it lacks (G12)."""
+        """Return the node that lacks least for a member in addition to the placed members, -1 for none, and what it lacks (G12)."""
         nodes, need = self.trial.short_nodes(member.kind)
         apart = nodes.copy()
         for node, line in self.assignment.needs_with(member.kind.node_demand):
@@ -401,7 +401,7 @@ class _Line:
         return self._attempt.assignment.has_plenty_of_share(self._kind.node_demand)
 
     def best(self) -> _Entry | None:
-        """Return the node that is the best at this point; None where there is none."""
+        """Return the node that is best now; None if there is no node."""
         while True:
             self._draw()
             if not self._heap:

@@ -1,7 +1,7 @@
 """The running sums of a gang's plan: the members' nodes, the victims, and what each node and queue would have after them (J8).
 
-Everything is a sum, so that an attempt is undone by subtraction. The tests of a victim are here: what its queues can lose (G4),
-what its disruption budget allows (V5), and how much other queues have to give at all (J7).
+Everything is a sum, so that an attempt is undone by subtraction. The tests of a victim are here: its queues can lose it (G4),
+its disruption budgets allow its eviction (V5), and other queues give no more than they have to (J7).
 """
 
 from collections import Counter
@@ -265,7 +265,7 @@ class TentativeAssignment:
         return known
 
     def _is_ample(self, path: str, margin: Amounts) -> bool:
-        """Return whether a queue can lose all that may be evicted from any one node, beside what it loses already (G4)."""
+        """Return whether a queue can lose everything that may be evicted from any one node, in addition to its losses so far (G4)."""
         lost = self._lost.get(path, NOTHING)
         return all(
             lost.get(index, 0) + much <= margin[index] for index, much in enumerate(self.units.most)

@@ -41,7 +41,7 @@ def _harmless(trial: Trial) -> frozenset[int]:
 
 
 class AllocationFacts(NamedTuple):
-    """The facts of an allocation: its node, its queue, and what its queues and its node get back."""
+    """The facts of an allocation: its node, its queue, and the amounts that its queues and its node get back."""
 
     node: int
     leaf: str
@@ -160,7 +160,7 @@ class Units:
         return found
 
     def unit(self, row: int, taken: Iterable[int]) -> tuple[int, ...] | None:
-        """Return the rows to evict together with a row, given those taken already; None where its gang protects it (J12)."""
+        """Return the rows to evict together with a row, given the rows taken already; None if its gang protects the row (J12)."""
         number = int(self.trial.snapshot.allocations.jobs[row])
         least = self.minimum(row)
         left = self._sizes.get(number, 0) - sum(1 for one in taken if self.job_of(one) == number)

@@ -1,1 +1,1 @@
-"""Capacity of one node: for a pod that requires that node, and for an ask that is too large for what others leave free."""
+"""Preemption for the capacity of one node: for a pod that requires the node, and for an ask that is larger than any node's free capacity."""

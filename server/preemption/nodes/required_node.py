@@ -2,10 +2,11 @@
 
 1. The ask requires one node by name; only that node counts, cordoned or not. There is no delay, and one attempt for each change
 of the node. 2. Every pod on the node may be evicted, except pods that require the node themselves, untouchable pods, firm pods
-(unless `firmbreak: true`), pods of a higher priority, and members that a gang needs to stay whole (J12, where gangs are planned
-for). Fences and guarantees protect no pod here. 3. Regular pods come first, then those that opted out or whose disruption
-budget is used up, originators last; among these the lower priority first, then the younger, then the smaller, or what
-`preemption.order` says instead of age and size (V2). 4. The headroom of its own queue counts, with what its victims give back.
+(unless `firmbreak: true`), pods of a higher priority, and members that a gang needs to stay whole (J12, in partitions that plan
+for gangs). Fences and guarantees protect no pod here. 3. Regular pods are evicted first, then pods that opted out or whose
+disruption budget is used up, originators last; among these the lower priority first, then the younger, then the smaller, or
+what `preemption.order` says instead of age and size (V2). 4. The headroom of its own queue counts, with what its victims give
+back.
 5. The node is held for it alone until it runs there.
 """
 
@@ -43,7 +44,7 @@ NAME: Final = policies.REQUIRED_NODE.name
 BECAUSE: Final = "a pod that must run on this node needs the capacity (G11)"
 
 _NEEDLESS: Final = (Rule.NOT_NEEDED, Rule.NO_COMMON_TYPE)
-"""The reasons for which a candidate stays although no rule protects it."""
+"""The reasons why a candidate stays although no rule protects it."""
 Lacking = dict[int, int]
 """The amounts that have to be freed, by type index."""
 
@@ -71,7 +72,7 @@ def may_require(ask: WaitingAsk) -> Refusal | None:
 
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return a plan with its victims in order, without those that are not needed in the end; or why there is none."""
+    """Return a plan with its victims in order, without victims that are not needed in the end; or the reason why there is none."""
     ask = intent.ask
     refused = may_require(ask)
     if refused is not None:
@@ -125,7 +126,7 @@ def _spared(trial: Trial, stay: Mapping[int, Rule]) -> tuple[ProtectedCandidates
 def _ranking(
     trial: Trial, ranked: Comparator, node: int, stay: Mapping[int, Rule], kept: list[int]
 ) -> Ranking:
-    """Return the order in which the node's allocations were considered, and separately those that a rule protects."""
+    """Return the order in which the node's allocations were considered, and separately the allocations that a rule protects."""
     columns, paths = trial.snapshot.allocations, trial.snapshot.leaf_paths
     rows = [*kept, *(row for row, rule in stay.items() if rule in _NEEDLESS)]
     queues = [paths[int(columns.leaves[row])] for row in rows]
@@ -153,7 +154,7 @@ def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Lacking:
 
 
 def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Lacking) -> dict[int, Rule | None]:
-    """Return by row the rule that protects it, None for a victim; victims are taken as long as they hold what is lacking."""
+    """Return by row the rule that protects it, None for a victim; candidates that hold a lacking type are taken until nothing is lacking."""
     columns = trial.snapshot.allocations
     found: dict[int, Rule | None] = {}
     may_go = candidate_pool.spare_members(trial, rows)
@@ -205,7 +206,7 @@ def _is_exhausted(trial: Trial, row: int) -> bool:
 
 
 def _give_back(trial: Trial, taken: list[int], lacks: Lacking) -> list[int]:
-    """Return the victims without those that are not needed, beginning with the one taken last (invariant 11)."""
+    """Return the victims without unneeded ones, which are sought from the victim taken last (invariant 11)."""
     kept = list(taken)
     for one in reversed(taken):
         others = [other for other in kept if other != one]

@@ -5,7 +5,7 @@ belongs to a gang, because gangs are planned for as a whole.
 2. All limits of the ask have headroom and its queue is not stopped, so that it lacks only a node.
 3. The asks of the whole partition have one order: higher priority where their queues meet, longer pending, earlier arrived
 (`server.scheduling.outranking`). The snapshot has them in this order.
-4. An ask gets the node that lacks least for it, among those that are schedulable, allowed by its constraint, large enough, with
+4. An ask gets the node that lacks least for it, among nodes that are schedulable, allowed by its constraint, large enough, with
 its ports free, and held for no other ask; of equal nodes, the one that arrived first.
 5. There is at most one reservation for each ask and each node, at most RESERVATIONS_PER_LEAF for a leaf, and one for each
 NODES_PER_RESERVATION nodes of the partition, but at least one. The planner keeps rule 4; the gate checks rules 2 and 5 again,

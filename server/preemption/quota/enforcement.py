@@ -9,12 +9,12 @@ partition may replace age by other keys (`preemption.order`, V2).
 bring one below it is passed over, and the walk continues. In the end no pod is evicted that is not needed (Q12).
 5. Depending on `quota.preemption.overshoot`, the last victim may be larger than what is left of the target, or no victim may
 (Q13).
-6. A parent's target is divided among its children by what they use beyond their guarantees, level by level (Q15).
-7. What is missing after that is sought below the whole queue; if a run with few candidates still misses the target, it searches
-for a set (Q15).
-8. A run frees what it can (with `quota.preemption.shortfall: abstain`, all but `miss`, or nothing) and reports how much it
-freed and what prevented more (Q14). Fences, preemption delays, priority policies and offsets have no effect here (Q16). Dynamic
-leaves take part (Q17).
+6. A parent's target is divided among its children in proportion to their usage beyond their guarantees, level by level (Q15).
+7. The rest of the target is then taken from any candidates below the queue. If a run with few candidates still misses the
+target, it searches for a set that meets it (Q15).
+8. A run frees what it can (with `quota.preemption.shortfall: abstain`, nothing if it would miss more than `miss` of the target)
+and reports how much it freed and what prevented more (Q14). Fences, preemption delays, priority policies and offsets have no
+effect here (Q16). Dynamic leaves take part (Q17).
 """
 
 from collections.abc import Callable
@@ -99,7 +99,7 @@ def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> RunInProgr
 
 
 def _further(trial: Trial, tree: Tree, wanted: int) -> Callable[[int], tuple[Rank, ...]] | None:
-    """Return the function that compares victims after originator, priority and protection; None where that is age (V2)."""
+    """Return the function that compares victims after originator, priority and protection; None if they are compared by age (V2)."""
     keys = victim_order.tail(trial.snapshot.settings, QUOTA.order.name)
     if keys == QUOTA.order.usual:
         return None
@@ -117,7 +117,7 @@ def _budgets(trial: Trial, found: Running) -> Budgets:
 
 
 def _free(run: RunInProgress, tree: Tree, path: str) -> None:
-    """Take victims by shares, then without shares, then by a search (Q15), and give back what is not needed."""
+    """Take victims by shares, then without shares, then by a search (Q15), and give back the victims that are not needed."""
     tree.free(run, run.running.lots(), path, list(run.rest))
     run.give_back()
     while run.is_short and run.walk_all(f"{path} was over its maximum still (Q15, Q12)"):

@@ -23,7 +23,7 @@ BARS: Final = {
 BLOCKING: Final = (Rule.BELOW_GUARANTEE, Rule.OVERSHOOT, Rule.BUDGET)
 """The rules by which a candidate is skipped when its turn comes (Q12, Q13, V3)."""
 REASONS: Final = (*BARS.values(), Rule.NO_COMMON_TYPE, Rule.NOT_NEEDED, *BLOCKING)
-"""The rules that protect an allocation; first those that bar it, in the order of the flags."""
+"""The rules that protect an allocation; the rules that bar it come first, in the order of the flags."""
 WHOLE: Final = 10_000
 """The whole of a target, in hundredths of a percent."""
 
@@ -75,7 +75,7 @@ class RunOutcome:
         pairs = [(names[index], amount) for index, amount in zip(self.types, line, strict=False)]
         return {name: amount for name, amount in sorted(pairs) if amount}
 
-    # What was in the way --------------------------------------------------------------------------
+    # Obstacles of a run ---------------------------------------------------------------------------
 
     def _last_skipped(self) -> tuple[int, Rule] | None:
         """Return the most important candidate that was skipped and stays, and the rule that protected it."""

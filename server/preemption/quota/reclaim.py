@@ -1,6 +1,6 @@
 """Surplus reclaim: while usage exceeds what the nodes have, queues give back what exceeds their shares (seed 004, W3).
 
-1. The target is what the partition uses beyond what its nodes have, without foreign pods. Such an excess arises when two
+1. The target is the partition's usage beyond the capacity of its nodes, without foreign pods. Such an excess arises when two
 schedulers place pods at the same time, or when a node shrinks. Pods on a drained node have their capacity there and are no
 excess.
 2. Only with `entitlement: proportional`. No ask gets the capacity.
@@ -161,7 +161,7 @@ def _walk(
 def _objection(
     trial: Trial, one: SurplusCandidate, margins: dict[str, list[int]], spent: Counter[str]
 ) -> Rule | None:
-    """Return the rule that protects a candidate after those taken so far; None where it is evicted."""
+    """Return the rule that protects a candidate, given the victims taken so far; None if the candidate is evicted."""
     if not _fits(trial, one, margins):
         return Rule.BELOW_GUARANTEE
     return None if _is_allowed(trial, one, spent) else Rule.BUDGET
@@ -179,7 +179,7 @@ def _is_allowed(trial: Trial, one: SurplusCandidate, spent: Counter[str]) -> boo
 
 
 def _target(trial: Trial) -> dict[int, int]:
-    """Return by type index what is used beyond what the nodes have (rule 1)."""
+    """Return by type index the usage beyond the capacity of the nodes (rule 1)."""
     snapshot = trial.snapshot
     used = trial.eff(ROOT)
     over = {index: used[index] - there for index, there in enumerate(snapshot.whole)}
@@ -253,7 +253,7 @@ def _change(
     margins: dict[str, list[int]],
     sign: int,
 ) -> None:
-    """Subtract a victim (-1) from what is left to free and from its queues, or add it back (1)."""
+    """Subtract a victim (-1) from the amounts left to free and from its queues, or add it back (1)."""
     for index, quantity in one.size:
         if index in left:
             left[index] += sign * quantity

@@ -1,4 +1,4 @@
-"""A quota run in progress: what is still to free, how far each queue may fall, and which victims were taken (Q12, Q13, Q15).
+"""A quota run in progress: the amounts still to free, the amounts by which each queue may fall, and the victims taken (Q12, Q13, Q15).
 
 Amounts are lists by column: the target types first, then the types that some queue on a path guarantees.
 """
@@ -12,7 +12,7 @@ from server.preemption.policy import Rule
 from server.snapshot.victims_in_order import CandidatePlace, Lot, Running
 
 STRIDE: Final = 256
-"""The number of candidates that are taken together at first; it doubles as long as all of them can be taken."""
+"""The number of candidates that are taken together at first; the number doubles as long as all of them can be taken."""
 STRIDE_MOST: Final = 8_192
 WORTHWHILE: Final = 32
 """The least number of candidates taken together for which that was worthwhile; after fewer, the next are taken one by one."""
@@ -56,7 +56,7 @@ class Budgets:
 
 @dataclass(slots=True)
 class Step:
-    """The part of one leaf in a run: what is to be freed there, the lists that shrink with each victim, and the victims.
+    """The part of one leaf in a run: the amounts to free there, the lists that shrink with each victim, and the victims.
 
     The first list is ``wanted``; the last one is how far the leaf's path may fall.
     """
@@ -73,7 +73,7 @@ class Step:
 
 
 class RunInProgress:
-    """A quota run in progress. ``rest`` is what is still to free of each target type, negative where more was freed.
+    """A quota run in progress. ``rest`` has the amount still to free of each target type, negative if more was freed.
 
     ``margins`` has, by leaf, how far each queue of its path may fall; paths share the lists of common queues. ``taken`` maps the
     place of a victim to the rule by which it was taken, ``spared`` the place of a candidate to the rule that protected it last.
@@ -279,7 +279,7 @@ class RunInProgress:
     def _negative(self, place: int) -> Line:
         return [-amount for amount in self.running.size(place)]
 
-    # Passes over all victims ----------------------------------------------------------------------
+    # Changes to all victims -----------------------------------------------------------------------
 
     def give_back(self) -> None:
         """Give back each victim that the run does not need, the most protected first (Q12, Q15)."""
@@ -330,7 +330,7 @@ class RunInProgress:
 
 
 def _narrowest(margins: PathMargins) -> Line:
-    """Return by column how far all of these queues may fall."""
+    """Return by column the amount by which every one of these queues may fall."""
     return [min(column) for column in zip(*margins, strict=True)]
 
 

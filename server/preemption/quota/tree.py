@@ -1,4 +1,4 @@
-"""The queues below a queue over its maximum: how far each may fall, and its share of the target, level by level (Q15).
+"""The queues below a queue over its maximum: the amounts by which each may fall, and its share of the target, level by level (Q15).
 
 Shares are lists of whole amounts by target type. A queue divides its share among its children by what each may release.
 """
@@ -44,7 +44,7 @@ def use_credit(share: list[int], credit: list[int]) -> list[int]:
 
 
 class Tree:
-    """The queues that take part. ``target`` is by type index; amounts are by column, those of the target first."""
+    """The queues that take part. ``target`` is by type index; amounts are by column, the columns of the target first."""
 
     def __init__(self, trial: Trial, top: str, target: Mapping[int, int]) -> None:
         self._trial = trial

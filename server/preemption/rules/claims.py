@@ -159,7 +159,7 @@ Freed = Mapping[str, Mapping[int, int]]
 
 
 def types(trial: Trial, ask: WaitingAsk, release: Release) -> list[int]:
-    """Return the types of the ask for which a victim may be taken where they are lacking (G2, W6).
+    """Return the types of the ask for which a victim may be taken if they are lacking (G2, W6).
 
     These types are not closed, and the victim runs outside the queue that decides for them.
     """
@@ -189,7 +189,7 @@ def frees_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release, fr
 
 
 def frees_no_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release) -> bool:
-    """Return whether the victim may be taken for some types of the ask, and is taken for none of them."""
+    """Return whether there are types for which the victim may be taken, but none for which it is in fact taken."""
     kinds = types(trial, pledge.ask, release)
     return bool(kinds) and not _helps(trial, pledge, release, kinds, {})
 
@@ -224,7 +224,7 @@ def _lacking_below_maxima(
 ) -> Iterator[int]:
     """Yield the types in which these queues' maxima are too small for the ask.
 
-    A lendable ask must also leave what is kept for firm asks (J4).
+    A lendable ask must also leave the capacity that is kept for firm asks (J4).
     """
     for queue in queues:
         if not queue.is_limited:

@@ -104,7 +104,7 @@ def _of_own(
 
 
 def _owed(trial: Trial, planned: WaitingJob) -> tuple[Deciding, ...]:
-    """Return the queues that decide what others have to give to the whole gang (G2)."""
+    """Return the queues that decide how much others have to give to the whole gang (G2)."""
     return deciding(trial, planned.leaf, added(one.kind.demand for one in planned.members))
 
 

@@ -39,7 +39,7 @@ PlanRule = Callable[[Trial, Plan], Refusal | None]
 
 
 def admit(trial: Trial, intent: Intent) -> Refusal | None:
-    """Return the first rule that prevents any plan for this ask; None where planning is worthwhile."""
+    """Return a refusal by the first rule that prevents every plan for this ask; None if planning is worthwhile."""
     policy = facts(intent.policy)
     for rule in ASK_RULES:
         refusal = rule(trial, policy, intent.ask)
@@ -49,7 +49,7 @@ def admit(trial: Trial, intent: Intent) -> Refusal | None:
 
 
 def gate(trial: Trial, plan: Plan) -> Refusal | None:
-    """Return the first rule that the plan would break on top of the Trial; None where it may be applied."""
+    """Return a refusal by the first rule that the plan would break on top of the Trial; None if the plan may be applied."""
     for pledge in plan.pledges:
         refusal = _of_pledge(trial, plan.facts, pledge)
         if refusal is not None:
@@ -334,7 +334,7 @@ def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
 
 
 def _had_its_share(trial: Trial, path: str, index: int, before: int) -> bool:
-    """Return whether a queue has its share apart from what others free; with plain shares, also if it is below it now (W8)."""
+    """Return whether a queue has its share apart from what others free. With plain shares, a queue that is below its share now counts as well (W8)."""
     has, entitled = trial.eff(path)[index], floor(trial, path)[index]
     return has - before >= entitled or (has < entitled and protects_only_whole(trial))
 
@@ -358,7 +358,7 @@ def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
-    """Return what the plan must leave a queue: E, or for surplus reclaim what it deserves of the types to free (W3)."""
+    """Return the amounts that the plan must leave a queue: E, or for surplus reclaim its deserved share of the types to free (W3)."""
     if plan.facts.shrinks is not Shrinks.PARTITION:
         return floor(trial, path)
     target = () if plan.shrink is None else plan.shrink.target

@@ -32,7 +32,7 @@ KINDS_MAX: Final = 3
 
 
 class Limited(NamedTuple):
-    """The limit of a user or group without headroom, and what it lacks."""
+    """The limit of a user or group without headroom, and the amounts that it lacks."""
 
     name: str
     lacks: dict[str, int]
@@ -201,7 +201,7 @@ def _limited(partition: Partition, kind: Kind, limiter: Limiter) -> Limited:
 
 
 def _needs(snapshot: Snapshot, groups: list[_Found]) -> Iterator[Need]:
-    """Yield asks and gangs as facts of the snapshot, both in the order in which they were found."""
+    """Yield a need for each ask and gang, with facts from the snapshot, in the order in which they were found."""
     singles, whole = iter(snapshot.claims), iter(snapshot.jobs)
     for one in groups:
         yield _need(one, next(singles), None if one.kind.job is None else next(whole))

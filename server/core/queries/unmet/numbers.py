@@ -244,7 +244,7 @@ def _helps_without(planner: Planner, need: Need, paths: list[str]) -> bool:
 
 
 def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
-    """Return queues with a guarantee that do not contain the ask: those that protect most candidates first, then by path."""
+    """Return queues with a guarantee that do not contain the ask: queues that protect most candidates first, then by path."""
     leaves = spared_leaves(refusal, Rule.NOT_OVER_GUARANTEE, Rule.BELOW_GUARANTEE)
     first = [one.path for leaf in leaves for one in snapshot.path_up(leaf)]
     return [
