@@ -224,7 +224,7 @@ class Core:
         return not partition.retired and self.state.synced(partition)
 
     def _may_burst(self, partition: Partition) -> bool:
-        """Return whether new asks may be placed in a batch: nothing depends on their being enqueued first."""
+        """Return whether new asks may be placed in a batch: no other decision requires that they are enqueued first."""
         if sharing.is_shared_out(partition):
             return False
         others = partition.decisions.marks or partition.gangs.holding or partition.gangs.gathering
@@ -273,7 +273,7 @@ class Core:
             validate(partition)
 
     def digest(self) -> str:
-        """Return a hash of the whole state. Calls that change nothing leave it equal."""
+        """Return a hash of the whole state, which changes only if the state changes."""
         self._take_in_fresh()
         state = self.state
         text = hashlib.sha256(state.configuration.digest.encode())

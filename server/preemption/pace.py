@@ -9,8 +9,8 @@ do not count against one.
 With a natural termination factor a queue loses in a round at most this share of its over-use: of what it had over its
 entitlement when the round began, or of what a round may release if that is less (P9). As with the dead zone, this holds for
 each queue that has a victim below it and does not hold the preemptor: each of them may have a guarantee, and a queue that only
-replaces its own pods loses nothing. A type in which a queue has no over-use has no such limit; rule 2 says whether it may be
-freed.
+replaces its own pods loses nothing. A type in which a queue has no over-use has no such limit; for such a type rule 2 decides
+whether the queue may lose any of it.
 """
 
 from collections import Counter

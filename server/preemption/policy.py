@@ -80,7 +80,7 @@ class Rule(enum.StrEnum):
     GANG = "gang-broken"
     """The candidate's gang would have fewer members than it needs, and not all of them may be evicted (J12)."""
     OTHER_QUEUE = "other-queue"
-    """The candidate runs in another queue, from which nothing may be taken (I2), or the gang may claim nothing (J7)."""
+    """The candidate runs in another queue, from which a replacement takes no victim (I2), or the gang may not claim any type (J7)."""
     OWN_QUEUE = "own-queue"
     """The candidate runs in the preemptor's leaf, so its application may be the preemptor's (G3, rule 3)."""
     FENCE = "outside-fence"

@@ -26,7 +26,7 @@ from server.state.queues import Queue, QueueState
 LEAST: Final = 48
 """The number of asks below which it is faster to place them one at a time."""
 _STOPPED: Final = QueueState.STOPPED
-"""The stopped state, looked up once: to reach a member of an enumeration is slow."""
+"""The stopped state, looked up once because each access to a member of an enumeration is slow."""
 _application = attrgetter("application")
 _ask_class = attrgetter("ask_class")
 _blocked = attrgetter("blocked")

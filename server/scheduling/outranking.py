@@ -1,7 +1,7 @@
 """Reservations and the asks that outrank them: an ask outranks a reservation if its priority is higher at their lowest common queue.
 
-The same comparison decides everywhere: in which order asks may reserve, which asks a reservation binds, and which asks may take
-one over.
+One comparison decides in which order asks may reserve, which asks a reservation binds, and which asks may take a reservation
+over.
 
 A reservation never binds an ask of strictly higher priority. While such an ask is tried, all reservations of lower priority are
 *lifted* together: the capacity that they keep on their nodes and in the limits of their queues counts as free. Afterwards they

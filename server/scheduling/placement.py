@@ -63,7 +63,7 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def take_nodes_fast(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]:
-    """Return a node for each class in turn, until one has none, and charge each node at once. No class has a pledge.
+    """Return a node for each class in turn, until a class finds no node, and charge each node at once. No class may have a pledge.
 
     The function does what `pick_node` and `NodeIndex.fill` do in the usual case, but without calls, for tens of thousands of
     asks.
@@ -287,7 +287,7 @@ def _pick_shared(
 
 
 def _mend(heap: list[NodeEntry], node: Node | None) -> None:
-    """Replace the outdated entry on top of a heap by the present entry of its node, if the node has any."""
+    """Replace the outdated entry on top of a heap by the node's current entry, or remove it if the node has no entry."""
     if node is None or node.entry is None:
         heapq.heappop(heap)
     else:

@@ -171,7 +171,7 @@ def _change(
 
 
 def drop_retired(state: State) -> None:
-    """Clear the owner of every empty partition, and remove those that are no longer configured."""
+    """Clear the owner of every empty partition, and remove empty partitions that are no longer configured."""
     for partition in list(state.partitions.values()):
         if partition.index.nodes or partition.applications:
             continue

@@ -81,7 +81,7 @@ def again(commitment: Commitment) -> JobDue:
 
 
 def promised(partition: Partition) -> dict[str, JobDue]:
-    """Return by member the gangs of several members for which a decision holds capacity, also if it is planned again."""
+    """Return by member the gangs of several members for which a decision holds capacity, even if that decision is being planned again."""
     found = [again(one) for one in partition.decisions.open.values() if _is_job(one)]
     return {ask.key: job for job in found if job.size > 1 for ask in job.members}
 
@@ -118,7 +118,7 @@ def replacing(partition: Partition, now: int) -> list[Ask]:
 
 
 def _worth_a_look(partition: Partition) -> Iterator[Group]:
-    """Yield groups in whose leaf another application runs (I2), and those for which capacity is becoming free anyway (G8).
+    """Yield groups in whose leaf another application runs (I2), and groups for which capacity is becoming free anyway (G8).
 
     If two applications run in a leaf, every group shares the leaf with an application that is not its own.
     """

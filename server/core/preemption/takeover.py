@@ -13,11 +13,11 @@ ask takes the reservation over, under these rules:
    no reservation over.
 4. At most RESERVATIONS_PER_LEAF nodes are reserved for its leaf afterwards, and in the partition no more than before.
 
-Asks that come after this ask in the order reserve nothing before this ask has its node. Otherwise a node reserved for one of
-them could be taken over at the same instant.
+Asks that come after this ask in the order may not reserve before this ask has its node. Otherwise this ask could take over a
+node at the same instant at which it was reserved for one of them.
 
-A search checks each group of equal asks once. Groups that outrank no owner are skipped. Which nodes could hold a class is
-computed once for as long as nodes and reservations do not change.
+A search checks each group of equal asks once. Groups that outrank no owner are skipped. The nodes that could hold a class are
+computed once, until nodes or reservations change.
 """
 
 from collections import Counter

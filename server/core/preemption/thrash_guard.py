@@ -8,7 +8,8 @@ claims than deficits. Three cases show that a wrong rule raised a deficit:
 - A queue claims although it has all that it is entitled to.
 - Inside one queue, a pod replaces a pod that replaced one like it.
 
-Each case is a strike against the pair. After STRIKES_MAX strikes nothing is evicted for that pair for FROZEN_MS.
+Each case is a strike against the pair. After STRIKES_MAX strikes the pair is frozen: for FROZEN_MS no plan may evict the pair's
+victim for its preemptor.
 
 A queue that grows may claim as often as its deficit allows, because each of its claims lowers it. Losses to external events
 (pods that end, decisions without effect) explain a deficit of the same size.

@@ -47,7 +47,7 @@ class _Needs:
             if held.ask.ask_class.job_class is JobClass.LENDABLE and not held.reserves
             for queue in held.ask.application.leaf.path_up()
         }
-        """The queues in which something is promised to lendable asks."""
+        """The queues in which capacity is promised to lendable asks."""
         self._free: dict[Node, list[int]] = {}
 
     def free(self, node: Node) -> list[int]:
@@ -65,7 +65,7 @@ class _Needs:
 
 
 def withdraw(partition: Partition) -> list[Withdrawn]:
-    """Withdraw soft evictions that nothing needs, the newest orders first."""
+    """Withdraw soft evictions whose capacity no decision needs, the newest orders first."""
     needs: _Needs | None = None
     found: list[Withdrawn] = []
     for together in _units(partition) if partition.decisions.marked else ():

@@ -74,7 +74,7 @@ def is_of_placeholders(job: Job) -> bool:
 
 
 def group_fit(trial: Trial, members: Members) -> GroupFit:
-    """Return how the members fit together now, on top of the plans of the Trial, which is unchanged afterwards.
+    """Return how the members fit together now, with the plans of the Trial applied. The Trial is unchanged afterwards.
 
     The amounts that members lack are computed as if the victims of these plans were gone. But no member fits *now* on the
     capacity of these victims.

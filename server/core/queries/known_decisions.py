@@ -71,7 +71,7 @@ def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
 
 
 def whole(core: Core, record: DecisionRecord) -> DecisionRecord:
-    """Return a record with the data that is kept beside it: every candidate that stays, and the victims' queues."""
+    """Return a record completed with data that is stored separately: every candidate that stays, and the victims' queues."""
     return replace(record, spared=spared(core, record), levels=levels(core, record))
 
 

@@ -1,4 +1,4 @@
-"""The simulation of asks that were not submitted. Changes nothing.
+"""The simulation of asks that were not submitted. No function changes the state.
 
 It uses a snapshot and a Trial between ticks, with the same planners as live decisions (design 6.12).
 """

@@ -95,7 +95,7 @@ class GangEligibility:
         return [one.at for one in self.owed if not is_below(leaf, one.queue.path)]
 
     def takes_for(self, trial: Trial, leaf: str) -> frozenset[int]:
-        """Return the types for which allocations of another queue may be taken where these types are lacking (J7, G2, rule 5).
+        """Return the types for which allocations of another queue may be taken if these types are lacking (J7, G2, rule 5).
 
         A queue on the gang's path decides for the type, and the leaf lies outside that queue and is over its own entitlement.
         """

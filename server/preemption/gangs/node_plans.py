@@ -2,8 +2,7 @@
 
 Victims are evicted least important first, and each test counts the victims taken before (J8). Usually no candidate is barred by
 a gang, a disruption budget or a queue near its limit. In that case no candidate is tested, and the answer is also valid for
-later members. `NodePlanner` takes that fast path where all victims on the node allow it, and otherwise the full path, with
-every test.
+later members. `NodePlanner` takes that fast path if all victims on the node allow it, else the full path with every test.
 
 `Closer` bounds the number of victims where no candidate is passed over (design 6.7). Candidates of a node are evicted in the
 order of the partition until the member fits, which usually takes more victims than the bound of `assignments.field`. Where a
@@ -40,7 +39,7 @@ class Judged(NamedTuple):
 
 
 class NodePlanner:
-    """The search for victims on one node, beside the members placed and victims taken already. Judging a node changes nothing.
+    """The search for victims on one node, given the members that were placed and the victims that were taken before. Judging a node changes nothing.
 
     With ``own_first``, the allocations of the gang's own queue come before all others.
     """
@@ -107,7 +106,7 @@ class NodePlanner:
         return Judged(None) if lacks else Judged(self.key(node, units), units)
 
     def _is_plain(self, units: Iterable[Unit], demand: Demand) -> bool:
-        """Return whether nothing can have barred any of these units since the verdict."""
+        """Return whether none of these units can have become barred since the verdict."""
         rows = [row for unit in units for row in unit]
         if not all(
             row not in self.assignment.taken and self.assignment.is_plain(row) for row in rows

@@ -210,7 +210,7 @@ class TentativeAssignment:
         return within
 
     def within_share(self) -> bool:
-        """Return whether other queues have to give at most what the gang's own queue may still claim (J7)."""
+        """Return whether other queues give no more than the gang's own queue may still claim (J7)."""
         return all(
             self._need[index] <= max(0, left + self._own_freed[index])
             for index, left in self._share.items()
@@ -272,7 +272,7 @@ class TentativeAssignment:
         )
 
     def has_plenty_of_share(self, demand: Demand) -> bool:
-        """Return whether other queues may give all that one more member needs, whatever its node lacks (J7)."""
+        """Return whether other queues may give everything that one more member requests, so that it does not matter what its node lacks (J7)."""
         wanted = dict(demand)
         return all(
             self._need[index] + wanted.get(index, 0) <= left + self._own_freed[index]

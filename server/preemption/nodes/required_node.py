@@ -1,12 +1,12 @@
 """Preemption for a required node (G11): a DaemonSet's pod evicts other pods from its node, whatever their queues are guaranteed.
 
-1. The ask requires one node by name; only that node counts, cordoned or not. There is no delay, and one attempt for each change
-of the node. 2. Every pod on the node may be evicted, except pods that require the node themselves, untouchable pods, firm pods
-(unless `firmbreak: true`), pods of a higher priority, and members that a gang needs to stay whole (J12, in partitions that plan
-for gangs). Fences and guarantees protect no pod here. 3. Regular pods are evicted first, then pods that opted out or whose
-disruption budget is used up, originators last; among these the lower priority first, then the younger, then the smaller, or
-what `preemption.order` says instead of age and size (V2). 4. The headroom of its own queue counts, with what its victims give
-back.
+1. The ask requires one node by name; only that node counts, cordoned or not. There is no delay, and the ask is tried once after
+each change of the node. 2. Every pod on the node may be evicted, except pods that require the node themselves, untouchable
+pods, firm pods (unless `firmbreak: true`), pods of a higher priority, and members that a gang needs to stay whole (J12, in
+partitions that plan for gangs). Fences and guarantees protect no pod here. 3. Regular pods are evicted first, then pods that
+opted out or whose disruption budget is used up, originators last; among these the lower priority first, then the younger, then
+the smaller, or what `preemption.order` says instead of age and size (V2). 4. The headroom of its own queue counts, with what
+its victims give back.
 5. The node is held for it alone until it runs there.
 """
 

@@ -50,7 +50,7 @@ class AllocationStanding(NamedTuple):
 
 
 def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
-    """Return the victims that bring the queue down to its maximum, or why there are none; change nothing."""
+    """Return the victims that reduce the queue's usage to its maximum, or why there are none; change nothing."""
     outcome = _run(trial, intent.queue)
     if outcome is None:
         return Refusal(Rule.NOT_NEEDED, f"queue {intent.queue} is within its maximum")  # Q5

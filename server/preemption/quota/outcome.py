@@ -21,7 +21,7 @@ BARS: Final = {
 }
 """The flags because of which an allocation is no candidate, each with its rule (Q10, V3)."""
 BLOCKING: Final = (Rule.BELOW_GUARANTEE, Rule.OVERSHOOT, Rule.BUDGET)
-"""The rules by which a candidate is skipped when its turn comes (Q12, Q13, V3)."""
+"""The rules by which a candidate is skipped when it is next in the order (Q12, Q13, V3)."""
 REASONS: Final = (*BARS.values(), Rule.NO_COMMON_TYPE, Rule.NOT_NEEDED, *BLOCKING)
 """The rules that protect an allocation; the rules that bar it come first, in the order of the flags."""
 WHOLE: Final = 10_000

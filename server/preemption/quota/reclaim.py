@@ -4,11 +4,11 @@
 schedulers place pods at the same time, or when a node shrinks. Pods on a drained node have their capacity there and are no
 excess.
 2. Only with `entitlement: proportional`. No ask gets the capacity.
-3. Candidates hold something of the target, on a node on which more of it is used than the node has: on another node an evicted
-pod would only free capacity for the next pod, and so on without end. DaemonSet, firm and untouchable pods, pods that are ending
-already, pods that have run for less than `preemption.minruntime`, pods of a queue with `preemption.policy: disabled`, and with
-`disruptionbudgets: respect` pods without a disruption left, are no candidates (V5).
-4. No queue below the root falls below what it deserves in a type of which too much is used, nor below its entitlement in
+3. Candidates hold something of the target, on a node on which more of it is used than the node has: capacity freed on another
+node would be used by the next pod, which would have to be evicted in turn, without end. DaemonSet, firm and untouchable pods,
+pods that are ending already, pods that have run for less than `preemption.minruntime`, pods of a queue with `preemption.policy:
+disabled`, and with `disruptionbudgets: respect` pods without a disruption left, are no candidates (V5).
+4. No queue below the root falls below its deserved share of a type of which too much is used, nor below its entitlement to
 another type that the victim uses.
 5. Opted-out pods come last, and originators just before them; lower priority first, not running before running, the shortest
 running time first (or what `preemption.order` says instead of these two, V2), then key (W8). In the end no pod is evicted that
@@ -234,7 +234,7 @@ def _margins(trial: Trial, target: Container[int]) -> dict[str, list[int]]:
 
 
 def _helps(one: SurplusCandidate, left: dict[int, int], short: dict[int, int]) -> bool:
-    """Return whether the candidate holds something that is still to be freed, in the partition and on its node."""
+    """Return whether the candidate holds a type of which something is still to be freed, both in the partition and on its node."""
     return any(left.get(index, 0) > 0 and short.get(index, 0) > 0 for index, _ in one.size)
 
 

@@ -15,7 +15,7 @@ STRIDE: Final = 256
 """The number of candidates that are taken together at first; the number doubles as long as all of them can be taken."""
 STRIDE_MOST: Final = 8_192
 WORTHWHILE: Final = 32
-"""The least number of candidates taken together for which that was worthwhile; after fewer, the next are taken one by one."""
+"""The number of candidates taken together from which this is worthwhile; if fewer were taken, the next are taken one by one."""
 SEARCHED_MOST: Final = 16
 """The largest number of candidates among which a set is searched for when a run misses its target (Q15)."""
 
@@ -101,7 +101,7 @@ class RunInProgress:
 
     @property
     def is_short(self) -> bool:
-        """Return whether something of a target type is still to free."""
+        """Return whether a part of the target is still to be freed."""
         return max(self.rest, default=0) > 0
 
     # Steps ----------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class RunInProgress:
         return [had - has for had, has in zip(before, self.rest, strict=True)]
 
     def _walk(self, lot: Lot, step: Step) -> None:
-        """Take many candidates at once where all can be taken, and otherwise one by one."""
+        """Take many candidates at once if all of them can be taken, else one by one."""
         at = 0
         while at < len(lot) and step.is_short:
             at, productive = self._together(lot, at, step)
@@ -198,7 +198,7 @@ class RunInProgress:
         return self.margins[self.running.leaves[one.home]]
 
     def _in_turn(self, candidates: Iterable[CandidatePlace]) -> Iterator[CandidatePlace]:
-        """Yield the candidates in Q11's order; one without disruptions left at its turn counts as opted out (V5)."""
+        """Yield the candidates in Q11's order; a candidate whose group has no disruption left when it is next counts as opted out (V5)."""
         if self._budgets.mode != "prefer" or not self._budgets.groups:
             yield from candidates
             return

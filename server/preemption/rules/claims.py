@@ -184,7 +184,7 @@ def lacking_closed(trial: Trial, pledge: PlannedPledge) -> Deciding | None:
 
 
 def frees_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release, freed: Freed) -> bool:
-    """Return whether the victim holds a lacking type of which all its queues still have too much after the other releases."""
+    """Return whether the victim holds a lacking type, and all its queues still have too much of that type after the other releases."""
     return _helps(trial, pledge, release, types(trial, pledge.ask, release), freed)
 
 

@@ -290,7 +290,7 @@ def _of_the_cure(
 
 
 def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
-    """Return the types that the cure lets the leaf decide, and for which no queue up to its fence has a guarantee."""
+    """Return the types for which the cure lets the leaf decide, and for which no queue up to its fence has a guarantee."""
     if found is None or found.change is not Change.RAISE_GUARANTEE:
         return []
     queues = list(entitlement.scope(snapshot, need.ask.leaf))

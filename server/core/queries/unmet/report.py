@@ -1,4 +1,4 @@
-"""The report: every queue below its entitlement while asks below it wait (4.1.12). Changes nothing.
+"""The report: every queue below its entitlement while asks below it wait (4.1.12). No function changes the state.
 
 The state is read first; all later steps read only an immutable snapshot.
 """
@@ -53,7 +53,7 @@ class Prepared:
         return known
 
     def _behind_reservations(self, asks: UnmetAsks) -> UnmetAsks:
-        """Add to a cure that raises a maximum how long reservations may still hold that headroom."""
+        """Add to a cure that raises a maximum a note on how long reservations may still hold headroom below it."""
         found, reserved = asks.cure, self._found.reserved
         if found is None or found.change is not Change.RAISE_MAX or found.subject not in reserved:
             return asks
