@@ -18,7 +18,7 @@ REAL: Final = frozenset({"compose", "faults", "kubernetes", "real"})
 hypothesis.settings.register_profile(
     "effort",
     max_examples=cases(100, least=10),
-    # Other work on the machine slows the drawing of data and the test itself: speed decides no test.
+    # Other work on the machine slows tests and their drawing of data, so no test fails because it is slow.
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )

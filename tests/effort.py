@@ -1,8 +1,9 @@
 """The effort of random tests: how many of their cases a run tries.
 
-`EVENHAND_EFFORT` is a percentage. `make test` tries a part of the cases (DEFAULT), `.ci/run` all of them (100), and a larger
-number more than all. Where a seed counts the cases, a smaller effort tries the first ones. What a test demands of all cases
-together, such as that a policy decides in a tenth of them, it demands only where all are tried (TRIES_ALL).
+`EVENHAND_EFFORT` is a percentage. `make test` tries a part of the cases (DEFAULT), `.ci/run` all of them (100), and
+a larger number more than all. When the cases are numbered by their seeds, a smaller effort tries the first ones. A
+condition on all cases together, such as that a policy decides in a tenth of them, is checked only when all cases
+are tried (TRIES_ALL).
 """
 
 import os
@@ -15,7 +16,7 @@ FULL: Final = 100
 
 
 def percentage(said: str | None) -> int:
-    """Return the effort that a text asks for, in percent; `DEFAULT` for none."""
+    """Return the effort that a text asks for, in percent; `DEFAULT` without a text."""
     if not said:
         return DEFAULT
     if not said.isdecimal() or int(said) < 1:

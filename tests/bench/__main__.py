@@ -27,9 +27,9 @@ PATIENCE_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The number of runs of each case: until the wanted number of runs was undisturbed, at most `tries` runs.
+    """The number of runs of each case: a case runs until the wanted number of runs was undisturbed, but at most `tries` times.
 
-    After `patience` seconds the runs made so far are used, if they are as many as are wanted.
+    After `patience` seconds no further runs are made, if there are as many runs as wanted.
     """
 
     runs: int
@@ -78,7 +78,7 @@ def measure_all(
             try:
                 rows += measure(case, plan)
             except Exception as error:
-                # The figures of the other cases took an hour, and must not be lost.
+                # One failed case must not lose the figures of the others, which took an hour.
                 failed.append(case.name)
                 console.print(f"{case.name} failed: {error!r}", style="red", soft_wrap=True)
             progress.advance(task)

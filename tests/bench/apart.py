@@ -1,4 +1,4 @@
-"""Measurements in a separate process, so that peak memory is that of one run and nothing is left of the run before.
+"""Measurements in a separate process, so that peak memory is that of one run, and no earlier run affects it.
 
 Run as ``python -m tests.bench.apart`` with the order as JSON on standard input; prints one JSON line.
 """
@@ -48,7 +48,7 @@ def run(measure: str, subject: Workload | Cluster, before: Sequence[str] = ()) -
         cwd=ROOT,
         env=surroundings(),
     )
-    # A profiler also writes lines.
+    # A profiler also writes lines to this output.
     said = next(line for line in done.stdout.splitlines() if line.startswith(b"{"))
     return Run(**json.loads(said))
 

@@ -15,7 +15,7 @@ timer (`quiet`).
 
 
 def calibrate() -> float:
-    """Return the CPU seconds of a fixed piece of plain Python, the fastest of a few runs; single runs are disturbed."""
+    """Return the CPU seconds of a fixed piece of plain Python: the fastest of a few runs, because single runs are disturbed."""
     return min(_loop() for _ in range(REPEATS))
 
 

@@ -1,7 +1,7 @@
 """All cases of `make bench` with their targets, which are for medians of five runs on two undisturbed processors.
 
-The workloads of 20 shapes and those of the nearest peer have full targets. Workloads with binpacking or 2,000 shapes
-must reach a third of these.
+The workloads of 20 shapes and those of the nearest peer have the full targets. For workloads with binpacking or
+2,000 shapes, the targets are a third of these.
 """
 
 import statistics
@@ -99,7 +99,7 @@ def everything() -> list[Case]:
 
 
 def quick() -> list[Case]:
-    """Return one small case of each kind, for a test that all of them work."""
+    """Return one small case of each kind, for a test that every kind works."""
     small, few = Workload(20, 200, 10), Cluster(20, 2, claims=10)
     return [
         _place(peers(20, 200, 10)),

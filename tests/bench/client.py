@@ -51,7 +51,7 @@ class Player:
         await asyncio.gather(*self._senders)
 
     async def end(self) -> None:
-        """Wait until all is sent, and close the sending side of every stream."""
+        """Wait until all messages are sent, and close the sending side of every stream."""
         await self.sent()
         for call in self._calls.values():
             await call.done_writing()

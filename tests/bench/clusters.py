@@ -34,7 +34,7 @@ LOWERED = 10
 class Cluster:
     """A full cluster with a number of leaves of low priority, and `applications` in each.
 
-    With `shapes` 1 all allocations are equal; with `kinds` 1 all asks are.
+    With `shapes` 1 all allocations are equal; with `kinds` 1 all asks are equal.
     """
 
     nodes: int

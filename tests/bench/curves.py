@@ -79,7 +79,7 @@ def svg(rows: Sequence[Row]) -> str:
 
 
 def _style() -> AbstractContextManager[None]:
-    """Return a style in which names inside the picture are fixed; without it they are random."""
+    """Return a style with fixed names inside the picture, because the default names are random."""
     return mpl.rc_context(
         {
             "svg.hashsalt": "evenhand",

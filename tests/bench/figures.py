@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Basis(StrEnum):
-    """Which value of a run is compared with the last record."""
+    """The kind of value of a run that is compared with the last record."""
 
     CPU = "cpu"
     """CPU seconds of the core, in calibration loops; time spent waiting on a busy machine does not count."""
@@ -20,7 +20,7 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A value of a run by its name. `target` is the most that is allowed, or with `more` the least; 0: no target."""
+    """A value of a run by its name. `target` is the largest allowed value or, with `more`, the smallest; 0 means no target."""
 
     name: str
     unit: str
@@ -29,7 +29,7 @@ class Metric:
     basis: Basis = Basis.CPU
 
     def reached(self, value: float) -> bool | None:
-        """Return whether the value reaches the target, None where there is no target."""
+        """Return whether the value reaches the target, None when there is no target."""
         if not self.target:
             return None
         return value >= self.target if self.more else value <= self.target
@@ -37,7 +37,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Values by the name of their metric; CPU seconds of the measured process (core or shim), and its peak memory in MiB."""
+    """The values of one run by metric, with the CPU seconds and the peak memory in MiB of the measured process (core or shim)."""
 
     values: dict[str, float]
     cpu_s: float
@@ -107,7 +107,7 @@ class Row:
 
 
 def row(case: Case, metric: Metric, samples: Sequence[Sample], tried: Sequence[Sample]) -> Row:
-    """Return the row of one metric, computed from the samples that count among all that were taken."""
+    """Return the row of one metric, computed from the samples that count; `tried` has all samples, including disturbed ones."""
     values = [one.run.values[metric.name] for one in samples]
     median = statistics.median(values)
     cpu_s = statistics.median(one.run.cpu_s for one in samples)

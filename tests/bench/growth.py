@@ -1,4 +1,4 @@
-"""The growth of a placement's cost with the size of the workload; small and large run in turn under equal disturbance."""
+"""The growth of a placement's cost with the size of the workload; small and large workloads run in turn, so that both are equally disturbed."""
 
 import statistics
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def grown(small: Workload, large: Workload, before: Sequence[str] = ()) -> Run:
 def compared(large: Run, small: Sequence[Run]) -> Run:
     """Return the run of the large workload, with its cost as a multiple of the mean cost of the small runs.
 
-    The pace is that of the most disturbed of all runs.
+    The pace of the result is that of the most disturbed run.
     """
     times = _cost(large) / statistics.mean(map(_cost, small))
     return replace(large, values={COST: times}, pace=max(one.pace for one in (large, *small)))

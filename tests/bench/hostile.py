@@ -21,7 +21,7 @@ Pin = Callable[[str], si.NodeConstraints]
 
 
 def label_keys(workload: Workload, keys: int) -> Script:
-    """Return a script: one message of asks, each with another unknown label key, then another tenant's ask."""
+    """Return a script: one message of asks, each with a different unknown label key, then another tenant's ask."""
     asks = [_ask(workload, TENANT, f"tenant-{at:05}") for at in range(keys)]
     for at, ask in enumerate(asks):
         ask.constraints.nodeSelector[f"key-{at}"] = "value"
@@ -29,7 +29,7 @@ def label_keys(workload: Workload, keys: int) -> Script:
 
 
 def sizes(workload: Workload, many: int) -> Script:
-    """Return a script: one message of asks, each of another size that fits no node, then another tenant's ask."""
+    """Return a script: one message of asks, each of a different size that fits no node, then another tenant's ask."""
     asks = [_ask(workload, TENANT, f"tenant-{at:05}") for at in range(many)]
     for at, ask in enumerate(asks):
         ask.resourcePerAlloc.CopyFrom(messages.as_resource({"vcore": 10**9 + at}))
@@ -75,7 +75,7 @@ def by_name(host: str) -> si.NodeConstraints:
 
 
 def texts() -> Iterator[Readers]:
-    """Yield a caller for each kind of long configuration; each sends its text again and again."""
+    """Yield a caller for each kind of long configuration; each caller repeatedly sends its text."""
     unknown = ", ".join(f"k{at}: 1" for at in range(UNKNOWN_KEYS))
     yield _handing_over(f"a text of {UNKNOWN_KEYS:,} unknown keys", f"{{{unknown}}}\n")
     lines = ["partitions:", "- name: default", "  queues:", "  - name: root", "    queues:"]
@@ -94,7 +94,7 @@ def _before_another_tenant(workload: Workload, asks: list[si.Allocation]) -> Scr
 
 
 def _with_another(workload: Workload, asks: list[si.Allocation], key: str) -> Step:
-    """Return the step that sends these asks, then another tenant's ask, and waits until that one is placed."""
+    """Return the step that sends these asks, then another tenant's ask, and waits until that ask is placed."""
     (first,) = messages.packed(asks, len(asks))
     (second,) = messages.packed([_ask(workload, OTHER, key)])
     return messages.placed([first, second], 1)

@@ -1,4 +1,4 @@
-"""Measurements within one process: the placement of a whole workload, and churn on a cluster that is full of it."""
+"""Measurements within one process: the placement of a whole workload, and churn on a cluster that this workload fills."""
 
 import time
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class Watch(Stopwatch):
     """The stopwatch of placements."""
 
     def stop(self, placed: int, one: Shell) -> Run:
-        """Return the figures of what was done since the start."""
+        """Return the figures of the placements since the start."""
         wall, cpu = self.taken()
         values = {
             "placements": placed / wall,
@@ -59,7 +59,7 @@ def place(workload: Workload) -> Run:
 
 
 def churn(workload: Workload) -> Run:
-    """Measure a full cluster on which pods end and others arrive; each batch follows when the one before is placed."""
+    """Measure a full cluster on which pods end and others arrive; each batch is sent when the batch before it is placed."""
     standing = asks(workload)
     one = _filled(workload, standing)
     many = min(CHURNED, workload.asks)

@@ -1,7 +1,7 @@
 """The cost of a gang, from its asks to the eviction orders for its victims.
 
-The cluster is that of the claims: full, with ten allocations on each node, and a guarantee that covers the gang. A
-gang that cannot get all its places is planned as far as possible, and refused.
+The cluster is that of the claim benchmarks: full, with ten allocations on each node, and a guarantee that covers
+the gang. A gang that cannot get all its places is planned as far as possible, and refused.
 """
 
 from collections.abc import Iterator

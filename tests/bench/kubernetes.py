@@ -263,9 +263,9 @@ async def shim_cost(nodes: int, count: int) -> tuple[float, float]:
 
 
 async def _all_bound(api: Api, path: str) -> None:
-    """Wait until every pod has a node, by polling the API server; a watch is too slow beside so many requests."""
+    """Wait until every pod has a node, by polling the API server; a watch would be too slow beside so many requests."""
     async with asyncio.timeout(SECONDS_MAX):
-        # The API server is asked, for nobody tells.
+        # Poll, because no watch reports the change.
         while (await api.get(f"{path}?fieldSelector=spec.nodeName%3D&limit=1"))["items"]:  # noqa: ASYNC110
             await asyncio.sleep(SETTLED_S / 4)
 

@@ -49,7 +49,7 @@ def pod(at: int, on: str = "") -> dict[str, Any]:
 
 
 def pod_bytes(at: int, on: str = "") -> bytes:
-    """Return a pod as the bytes of an answer, so that objects that are read from it share nothing with other pods."""
+    """Return a pod as the bytes of an answer, so that objects that are parsed from it share no values with other pods."""
     return json.dumps(pod(at, on)).encode()
 
 

@@ -183,7 +183,7 @@ def ping(workload: Workload) -> Script:
 def churn(workload: Workload, batch: int, rounds: int) -> Script:
     """Return the script of a full cluster on which pods end and as many arrive with each message.
 
-    Each message is sent when the pods of the one before are placed.
+    Each message is sent when the pods of the previous message are placed.
     """
     before = [*standing(workload), placed(_all(workload), workload.asks)]
     starts = range(0, rounds * batch, batch)
@@ -208,7 +208,7 @@ def _turnover(workload: Workload, ended: range) -> bytes:
 
 
 def resync(workload: Workload) -> Script:
-    """Return the script of a restarted core: a shim sends all running pods, and the one waiting ask is placed."""
+    """Return the script of a restarted core: a shim sends all running pods, and then the only waiting ask is placed."""
     running = workload.asks - 1
     allocations = [
         _ask(workload, at, node_id)

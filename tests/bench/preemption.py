@@ -55,7 +55,7 @@ class Watch(Stopwatch):
     """The stopwatch of claims or victims, in milliseconds."""
 
     def stop(self, count: int, cold_ms: float = 0.0) -> Figure:
-        """Return the figure of what was done since the start."""
+        """Return the figure of the claims or victims since the start."""
         wall, cpu = self.taken()
         return Figure(1_000 * cpu, 1_000 * wall, count, cold_ms)
 
@@ -99,7 +99,7 @@ def claims(cluster: Cluster) -> list[Figure]:
 
 
 def one_claim(cluster: Cluster) -> list[Figure]:
-    """Measure claims one at a time, from the ask to the eviction order. The first fills the columns."""
+    """Measure claims one at a time, from the ask to the eviction order. The first claim also fills the core's columns."""
     one = standing(cluster)
     wanted = asking()
     figures: list[Figure] = []
@@ -121,7 +121,7 @@ def one_claim(cluster: Cluster) -> list[Figure]:
 def one_round(cluster: Cluster) -> list[Figure]:
     """Measure claims that wait together: one round plans for all, until every victim is ordered to be evicted.
 
-    Placement has tried these asks before, while they waited for their delay. A snapshot was also taken before, as
+    Placement has already tried these asks, while they waited for their delay. A snapshot was also taken before, as
     each claim does; `cold_ms` is the time that it took.
     """
     one = standing(cluster)
@@ -159,7 +159,7 @@ def _placements(decisions: Sequence[Decision]) -> int:
 def shares(cluster: Cluster) -> list[Figure]:
     """Measure the computation of the deserved shares of all queues from the state alone (W1).
 
-    No value is cached before; the first figure includes the filling of caches.
+    No value is cached at the start, so the first figure includes the filling of caches.
     """
     core = build(cluster)
     for at in range(cluster.claims):

@@ -49,7 +49,8 @@ def looking(form: str, output: Path, *, served: bool) -> tuple[str, ...]:
     """Return the profiler's command, which is put before the command of the core's process.
 
     The process is stopped for each sample, so that its frames are consistent. Behind gRPC the process runs on and a
-    few samples are inconsistent, because stops would divide a flood of messages into smaller pieces at another cost.
+    few samples are inconsistent, because stops would divide a series of messages into smaller batches, whose cost
+    differs.
     """
     spy = Path(sys.executable).with_name("py-spy")
     options = ("--rate", str(RATE), "--format", form, "--output", str(output), "--full-filenames")
@@ -85,10 +86,10 @@ def profile(case: Case) -> Profile:
 
 
 def read(stacks: str) -> Profile:
-    """Return the profile of lines `frame;frame;frame count`; each line counts for its innermost frame with a home.
+    """Return the profile of lines `frame;frame;frame count`; each line counts for its innermost frame in a home.
 
-    A home is a module of `server` or a library; time in Python's own modules counts for their caller. Importing does
-    not count, and for measurements in one process setting up does not count either.
+    A home is a module of `server` or a library. Time in Python's own modules counts for their caller. Time for imports
+    does not count; for measurements in one process, time for the set-up does not count either.
     """
     homes: Counter[str] = Counter()
     for line in stacks.splitlines():

@@ -1,9 +1,10 @@
-"""How much other virtual machines disturb a measurement, and the runs that they disturbed least.
+"""The measurement of how much other virtual machines disturb a run, and the choice of the least disturbed runs.
 
-A virtual processor shares a core with that of another machine, and memory and the last cache with many. While those
-work, everything here takes up to twice as long, for tenths of a second or for minutes, and no counter of this machine
-shows it. A *look* shows it: a fixed loop and a walk through memory, which the measured process times every few
-milliseconds of its own CPU time. Looks take a three-hundredth of that time.
+A virtual processor shares a core with a processor of another machine, and shares memory and the last cache with
+many machines. While these machines work, everything on this machine takes up to twice as long, for tenths of a
+second or for minutes, and no counter of this machine shows that. A *look* shows it: a fixed loop and a walk through
+memory, which the measured process times every few milliseconds of its own CPU time. Looks take one three-hundredth
+of the CPU time.
 """
 
 import math
@@ -64,7 +65,7 @@ class Probe:
 
     @property
     def pace(self) -> float:
-        """Return the mean seconds of a look over all that was measured in this process."""
+        """Return the mean seconds of a look over all measurements in this process."""
         return pace(self._measured)
 
     def _look(self, _number: int, _frame: object) -> None:
@@ -88,7 +89,7 @@ def _loop(steps: int) -> None:
 
 
 def way() -> "array[int]":
-    """Return, for each place, the next place on a path through all places that a processor cannot predict."""
+    """Return, for each place, the next place on a path through all places; the path is random, so that a processor cannot predict it."""
     places = [_LINE * at for at in range(PLACES)]
     Random(1).shuffle(places)
     found = array("l", bytes(_LINE * PLACES * array("l").itemsize))
@@ -122,13 +123,13 @@ def pace(seconds: Sequence[float]) -> float:
 
 
 class Quiet:
-    """The least pace of any run so far, and the check of which runs are close to it."""
+    """The least pace of any run so far, and the check whether a run is close to it."""
 
     def __init__(self, least: float = math.inf) -> None:
         self._least = least
 
     def hear(self, sample: Sample) -> None:
-        """Take one more run into account."""
+        """Record the pace of one more run."""
         if sample.run.pace:
             self._least = min(self._least, sample.run.pace)
 

@@ -104,10 +104,10 @@ def _processor() -> str:
 
 
 def merged(new: Record, before: Record | None, order: Sequence[str]) -> Record:
-    """Return the record to write: the new rows, and those of cases that were not run this time, in the report's order.
+    """Return the record to write: the new rows, and the recorded rows of cases that were not run this time, in the report's order.
 
-    When a case was measured before with equal code, the less disturbed rows are kept, whatever their figures are.
-    Rows of another machine or of other versions are not kept.
+    When a case was also measured before with equal code, the less disturbed measurement is kept, whatever its
+    figures are. Rows of another machine or of other versions are not kept.
     """
     if before is None or before.machine != new.machine:
         return new

@@ -35,7 +35,7 @@ def number(value: float) -> str:
 
 
 def verdict(row: Row) -> str:
-    """Return yes, NO, or an empty text where there is no target."""
+    """Return `yes` or `NO`, or an empty text when there is no target."""
     return "" if row.reached is None else "yes" if row.reached else "NO"
 
 
@@ -63,7 +63,7 @@ def table(rows: Sequence[Row], before: Record | None) -> Table:
 
 
 def figures(row: Row) -> tuple[str, ...]:
-    """Return the cells that table and page have in common: `COLUMNS` from the second on, without the last three."""
+    """Return the cells that the table and the page have in common: without the first and the last three of `COLUMNS`."""
     return (
         f"{row.metric}, {row.unit}" if row.unit != "/s" else f"{row.metric}/s",
         number(row.median),

@@ -24,10 +24,10 @@ ANSWERS: dict[str, type[Message]] = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Messages for one method, which last until a number of objects is counted in its answers; former steps continue.
+    """Messages for one method; the step ends when a number of objects is counted in the answers, while earlier steps continue.
 
-    `counted`, `refused` and `confirmed` name fields of the answer: which objects count, which end the run, and which
-    releases are confirmed as soon as they arrive. A counted object must contain `only`.
+    `counted`, `refused` and `confirmed` name fields of the answer: the objects that count, the objects that end the
+    run, and the releases that are confirmed as soon as they arrive. A counted object must contain `only`.
     """
 
     method: str

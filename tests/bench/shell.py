@@ -1,7 +1,7 @@
 """The whole core in one process with everything that the server adds, except the wire.
 
-It is driven as `server.rpc.pump` drives it: events in slices, a tick after each, and every observer of a server:
-event records, the log of decisions, metrics, notes, and the garbage collector.
+The core is driven as `server.rpc.pump` drives it: events come in batches, with a tick after each batch. Every
+observer of a server is present: event records, the log of decisions, metrics, notes, and the garbage collector.
 """
 
 import os
@@ -31,7 +31,7 @@ def _nothing(_decisions: Decisions) -> None:
 
 @dataclass(slots=True)
 class Shell:
-    """A core with its observers; it records its longest slices so far, garbage collections included."""
+    """A core with its observers; it records the longest batches so far, garbage collections included."""
 
     core: Core
     observers: Sequence[Observer]
@@ -99,7 +99,7 @@ def _instant() -> tuple[float, float]:
 
 
 class _Never:
-    """A timer that never runs, because no moment is idle here."""
+    """A timer that never runs, because a measurement has no idle moments."""
 
     def cancel(self) -> None:
         """Do nothing, because no timer runs."""

@@ -90,7 +90,7 @@ def bound(pods: int = 5_000) -> BoundFigure:
 
 
 def watched(pods: int = 20_000) -> WatchedFigure:
-    """Measure the memory per watched pod; Python's slow account is taken for a quarter of the pods."""
+    """Measure the memory per watched pod; Python's account, which is slow, is taken for a quarter of the pods."""
     counted = _apart(_counted, pods // 4)
     resident = _apart(_resident, pods)
     return WatchedFigure(pods, *counted, resident)
@@ -205,7 +205,7 @@ class Watching:
         self.mirror.handle(WatchEvent(change, "Pod", item, 1))
 
     def answer(self) -> None:
-        """Answer as a core does until no more reports come; resulting actions are dropped."""
+        """Answer as a core does until the shim sends no more reports; the shim's actions are dropped."""
         while True:
             reports, _ = self.mirror.take()
             if not reports:
@@ -235,7 +235,7 @@ def _wait(watching: Watching, pods: int) -> None:
 
 def _run(watching: Watching, pods: int) -> None:
     for at in range(pods):
-        node = intern(f"node-{at // PODS_OF_A_NODE:05}")  # As it is read from the wire.
+        node = intern(f"node-{at // PODS_OF_A_NODE:05}")  # As when read from the wire.
         uid = manifests.pod(at)["metadata"]["uid"]
         watching.mirror.handle(Placed(uid, node))
         watching.see(manifests.pod_bytes(at, node), Change.MODIFIED)

@@ -1,8 +1,8 @@
 """The core behind gRPC: a server process and a client process on loopback, on separate processors.
 
-Python runs one thread at a time, and gRPC's threads wake each other for each message. From one virtual processor to
-another that sleeps, this takes longer than all other work. So the core gets one processor for itself, and the client
-the others.
+Python runs one thread at a time, and gRPC's threads wake each other for each message. Waking a thread on another,
+sleeping virtual processor takes longer than all other work. So the core gets one processor for itself, and the
+client the others.
 """
 
 import json
@@ -38,7 +38,7 @@ class WireFigure:
 
     @property
     def client_share(self) -> float:
-        """Return the client's share of a CPU; with a share close to 1 the client itself is what is measured."""
+        """Return the client's share of a CPU; with a share close to 1, the measurement shows the client and not the core."""
         return self.played.client_cpu / self.played.seconds
 
 
@@ -57,7 +57,7 @@ class Server:
 
 @contextmanager
 def kept(*, client: bool) -> Iterator[None]:
-    """Bind processes that are started meanwhile to the first processor, or those of a client to the others, if any."""
+    """Bind the processes that the block starts to the first processor; with `client`, to the other processors, if any."""
     every = os.sched_getaffinity(0)
     first = min(every)
     os.sched_setaffinity(0, (every - {first} or every) if client else {first})

@@ -1,4 +1,4 @@
-"""The measured workloads: clusters and asks in the shapes of the nearest peer's figures, and mixed ones.
+"""The measured workloads: clusters and asks in the shapes of the nearest peer's figures, and mixed workloads.
 
 A `Workload` determines everything by arithmetic on positions, without randomness: the n-th node and the n-th ask are
 equal in process, on the wire and in every repetition. All asks are placed.
@@ -40,7 +40,7 @@ SPARE = 3
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A cluster and the asks that arrive; `sizes` is the number of node sizes, `levels` that of queue levels below root."""
+    """A cluster and the asks that arrive; `sizes` is the number of node sizes, and `levels` the number of queue levels below root."""
 
     nodes: int
     asks: int
@@ -101,7 +101,7 @@ def queue(workload: Workload, leaf: int) -> str:
 
 
 def _above(workload: Workload, leaf: int) -> tuple[str, ...]:
-    """Return department and team of a leaf; each has about as many teams or leaves as there are departments."""
+    """Return department and team of a leaf; a department has about as many teams, and a team about as many leaves, as there are departments."""
     if workload.levels == 1:
         return ()
     departments = max(1, round(workload.leaves ** (1 / 3)))
@@ -211,7 +211,7 @@ _ON_GPU_NODES = Constraints(tolerations=(Toleration(GPU, "Exists"),))
 
 
 def _wants_gpu(workload: Workload, ask: int) -> bool:
-    """Return whether an ask requests a GPU: every tenth does, so shifted that all shapes and leaves have some."""
+    """Return whether an ask requests a GPU: every tenth does, shifted so that every shape and every leaf has some GPU asks."""
     return workload.gpus and (ask + ask // 10) % 10 == 9
 
 
@@ -243,7 +243,7 @@ def ask_key(ask: int) -> str:
 
 
 def asks(workload: Workload, first: int = 0, count: int | None = None) -> list[AskAdded]:
-    """Return `count` asks from number `first` on, by default all of the workload; higher numbers are possible."""
+    """Return `count` asks from number `first` on, by default all asks; numbers beyond the workload's own are possible."""
     until = first + (workload.asks if count is None else count)
     return [
         AskAdded(RM, ask_key(at), application(workload, at)[0], spec(workload, at))

@@ -112,7 +112,7 @@ def trim() -> pb.Decision:
 
 
 def tenants_side() -> pb.Decision:
-    """Return a claim's decision in the form that the owner of one victim may see."""
+    """Return a claim's decision, reduced to what the owner of one victim may see."""
     return pb.Decision(
         decision_id="g-19aa1b2c3d6-19",
         policy="guaranteed",

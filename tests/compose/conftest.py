@@ -1,8 +1,8 @@
 """A Docker engine, the image and the stack for the tests of this folder.
 
-The engine is the one of DOCKER_HOST, the one that the docker client finds, or a private one that is
-started for the tests and stopped after them. Where there is none the tests are skipped, and with
-REQUIRE_REAL=1 they fail; `make real` provides one.
+The engine is the one of DOCKER_HOST, the one that the docker client finds, or a private one that is started for the
+tests and stopped after them. Without an engine the tests are skipped or, with REQUIRE_REAL=1, fail; `make real`
+provides an engine.
 """
 
 import os
@@ -62,9 +62,9 @@ def stack(docker: Docker, image: str) -> Iterator[Stack]:
 
 
 def awaited(question: Callable[[], bool]) -> None:
-    """Poll until the answer is true; the number of looks is limited."""
+    """Poll until the answer is true; the number of polls is limited."""
     for _ in range(LOOKS_MAX):
         if question():
             return
-        time.sleep(LOOK_S)  # The pause between two looks, whose number is the limit.
+        time.sleep(LOOK_S)  # The pause between two polls, whose number is limited.
     raise AssertionError("it did not become true")

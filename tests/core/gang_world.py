@@ -1,7 +1,7 @@
 """A random cluster with gangs and the pods that run on it: a plain model of usage to compare with the core's state.
 
-Pods run from their placement until their end is confirmed. Whatever the core orders, no node holds more than it has,
-no queue uses more than its max, and the usage that the core reports is the sum of the running pods (design 5).
+Pods run from their placement until their end is confirmed. Whatever the core orders, no node exceeds its capacity,
+no queue exceeds its max, and the usage that the core reports is the sum of the running pods (design 5).
 """
 
 import random
@@ -315,7 +315,7 @@ class World:
             assert used == in_queue[queue.path], f"{queue.path}: {used}, not {in_queue[queue.path]}"
 
     def settle(self) -> None:
-        """Let all pods end that were ordered to, and all time-outs pass; then no pod waits for a placeholder."""
+        """Let all pods end that were ordered to end, and let all time-outs pass; then assert that no pod waits for a placeholder."""
         for _ in range(4):
             self.now += 2 * TIMEOUT_MS
             for _ in range(len(self.pods) + 1):

@@ -9,7 +9,7 @@ from tests.docs.pages import DOCS, examples, printed, shows
 
 
 def renew(page: Path) -> None:
-    """Run the examples of a page and replace the outputs that differ, from the last one up."""
+    """Run the examples of a page and replace the outputs that differ, from the last output to the first."""
     text = page.read_text("utf-8")
     found = [each for example in examples(page) for each in printed(example, Path.cwd())]
     for block, said in (pair for pair in reversed(found) if not shows(*pair)):

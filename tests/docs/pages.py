@@ -114,7 +114,7 @@ def printed(example: Example, folder: Path) -> Iterator[tuple[Block, str]]:
 
 
 def shows(block: Block, said: str) -> bool:
-    """Return whether the page shows this output, apart from the lines that it leaves out."""
+    """Return whether the page shows this output, except for the lines that the page leaves out."""
     parts = [re.escape(part) for part in re.split(r"^\.\.\.\n", block.text, flags=re.MULTILINE)]
     return re.fullmatch(r"(?:.*\n)*?".join(parts), said) is not None
 

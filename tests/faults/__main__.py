@@ -41,7 +41,7 @@ def run_in_namespace(module: str) -> int:
     """Run this command again in new namespaces and return its exit code; signals to end it are passed on.
 
     `unshare` passes on no signal. A pipe tells the run to end. When this process is killed, the pipe closes, which
-    the run notices too.
+    also ends the run.
     """
     watched, told = os.pipe()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -53,7 +53,7 @@ def run_in_namespace(module: str) -> int:
 
 
 def end_with(watched: int) -> None:
-    """End this process in order when a pipe has data or closes; end it at once when that takes too long."""
+    """End this process in order when a pipe has data or closes; when the orderly end takes too long, exit at once."""
 
     def end(_number: int, _frame: FrameType | None) -> Never:
         raise SystemExit(128 + signal.SIGTERM)
@@ -81,7 +81,7 @@ def options(module: str, description: str | None, kinds: Sequence[str]) -> argpa
 
 
 def enter_namespaces(module: str) -> None:
-    """Continue in new namespaces; the process outside ends with the exit code of the process inside."""
+    """Continue in new namespaces; the process outside the namespaces ends with the exit code of the process inside."""
     if NAMESPACE not in os.environ:
         sys.exit(run_in_namespace(module))
     end_with(int(os.environ[NAMESPACE]))

@@ -38,7 +38,7 @@ tokens:
 
 
 def changed_queues(number: int) -> str:
-    """Return a different configuration for each number, with a limit above what the cluster has."""
+    """Return a different configuration for each number, with a limit above the cluster's capacity."""
     return QUEUES.replace(
         "{name: low}", f"{{name: low, resources: {{max: {{vcore: {1_000 + number}}}}}}}"
     )

@@ -15,7 +15,7 @@ NAMES: Final = (
     "writes on a full disk",
     "clock reads",
     "clock reads shifted",
-    # Proxy: pieces that were passed on late, and connections that were broken.
+    # Proxy: data that was passed on late, and connections that were broken.
     "pieces delayed",
     "pieces narrowed",
     "pieces held",

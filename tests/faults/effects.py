@@ -12,7 +12,7 @@ AT_ONCE: Final = 8
 
 
 class Effect(NamedTuple):
-    """Counters of a window: `shown_by` must be at least `least`, unless `occasion` is zero."""
+    """The proof that a fault took effect: the counter `shown_by` is at least `least`, unless the counter `occasion` is zero."""
 
     shown_by: str
     least: int = 1

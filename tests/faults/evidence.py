@@ -13,7 +13,7 @@ from tests.faults.journal import Line
 
 
 class Window(NamedTuple):
-    """The time in which a fault was in force, until the core was back; `seen` counts its effects (`effects.py`)."""
+    """The time in which a fault was in force, until the core worked again; `seen` counts its effects (`effects.py`)."""
 
     kind: str
     from_ms: int
@@ -30,7 +30,7 @@ class Replay(NamedTuple):
 
 
 class Revision(NamedTuple):
-    """A revision of the configuration that an apply returned; `kept`: the answer says that it survives a restart."""
+    """A revision of the configuration that an apply returned; with `kept`, the answer says that the revision survives a restart."""
 
     at_ms: int
     number: int
@@ -52,7 +52,7 @@ class Decided(NamedTuple):
 
 @dataclass
 class LogPart:
-    """The part of one core run in the decision log; a gap says how many lines are `missing`, and `more` lines may be."""
+    """The part of one core run in the decision log; a gap says how many lines are `missing`; with `more`, further lines may be missing."""
 
     decided: list[Decided] = field(default_factory=list)
     missing: int = 0

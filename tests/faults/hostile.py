@@ -68,7 +68,7 @@ class Caller:
         stream = call(b"", metadata=metadata(OPERATOR_TOKEN))
         if (
             method == WATCH_QUEUES
-        ):  # The first answer of this stream comes at once, and its headers with it.
+        ):  # The first answer of this stream comes at once, together with its headers.
             stream.initial_metadata()
             self._counts.add("streams opened", stream.is_active())
         return stream
@@ -135,7 +135,7 @@ CALLING: Final[Mapping[str, Callable[[Caller, random.Random], Iterator[None]]]] 
 
 
 def speak_no_http(port: int, dice: random.Random, counts: Counts) -> None:
-    """Open connections that send bytes of no protocol, nothing, or half a greeting."""
+    """Open connections that send random bytes, nothing, or half of a protocol greeting."""
     held: list[socket.socket] = []
     while True:
         with suppress(OSError):

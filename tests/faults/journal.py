@@ -20,7 +20,7 @@ def read(path: Path) -> Iterator[Line]:
 
 
 class Journal:
-    """A journal that is open for appending. A line that was written counts even when its writer is killed."""
+    """A journal that is open for appending. A written line stays valid when its writer is killed."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -110,7 +110,7 @@ def calm_ms(from_ms: int, to_ms: int, windows: list[Window]) -> int:
 
 
 def unsettled(evidence: Evidence) -> Iterator[str]:
-    """Yield the asks without a node and the pods without an end when the run is over, although capacity suffices."""
+    """Yield the asks that still wait and the pods that have not ended when the run is over, although capacity suffices."""
     if not evidence.settled:
         left = [truth_of(lines) for lines in (evidence.journal, evidence.second_journal)]
         pods = [pod for truth in left for pod in truth.pods.values()]
@@ -179,7 +179,7 @@ def log_dishonest(evidence: Evidence) -> Iterator[str]:
 
 
 def log_repeats(evidence: Evidence) -> Iterator[str]:
-    """Yield the decisions that are in the decision log twice with different content.
+    """Yield the decisions that occur twice in the decision log, with different content.
 
     For a shim that registers again, the core rebuilds a decision from the marks on the remaining victims. After a
     veto a decision is planned again under its id, but the shims of these runs send no vetoes.
@@ -210,7 +210,7 @@ def _is_split(evidence: Evidence) -> bool:
 
 
 def _parts(evidence: Evidence) -> list[LogPart]:
-    """Return what each run left in the log; one part for all runs when it is unknown which line belongs to which."""
+    """Return each run's part of the log; one part for all runs when it is unknown which line belongs to which run."""
     if _is_split(evidence):
         return evidence.log
     decided = [one for part in evidence.log for one in part.decided]
@@ -272,7 +272,7 @@ def without_effect(evidence: Evidence) -> Iterator[str]:
 
 
 def crashed(evidence: Evidence) -> Iterator[str]:
-    """Yield the tracebacks in the output of processes; no process may raise an exception that it does not catch."""
+    """Yield the tracebacks in the output of processes; no process may end with an uncaught exception."""
     for whose, said in (("core", evidence.core_said), ("others", evidence.others_said)):
         at = said.find("Traceback")
         if at >= 0:

@@ -2,8 +2,8 @@
 
 python -m tests.faults.launcher CONTROL COUNTS MEMORY_MIB serve ...
 
-Faults that took effect are counted in COUNTS. Writes are counted only on the disk of the decision log, on which
-CONTROL is not.
+Faults that took effect are counted in COUNTS. Only writes to the disk of the decision log are counted; CONTROL is
+on another disk.
 """
 
 import errno

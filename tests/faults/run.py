@@ -106,7 +106,7 @@ class Run:
         """What the driver itself observed of the effect of the present fault."""
 
     def evidence(self, faults: list[Fault]) -> Evidence:
-        """Run everything and return the evidence; no process is left, whatever happens."""
+        """Run everything and return the evidence; all processes are ended, whatever happens."""
         with ExitStack() as stack:
             stack.callback(self._end_all)
             self._begin(stack)
@@ -165,7 +165,7 @@ class Run:
         self._until(lambda: now_ms() >= latest, milliseconds / 1000 + 60)
 
     def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait for a condition, sample the core meanwhile, and count the time in which this process itself did not run."""
+        """Wait for a condition, sample the core meanwhile, and add up the time in which this process itself was not running."""
         latest = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > latest:
@@ -270,7 +270,7 @@ class Run:
                 filler.unlink()
 
     def _fill(self, write: Callable[[bytes], int], size: int) -> None:
-        """Write until the disk is full, but at most its size, so that no other disk is ever filled."""
+        """Write until the disk is full, but at most `size` bytes, so that no other disk is ever filled."""
         try:
             for _ in range((DISK_MIB << 20) // size + 1):
                 write(bytes(size))

@@ -40,9 +40,9 @@ APPLY_AMID: Final = 0.15
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault after a quiet time; `kill_amid`: the core is killed before the fault ends.
+    """A fault after a quiet time. With `kill_amid`, the core is killed before the fault ends.
 
-    `apply_amid`: an operator applies a configuration when the fault begins, and may lose the answer.
+    With `apply_amid`, an operator applies a configuration when the fault begins, and may lose the answer.
     """
 
     kind: str

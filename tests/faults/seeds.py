@@ -1,4 +1,4 @@
-"""Runs of one seed, each in its own process; EVENHAND_SEED and EVENHAND_FAULTS_MINUTES choose which and how many."""
+"""Runs of one seed, each in its own process; EVENHAND_SEED sets the first seed, and EVENHAND_FAULTS_MINUTES the length of a soak test."""
 
 import os
 import subprocess

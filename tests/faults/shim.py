@@ -80,7 +80,7 @@ class Session:
         await _answered(self._applications, len(new))
         self.outbox = (
             asyncio.Queue()
-        )  # What happened until now is part of the state that is sent next.
+        )  # Changes that happened until now are part of the state that is sent next.
         pods = sorted(self._shim.truth.pods.values(), key=lambda pod: not pod.node)
         told = [_allocation(pod, manager) for pod in pods]
         barrier = si.Allocation(allocationKey=BARRIER, applicationID=BARRIER)
@@ -185,7 +185,7 @@ class Shim:
         self.truth.carry(self._journal.write(kind, **facts))
 
     def hear(self, answer: si.AllocationResponse, session: Session) -> None:
-        """Carry out an answer: first update the true state, then do what follows from it."""
+        """Carry out an answer: first update the true state, then send the messages that follow from it."""
         if session is not self._session:
             return
         for new in answer.new:

@@ -30,13 +30,13 @@ def expect_found(partition: Any, damage: Damage) -> None:
 
 
 def put(owner: Any, **fields: Any) -> None:
-    """Set fields of an object; as a function, so that it can be used in an expression."""
+    """Set fields of an object; this is a function, so that expressions can use it."""
     for name, value in fields.items():
         setattr(owner, name, value)
 
 
 def bump(amounts: list[int], by: int = 1) -> None:
-    """Change the first resource type of an amount."""
+    """Add a number to the amount of the first resource type."""
     amounts[0] += by
 
 

@@ -5,10 +5,10 @@ from server.state.partition import Partition
 
 
 def overdrafts(partition: Partition) -> dict[str, int]:
-    """Return by type how far nodes and limits are overdrawn, pledges and promises left out, keyed "node NAME: TYPE".
+    """Return how far nodes and limits are overdrawn, without pledges and promises; keys are of the form "node NAME: TYPE".
 
-    Resized and recovered pods, foreign pods, smaller nodes and lowered limits may overdraw, and the state does not remember the
-    cause. The core itself must not overdraw in a tick: no number may appear or grow from before a tick to after it.
+    Resized and recovered pods, foreign pods, smaller nodes and lowered limits may overdraw, and the state does not
+    remember the cause. The core itself must not overdraw in a tick: no number may appear or grow during a tick.
     """
     found: dict[str, int] = {}
     names = partition.types.names

@@ -1,6 +1,6 @@
-"""Invariants of a cluster after any kill: no pod is bound twice, no node is over capacity.
+"""Invariants of a cluster after any kill: no pod is bound twice, and no node is over its capacity.
 
-When nothing changes any more, the core also knows exactly the running pods.
+Once nothing changes any more, the core must also know exactly the pods that run.
 """
 
 import json
@@ -104,7 +104,7 @@ def millicores(pod: Object) -> int:
 
 
 def known_to_core(stack: Stack, application: str) -> dict[str, str]:
-    """Return the node by pod uid, for an application's pods that the core has placed."""
+    """Return the node of each pod of an application that the core has placed, by uid."""
     said = stack.evenhand("allocations", "--app", application, "--output=json")
     assert said.returncode == 0, said.stderr
     found = json.loads(said.stdout)["allocations"]
@@ -112,7 +112,7 @@ def known_to_core(stack: Stack, application: str) -> dict[str, str]:
 
 
 def true_of_cluster(kube: Kube, namespace: str) -> dict[str, str]:
-    """Return the node by pod uid, for the running pods in a namespace."""
+    """Return the node of each running pod in a namespace, by uid."""
     pods = running(kube.all("Pod", namespace))
     return {pod["metadata"]["uid"]: node_of(pod) for pod in pods}
 

@@ -23,9 +23,9 @@ def gang(count: int, of: str, queue: str, **given: Any) -> list[Object]:
 
 
 def create_replica_set(kube: Kube, count: int, of: str, queue: str) -> None:
-    """Create a ReplicaSet whose pods are a gang; only the ReplicaSet says how many there are, no label does.
+    """Create a ReplicaSet whose pods are a gang; only the ReplicaSet says how many members there are, because no label does.
 
-    In the tests' own cluster there is no controller that creates its pods, so that the tests create them.
+    The tests' own cluster has no controller that creates the pods, so the tests create them.
     """
     pods = gang(count, of, queue)
     for pod in pods:

@@ -63,7 +63,7 @@ class Kube:
 
     def create(self, *objects: Mapping[str, Any]) -> list[Object]:
         """Create objects, many at the same time, and return them as the API server stores them. Raises ApiError."""
-        # This is done here and not in the threads, because the client must not create a class for
+        # The class is created here and not in the threads, because the client must not create a class for
         # the first time in two threads.
         models = [from_dict(dict(item)) for item in objects]
         with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -1,7 +1,7 @@
 """Kubernetes objects for the tests: small, and with names that no other test uses.
 
-A test's nodes carry the label `evenhand.test/of` with the name of its namespace, and its pods select it. So tests do
-not affect each other, and on a cluster with other nodes nothing is placed on those.
+A test's nodes carry the label `evenhand.test/of` with the name of its namespace, and its pods select it. So tests
+do not affect each other, and no test pod is placed on other nodes of a shared cluster.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def node(name: str, of: str, **amounts: str) -> Object:
 
 
 def nodes(count: int, of: str, **amounts: str) -> list[Object]:
-    """Return nodes as `node` makes them, `NAMESPACE-0` and on."""
+    """Return nodes as `node` makes them, with the names `NAMESPACE-0`, `NAMESPACE-1` and so on."""
     return [node(f"{of}-{number}", of, **amounts) for number in range(count)]
 
 
@@ -56,7 +56,7 @@ def pod(name: str, of: str, **given: Any) -> Object:
 
 
 def pods(count: int, of: str, prefix: str = "pod", **given: Any) -> list[Object]:
-    """Return pods as `pod` makes them, `PREFIX-0` and on."""
+    """Return pods as `pod` makes them, with the names `PREFIX-0`, `PREFIX-1` and so on."""
     return [pod(f"{prefix}-{number}", of, **given) for number in range(count)]
 
 

@@ -111,7 +111,7 @@ class Stack:
         self.shim.end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End both with SIGTERM, the shim first."""
+        """End shim and core with SIGTERM, the shim first."""
         for process in (self.shim, self.core):
             if process is not None:
                 process.end()
@@ -135,7 +135,7 @@ def serves(address: str, service: str) -> bool:
     with grpc.insecure_channel(address) as channel:
         stub: Any = health_pb2_grpc.HealthStub(
             channel
-        )  # The library's type of a stub has no methods.
+        )  # The library's type annotations declare no methods for this stub.
         try:
             answer = stub.Check(question, timeout=1)
         except grpc.RpcError:

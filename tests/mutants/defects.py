@@ -32,7 +32,7 @@ class Judge(enum.Enum):
 
 
 class Policy(enum.Enum):
-    """The part of the core in which a defect is: a policy of preemption, or code that all policies use."""
+    """The part of the core that contains a defect: a preemption policy, or code that all policies use."""
 
     GUARANTEED = "claims under a guarantee (seed 001)"
     REQUIRED_NODE = "pods that require a node (G11)"
@@ -69,7 +69,7 @@ class Defect(NamedTuple):
 
 
 DEFECTS: Final = (
-    # Who may join a job.
+    # Membership of jobs.
     Defect(
         "a mixed job is taken in",
         "server.core.events.gang_consistency",
@@ -223,7 +223,7 @@ DEFECTS: Final = (
         "        node.entry = entry = (rank << NUMBER_BITS) + NUMBER_MASK - node.number",
         policy=Policy.PLACEMENT,
     ),
-    # Ends.
+    # Ends of pods.
     Defect(
         "applications do not hear of ends that come together",
         "server.state.usage",
@@ -328,7 +328,7 @@ DEFECTS: Final = (
         judge=Judge.EBBS,
         policy=Policy.PLACEMENT,
     ),
-    # Bursts.
+    # Batches.
     Defect(
         "in a burst shares count where applications are served by age",
         "server.kernels.turns",
@@ -1155,7 +1155,7 @@ DEFECTS: Final = (
         judge=Judge.REPORTS,
         policy=Policy.REPORTS,
     ),
-    # Marks that are for nobody any more.
+    # Marks whose preemptor no longer waits.
     Defect(
         "a marked victim goes although nobody waits",
         "server.core.preemption.withdrawal",
@@ -1468,7 +1468,7 @@ DEFECTS: Final = (
         judge=Judge.WORLDS_BY_WEIGHT,
         policy=Policy.PROPORTION,
     ),
-    # Trims.
+    # Surplus reclaims.
     Defect(
         "a trim takes from queues that have no more than their share",
         "server.preemption.quota.reclaim",
@@ -1899,7 +1899,7 @@ DEFECTS: Final = (
         judge=Judge.WORLDS_WITH_CLASSES,
         policy=Policy.JOB,
     ),
-    # Shadows.
+    # Shadow settings.
     Defect(
         "a shadow plans with the settings in force",
         "server.core.shadow.side",

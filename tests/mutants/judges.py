@@ -1,6 +1,7 @@
 """The judges of seeded defects: parts of the test suite as small examples, each of which passes without a defect.
 
-A part is imported only when it is needed, because reading all stories takes longer than finding most defects.
+A part is imported only when it is needed, because reading all stories takes longer than the search for most
+defects.
 """
 
 import inspect

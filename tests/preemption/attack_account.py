@@ -1,7 +1,7 @@
 """A second model of the state of one core, computed only from events and decisions, for random runs of all policies.
 
-The model has what a shim and its users know: which pod runs where, which pod is terminating for which decision, and
-which decisions are open. `Attack` chooses the next event from a seed and the model; `Account` checks each decision.
+The model contains what a shim and its users know: the node of each pod, the terminating pods with their decisions,
+and the open decisions. `Attack` chooses the next event from a seed and the model; `Account` checks each decision.
 """
 
 from collections import Counter
@@ -128,7 +128,7 @@ class Partition:
         return total
 
     def gainers(self) -> set[str]:
-        """Return the asks for which open decisions keep capacity."""
+        """Return the asks for which open decisions hold capacity."""
         return {one.key for known in self.open.values() for one in known.record.beneficiaries}
 
     def owners(self, node: str) -> list[str]:
@@ -179,7 +179,7 @@ class Account:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def happened(self, event: Event, decisions: Iterable[Decision]) -> None:
-        """Record an event that the core answered; unless it was rejected, it took effect."""
+        """Record an event and the core's decisions about it; an event that was not rejected changes the model."""
         decisions = list(decisions)
         if not any(isinstance(one, (AskRejected, NodeRejected)) for one in decisions):
             self._take(event)
@@ -274,7 +274,7 @@ class Account:
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def decided(self, decisions: Iterable[Decision]) -> None:  # noqa: C901, PLR0912 - a line each
-        """Judge decisions in their order; those of a round were planned on one snapshot."""
+        """Check decisions in their order; the decisions of one round were planned on one snapshot."""
         decisions = list(decisions)
         seen: set[str] = set()
         self.expiring = [

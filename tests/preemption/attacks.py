@@ -88,7 +88,7 @@ class Attack:
         del partition
         return QUEUES
 
-    # -- the two doors ------------------------------------------------------------------------------------------------
+    # -- events and ticks ------------------------------------------------------------------------------------------------
 
     def tell(self, event: Event) -> None:
         """Send an event to the core and record it in the account."""
@@ -212,7 +212,7 @@ class Attack:
             found |= properties if dice.random() < chance else {}
         return found
 
-    # -- what is drawn from -------------------------------------------------------------------------------------------
+    # -- random choices -------------------------------------------------------------------------------------------
 
     def name(self, word: str) -> str:
         """Return an unused name, or sometimes that of an object that is gone (static pods, replaced nodes)."""
@@ -267,7 +267,7 @@ class Attack:
             timeout_ms=dice.choice((0,) * 15 + (20_000,)),
         )
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------
 
     def live(self) -> None:
         """Run the whole scenario: the first objects, the random events, and the quiet time after them."""
@@ -482,7 +482,7 @@ class Attack:
             self.tell(self._existing(manager, partition, state, pod))
 
     def dies_by_itself(self) -> None:
-        """Report that another client deleted a pod, which runs on for its grace period."""
+        """Report that another client deleted a pod; the pod still runs for its grace period."""
         partition, state, manager = self.place()
         running = [pod for pod in self.pods(state, running=True) if pod.dying is None]
         if running:
@@ -554,7 +554,7 @@ class Attack:
             self.tell(ForeignAdded(manager, key, node, size, partition))
 
     def add_existing(self) -> None:
-        """Report a pod that runs already; it may be waiting as an ask."""
+        """Report a pod that runs already; the core may still have the pod as a waiting ask."""
         partition, state, manager = self.place()
         waiting = self.pods(state, running=False)
         if not state.nodes or not state.applications:
@@ -575,7 +575,7 @@ class Attack:
         self.tell(AllocationAdded(manager, key, application, node, spec, partition, self.now))
 
     def end_application(self) -> None:
-        """End an application with all that it has."""
+        """End an application with all its pods."""
         partition, state, manager = self.place()
         if len(state.applications) > 2:
             application = self.dice.choice(list(state.applications))
@@ -679,7 +679,7 @@ class Attack:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Confirm all evictions and let time pass; assert that every decision ends and no ask waits that fits."""
+        """Confirm all evictions and let time pass; assert that every decision ends and that no waiting ask fits."""
         due = None
         for _ in range(ROUNDS_MOST):
             for name, state in self.account.partitions.items():
@@ -698,7 +698,7 @@ class Attack:
         self.nobody_starves()
 
     def nobody_starves(self) -> None:
-        """Assert that no ask waits that fits on a node which is not kept for another ask."""
+        """Assert that no waiting ask fits on a node that is not reserved for another ask."""
         for name, state in self.account.partitions.items():
             held = {one.node_id for one in inspect.nodes(self.core, name) if one.reserved_for}
             for pod in self.pods(state, running=False) if not held else ():
@@ -736,7 +736,7 @@ class Attack:
         return True
 
     def assert_same_again(self) -> None:
-        """Assert that the trace gives equal decisions again, also when its events are sent one by one."""
+        """Assert that a second core makes equal decisions for the same trace, also when the events are sent one by one."""
         core = Core(self.first)
         for (now, what), said in zip(self.moments, self.said, strict=True):
             again = (

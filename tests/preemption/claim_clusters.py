@@ -85,7 +85,7 @@ class Dice:
         )
 
     def dead_zone(self) -> int:
-        """Return the dead zone, which one cluster of five has; it is drawn separately, so that other values stay the same."""
+        """Return the dead zone, which one cluster in five has; it has its own generator, so that it does not change other values."""
         return random.Random(f"dead zone {self.seed}").choice((0, 0, 0, 0, 2_500))
 
     def rarely(self, seldom: str, usual: str) -> str:
@@ -285,7 +285,7 @@ class AlikeDice(WeightedDice):
         return cluster
 
 
-# -- the same through the core -------------------------------------------------------------------------------------
+# -- the same cluster in the core -------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The best claim by brute force: the rules for one ask, applied to every node and every set of victims.
+"""The best claim by brute force: the rules for one ask, applied to each node and each set of victims.
 
 It is written from the rules alone, on plain data: queues with their numbers, nodes, running pods, one waiting ask.
 When a claim of the core differs, the core or a rule is wrong. The rules are G2 to G8, W2, W6, W8 and W9 for shares by
@@ -138,7 +138,7 @@ class Promise:
 class Cluster:
     """All facts that the rules use. `allowed` says how many pods each disruption group may still lose.
 
-    `shares` are those of all queues by type, as of the last `look`, because a round plans on one snapshot.
+    `shares` has the shares of all queues by type as of the last `look`, because a round plans on one snapshot.
     """
 
     queues: list[Queue]
@@ -326,7 +326,7 @@ def limits(cluster: Cluster, ask: Ask, pods: list[Pod]) -> Iterator[tuple[str, A
 
 
 def bounds(cluster: Cluster, ask: Ask, pods: list[Pod]) -> Iterator[tuple[str, Amounts]]:
-    """Yield the queues and limits of an ask for which none are evicted: unused plain shares stay idle (W2)."""
+    """Yield the queues and limits of an ask that is placed without evictions: unused plain shares stay idle (W2)."""
     yield from limits(cluster, ask, pods)
     if cluster.is_plain:
         lends = cluster.knows_classes and not is_firm(cluster, ask)
@@ -384,18 +384,18 @@ def open_types(cluster: Cluster, ask: Ask) -> dict[str, str]:
 
 
 def _has_less(cluster: Cluster, path: str, kind: str, wanted: int) -> bool:
-    """Return whether the queue has less than its entitlement, before the ask or (`trigger: after`) with it."""
+    """Return whether the queue has less than its entitlement: without the ask or, with `trigger: after`, including the ask."""
     held, least = _held(cluster, path).get(kind, 0), entitled(cluster, path, kind)
     return held + wanted <= least if cluster.trigger == "after" else held < least
 
 
 def closed_types(cluster: Cluster, ask: Ask) -> set[str]:
-    """Return the types of which the deciding queue has its whole entitlement (G2)."""
+    """Return the types for which the deciding queue has its whole entitlement (G2)."""
     return set(deciding_queues(cluster, ask)) - set(open_types(cluster, ask))
 
 
 def is_viable(cluster: Cluster, ask: Ask, node: Node) -> bool:
-    """Return whether the ask lacks no closed type, neither on the node nor below a max (G2)."""
+    """Return whether no closed type is missing for the ask, neither on the node nor under a max (G2)."""
     return not _wanted(cluster, ask, node) & closed_types(cluster, ask)
 
 
@@ -417,7 +417,7 @@ def is_outside(cluster: Cluster, ask: Ask, kind: str, leaf: str) -> bool:
 
 
 def look(cluster: Cluster) -> None:
-    """Compute all shares again from the present use and demand."""
+    """Recompute all shares from the present use and demand."""
     if cluster.by_weight:
         cluster.shares = {
             kind: proportion_oracle.shares(
@@ -604,7 +604,7 @@ Key = tuple[int, int, int, int, Fraction, tuple[int, ...]]
 
 
 def _best_on(cluster: Cluster, ask: Ask, node: Node) -> Iterator[tuple[Key, tuple[Pod, ...]]]:
-    """Yield the best valid set of victims of one node, if any; the last part of its key is not used to compare nodes."""
+    """Yield the best valid set of victims of one node, if any, with its key; the last part of the key does not compare nodes."""
     if not is_viable(cluster, ask, node):
         return
     here = [
@@ -648,7 +648,7 @@ def _wanted(cluster: Cluster, ask: Ask, node: Node) -> set[str]:
 
 
 def is_beyond_dead_zone(cluster: Cluster, ask: Ask, pod: Pod, wanted: set[str]) -> bool:
-    """Return whether its queues without the preemptor exceed guarantee and dead zone in a missing type (P9)."""
+    """Return whether the pod's queues that do not contain the preemptor exceed guarantee and dead zone in a missing type (P9)."""
     if not cluster.dead_zone:
         return True
     own = [path for path in path_up(pod.queue) if not is_below(ask.queue, path)]
@@ -668,7 +668,7 @@ def covers(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> 
 
 
 def crosses_once(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> bool:
-    """Return whether exactly one victim brings queues below E that were above it until then (W8, W9, `overshoot: last`)."""
+    """Return whether exactly one victim brings queues from above to below their entitlement (W8, W9, `overshoot: last`)."""
     return (
         cluster.by_weight
         and cluster.overshoot == "last"
@@ -683,7 +683,7 @@ def crosses_once(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...
 
 
 def _had_its_share(cluster: Cluster, ask: Ask, one: Pod, rest: tuple[Pod, ...]) -> bool:
-    """Return whether the pod's queues have what they deserve of its types until it goes; partial plain shares don't count."""
+    """Return whether the pod's queues have their deserved shares of its types until it is evicted; partial plain shares don't count."""
     left, all_ = staying(cluster, rest), staying(cluster)
     return all(
         use_of(path, left).get(kind, 0) >= entitled(cluster, path, kind)
@@ -695,7 +695,7 @@ def _had_its_share(cluster: Cluster, ask: Ask, one: Pod, rest: tuple[Pod, ...]) 
 
 
 def keeps_guarantees(cluster: Cluster, ask: Ask, victims: tuple[Pod, ...]) -> bool:
-    """Return whether no queue from a victim's leaf to root falls below E in a type that a victim uses (G4)."""
+    """Return whether no queue from a victim's leaf to root falls below its entitlement in a type that a victim uses (G4)."""
     return all(
         _keeps_guarantee(cluster, ask, path, [pod for pod in victims if is_below(pod.queue, path)])
         for path in {path for pod in victims for path in path_up(pod.queue)}
@@ -761,12 +761,12 @@ def _sum(sizes: Iterator[Amounts]) -> Amounts:
 
 
 def use_of(path: str, pods: list[Pod]) -> Amounts:
-    """Return what those of the pods that are below a queue use."""
+    """Return the sum of the pods that run below a queue."""
     return _sum(pod.size for pod in pods if is_below(pod.queue, path))
 
 
 def promised_to(cluster: Cluster, path: str) -> Amounts:
-    """Return what earlier decisions keep for asks below a queue."""
+    """Return the capacity that earlier decisions hold for asks below a queue."""
     return _sum(one.ask.size for one in cluster.promises if is_below(one.ask.queue, path))
 
 

@@ -22,7 +22,7 @@ def classify(cluster: Cluster, chance: random.Random) -> None:
 
 
 def band(pods: Sequence[Pod], chance: random.Random) -> None:
-    """Make gangs of one application each: some with exactly their minimum, some with more members, some with fewer."""
+    """Make gangs of one application each: some with exactly their minimum of members, some with more, some with fewer."""
     least = {pod.owner: chance.randint(2, 3) for pod in pods}
     for pod in pods:
         if chance.random() < 0.2:
@@ -31,7 +31,7 @@ def band(pods: Sequence[Pod], chance: random.Random) -> None:
 
 
 class ClassDice(Dice):
-    """A generator of clusters in which firm and lendable asks wait for what a few maxima leave."""
+    """A generator of clusters in which firm and lendable asks wait for the headroom below a few maxima."""
 
     def cluster(self) -> Cluster:
         """Return a cluster with two to five asks."""
@@ -50,7 +50,7 @@ class ClassDice(Dice):
             yield self.ask(number, leaves)
 
     def bound(self, cluster: Cluster, chance: random.Random) -> None:
-        """Give the queue in which most asks wait a high guarantee and little more as max; give others low guarantees."""
+        """Give the queue with the most waiting asks a high guarantee and a slightly higher max; give other queues low guarantees."""
         for queue in cluster.queues[1:]:
             used = self.used(queue.path, cluster.pods)
             if not is_below(self.poor, queue.path):
@@ -76,4 +76,4 @@ class WeightedClassDice(WeightedDice):
 
 
 class FullClassDice(ClassDice, WeightedDice):
-    """A generator of clusters with classes whose queues keep all that is left for firm asks, none for lendable ones."""
+    """A generator of clusters with classes whose queues keep all remaining capacity for firm asks, and none for lendable asks."""

@@ -93,7 +93,7 @@ class Cluster:
         """Return the subjects of the notes with this code, in order."""
         return [one.subject for one in self.notes if one.code is code]
 
-    # -- what happens ------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------
 
     def nodes(self, *names: str, **capacity: int) -> None:
         """Add nodes of one size."""
@@ -139,16 +139,16 @@ class Cluster:
         """Release an ask or allocation."""
         self.say(ReleaseRequested(MANAGER, application, key, termination=why))
 
-    # -- what stands -------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------
 
     def snapshot(self, *keys: str) -> Snapshot:
-        """Return a snapshot with these waiting asks, or with all."""
+        """Return a snapshot with these waiting asks, or with all waiting asks."""
         asks = self.partition.asks.values()
         waiting = [one for one in asks if one.node is None and (not keys or one.key in keys)]
         return snapshotting.take(self.partition, self.now, waiting)
 
     def reserved(self) -> dict[str, str]:
-        """Return the node that is reserved for each ask."""
+        """Return the reserved node by ask."""
         return {key: one.node.node_id for key, one in self.partition.decisions.pledges.items()}
 
     def due_in(self) -> int | None:

@@ -1,4 +1,4 @@
-"""Placement as in random clusters: any number of asks that arrive together are placed together."""
+"""The setting of placement for random clusters: asks that arrive together are placed together, however few they are."""
 
 from tests.simulation.conftest import bursts_of_any_size
 

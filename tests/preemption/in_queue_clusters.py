@@ -16,7 +16,7 @@ LISTS: Final = (ALONE, ALONE, ALONE, BESIDE_CLAIMS, BESIDE_JOBS, BESIDE_JOBS)
 
 
 class OwnDice(WeightedDice):
-    """A generator of clusters in which one queue runs most pods, of several applications and priorities."""
+    """A generator of clusters in which one queue has most pods, of several applications and priorities."""
 
     def cluster(self) -> Cluster:
         """Return a cluster with one or two asks."""
@@ -46,7 +46,7 @@ class OwnDice(WeightedDice):
         return cluster
 
     def own_ask(self, number: int, chance: random.Random) -> Ask:
-        """Return an ask of the queue, which mostly has waited for long enough."""
+        """Return an ask of the queue; most of these asks have waited for longer than the delay."""
         ask = self.ask(number, [self.poor])
         ask.queue, ask.priority = self.poor, chance.choice((0, 1, 1, 2, 2))
         ask.application = chance.choice((self.application("x"), self.application("y")))
@@ -65,7 +65,7 @@ class OwnDice(WeightedDice):
         return f"{name}-{self.poor}"
 
     def bound(self, queue: Queue, cluster: Cluster, chance: random.Random) -> None:
-        """Set guarantees and maxima close to the present use, and delays and running times in the range of drawn ones."""
+        """Set guarantees and maxima close to the present use, and delays and minimum running times in the range of the random ones."""
         if not is_below(self.poor, queue.path):
             return
         used = self.used(queue.path, cluster.pods)

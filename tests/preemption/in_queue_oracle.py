@@ -1,7 +1,7 @@
-"""The best replacement within a queue by brute force: what I1 to I5 allow one ask, on every node, from every subset.
+"""The best replacement within a queue by brute force: rules I1 to I5 for one ask, applied to each node and each set of victims.
 
-Written from the rules alone (V1 to V5 and G5 to G8 for victims; J4 and J12 where jobs are planned for).
-A replacement by the core that differs is wrong, or the rule is.
+The module is written from the rules alone (V1 to V5 and G5 to G8 for victims; J4 and J12 when the policy `job` is
+listed). When a replacement of the core differs, the core or a rule is wrong.
 """
 
 from itertools import combinations
@@ -98,7 +98,7 @@ def _best_on(cluster: Cluster, ask: Ask, node: Node) -> tuple[Pod, ...] | None:
 
 
 def is_legal(cluster: Cluster, ask: Ask, victims: tuple[Pod, ...]) -> bool:
-    """Return whether no gang is broken (J12) and no queue falls below E in the victims' types, with the ask included (G4)."""
+    """Return whether no gang is broken (J12) and no queue, including the ask, falls below its entitlement in victims' types (G4)."""
     return keeps_gangs(cluster, victims) and all(
         _keeps_floor(cluster, ask, path, kind, victims)
         for path in path_up(ask.queue)

@@ -238,7 +238,7 @@ class Dice:
         self._mixed = random.Random(f"jobs of mixed types {seed}")
 
     def world(self) -> World:
-        """Return a cluster; every second has special settings: budgets, switches, offsets, running times, firm asks."""
+        """Return a cluster; every second one has special settings: budgets, switches, offsets, running times, firm asks."""
         world = self.plain()
         if self._odd.random() < 0.5:
             self._make_odd(world)
@@ -250,7 +250,7 @@ class Dice:
         return world
 
     def mixed(self) -> World:
-        """Return a cluster whose queue has guarantees for some types only, on full nodes shared with other queues (J7)."""
+        """Return a cluster in which the job's queue has guarantees for some types only, on full nodes shared with other queues (J7)."""
         chance, types = self._mixed, ("gpu", "memory", "vcore")
         nodes = {f"n{at}": dict.fromkeys(types, 8) for at in range(chance.randint(1, 3))}
         own = {kind: chance.randint(4, 24) for kind in types if chance.random() < 0.45}
@@ -287,7 +287,7 @@ class Dice:
         return World(queues, nodes, pods, "root.p.a", members, victim_gang=gang)
 
     def _guarantee_by_level(self, world: World) -> None:
-        """Guarantee different types at different levels above the job, some nowhere (G2, J7)."""
+        """Guarantee different types at different levels above the job, and some types at no level (G2, J7)."""
         chance, types = self._levels, self._types(world)
         world.firm = False
         for queue in world.queues:
@@ -302,7 +302,7 @@ class Dice:
             member.priority = max(member.priority, chance.randint(0, 4))
 
     def _share_out(self, world: World) -> None:
-        """Set weights, of which the job's queue has the largest."""
+        """Set weights; the job's queue and its parents get the largest weights."""
         world.entitlement = "proportional"
         for queue in world.queues:
             owned = f"{world.queue}.".startswith(f"{queue.path}.")
@@ -330,7 +330,7 @@ class Dice:
             own.max = {kind: most + odd.randint(0, 20) for kind, most in own.guaranteed.items()}
 
     def _let_claim(self, world: World) -> None:
-        """Give the job a high guarantee and others low ones, so that a pod is spared only because of another rule."""
+        """Give the job a high guarantee and others low ones, so that only rules other than guarantees protect pods."""
         types = self._types(world)
         for queue in world.queues:
             owned = f"{world.queue}.".startswith(f"{queue.path}.")

@@ -1,8 +1,9 @@
-"""The plan for a job by the letter of J4 to J9 and J12, in plain words: every node for every member, every victim in turn.
+"""The plan for a job, by a literal implementation of J4 to J9 and J12: each node for each member, and each victim in turn.
 
-Written from the specification alone; it shares nothing with the core. A plan of the core that differs is wrong, or the
-rule is. Where shares go by weight E is what is deserved (W2, W6). Beside it stands what any plan has to keep: all
-members, no needless victim, no protected one.
+The module is written from the specification alone and shares no code with the core. When a plan of the core
+differs, the core or a rule is wrong. With shares by weight, the entitlement E is the deserved share (W2, W6). The
+module also has the conditions that every plan must meet: capacity for all members, no needless victim, no protected
+victim.
 """
 
 from collections.abc import Iterable
@@ -36,7 +37,7 @@ def total(sizes: Iterable[Amounts]) -> Amounts:
 
 
 class Oracle:
-    """A cluster, to which the rules are applied word by word."""
+    """A cluster to which the rules are applied literally."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -89,11 +90,11 @@ class Oracle:
         return self.shares[kind][path].entitled
 
     def floor(self, path: str, kind: str) -> int:
-        """Return the amount below which no claim pushes the queue; with weights, the root deserves nothing."""
+        """Return the amount below which no claim may bring the queue; with weights, the floor of the root is zero."""
         return 0 if self.shares and path == "root" else self.entitled(path, kind)
 
     def decides(self, path: str, kind: str) -> bool:
-        """Return whether some of the type is guaranteed (G2); with weights, if it is contended or below its floor (W6)."""
+        """Return whether the queue decides for a type: the type is guaranteed (G2) or, with weights, contended or below its floor (W6)."""
         if not self.shares:
             return self.queue(path).guaranteed.get(kind, 0) > 0
         share = self.shares[kind][path]
@@ -132,7 +133,7 @@ class Oracle:
         return limit - (max(held, min(least, held + waits)) - held)
 
     def within_min(self) -> bool:
-        """Return whether the job is not firm, or its queues' firm use including the job is within each guarantee."""
+        """Return whether the firm use of the job's queues, including the job, is within each guarantee; true for a lendable job."""
         return not self.world.firm or all(
             self.used(path, firm=True).get(kind, 0) + much <= least
             for path in path_up(self.world.queue)
@@ -174,7 +175,7 @@ class Oracle:
         return self.may_give(pod) and self.keeps_floors([pod]) and bool(self.takes_for(pod))
 
     def outside(self, pod: Pod) -> set[str]:
-        """Return the types of the pod that a queue on the job's path decides, when the pod runs outside that queue (J7)."""
+        """Return the pod's types for which a queue on the job's path decides, when the pod runs outside that queue (J7)."""
         return {
             kind
             for kind, path in self.deciding().items()
@@ -182,11 +183,11 @@ class Oracle:
         }
 
     def takes_for(self, pod: Pod) -> set[str]:
-        """Return the types of ``outside`` of which the pod's own queues are over their entitlement (rule 5, P9)."""
+        """Return the types of ``outside`` in which the pod's own queues exceed their entitlement (rule 5, P9)."""
         return {kind for kind in self.outside(pod) if self.is_over(pod, {kind})}
 
     def is_protected(self, pod: Pod, *, willing: bool) -> bool:
-        """7.6: firm, younger than its queue lets go, of a budget that is respected and used up, or rather not."""
+        """Return whether a rule of 7.6 protects the pod: it is firm, too young, of a spent budget, or opted out (with `willing`)."""
         young = pod.ran < self.queue(pod.queue).min_runtime
         bound = self.world.budgets == "respect" and self.is_spent(pod)
         return pod.firm or young or bound or (willing and self.would_rather_stay(pod))
@@ -196,7 +197,7 @@ class Oracle:
         return bool(pod.group) and self.world.allowed[pod.group] == 0
 
     def would_rather_stay(self, pod: Pod) -> bool:
-        """Return whether the pod opted out, or counts as opted out (V3)."""
+        """Return whether the pod opted out or, by its disruption budget, counts as opted out (V3)."""
         return pod.opted_out or (self.world.budgets == "prefer" and self.is_spent(pod))
 
     def keeps_budgets(self, gone: list[Pod]) -> bool:
@@ -243,7 +244,7 @@ class Oracle:
         )
 
     def keeps_floors(self, gone: list[Pod]) -> bool:
-        """Return whether no queue ends below its guarantee in victims' types (rule 2), net of the job in its own queues."""
+        """Return whether no queue ends below its guarantee in victims' types (rule 2); the job counts in its own queues."""
         for path in {path for one in gone for path in path_up(one.queue)}:
             more = self.want if is_below(self.world.queue, path) else {}
             before, after = self.used(path), self.used(path, gone)
@@ -255,7 +256,7 @@ class Oracle:
         return True
 
     def within_share(self, assignments: list[tuple[Member, str]], gone: list[Pod]) -> bool:
-        """Return whether the queue may still claim what free capacity and victims of its own do not cover."""
+        """Return whether the queue may still claim the amounts that free capacity and its own victims do not cover."""
         own = [one for one in gone if one.queue == self.world.queue]
         if len(own) == len(gone):
             return True
@@ -268,16 +269,17 @@ class Oracle:
                 need += max(0, here - max(0, self.free(node).get(kind, 0)) - freed) if here else 0
             path = owed.get(kind)
             if path is None:
-                continue  # No victim is evicted for this type; victims for other types count for all that they free.
+                continue  # No victim is evicted for this type; victims for other types may cover it.
             left = self.entitled(path, kind) - self.used(path, own).get(kind, 0)
             if need and need > left:
                 return False
         return True
 
     def justified(self, assignments: list[tuple[Member, str]], gone: list[Pod]) -> bool:
-        """Return whether each victim of another queue frees a missing type that is decided (J7).
+        """Return whether each victim of another queue frees a missing type that has a deciding queue (J7).
 
-        The victims of the own queue are gone by then; the others are tested one after the other, in some order.
+        Victims of the job's own queue count as gone; the other victims are tested one after the other, and one
+        order must pass.
         """
         own = [one for one in gone if one.queue == self.world.queue]
         left = [
@@ -304,7 +306,7 @@ class Oracle:
         )
 
     def unit(self, pod: Pod, gone: list[Pod], *, willing: bool) -> list[Pod] | None:
-        """Return the pods that are evicted together with the pod (J12); None when it may not be evicted."""
+        """Return the pods that are evicted together with the pod (J12); None when the pod may not be evicted."""
         gang = self.gang(pod)
         if not pod.gang or len(gang) < pod.least:
             return [pod]
@@ -324,7 +326,7 @@ class Oracle:
         ]
 
     def may_join(self, pod: Pod, *, willing: bool) -> bool:
-        """Return whether a member of a gang may be evicted with the others, whether or not it helps."""
+        """Return whether a member of a gang may be evicted with the other members, even if it frees no missing type."""
         if self.is_protected(pod, willing=willing):
             return False
         if pod.queue == self.world.queue:
@@ -337,7 +339,7 @@ class Oracle:
         return bool(self.world.dead_zone and held) and not self.is_over(pod, held)
 
     def broken(self, gone: list[Pod]) -> bool:
-        """Return whether a gang would be left with fewer members than its minimum, and not be evicted as a whole."""
+        """Return whether a gang that is not evicted as a whole would be left with fewer members than its minimum."""
         for pod in gone:
             gang = self.gang(pod)
             left = [one for one in gang if one not in gone]
@@ -368,7 +370,7 @@ class Oracle:
         return self.justified_attempt(willing=True) or self.justified_attempt(willing=False)
 
     def justified_attempt(self, *, willing: bool) -> Found | None:
-        """Return a plan that justifies every victim, otherwise one that takes victims of its own queue first (J7, J8)."""
+        """Return a plan that justifies every victim; otherwise a plan that evicts pods of the job's own queue first (J7, J8)."""
         found = self.attempt(willing=willing)
         if found is None or self.is_justified(found):
             return found
@@ -463,7 +465,7 @@ class Oracle:
     def make_headroom(
         self, assignments: list[tuple[Member, str]], gone: list[Pod], *, willing: bool
     ) -> bool:
-        """Evict pods of the own queue on other nodes as long as a max requires it; return whether all maxima are kept."""
+        """Evict pods of the job's own queue on other nodes as long as a max requires it; return whether all maxima are kept."""
         for pod in sorted(self.world.pods, key=self.rank):
             over = self.full(gone)
             if not over:
@@ -490,7 +492,7 @@ class Oracle:
                     changed = True
 
     def as_taken(self, gone: list[Pod]) -> list[list[Pod]]:
-        """Return the victims in groups as they were chosen; members above a gang's minimum are single (J12)."""
+        """Return the victims in groups as they were chosen; members above a gang's minimum are groups of one (J12)."""
         found: list[list[Pod]] = []
         for unit in self.units(gone):
             in_order = [one for one in gone if one in unit]

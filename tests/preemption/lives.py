@@ -1,4 +1,4 @@
-"""Random clusters in a running core: the state after each tick, to test the planner with."""
+"""Random clusters in a running core: the states after each tick, on which the planner is tested."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ from tests.simulation.worlds import make_world
 
 
 def partitions_after_each_tick(seeds: range) -> Iterator[tuple[str, Partition, int]]:
-    """Yield a place (seed and moment, for messages), the partition and the instant; every third seed also with weights."""
+    """Yield a place (seed and moment, for messages), the partition and the instant; every third seed also runs with weights."""
     for seed in seeds:
         yield from _one(seed, by_weight=False)
         if seed % 3 == 2:

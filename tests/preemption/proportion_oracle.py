@@ -1,7 +1,8 @@
 """Weighted shares, computed in the simplest correct way: with fractions, one queue after the other (W1, W2).
 
 Siblings share in rounds. In each round every sibling gets the same multiple of its weight. Then either the siblings
-below their floor or those above their cap are settled, whichever deviate by more in all, and the next round begins.
+below their floor get their floor, or those above their cap get their cap: the group whose total deviation is
+larger. These siblings are settled, and the next round begins.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ class Sibling(NamedTuple):
 
 
 def by_remainder(parts: Sequence[Fraction]) -> list[int]:
-    """Return whole numbers with an equal sum; the rest goes to the largest fractions, of equal ones to the earliest."""
+    """Return whole numbers with the same sum; the remainder goes to the largest fractions, and among equal ones to the earliest."""
     whole = [floor(part) for part in parts]
     left = sum(parts) - sum(whole)
     assert left.denominator == 1

@@ -1,4 +1,4 @@
-"""Quota runs as the specification says them, one sentence after the other (Q9-Q15, V3). Slow and plain on purpose."""
+"""Quota runs, implemented sentence by sentence from the specification (Q9-Q15, V3); slow and plain on purpose."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Order = tuple[bool, int, bool, int, str]
 
 
 class Pod(NamedTuple):
-    """A running allocation. ``bar`` is the rule that makes it no candidate whatever the target is, "" for none."""
+    """A running allocation. ``bar`` is the rule that excludes the pod whatever the target is, "" for none."""
 
     key: str
     leaf: str
@@ -26,7 +26,7 @@ class Pod(NamedTuple):
 
 @dataclass
 class Tree:
-    """The queues by path: guarantees and maxima; ``busy`` are those whose own run began earlier."""
+    """The queues by path with guarantees and maxima; ``busy`` has the queues with a run of their own that began earlier."""
 
     guaranteed: Mapping[str, Mapping[str, int]]
     maxima: Mapping[str, Mapping[str, int] | None]
@@ -40,7 +40,7 @@ class Tree:
         return sorted(one for one in self.maxima if one.rpartition(".")[0] == path)
 
     def below(self, path: str) -> list[str]:
-        """Q15: who takes part; a child with a run of its own does not, nor what is below it."""
+        """Return the queues that take part in a run; a child with its own run, and all queues below it, do not (Q15)."""
         found = [path]
         for child in self.children(path):
             if child not in self.busy:
@@ -71,7 +71,7 @@ class QuotaRun:
     # Amounts to free, and candidates ---------------------------------------------------------------
 
     def eff(self, path: str) -> Amounts:
-        """Return what a queue uses, less what is being evicted already."""
+        """Return what a queue uses, without pods that are already being evicted."""
         sums: Amounts = {}
         for pod in self.pods:
             if path in self.tree.path_up(pod.leaf) and pod.bar != "already-releasing":
@@ -80,7 +80,7 @@ class QuotaRun:
         return sums
 
     def _target(self) -> Amounts:
-        """Q9: per type of max, eff - max when positive."""
+        """Return, for each type of the max, by how much the effective usage exceeds the max (Q9)."""
         used = self.eff(self.queue)
         most = self.tree.maxima[self.queue] or {}
         over = {kind: used.get(kind, 0) - amount for kind, amount in most.items()}
@@ -91,7 +91,7 @@ class QuotaRun:
         return [pod for pod in self.pods if pod.leaf in below]
 
     def _no_candidate(self, pod: Pod) -> str:
-        """Q10, 7.6."""
+        """Return the rule that excludes the pod from the candidates; "" when no rule does (Q10, 7.6)."""
         if pod.bar:
             return pod.bar
         helps = any(pod.size.get(kind, 0) > 0 for kind in self.target)
@@ -105,7 +105,7 @@ class QuotaRun:
         while any(left > 0 for left in self.rest().values()):
             before, left = len(self.taken), self.rest()
             stay = [pod for pod in self.candidates if pod not in self.taken]
-            for pod in stay:  # barred at the start: named so, whenever the walk ends
+            for pod in stay:  # reported even if the walk ends before
                 if self._objection(pod, left) == "below-guarantee":
                     self.rules[pod.key] = "below-guarantee"
             self._walk(stay, left)
@@ -116,12 +116,12 @@ class QuotaRun:
             self._search()
 
     def rest(self) -> Amounts:
-        """Return what is still to free, below zero where more was freed."""
+        """Return the amounts that are still to be freed; negative when more was freed."""
         freed = {kind: sum(pod.size.get(kind, 0) for pod in self.taken) for kind in self.target}
         return {kind: amount - freed[kind] for kind, amount in self.target.items()}
 
     def _free(self, path: str, wanted: Amounts) -> Amounts:
-        """Q15, level by level; gives what was freed."""
+        """Evict pods below a queue, level by level, and return the freed amounts (Q15)."""
         before = self.rest()
         children = [child for child in self.tree.children(path) if child not in self.tree.busy]
         if children:
@@ -152,11 +152,11 @@ class QuotaRun:
 
     @staticmethod
     def order_of_all(pod: Pod) -> Order:
-        """Q11."""
+        """Return the key of the victim order without disruption budgets (Q11)."""
         return pod.originator, pod.priority, pod.opted_out, -pod.created, pod.key
 
     def order(self, pod: Pod) -> Order:
-        """Q11; with `prefer` a pod without disruptions left counts as opted out (V5)."""
+        """Return the key of the victim order; with `prefer`, a pod whose budget is used up counts as opted out (Q11, V5)."""
         opted_out = pod.opted_out or (self.budgets == "prefer" and self._exhausted(pod))
         return pod.originator, pod.priority, opted_out, -pod.created, pod.key
 
@@ -165,7 +165,7 @@ class QuotaRun:
         return any(self.allowed.get(group, 0) <= gone.count(group) for group in pod.groups)
 
     def _walk(self, pods: list[Pod], wanted: Amounts) -> Amounts:
-        """Q12; gives what is left of what was wanted."""
+        """Evict pods in order until the wanted amounts are freed; return what remains of them, negative when more was freed (Q12)."""
         left, rest = list(pods), dict(wanted)
         while left and any(amount > 0 for amount in rest.values()):
             pod = min(left, key=self.order)
@@ -203,7 +203,7 @@ class QuotaRun:
         return ""
 
     def _give_back(self, pods: list[Pod], wanted: Amounts) -> None:
-        """Q12: from the most protected victim downwards, spare each that is not needed any more."""
+        """Give back each victim that is no longer needed, from the most protected victim to the least (Q12)."""
         rest = dict(wanted)
         for pod in sorted(pods, key=lambda one: self.turns[one.key], reverse=True):
             without = {kind: amount + pod.size.get(kind, 0) for kind, amount in rest.items()}
@@ -212,7 +212,7 @@ class QuotaRun:
                 rest = without
 
     def _search(self) -> None:
-        """Q15: the first set in Q11's order, each member of which may go at its turn, that meets the target."""
+        """Find the first set of victims, in the order of Q11, that meets the target and whose members may be evicted in turn (Q15)."""
         found, turns = list(self.taken), dict(self.turns)
         self.taken.clear()
         pods = sorted(self.candidates, key=self.order)
@@ -228,9 +228,10 @@ class QuotaRun:
             self._give_back(list(self.taken), self.rest())
 
     def _legal_sets(self, pods: list[Pod], chosen: list[Pod]) -> Iterator[list[Pod]]:
-        """In the order of dictionaries: a set before those that it begins, an earlier pod before a later one.
+        """Yield the sets of victims that may be evicted in turn, in lexicographic order.
 
-        Sets that cannot be made to meet the target are left out, for they are many.
+        A set comes before its extensions, and an earlier pod before a later one. Sets that cannot be extended to
+        meet the target are left out, because there are too many of them.
         """
         yield chosen
         for number, pod in enumerate(pods):
@@ -250,7 +251,7 @@ class QuotaRun:
     # Results -------------------------------------------------------------------------------------
 
     def result(self, miss_permyriad: int = 0) -> str:
-        """Q14."""
+        """Return the result of the run (Q14)."""
         missing = {kind: max(0, left) for kind, left in self.rest().items()}
         if not any(missing.values()):
             return "complete"
@@ -270,7 +271,7 @@ class QuotaRun:
 
 
 def _shares(wanted: Amounts, releasable: Mapping[str, Amounts]) -> dict[str, Amounts]:
-    """Q15: target x releasable / sum of releasable by largest remainder, capped at releasable."""
+    """Return each child's share: target x releasable / sum of releasable, by largest remainder, at most releasable (Q15)."""
     found: dict[str, Amounts] = {child: {} for child in releasable}
     for kind, amount in wanted.items():
         total = sum(own[kind] for own in releasable.values())
@@ -288,6 +289,6 @@ def _shares(wanted: Amounts, releasable: Mapping[str, Amounts]) -> dict[str, Amo
 
 
 def _turn(wanted: Amounts, releasable: Amounts) -> Fraction:
-    """Q15: the largest releasable / target over the target types."""
+    """Return the key that orders children: the largest releasable / target over the target types (Q15)."""
     shares = [Fraction(releasable[kind], amount) for kind, amount in wanted.items() if amount > 0]
     return max(shares, default=Fraction(0))

@@ -43,7 +43,7 @@ class Replicas:
         return [one for one in self.notes if one.code is Code.PREEMPTION_STORM]
 
     def say(self, *lines: str) -> None:
-        """Send events, written in the words of stories."""
+        """Send events, written as lines of stories."""
         for line in lines:
             for event in events(line, self.known):
                 self._take(self.core.handle(event, self.now))

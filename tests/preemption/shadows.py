@@ -26,7 +26,7 @@ def with_shadow(configuration: Configuration, shadow: dict[str, Any], **live: An
 
 
 class Shadowed:
-    """A core that is called at each instant that it names: `live` are its decisions, `beside` those of its shadow.
+    """A core that is called at each instant that it requests; `live` has its decisions, and `beside` those of its shadow.
 
     It has the interface of a core for a driver or a pump.
     """
@@ -51,7 +51,7 @@ class Shadowed:
         return [*found, *self._heard(self.core.handle(event, now), now)]
 
     def _catch_up(self, now: int) -> list[Decision]:
-        """Return the decisions of the ticks that the core has requested since the last one, as from a pump."""
+        """Run the ticks that the core has requested since the last one, as a server would, and return their decisions."""
         found: list[Decision] = []
         while (due := self.core.next_due()) is not None and due < now:
             self.woken += 1

@@ -2,7 +2,7 @@
 
 24 nodes for services and batch, 10 tainted GPU nodes and 6 tainted nodes with much memory. Batch work fills the
 ordinary nodes before the start, `root.research.nlp` holds 60 of 80 GPUs, and pods of `root.batch.adhoc` take the
-cores of node gpu-01. The rest arrives: services, notebooks, gangs, short jobs, tenants and DaemonSets.
+cores of node gpu-01. The other pods arrive later: services, notebooks, gangs, short jobs, tenants and DaemonSets.
 """
 
 import json
@@ -147,7 +147,7 @@ def _budget(namespace: str, name: str, labels: dict[str, str], most: int) -> Kub
 
 
 def _running() -> list[KubeObject]:
-    """193 pods that run before the start: seven of four cores on each ordinary node, nlp, vision, squatters."""
+    """Return 193 pods that run before the start: seven of four cores on each ordinary node, and those of nlp, vision and adhoc."""
     found, number, etl = [], 0, 0
     for node in range(1, 25):
         for place in range(7):
@@ -308,7 +308,7 @@ def deployment(  # noqa: PLR0913 -- the fields of a Deployment, each by its name
     tolerations: list[Any] | None = None,
     selector: dict[str, str] | None = None,
 ) -> KubeObject:
-    """Return a Deployment of one application that bears its name."""
+    """Return a Deployment; its application has the same name."""
     short = name.split("/")[1]
     template = pod(
         name,
@@ -342,7 +342,7 @@ def job(  # noqa: PLR0913, PLR0917 -- the fields of a Job
     *,
     seconds: int = 0,
 ) -> KubeObject:
-    """Return a Job; its pods end by themselves after so many seconds, never for 0."""
+    """Return a Job; its pods end by themselves after this number of seconds; with 0 they never end."""
     namespace, short = name.split("/")
     template = pod(name, queue, short, requests, priority_class=priority_class)
     if seconds:

@@ -2,7 +2,7 @@
 
 `python -m tests.realdata.claims` prints the report. Best-effort pods are repeated in an order that the seed
 determines, until one no longer fits; one in ten of their shapes has opted out. Both queues have a guarantee: the
-latency-sensitive queue the sum of its requests, the best-effort queue a quarter of what it uses then.
+latency-sensitive queue the sum of its requests, the best-effort queue a quarter of its use at that time.
 """
 
 import random
@@ -275,7 +275,7 @@ def _allows(node: NodeReport, spec: AskSpec) -> bool:
 def _suffices(
     wanted: Amounts, free: Mapping[str, int], running: list[Amounts], spare: Amounts
 ) -> bool:
-    """Return whether evicting a node's pods, the largest first, frees enough within the spare amounts."""
+    """Return whether evicting a node's pods, the largest first, frees enough without exceeding the spare amounts."""
     lacks = {kind: much - free.get(kind, 0) for kind, much in wanted.items()}
     lacks = {kind: lack for kind, lack in lacks.items() if lack > 0}
     left = dict(spare)
@@ -308,7 +308,7 @@ def _yaml(amounts: Amounts) -> str:
 
 
 def _shape(amounts: Amounts) -> str:
-    """Return a pod's size in words: by its GPUs, or by its cores where it has none."""
+    """Return a pod's size in words: its GPUs or, without GPUs, its cores."""
     gpus, cores = amounts.get("gpu", 0), amounts.get("vcore", 0) / 1_000
     if gpus:
         return f"{gpus} GPU"

@@ -1,4 +1,4 @@
-"""The real cluster of `claims`, with all pods of several GPUs as gangs, each placed as a whole or not at all.
+"""The real cluster of `claims`, where all pods with several GPUs form gangs, each placed as a whole or not at all.
 
 `python -m tests.realdata.gangs` prints the report. A seed determines which pods of one shape form a gang.
 """
@@ -60,7 +60,7 @@ def _gpus(ask: AskAdded) -> int:
 
 
 def _gangs(asks: Sequence[AskAdded], seed: int) -> Iterator[AskAdded]:
-    """Yield the asks of each shape in gangs of two to MEMBERS_MOST members; the rest of a shape is a gang too."""
+    """Yield the asks of each shape in gangs of two to MEMBERS_MOST members; the last asks of a shape also form a gang."""
     dice, shapes = random.Random(seed), defaultdict[AskSpec, list[AskAdded]](list)
     for one in asks:
         shapes[one.spec].append(one)

@@ -1,4 +1,4 @@
-"""Runs of a server that are killed: nothing is ended in order, waiting lines are lost, and only the files remain.
+"""Killed runs of a server: nothing is closed in order, unwritten lines are lost, and only the files remain.
 
 The test process itself cannot be forked for this, because gRPC, which other tests use, does not survive it.
 """
@@ -27,7 +27,7 @@ class Run:
         self._waiting: list[int] = []
 
     def decide(self, *numbers: int) -> None:
-        """Allow decisions to be sent whose lines are not written yet."""
+        """Allow decisions to be sent although their lines are not written yet."""
         self.log.hand(len(numbers), START + max(numbers))
         self._waiting += numbers
 

@@ -118,7 +118,7 @@ class Driver:
         self._asks("high", self.dice.randint(1, 6))
 
     def _fill(self) -> None:
-        """Submit some asks of a random queue, as owners recreate their evicted pods."""
+        """Submit some asks of a random queue, as when owners recreate their evicted pods."""
         self._asks(self.dice.choice(("low", "mid")), self.dice.randint(1, 4))
 
     def _daemon(self) -> None:

@@ -27,7 +27,7 @@ class Deciding(Core):
 
 
 def record(world: World, folder: Path, core: Core | None = None) -> None:
-    """Record a run of the cluster as the pump would: ticks with a budget, until nothing is left to do."""
+    """Record a run of the cluster as a server would: with ticks of a limited budget, until nothing is left to do."""
     core = core or Core(world.configuration)
     start = Start(world.moments[0][0], "1.2.3", world.configuration)
     recording = Recording(core, lambda: core.state.revision)

@@ -38,7 +38,7 @@ Strategies = st.SearchStrategy[Any]
 
 
 def whole(kind: type[Any], **more: Strategies) -> Strategies:
-    """Return a strategy of values with every field drawn, because `builds` alone leaves defaults as they are."""
+    """Return a strategy of values with every field drawn, because `builds` alone does not draw fields with a default."""
     hints = get_type_hints(kind)
     own = {name: st.from_type(hint) for name, hint in hints.items() if name not in more}
     return st.builds(kind, **own, **more)
@@ -133,5 +133,5 @@ def decided(number: int, victims: int = 2) -> Decided:
 
 
 def moved(number: int, state: DecisionState = DecisionState.CONFIRMED) -> DecisionMoved:
-    """Return the entry of a decision's next state."""
+    """Return the log entry for a decision's next state."""
     return DecisionMoved("rm", "default", f"g-{START:x}-{number}", state, START + number)

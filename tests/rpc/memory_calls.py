@@ -175,7 +175,7 @@ class Process:
 
     @property
     def children_mib(self) -> float:
-        """Return the resident memory, in MiB, of its copies and of the process that reads configurations; 0 without these."""
+        """Return the resident memory, in MiB, of the copies of the core and of the process that reads configurations; 0 without these."""
         total = 0
         for child in children_of(self.pid):
             try:
@@ -244,6 +244,6 @@ async def _code(method: Any, kind: Kind, caller: Metadata) -> grpc.StatusCode:
 
 
 async def _once(data: bytes) -> AsyncIterator[bytes]:
-    """Yield the message, or nothing when it is empty: a refusal before the first write gives INTERNAL in gRPC's client."""
+    """Yield the message, or nothing when it is empty, because gRPC's client reports INTERNAL for a refusal before its first write."""
     if data:
         yield data

@@ -227,7 +227,7 @@ def shaken(data: bytes, chance: random.Random, depth: int = 0) -> bytes:
 
 
 def _inside(part: bytes, chance: random.Random, depth: int) -> bytes:
-    """Rewrite a nested message too, when the bytes can be read as one."""
+    """Rewrite the bytes as `shaken` does when they can be read as a nested message."""
     tag, at = _number(part, 0)
     if tag & 7 != 2 or depth > 2 or chance.random() < 0.5:
         return part
@@ -248,7 +248,7 @@ def broken(data: bytes, chance: random.Random) -> bytes:
 
 
 def bent(data: bytes, chance: random.Random) -> bytes:
-    """Return the bytes with one bit changed, which mostly gives a message with another field or number."""
+    """Return the bytes with one bit changed, which usually gives a message with a different field or number."""
     damaged = bytearray(data)
     if damaged:
         damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(4)

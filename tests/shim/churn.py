@@ -1,11 +1,11 @@
 """Pods that come and go on the embedded cluster without end, and the memory that they leave behind.
 
-A wave creates pods that run and are deleted, that others replace, that are evicted, that complete, and one that waits
-in vain. Then all of them end, and so do their applications. Between two waves only nodes and queues exist, so memory
-that grows from one wave to the next is kept for pods that are gone. Shim, cluster and core are one process, and the
-memory of each must stay constant.
+A wave creates pods that run and are deleted, are preempted by others, are evicted, or complete, and one pod that
+never gets a node. Then all of them end, together with their applications. Between two waves only nodes and queues
+exist, so memory that grows from one wave to the next is memory for pods that are gone. Shim, cluster and core are
+one process, and the memory of each must stay constant.
 
-The first waves fill histories; the growth from the second third of all waves to the last is what counts.
+The first waves fill histories, so the growth is measured from the second third of all waves to the last third.
 """
 
 import gc
@@ -134,7 +134,7 @@ class Churn:
         await self._end()
 
     async def _fill(self) -> None:
-        """Fill the cluster with pods; one further pod waits in vain."""
+        """Fill the cluster with pods; one further pod never gets a node."""
         made = [self._create("test", at) for at in range(NODES * PLACES + 1)]
         await until(lambda: self._running(made) == NODES * PLACES)
 
@@ -243,7 +243,7 @@ Progress = Callable[[float, int], float]
 
 
 async def churned(progress: Progress) -> list[Sample]:
-    """Run waves to the end, and return a sample for each thirtieth of the way."""
+    """Run waves to the end, and return a sample after each thirtieth of the waves."""
     cluster = EmbeddedCluster(wall_clock(), history_max=HISTORY)
     for at in range(NODES):
         cluster.create(node(f"n{at}", cpu=str(PLACES)))

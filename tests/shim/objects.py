@@ -1,4 +1,4 @@
-"""Kubernetes objects for tests; a test writes only the fields that it is about."""
+"""Kubernetes objects for tests; a test writes only the fields that matter to it."""
 
 from typing import Any
 

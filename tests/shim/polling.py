@@ -9,6 +9,6 @@ SECONDS_MAX = 20
 async def until(condition: Callable[[], bool], pause: float = 0.005) -> None:
     """Wait until the condition holds; errors: TimeoutError."""
     async with asyncio.timeout(SECONDS_MAX):
-        # What is waited for happens in a server, a cluster and a client: they share no event.
+        # The condition depends on a server, a cluster and a client, which share no event to wait for.
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(pause)

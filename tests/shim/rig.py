@@ -73,7 +73,7 @@ def waiting(cluster: EmbeddedCluster) -> list[Any]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on right now."""
+    """Return a port on which no process listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -82,7 +82,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def core_here(port: int = 0, state_dir: Path | None = None) -> AsyncIterator[str]:
-    """Hold a core in this process for as long as the block lasts, and yield its address."""
+    """Hold a core in this process while the block runs, and yield its address."""
     address: list[str] = []
     stop = asyncio.Event()
     options = ServeOptions(listen=f"127.0.0.1:{port}", state_dir=state_dir)
@@ -98,7 +98,7 @@ async def core_here(port: int = 0, state_dir: Path | None = None) -> AsyncIterat
 
 
 async def core_process(port: int) -> asyncio.subprocess.Process:
-    """Start a core in a process of its own, which can be killed."""
+    """Start a core in a separate process, which can be killed."""
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -112,13 +112,13 @@ async def core_process(port: int) -> asyncio.subprocess.Process:
 
 
 async def kill(process: asyncio.subprocess.Process) -> None:
-    """Kill -9."""
+    """Kill the process with SIGKILL."""
     process.kill()
     await process.wait()
 
 
 class ShimTask:
-    """A shim at work that can be killed: nothing of it is tidied up."""
+    """A running shim that can be killed without an orderly end."""
 
     def __init__(self, cluster: EmbeddedCluster, address: str, settings: Settings) -> None:
         self.shim: Shim = make_shim(cluster, CoreAddress(address), settings)
@@ -133,7 +133,7 @@ class ShimTask:
 async def shim_at_work(
     cluster: EmbeddedCluster, address: str, settings: Settings = SETTINGS
 ) -> AsyncIterator[Shim]:
-    """Hold a running shim with its cluster for as long as the block lasts."""
+    """Hold a running shim with its cluster while the block runs."""
     shim = make_shim(cluster, CoreAddress(address), settings)
     task = asyncio.create_task(run_shim(shim, cluster))
     try:

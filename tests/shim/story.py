@@ -1,4 +1,4 @@
-"""A state machine under test: inputs in short words, and its outputs as lines of text."""
+"""A state machine under test: inputs in a short form, and outputs as lines of text."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -12,7 +12,7 @@ Key = tuple[object, ...]
 
 @dataclass
 class Step:
-    """One step that would succeed now: a single ask or all members of a job, with their nodes."""
+    """One step that would succeed now: the placement of a single ask, or of all members of a job, with the nodes."""
 
     members: list[tuple[Item, Node]]
 
@@ -92,7 +92,7 @@ def placed_members(partition: Partition, item: Item) -> int:
 def first_step(
     partition: Partition, now: int, counts: Callable[[Step], bool] = lambda _step: True
 ) -> Step | None:
-    """Return the first step, by the order, of all that are possible and count."""
+    """Return the first possible step, in the order of placement, for which `counts` is true."""
     steps = [step for step in possible_steps(partition, now) if counts(step)]
     if not steps:
         return None
@@ -124,7 +124,7 @@ def _first_in_leaf(partition: Partition, sums: Sums, leaf: Queue, steps: list[St
 
 
 def queue_key(partition: Partition, sums: Sums, queue: Queue, steps: list[Step]) -> Key:
-    """Return the key by which a queue is ordered among its siblings."""
+    """Return the key that orders a queue among its siblings."""
     priority = max(_as_seen(step.first, queue) for step in steps)
     share = dominant_share(sums.usage[queue.path], lambda kind: partition.basis(queue, kind))
     if queue.parent and not queue.parent.spec.properties.priority_sort:
@@ -155,6 +155,6 @@ def application_key(partition: Partition, sums: Sums, leaf: Queue, steps: list[S
         key.insert(0, dominant_share(usage, lambda kind: partition.measure(leaf, kind)))
     if properties.priority_sort:
         return (-priority, *key)
-    # When priority is not first, it comes after the policy's own key: the share, or the submit
+    # When priority does not come first, it comes after the policy's own key: the share, or the submit
     # number.
     return (key[0], -priority, *key[1:])

@@ -7,5 +7,5 @@ from server.scheduling import batch_fast
 
 @pytest.fixture(autouse=True)
 def bursts_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let two asks count as a burst, and one ask too."""
+    """Let two asks, or a single one, count as a batch."""
     monkeypatch.setattr(batch_fast, "LEAST", 1)

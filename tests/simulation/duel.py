@@ -1,4 +1,4 @@
-"""The core compared with the oracle: a cluster in both, the first difference, and the shortest story that shows it."""
+"""The comparison of core and oracle: one cluster in both, the first difference, and the shortest story that shows it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
@@ -113,7 +113,7 @@ def _reservations(core: Core) -> dict[str, list[str]]:
 
 
 def brief(value: Any) -> str:
-    """Return a value without what equals its default: short enough for a trace."""
+    """Return a value as text without the fields that equal their defaults, so that it is short enough for a trace."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         names = value._fields
         defaults = getattr(value, "_field_defaults", {})

@@ -1,4 +1,4 @@
-"""Batches of arrivals, and of ends of pods in one message from time to time; every second cluster preempts."""
+"""Clusters with batches of arrivals and, from time to time, many ends of pods in one message; every second cluster preempts."""
 
 import random
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ ODD: Final = 0.08
 
 
 def ebbing(seed: int) -> World:
-    """Return the world of a seed with batch departures, without answers of the oracle."""
+    """Return the world of a seed with batch departures, without the oracle's answers."""
     world = flooded(seed)
     moments = list(_Ebb(seed).moments(world.moments))
     if seed % 2:
@@ -44,7 +44,7 @@ class _Ebb:
         self.known: list[AskAdded | AllocationAdded] = []
 
     def moments(self, flood: list[Moment]) -> Iterator[Moment]:
-        """Yield the moments of a cluster with batches of arrivals, with ends between them."""
+        """Yield the moments of a cluster with batches of arrivals, and insert ends of pods between them."""
         for now, event in flood:
             yield now, event
             if isinstance(event, AskAdded | AllocationAdded):

@@ -1,7 +1,7 @@
-"""Partitions drawn at random, every policy and setting among the rest: as `queues.yaml` writes them (docs/configuration.md).
+"""Random partitions with every policy and setting, in the form of `queues.yaml` (docs/configuration.md).
 
-Queue trees are one to four queues deep. What the file's checks would refuse (a maximum below a guarantee, sums that
-contradict each other) is not drawn, so that nearly every partition is accepted.
+Queue trees are one to four queues deep. Values that the checks of the file would refuse (a max below a guarantee,
+contradicting sums) are not drawn, so that nearly every partition is accepted.
 """
 
 import random
@@ -21,7 +21,7 @@ Amounts = dict[str, int]
 
 @dataclass
 class Shape:
-    """A queue with those below it; the root's name is "root"."""
+    """A queue with the queues below it; the root's name is "root"."""
 
     name: str
     children: "list[Shape]" = field(default_factory=list)
@@ -67,7 +67,7 @@ def queues(dice: random.Random, tree: Shape, kinds: Sequence[str]) -> Section:
 def _guarantee(
     dice: random.Random, tree: Shape, kinds: Sequence[str], needs: dict[int, Amounts]
 ) -> Amounts:
-    """Add a guarantee for each queue to needs; return what a queue and all below it need."""
+    """Add a guarantee for each queue to `needs`; return the sum of the guarantees of a queue and all queues below it."""
     sums = dict.fromkeys(kinds, 0)
     for child in tree.children:
         for kind, amount in _guarantee(dice, child, kinds, needs).items():
@@ -103,7 +103,7 @@ def _queue(dice: random.Random, tree: Shape, above: Amounts, needs: dict[int, Am
 
 
 def needed(tree: Shape, needs: dict[int, Amounts]) -> Amounts:
-    """Return what a queue has to be able to use: its own guarantee, in other types the sum of its children's."""
+    """Return what a queue must be able to use: its own guarantee or, for types without one, the sum of its children's."""
     sums: Amounts = dict.fromkeys(("memory", "vcore"), 0)
     for child in tree.children:
         for kind, amount in needed(child, needs).items():
@@ -121,7 +121,7 @@ def units(amounts: Amounts) -> Section:
 
 
 def properties(dice: random.Random, *, leaf: bool) -> dict[str, str]:
-    """Return properties of a queue beside its amounts."""
+    """Return the properties of a queue other than its amounts."""
     drawn: list[tuple[float, dict[str, str]]] = [
         (1.0, {"preemption.delay": dice.choice(("1s", "5s"))} if leaf else {}),
         (
@@ -198,7 +198,7 @@ def by_weight(dice: random.Random) -> Section:
 
 
 def job(dice: random.Random) -> Section:
-    """`gangs.gang_policy`."""
+    """Return `preemption.job`, the settings of the policy `job`."""
     found: Section = {
         "disableDefaultPreemptiable": dice.random() < 0.25,
         "disableDefaultTriggerPreemption": dice.random() < 0.2,
@@ -210,7 +210,7 @@ def job(dice: random.Random) -> Section:
 
 
 def order(dice: random.Random) -> Section:
-    """Return `preemption.order`: the keys after the fixed ones (V2)."""
+    """Return `preemption.order`: the keys after the fixed keys (V2)."""
     found = {}
     for name, fixed in FIXED.items():
         if dice.random() < 0.25:
@@ -220,9 +220,10 @@ def order(dice: random.Random) -> Section:
 
 
 def pace(dice: random.Random) -> Section:
-    """`preemption.pace`: budgets that pinch.
+    """Return `preemption.pace` with budgets that are small enough to matter.
 
-    Whether a part of the over-use is left (P9) is drawn aside, so that all else is as it was before there was that key.
+    The natural termination factor (P9) comes from a separate generator, so that this key does not change the other
+    random values.
     """
     aside = random.Random()
     aside.setstate(dice.getstate())
@@ -238,7 +239,7 @@ def pace(dice: random.Random) -> Section:
 
 
 def shadow(dice: random.Random, live: Section) -> Section:
-    """Return settings of a shadow, some of which differ from the live ones."""
+    """Return settings of a shadow, some of which differ from the live settings."""
     other = settings(dice)
     differing = [key for key in other if other[key] != live.get(key)]
     chosen = dice.sample(differing, min(len(differing), dice.randint(1, 4)))
@@ -248,5 +249,5 @@ def shadow(dice: random.Random, live: Section) -> Section:
 
 
 def amounts(written: Section) -> Amounts:
-    """Return the amounts that `units` wrote."""
+    """Return the amounts from which `units` made this section."""
     return {kind: int(str(amount).removesuffix("m")) for kind, amount in written.items()}

@@ -35,7 +35,7 @@ OverUse = dict[str, dict[str, int]]
 
 
 def is_firm(pod: Pod, settings: PreemptionSettings) -> bool:
-    """Return whether a pod is firm (J2, level 2 of V3); none is when policy `job` is not listed (J4)."""
+    """Return whether a pod is firm (J2, level 2 of V3); no pod is firm when the policy `job` is not listed (J4)."""
     spec = pod.spec
     if "job" not in settings.policies:
         return False
@@ -91,7 +91,7 @@ class Judge(Account):
         """By partition, how much queues had above their entitlement in the last tick, after placement and before
         evictions."""
 
-    # -- what the account knows beyond the other one ---------------------------------------------------------------
+    # -- what this account records beyond its base class ---------------------------------------------------------------
 
     def lost(self) -> None:
         """Record that the core is lost, and with it all that was not stored."""
@@ -100,7 +100,7 @@ class Judge(Account):
         self.unbuilt.clear()
 
     def refuse(self, partition: str, key: str) -> None:
-        """Record that a waiting ask is refused after all, because its application failed."""
+        """Record that the core refused a waiting ask, because its application failed."""
         pod = self.partitions[partition].pods.get(key)
         if pod is not None and not pod.node:
             del self.partitions[partition].pods[key]
@@ -117,7 +117,7 @@ class Judge(Account):
             nodes = (mark.node_id,) if mark.node_id else ()
             pod.order = Released(*names, why, "", mark.decision_id, mark.released_for, nodes)
         if why is Termination.PLACEHOLDER_REPLACED:
-            pod.dying = None  # It is replaced by the real pod.
+            pod.dying = None  # The real pod replaces the placeholder.
             self.partitions[event.partition].heirs.add(mark.released_for)
 
     def _released(self, released: Released) -> None:
@@ -216,10 +216,10 @@ class Judge(Account):
 
     @staticmethod
     def _fresh(state: Partition, record: DecisionRecord, ordered: Collection[str]) -> list[Pod]:
-        """Return the victims chosen now; a replanned decision also names those that terminate for it, or are gone.
+        """Return the victims that the decision chose now; a replanned decision also names earlier victims, which terminate or are gone.
 
-        By then another pod may have the key: victims that the decision ordered before are not chosen again. Victims that
-        were vetoed or withdrawn stay in its record, and another decision may choose them (J11).
+        Victims that the decision ordered before are not chosen again, even if another pod has the same key by then.
+        Vetoed or withdrawn victims stay in the record of the decision, and another decision may choose them (J11).
         """
         stay = {*record.vetoed, *record.withdrawn}
         going = [one for one in record.victims if one.key not in stay]
@@ -232,7 +232,7 @@ class Judge(Account):
         assert not others, f"{others} go for others already (10)"
         return fresh
 
-    # -- who may go ---------------------------------------------------------------------------------------------------
+    # -- which pods may be evicted ---------------------------------------------------------------------------------------------------
 
     def _assert_unprotected(
         self, pod: Pod, record: DecisionRecord, settings: PreemptionSettings

@@ -23,7 +23,7 @@ def total(pods: Sequence[Pod]) -> Amounts:
 
 @dataclass
 class Plan:
-    """A decision for a job: its members, their nodes, and its victims. The model does not contain it yet."""
+    """A decision for a job: its members, their nodes, and its victims. The model does not contain the decision yet."""
 
     judge: "JobJudge"
     state: Partition
@@ -78,9 +78,9 @@ class Plan:
     def is_owed(self, going: Sequence[Pod]) -> bool:
         """Return whether other queues give at most what the queue may claim after its own victims are gone (J7).
 
-        A type that no queue on its path guarantees gives no share; it is covered by victims that are evicted for
-        another type. Each group of victims of other queues frees a guaranteed type that its node still lacks without
-        the own queue's victims.
+        A type that no queue on its path guarantees gives no share; the need for such a type is covered by victims
+        that are evicted for another type. Each group of victims of other queues frees a guaranteed type that its
+        node still lacks without the own queue's victims.
         """
         own = self.own(going)
         if len(own) == len(going):

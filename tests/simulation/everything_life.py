@@ -1,7 +1,8 @@
-"""One life of a core under every policy and setting at once, drawn from a seed; see `test_everything`.
+"""A random scenario of one core with every policy and setting at once, determined by a seed; see `test_everything`.
 
-An attack under pressure, with deep queue trees, all of the section `preemption`, gangs of both classes, placeholders, settings that change
-at run time, and restarts of two kinds: a manager registers once more, or the core itself is lost.
+The scenario is an `Attack` with the situations of `everything_pressure`. It adds deep queue trees, every key of
+`preemption`, gangs of both classes, placeholders, settings that change at run time, and two kinds of restarts: a
+manager registers once more, or the core itself is lost.
 """
 
 import copy
@@ -62,7 +63,7 @@ LONG_MS: Final = 660_000
 
 
 class Everything(Pressed):
-    """A life."""
+    """A random scenario, its checks and the counts of what occurred."""
 
     account: Judge
 
@@ -80,7 +81,7 @@ class Everything(Pressed):
 
     @property
     def seen(self) -> Counter[str]:
-        """How often what happened."""
+        """The number of occurrences of each kind of event and check."""
         return self.account.seen
 
     def new_account(self) -> Judge:
@@ -94,7 +95,7 @@ class Everything(Pressed):
     # -- configuration ------------------------------------------------------------------------------------------------
 
     def draw_configuration(self) -> Configuration:
-        """One that its checks accept, of the same queues as before."""
+        """Return a random configuration that passes its checks, with the same queues as before."""
         for _ in range(CONFIGURATIONS_MOST):
             written = {name: self._partition(name) for name in self.managers}
             found = _read(written)
@@ -115,7 +116,7 @@ class Everything(Pressed):
         }
 
     def configure(self) -> None:
-        """Another configuration, or one that differs in little, often in mid-decision."""
+        """Apply another configuration, or the present one with a small change, often while a decision is open."""
         before = copy.deepcopy(self.written)
         name = self.chance.choice(list(self.written))
         change = self.chance.choice(
@@ -162,10 +163,10 @@ class Everything(Pressed):
         if live.pop("shadow", None) is None or self.chance.random() < 0.7:
             live["shadow"] = everything.shadow(self.chance, live)
 
-    # -- what comes ---------------------------------------------------------------------------------------------------
+    # -- arrivals ---------------------------------------------------------------------------------------------------
 
     def spec(self, state: Partition, *, job: str = "") -> AskSpec:
-        """Return a specification as in an attack, with what gangs need beside."""
+        """Return a specification as `Attack` does, with the additional fields of gangs."""
         found = super().spec(state, job=job)
         return replace(
             found,
@@ -174,7 +175,7 @@ class Everything(Pressed):
         )
 
     def add_application(self) -> None:
-        """Now and then one that begins with placeholders."""
+        """Add an application, sometimes one that begins with placeholders."""
         if self.chance.random() > 0.2:
             super().add_application()
             return
@@ -239,7 +240,7 @@ class Everything(Pressed):
             self.tell(AskAdded(manager, key, application, spec, partition, self.now))
 
     def join_gang(self) -> None:
-        """One more member of a gang that is there."""
+        """Add one more member to an existing gang."""
         partition, state, manager = self.place()
         known = [pod for pod in state.pods.values() if pod.spec.job_key]
         if known:
@@ -255,14 +256,14 @@ class Everything(Pressed):
             pod.started_ms = self.now
             self.tell(self._existing(manager, partition, state, pod))
 
-    # -- who goes -----------------------------------------------------------------------------------------------------
+    # -- evictions -----------------------------------------------------------------------------------------------------
 
     def going(self, state: Partition) -> list[Pod]:
-        """Return the pods that were ordered to end, placeholders that are replaced among them."""
+        """Return the pods that were ordered to end, including placeholders that are being replaced."""
         return [pod for pod in state.pods.values() if pod.dying is not None or _is_swapped(pod)]
 
     def dying(self, state: Partition) -> list[Pod]:
-        """Without placeholders that are replaced, for which nobody vetoes or marks as for victims."""
+        """Return the pods that were ordered to end, without placeholders that are being replaced: these get no vetoes or marks."""
         return [pod for pod in super().dying(state) if not _is_swapped(pod)]
 
     def confirm(self) -> None:
@@ -286,7 +287,7 @@ class Everything(Pressed):
         super()._veto(state, manager, pod, decision)
 
     def veto_placeholder(self) -> None:
-        """One that is replaced cannot go."""
+        """Report that a placeholder that is being replaced could not be deleted."""
         _, state, manager = self.place()
         for pod in [pod for pod in state.pods.values() if _is_swapped(pod)][:1]:
             assert pod.order is not None
@@ -351,7 +352,7 @@ class Everything(Pressed):
         for manager in dict.fromkeys(self.managers.values()):
             self.again(manager)
 
-    # -- the two doors ------------------------------------------------------------------------------------------------
+    # -- events and ticks ------------------------------------------------------------------------------------------------
 
     def tell(self, event: Event) -> None:
         """Send an event to the core and record it in the account."""
@@ -360,7 +361,7 @@ class Everything(Pressed):
         self._count_shadows(self.said[-1])
 
     def tick(self) -> None:
-        """Ticks until there is nothing more to do; each is judged as a whole, and a last one changes nothing."""
+        """Tick until nothing is left to do; check each tick as a whole, and sometimes that one more tick changes nothing."""
         self.account.now = self.now
         for _ in range(TICKS_MOST):
             before = standing(self.core)
@@ -400,11 +401,11 @@ class Everything(Pressed):
         return tick.more
 
     def _nothing_twice(self) -> None:
-        """Once more at the same instant: not a word, and the state is the same, digest and all.
+        """Assert, in some runs, that one more tick at the same instant decides nothing and leaves the state and its digest unchanged.
 
-        Pods that were ordered to end leave capacity in the plans of the next round, and each tick has but one round (P1):
-        only after a tick without an eviction is there nothing left. A shadow sees what the live side did, and forgets
-        what has ended.
+        Pods that were ordered to end leave capacity for the plans of the next round, and each tick has only one
+        round (P1). So nothing is left to do only after a tick without an eviction. Decisions and the digest of a
+        shadow may change, because a shadow sees the live decisions and forgets what has ended.
         """
         if self.chance.random() < 0.7:
             return
@@ -429,7 +430,7 @@ class Everything(Pressed):
                 same = one.record.difference is Difference.SAME
                 self.seen["shadow same" if same else "shadow differs"] += 1
 
-    # -- the life -----------------------------------------------------------------------------------------------------
+    # -- the scenario -----------------------------------------------------------------------------------------------------
 
     def _attacks(self) -> list[tuple[Callable[[], None], int]]:
         return [
@@ -448,7 +449,7 @@ class Everything(Pressed):
         ]
 
     def live(self) -> None:
-        """One life; it counts whether there ever was a fence for those who claim."""
+        """Run the scenario, and count whether a queue had a fence at the end."""
         super().live()
         self.seen["lives with a fence"] += any(
             one.properties.preemption_policy is PreemptionPolicy.FENCE
@@ -457,7 +458,10 @@ class Everything(Pressed):
         )
 
     def settle(self) -> None:
-        """Everybody who goes comes back, and all comes to rest: no ping-pong, no decision that never ends (invariants 17 and 18)."""
+        """Recreate evicted pods until nothing more happens, then assert that every decision ends and no ask starves.
+
+        No pods may evict each other without end (invariants 17 and 18).
+        """
         self.rest()
         for _ in range(WAITS):
             before = [key for state in self.account.partitions.values() for key in state.open]
@@ -490,7 +494,7 @@ class Everything(Pressed):
         assert after == frozen, "pairs were frozen although nothing happened outside (invariant 18)"
 
     def nobody_starves(self) -> None:
-        """No ask waits beside free capacity, J4 counted."""
+        """Assert that no ask waits although there is free capacity for it under J4."""
         for name, state in self.account.partitions.items():
             held = {one.node_id for one in inspect.nodes(self.core, name) if one.reserved_for}
             for pod in self.pods(state, running=False) if not held else ():
@@ -517,7 +521,7 @@ class Everything(Pressed):
         return True
 
     def assert_same_again(self) -> None:
-        """Assert that the same trace gives the same decisions, through all that was lost."""
+        """Assert that the same trace, including the losses of the core, gives the same decisions."""
         core = Core(self.first)
         for at, ((now, what), said) in enumerate(zip(self.moments, self.said, strict=True)):
             if at in self.lost:
@@ -532,7 +536,7 @@ _NO_SPEC: Final = AskSpec(resource=())
 
 
 def _by_value(decisions: Sequence[Decision]) -> list[object]:
-    """Decisions with the specs of asks as values: each core makes the specs of the gangs that it gathers itself."""
+    """Return decisions that can be compared by value: each core creates the spec objects of gangs itself, so identities differ."""
     return [
         (one._replace(spec=_NO_SPEC), values(one.spec)) if isinstance(one, Placed) else one
         for one in decisions
@@ -545,7 +549,7 @@ def _read(written: dict[str, Section]) -> Configuration | None:
 
 
 def _below(queue: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the queues below one, as written."""
+    """Return all queues below a queue, as they are written."""
     found = []
     for child in queue.get("queues", ()):
         found += [child, *_below(child)]

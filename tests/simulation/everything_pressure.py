@@ -27,7 +27,7 @@ class Pressed(Attack):
     chance: random.Random
 
     def found(self) -> None:
-        """Add nodes, applications, of which some have placeholders, and then pods that fill a queue."""
+        """Add nodes, then applications (some with placeholders), then pods that fill a queue."""
         for manager in dict.fromkeys(self.managers.values()):
             self.tell(ManagerRegistered(manager))
         for _ in range(self.dice.randint(2, 4) * len(self.managers)):
@@ -53,7 +53,7 @@ class Pressed(Attack):
         self.tick()
 
     def rich(self, partition: str) -> str:
-        """Return a leaf with a small guarantee, so that it soon exceeds it."""
+        """Return a leaf with a small guarantee, which the usage of the leaf soon exceeds."""
         queues = self.account.queues(partition)
         leaves = self.chance.sample(self.leaves(partition), 2)
         return min(leaves, key=lambda path: sum(dict(queues[path].guaranteed).values()))
@@ -94,7 +94,7 @@ class Pressed(Attack):
             created = self.now - WAITED_MS
             self.tell(AskAdded(manager, self.name("p"), name, spec, partition, created))
 
-    # -- who claims ---------------------------------------------------------------------------------------------------
+    # -- asks that claim ---------------------------------------------------------------------------------------------------
 
     def claimant(self, state: Partition) -> AskSpec:
         """Return the specification of an ask that may claim and is important."""
@@ -111,7 +111,7 @@ class Pressed(Attack):
         )
 
     def claim(self, partition: str = "") -> None:
-        """Add asks or a gang of a leaf that is below its guarantee, or else of the one that uses least."""
+        """Add asks or a gang of a leaf that is below its guarantee, or else of the leaf that uses least."""
         partition = partition or self.place()[0]
         state = self.account.partitions[partition]
         spec, count = self.claimant(state), self.chance.randint(1, 3)
@@ -121,7 +121,7 @@ class Pressed(Attack):
         self.ask(partition, self.hungry(partition, state), spec, count)
 
     def hungry(self, partition: str, state: Partition) -> str:
-        """Return a leaf that lacks a part of its own guarantee or that of a queue above; else the one that uses least."""
+        """Return a leaf that lacks a part of its own guarantee or that of a queue above; else the leaf that uses least."""
         queues, leaves = self.account.queues(partition), self.leaves(partition)
         lacking = []
         for path in leaves:
@@ -137,7 +137,7 @@ class Pressed(Attack):
         return min(leaves, key=lambda path: state.usage(path, dying=False).total())
 
     def replace_own(self) -> None:
-        """Add more important asks of a leaf that uses all it may (I2)."""
+        """Add more important asks to a leaf that uses all that it is allowed to use (I2)."""
         partition, state, _ = self.place()
         running = self.pods(state, running=True)
         if running:

@@ -1,4 +1,4 @@
-"""The harm that no whole tick may do: exceeded budgets, parts of gangs, wrong sums of shares, traces of failed plans."""
+"""Checks of whole ticks: no exceeded budgets, no gangs placed in part, no wrong sums of shares, no traces of failed plans."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +39,7 @@ ACTS: Final = (Code.RESERVED, Code.RESERVATION_DROPPED, Code.QUOTA_RUN, Code.PRE
 class Round:
     """One round: when it began, what queues had over their entitlements then, and the resources of its victims.
 
-    ``over`` is None where the account cannot know it, or nobody asked.
+    ``over`` is None when the account cannot know it, or when it was not needed.
     """
 
     began_ms: int
@@ -50,7 +50,7 @@ class Round:
 
 @dataclass
 class Budgets:
-    """The releases of the rounds of one partition, read literally from the specification (P1, P5)."""
+    """The releases of the rounds of one partition, counted literally as the specification says (P1, P5)."""
 
     rounds: list[Round] = field(default_factory=list)
     bound: int = 0
@@ -61,7 +61,7 @@ class Budgets:
     def ticked(
         self, one_partition: LivePartition, judge: Judge, decisions: Iterable[Decision], now: int
     ) -> None:
-        """Which round a decision belongs to is the one thing that is read in the core."""
+        """Check the decisions of a tick against the budgets; only the round of a decision is read from the core."""
         settings = one_partition.spec.preemption
         state = one_partition.round
         mark = state.released[-1] if state.released else None
@@ -104,7 +104,11 @@ class Budgets:
     def _most(
         self, known: Partition, settings: PreemptionSettings, measure: Measure, kind: str
     ) -> int | None:
-        """Of a queue a part of what it had too much, or of what a round may release, if that is less (P9)."""
+        """Return the most that a round may release of a type.
+
+        For a queue, this is a part of its use beyond its entitlement or, if that is less, of what a round may
+        release in all (P9).
+        """
         if measure[0] != LOSS:
             return _most(known, settings, measure[0], kind)
         part, over = settings.natural_permyriad, (self.rounds[-1].over or {}).get(measure[1], {})
@@ -118,7 +122,7 @@ class Budgets:
 def _claims(
     decisions: Iterable[Decision], partition: str, judge: Judge
 ) -> Iterator[Counter[tuple[Measure, str]]]:
-    """By decision of a claim what its victims hold."""
+    """Yield, for each claim, the resources of its victims by measure and type."""
     found: dict[str, Counter[tuple[Measure, str]]] = {}
     askers: dict[str, list[str]] = {}
     for one in decisions:
@@ -157,9 +161,9 @@ def _most(known: Partition, settings: PreemptionSettings, measure: str, kind: st
 
 
 def check_gangs(judge: Judge, decisions: Sequence[Decision]) -> None:
-    """Nobody of a gang got a place before as many as its size have one that they keep (9).
+    """Assert that after a placement of a gang, at least its minimum number of members have a place that they keep (invariant 9).
 
-    Who goes again in the same tick, for a decision that came after, kept it until then.
+    A member that is evicted in the same tick by a later decision counts as placed.
     """
     found = {
         (one.partition, one.application_id, one.spec.job_key): at
@@ -180,7 +184,7 @@ def check_gangs(judge: Judge, decisions: Sequence[Decision]) -> None:
 
 
 def check_shares(core: Core, judge: Judge) -> None:
-    """Among siblings deserved shares are never more than there is, and A and preempting make them up (14, W5, W7)."""
+    """Assert that siblings deserve at most their parent's share, and that allocated and preempting shares add up to it (14, W5, W7)."""
     for name, one_partition in core.state.partitions.items():
         told = share_reports(one_partition)
         judge.seen["shares"] += bool(told)
@@ -210,7 +214,7 @@ def _check_root(judge: Judge, name: str, told: dict) -> None:  # type: ignore[ty
 
 
 def standing(core: Core) -> object:
-    """All amounts, places and open decisions: what no failed plan may change."""
+    """Return all amounts, placements and open decisions, which a failed plan must not change."""
     return [
         (
             name,
@@ -233,7 +237,7 @@ def standing(core: Core) -> object:
 
 
 def is_talk(decisions: Iterable[Decision]) -> bool:
-    """Return whether nothing in a tick's decisions reports a change."""
+    """Return whether none of a tick's decisions reports a change of the state."""
     return all(
         isinstance(one, TALK) and not (isinstance(one, Noted) and one.code in ACTS)
         for one in decisions

@@ -1,4 +1,4 @@
-"""Random clusters in which plain asks arrive in batches, mostly of one priority, with capacity for many and few ticks."""
+"""Random clusters in which plain asks arrive in batches, mostly of one priority; there is capacity for many, and there are few ticks."""
 
 import random
 from collections.abc import Iterator
@@ -91,7 +91,7 @@ class _Flood:
         return tuple((name, amount * self.wider) for name, amount in amounts)
 
     def _spec(self, spec: AskSpec) -> AskSpec:
-        """Return the spec for an ask; equal asks share one object, because a spec is known by its identity."""
+        """Return the spec for an ask; equal asks share one object, because the core recognises equal specs by identity."""
         if id(spec) not in self.specs:
             made = spec
             if self.plain:

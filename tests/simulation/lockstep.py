@@ -1,9 +1,9 @@
 """A configuration that is simulated and then applied: what happens must agree with the forecast.
 
-The core is that of a random run that was stopped in the middle (`lockstep_lives`). It gets the configuration at the
-same instant, time passes as its own `next_due` says, and ordered evictions end at once. The forecast must name equal
-decisions at equal instants, with equal victims in equal order, equal placements and ends, and equal numbers of queues
-at its end.
+The core comes from a random run that was stopped in the middle (`lockstep_lives`). The configuration is applied at
+the instant of the simulation, the clock moves to the instants of `next_due`, and evicted pods end at once. The
+forecast must name equal decisions at equal instants, with equal victims in equal order, equal placements and ends,
+and equal numbers of queues at its end.
 """
 
 from collections import Counter
@@ -79,7 +79,7 @@ class Live:
         self._hear(self.core.handle(ConfigurationApplied(configuration, "lock-step"), self.now))
 
     def until(self, instant: int, most: int = INSTANTS_MOST) -> None:
-        """Move the clock to this instant, or over `most` instants at which something is due."""
+        """Move the clock to this instant, but at most over `most` instants at which something is due."""
         for _ in range(most):
             self._settle()
             due = self.core.next_due()

@@ -1,7 +1,7 @@
 """Cores in the middle of a random run, and random changes of their configuration, for `lockstep`.
 
-A run is one of `everything_life` without its checks, which other tests make; only its random events matter here. A
-change is of one of the kinds of CHANGES, so that each kind can be counted; sometimes two changes come together.
+A run is one of `everything_life` without the checks, because other tests make them. Each change is of a kind in
+CHANGES, so that the kinds can be counted; sometimes two changes are made together.
 """
 
 import copy
@@ -59,7 +59,7 @@ class Life(Everything):
             return {"enabled": False}
         return {"timeout": self.draw.choices(list(BOUNDS), list(BOUNDS.values()))[0]}
 
-    # -- the life up to some instant ----------------------------------------------------------------------------------
+    # -- the run up to some instant ----------------------------------------------------------------------------------
 
     def look(self) -> None:
         """Do nothing, because queries are checked elsewhere."""

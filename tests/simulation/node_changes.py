@@ -1,4 +1,4 @@
-"""The oracle's nodes change: capacity, labels and taints, drained, enabled, gone."""
+"""Changes of the oracle's nodes: new capacity, labels or taints, and nodes that are drained, enabled or removed."""
 
 from server.model.events import NodeDrained, NodeEnabled, NodeRemoved, NodeUpdated
 from tests.simulation.reserving import could_hold
@@ -8,9 +8,9 @@ NodeChange = NodeUpdated | NodeDrained | NodeEnabled | NodeRemoved
 
 
 def change_node(partition: Partition, node: Node, event: NodeChange) -> None:
-    """Carry out the change; an ask that avoided the node tries it again, an ask that holds it may lose it.
+    """Carry out the change; an ask that avoided the node may use it again, and an ask that reserved it may lose it.
 
-    An allocation on a node that is removed is gone, it does not become an ask.
+    An allocation on a removed node is removed; it does not become an ask.
     """
     match event:
         case NodeUpdated():

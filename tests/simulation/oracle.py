@@ -1,45 +1,48 @@
-"""A scheduler core that is naive on purpose: it looks at everything before each single step.
+"""A scheduler core that is simple on purpose: it considers every ask and node before each single step.
 
-The fast core must take the very same steps. What follows is the meaning that both share; where the design
-leaves a choice, these are the rulings.
+The fast core must take exactly the same steps. The following rules hold for both; where the design leaves a choice,
+they decide it.
 
-*Step.* Of all asks that fit now (headroom on every level of the queue path, user and group limits, at least
-one node) the first goes, by queue key on each level of the tree, then application key, then ask key; it takes
-its node. This repeats until nothing fits.
+*Step.* Of all asks that fit now (headroom on every level of the queue path, user and group limits, at least one
+node) the first is placed on its node. The order is by queue key on each level of the tree, then application key,
+then ask key. This repeats until nothing fits.
 
-*Shares by weight* (W2, W5). They are worked out once at the beginning of a tick, by `proportion_oracle`. A queue's share
-is then (usage << 32) // E over types with an E; with ``demandcap`` off a leaf may use what it deserves and no more.
+*Shares by weight* (W2, W5). `proportion_oracle` computes them once at the beginning of a tick. A queue's share is
+then the greatest (usage << 32) // E over types with an entitlement E; with ``demandcap`` off, a leaf may use at
+most its deserved share.
 
-*Queue key* (-priority, share, path); where the parent sets ``application.sort.priority: disabled``,
-(share, -priority, path). Priority is the highest among the placeable asks inside, each as the queue's parent
-sees it: from the leaf up, every queue replaces it by its offset (priority fence) or adds the offset, clamped
-to int32. Share is the greatest of (usage << 32) // g over used types, g being guaranteed if above zero, else
-the nearest max on the way up that names the type, else all registered capacity; with g zero it counts 2^62.
-What is promised does not count as used here.
+*Queue key* (-priority, share, path); where the parent sets ``application.sort.priority: disabled``, (share,
+-priority, path). Priority is the highest among the placeable asks inside, each as the queue's parent sees it: from
+the leaf up, every queue replaces it by its offset (priority fence) or adds the offset, clamped to int32. Share is
+the greatest of (usage << 32) // g over used types, where g is the guarantee if above zero, else the nearest max
+from the queue upwards that names the type, else all registered capacity; with g zero the value is 2^62. Promised
+capacity does not count as used here.
 
-*Application key* fifo (-priority, submit number), fair (-priority, share, submit number) with the share
-measured by the leaf's g; with priority sorting disabled on the leaf (submit number, -priority) and
-(share, -priority, submit number). *Ask key* (-priority, pending since, arrival number). Pending since is the
-creation given by the client unless that lies in the future. An ask that comes back after
-SCHEDULING_FAILED_ON_RM keeps pending since and gets a new arrival number; an update in place keeps both.
+*Application key* fifo (-priority, submit number), fair (-priority, share, submit number) with the share measured by
+the leaf's g; with priority sorting disabled on the leaf (submit number, -priority) and (share, -priority, submit
+number). *Ask key* (-priority, pending since, arrival number). Pending since is the creation given by the client
+unless that lies in the future. An ask that comes back after SCHEDULING_FAILED_ON_RM keeps pending since and gets a
+new arrival number; an update of a waiting ask keeps both.
 
-*Node.* The least weighted fullness (binpacking: the greatest), then the one that arrived first. Free is
-capacity less usage, foreign pods and pledges.
+*Node.* The least weighted fullness (binpacking: the greatest), then the earliest arrival. The free amount is the
+capacity minus usage, foreign pods and pledges.
 
-*Gangs.* Members of a job wait until pending and placed ones together reach the job's size; then all pending
-ones are placed in one step, in the order of their ask keys, at the rank of the first, or none is. Once the
-job's size is placed, later members are ordinary asks.
+*Gangs.* Members of a job wait until pending and placed ones together reach the job's size; then all pending ones
+are placed in one step, in the order of their ask keys, at the rank of the first, or none of them is placed. Once
+the job's size is placed, later members are ordinary asks.
 
-*Reservations* come when nothing is placeable any more: see `reserving`. Before, asks that outrank the owner of one are
-tried as if it did not exist. After `reservations.timeout` it ends. A pledge is the whole request; it
-lowers what is free on the node (below zero if need be) and counts as promised on the queue path for all others.
+*Reservations* are made when no more asks can be placed: see `reserving`. Before that, an ask that outranks the
+owner of a reservation is tried as if the reservation did not exist. A reservation ends after
+`reservations.timeout`. A pledge is the whole request; it lowers what is free on the node (below zero if need be)
+and counts as promised on the queue path for all others.
 
 *Time limits.* An ask that waits as long as its time limit, counted from when it began to wait here (restarted when
 it comes back), ends at the next tick, synced or not.
 
-*The end.* An application that had asks or allocations and has had none for 30 s is complete and gone.
+*Completion.* An application that had asks or allocations and has had none for 30 s is complete, and is removed.
 
-*Sync.* A partition where a manager with explicit sync has a node or application rests until it is synced.
+*Sync.* Nothing is placed in a partition until every manager with explicit sync that has a node or application there
+is synced.
 """
 
 from collections.abc import Callable
@@ -116,7 +119,7 @@ class NaiveCore:
         return [] if taken else [_name(event)]
 
     def tick(self, now: int) -> list[tuple[str, str]]:
-        """Place all that fits, then reserve for what has waited long enough."""
+        """Place all asks that fit, then reserve nodes for asks that have waited long enough."""
         placed: list[tuple[str, str]] = []
         self._complete(now)
         for partition in self.partitions.values():
@@ -129,7 +132,7 @@ class NaiveCore:
         return placed
 
     def _place_and_reserve(self, partition: Partition, now: int) -> list[tuple[str, str]]:
-        """After each takeover all that fits is placed, and nodes are reserved, before the next one."""
+        """Place all asks that fit, then reserve nodes; repeat after each reservation that an ask takes over from another ask."""
         placed: list[tuple[str, str]] = []
         while True:
             note_who_yields(partition, now)
@@ -149,7 +152,7 @@ class NaiveCore:
         item.reserved_at, item.reserved_until = now, now + timeout if timeout else 0
 
     def reservations(self) -> dict[str, list[str]]:
-        """Node by node who holds it, for nodes that are reserved."""
+        """Return the asks that hold each reserved node."""
         found: dict[str, list[str]] = {}
         for partition in self.partitions.values():
             for item in partition.reservations():
@@ -163,7 +166,7 @@ class NaiveCore:
     # -- the tick ----------------------------------------------------------------------------------
 
     def _look_for_idle(self, now: int) -> None:
-        """Note since when an application has lost its last ask and allocation."""
+        """Record for each application since when it has had no asks and no allocations."""
         for partition in self.partitions.values():
             busy = {item.application.application_id for item in partition.items.values()}
             for application in partition.applications.values():
@@ -185,7 +188,7 @@ class NaiveCore:
         return not owners.isdisjoint(self.unsynced)
 
     def _ring(self, partition: Partition, now: int) -> None:
-        """Asks and reservations whose time is over end, in the order in which it was."""
+        """End the asks and reservations whose time limit has passed, in the order of these limits."""
         asks = [one for one in partition.waiting() if one.spec.timeout_ms]
         due = [(one.heard + one.spec.timeout_ms, 0, one) for one in asks]
         due += [(one.reserved_until, 1, one) for one in partition.reservations()]
@@ -199,7 +202,7 @@ class NaiveCore:
                 del partition.items[item.key]
 
     def _try_reserved(self, partition: Partition, now: int) -> list[tuple[str, str]]:
-        """Reserved asks whose node changed go first, on their node, in the order of reserving."""
+        """Place the asks whose reserved node changed on that node, in the order of the reservations, before other asks."""
         placed = []
         for item in partition.reservations():
             node, sums = partition.nodes[item.reserved], Sums(partition)
@@ -251,7 +254,7 @@ class NaiveCore:
             self._drop_unfit(partition)
 
     def _drop_unfit(self, partition: Partition) -> None:
-        """Reservations, the newest first, that the limits in force leave no headroom for (G10)."""
+        """Drop the reservations for which the limits in force leave no headroom, the newest first (G10)."""
         for item in reversed(partition.reservations()):
             with left_out(below(partition, item)):
                 fits = may_place(Sums(partition), item)

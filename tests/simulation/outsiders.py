@@ -25,7 +25,7 @@ EVENTS_MOST: Final = 6
 
 
 class Outsiders:
-    """Lets things happen to a life while it is not quiet, and once more when it is."""
+    """Random disturbances of a `Life`, both while it is active and once it is quiet."""
 
     def __init__(self, seed: int, life: Life | None = None) -> None:
         self.random = random.Random(f"outsiders {seed}")
@@ -34,7 +34,7 @@ class Outsiders:
         self.happened: list[str] = []
 
     def run(self) -> Account:
-        """Until nobody acts any more and nothing more happens."""
+        """Run until all disturbances have happened and the cluster is quiet; return the account."""
         life = self.life
         for _ in range(STEPS_MOST):
             life.step()
@@ -116,7 +116,7 @@ class Outsiders:
     # -- a restart -------------------------------------------------------------------------------------------------
 
     def _restart(self) -> None:
-        """Register the shim once more, which reports what runs, with the marks that it finds on victims (C8)."""
+        """Register the shim once more; the shim reports the running pods, with the marks that it finds on victims (C8)."""
         life, account = self.life, self.life.account
         marked = {account.beneficiaries[decision] for decision in account.going.values()}
         kept = [one for one in life.cluster.promises if one.ask.key in marked]

@@ -1,4 +1,4 @@
-"""Clusters that claim in paced rounds, with random settings; what a round releases is counted here once more (P1, P5)."""
+"""Clusters with claims in paced rounds and random settings; the releases of each round are counted independently (P1, P5)."""
 
 import random
 from collections import Counter
@@ -31,7 +31,7 @@ OverUse = dict[tuple[str, str], int]
 
 
 def random_settings(seed: int) -> PreemptionSettings:
-    """Return settings with rounds that are short beside a scenario, and budgets that bind."""
+    """Return settings with rounds that are short compared with a scenario, and with small budgets."""
     chance = random.Random(f"pace {seed}")
     return PreemptionSettings(
         rounds_interval_ms=chance.choice((0, 1_000, 7_000, 20_000)),
@@ -45,7 +45,7 @@ def random_settings(seed: int) -> PreemptionSettings:
 
 
 def only_a_part(seed: int) -> PreemptionSettings:
-    """Return random settings with no budget but the natural termination factor, which others hide (P9)."""
+    """Return random settings whose only budget is the natural termination factor, because other budgets would hide its effect (P9)."""
     part = random.Random(f"part {seed}").choice((100, 1_000, 4_000))
     return replace(
         random_settings(seed),
@@ -57,14 +57,14 @@ def only_a_part(seed: int) -> PreemptionSettings:
 
 
 class HungryDice(claim_clusters.Dice):
-    """Draws clusters in which one leaf is owed much, and wants it in small pieces: many claims, more than budgets allow."""
+    """A generator of clusters in which one leaf has a large guarantee and many small asks: more claims than the budgets allow."""
 
     def size(self, most: int) -> Amounts:
         """Return a small size: more than one pod is evicted for an ask, and more than one ask may claim."""
         return super().size(min(most, 2))
 
     def guarantee(self, queues: list[Queue], pods: list[Pod]) -> None:
-        """All queues above the leaf are owed as much, and none of them has a maximum; the others are owed nothing."""
+        """Give the leaf and all queues above it a large guarantee and no max; other queues get no guarantee."""
         super().guarantee(queues, pods)
         for queue in queues[1:]:
             asking = is_below(self.poor, queue.path)
@@ -84,7 +84,7 @@ class Round:
 
 @dataclass
 class Pacer:
-    """The releases of the rounds so far, read literally from the specification."""
+    """The releases of the rounds so far, counted literally as the specification says."""
 
     settings: PreemptionSettings
     rounds: list[Round] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Pacer:
         self.rounds.append(Round(began_ms, over))
 
     def decided(self, cluster: Cluster, asker: str, victims: list[Pod], now: int) -> None:
-        """Assert that a decision of the last round is within every budget, or the first of its round.
+        """Assert that a decision is within every budget of the last round; the first decision of a round is exempt.
 
         Victims in or below the preemptor's own queues count as no loss there (P9).
         """
@@ -135,7 +135,7 @@ class Pacer:
         return total * share // 10_000 if share else None
 
     def _part_most(self, cluster: Cluster, path: str, kind: str) -> int | None:
-        """Of what the queue had too much when the round began, or the round may release, a part (P9)."""
+        """Return the part of a queue's over-use that a round may release; the partition's budget limits the over-use that counts (P9)."""
         over, part = self.rounds[-1].over.get((path, kind), 0), self.settings.natural_permyriad
         allowed = self._most(cluster, (("partition", ""), kind))
         least = over if allowed is None else min(over, allowed)
@@ -143,7 +143,7 @@ class Pacer:
 
 
 class PacedLife(Life):
-    """A life in rounds. Where these have an interval a tick looks at little, so that rounds are cut off."""
+    """A `Life` with paced rounds; with an interval, ticks get small budgets, so that rounds are interrupted."""
 
     asks_more = 16
 
@@ -172,7 +172,7 @@ class PacedLife(Life):
             found = self.core.tick(self.now, budget)
             self._take_over(found.decisions)
             if self.settings.rounds_interval_ms and self._began_ms() is not None:
-                self._follow_rounds()  # one may begin, and be cut off before its first decision
+                self._follow_rounds()  # a round may begin and be interrupted before its first decision
             more = found.more
         self.core.validate()
         self.after_ticks()
@@ -194,7 +194,7 @@ class PacedLife(Life):
                 self.pacer.decided(self.cluster, one.queue, victims, self.now)
 
     def _follow_rounds(self) -> None:
-        """When the round began is the one thing that is read in the core; each tick is one without an interval."""
+        """Record a new round; its beginning is the only value read from the core. Without an interval, each tick is a round."""
         began = self._began_ms() or self.now
         known = self.pacer.rounds[-1].began_ms if self.pacer.rounds else None
         if known != began or self.fresh:
@@ -221,7 +221,7 @@ class PacedLife(Life):
 
 
 class PacedOutsiders(Outsiders):
-    """Things happen to it; half of the restarts lose the core, and with it what it knew of its rounds."""
+    """Disturbances of a `PacedLife`; half of the restarts lose the core and its record of the rounds."""
 
     def __init__(self, seed: int) -> None:
         self.paced = PacedLife(seed)

@@ -1,4 +1,4 @@
-"""Random worlds where many nodes are reserved: more of them, sooner, under all settings, and for all priorities."""
+"""Random worlds with many reservations: more of them, earlier, under all settings, and for asks of all priorities."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ AFTER_MS: Final = 500
 
 @contextmanager
 def eager() -> Iterator[None]:
-    """Core and oracle reserve every second node, after half a second."""
+    """Let core and oracle reserve up to every second node, and already after half a second."""
     with pytest.MonkeyPatch.context() as patch:
         for module, after in (
             ("server.preemption.nodes.reservation", "RESERVE_AFTER_MS"),

@@ -1,4 +1,4 @@
-"""The oracle's reservations: who takes which node when nothing is placeable any more (design 6.6)."""
+"""The oracle's reservations: which asks reserve which nodes when no ask can be placed any more (design 6.6)."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -29,11 +29,14 @@ Decided = tuple[Item, Node, Item | None]
 
 
 def reserved(partition: Partition, now: int) -> Iterator[Decided]:
-    """Ask after ask with its node; the next one is looked for when the caller has noted the last. A takeover ends it.
+    """Yield each ask that reserves a node, with the node; the search continues after the caller has recorded the reservation.
 
-    Best ask first over the whole partition. It has waited 2 s, has headroom, fits no node now; it is no member of a job and needs no check by its manager. One an ask, one a node, five a leaf
-    queue, one for each ten nodes (but one at least). An application of which a reservation timed out waits as long again.
-    An ask for which no further node can be reserved may take one over.
+    The best-ranked ask of the whole partition comes first. An ask may reserve when it has waited 2 s, has headroom,
+    fits no node now, is no member of a job, and needs no check by its manager. Each ask reserves one node, each
+    node is reserved for one ask, a leaf queue has at most five reservations, and a partition has one for each ten
+    nodes (at least one). After a reservation of an application has timed out, the application waits as long again.
+    An ask for which no further node can be reserved may take over the reservation of another ask; that ends the
+    search.
     """
     for item in in_order(partition.waiting()):
         node = _least_short(partition, item, now) if _may_reserve(partition, item, now) else None
@@ -57,7 +60,7 @@ def _may_reserve(partition: Partition, item: Item, now: int) -> bool:
 
 
 def _lacks_a_node(partition: Partition, item: Item, now: int) -> bool:
-    """Return whether the ask may reserve and lacks only a node, were nothing reserved for asks that it outranks."""
+    """Return whether the ask may reserve and lacks only a node, not counting reservations of asks that it outranks."""
     with left_out(below(partition, item)):
         sums = Sums(partition)
         return (
@@ -68,7 +71,7 @@ def _lacks_a_node(partition: Partition, item: Item, now: int) -> bool:
 
 
 def _may_ever_reserve(partition: Partition, item: Item, now: int) -> bool:
-    """Return whether a node may ever be reserved for the ask, whatever is reserved now, and the ask is old enough."""
+    """Return whether the ask is old enough and of a kind that may reserve, whatever is reserved now."""
     return (
         partition.spec.reservations.enabled
         and now >= item.application.reserves_from
@@ -80,7 +83,7 @@ def _may_ever_reserve(partition: Partition, item: Item, now: int) -> bool:
 
 
 def could_hold(node: Node, item: Item) -> bool:
-    """Return whether the node, were it empty, would take the item."""
+    """Return whether the node would take the item if the node were empty."""
     large = all(node.capacity.get(kind, 0) >= wanted for kind, wanted in item.request.items())
     return node.schedulable and large and node.takes(item)
 
@@ -102,8 +105,8 @@ def _least_short(partition: Partition, item: Item, now: int) -> Node | None:
 def _taken_over(partition: Partition, item: Item, now: int) -> Item | None:
     """Return the owner whose reservation an ask takes over.
 
-    The ask may reserve, but for the number of reservations, were none made for asks that it outranks. The node of the
-    owner is the one that lacks least of it.
+    The ask must satisfy all conditions for a reservation except the limit on their number, not counting
+    reservations of asks that it outranks. The chosen owner is the one whose node lacks least for the ask.
     """
     found = [
         (_lacks(partition, item, owner), node.arrival, owner)
@@ -115,7 +118,7 @@ def _taken_over(partition: Partition, item: Item, now: int) -> Item | None:
 
 
 def in_order(items: Iterable[Item]) -> list[Item]:
-    """Higher priority, longer pending, earlier arrived.
+    """Return the asks by priority, then by how long they have been pending, then by arrival.
 
     Priorities are compared as the root sees them, then one level below, and so on down to the asks' own.
     """
@@ -157,11 +160,11 @@ def _may_take_over(partition: Partition, item: Item, owner: Item, node: Node, no
     )
 
 
-# Who outranks the owner of a reservation ------------------------------------------------------------------------------
+# Asks that outrank the owner of a reservation ------------------------------------------------------------------------------
 
 
 def gang(partition: Partition, item: Item) -> tuple[str, str] | None:
-    """Return the gang with which an ask is placed; None where it is placed alone."""
+    """Return the gang with which an ask is placed; None when the ask is placed alone."""
     together = item.job and placed_members(partition, item) < item.spec.min_members
     return item.job if together else None
 
@@ -196,9 +199,10 @@ def left_out(owners: Iterable[Item]) -> Iterator[None]:
 
 
 def note_who_yields(partition: Partition, now: int) -> None:
-    """Let an owner that fits on its node yield to an ask that outranks it and would fit there, were nothing reserved.
+    """Let an owner that fits on its node yield to an ask that outranks it and would fit there without the reservation.
 
-    The owner also yields to a gang that outranks it, wherever that fits, and takes no other node meanwhile.
+    The owner also yields to a gang that outranks it, on whatever nodes the gang fits, and takes no other node
+    meanwhile.
     """
     for owner in partition.reservations():
         node, sums = partition.nodes[owner.reserved], Sums(partition)
@@ -218,7 +222,7 @@ def note_who_yields(partition: Partition, now: int) -> None:
 
 
 def _gangs(partition: Partition) -> dict[tuple[str, str], list[Item]]:
-    """By job the members that wait, of jobs that are complete, in the order of their first members."""
+    """Return the waiting members of each job that is complete, in the order of the jobs' first members."""
     jobs: dict[tuple[str, str], list[Item]] = {}
     for item in sorted(partition.waiting(), key=lambda each: each.rank):
         job = gang(partition, item)
@@ -233,9 +237,9 @@ def _is_complete(partition: Partition, members: list[Item]) -> bool:
 
 
 def offered(partition: Partition, now: int) -> Step | None:
-    """When nothing else fits: the next step without the reservations that an ask outranks.
+    """Return the next step when no ask fits beside the reservations: asks are tried without the reservations that they outrank.
 
-    Asks that outrank most come first, then gangs, then owners on their own nodes.
+    Asks that outrank the most owners come first, then gangs, then owners on their own nodes.
     """
     outranked = {item.key: below(partition, item) for item in partition.waiting()}
     sets = {_keys(owners): owners for owners in outranked.values()}

@@ -1,8 +1,8 @@
 """A shim that lives through claims, lowered quotas and daemons while its core is lost again and again.
 
-What the shim knows is all that is left then: pods, nodes, and the marks on victims whose orders it heard. It registers
-once more, reports everything, and continues (design 1.10). Beside it an account says which pods a
-restart may evict: no further one for an ask of which a victim still terminates (invariant 19).
+After a loss, only the shim's knowledge is left: pods, nodes, and the marks on victims whose orders it received. The
+shim registers once more, reports everything, and continues (design 1.10). An account checks that after a restart no
+further pod is evicted for an ask while one of its victims still terminates (invariant 19).
 """
 
 import random
@@ -86,7 +86,7 @@ def configuration(parent: int, mid: int) -> Configuration:
 
 @dataclass
 class Pod:
-    """A pod as the cluster has it. ``order`` is what the core ordered, ``dying``: somebody else deleted it.
+    """A pod as the cluster has it. ``order`` is the core's order to evict it; ``dying`` means that another client deleted it.
 
     A ``slow`` one takes longer to end than any decision lasts.
     """
@@ -102,12 +102,12 @@ class Pod:
 
     @property
     def cores(self) -> int:
-        """How many it asks for."""
+        """The number of cores that the pod requests."""
         return self.spec.resource[0][1] // 1_000
 
     @property
     def mark(self) -> ReleaseMark | None:
-        """Return the mark of the pod that is reported after a restart (C8)."""
+        """Return the mark with which the pod is reported after a restart (C8)."""
         if self.order is not None:
             node = self.order.nodes[0] if self.order.nodes else ""
             return ReleaseMark(GONE, self.order.decision_id, self.order.beneficiary, node)
@@ -118,13 +118,13 @@ class Pod:
 
 @dataclass
 class Account:
-    """The account of what is watched. ``waiting_for`` has by beneficiary the marked victims, while none is gone."""
+    """The check of restarts. ``waiting_for`` has the marked victims of each waiting ask until one of these victims is gone."""
 
     waiting_for: dict[str, set[str]] = field(default_factory=dict)
     seen: Counter[str] = field(default_factory=Counter)
 
     def begin(self, pods: dict[str, Pod]) -> None:
-        """Record, at a restart, the pods that terminate for an ask that waits."""
+        """Record, at a restart, the pods that terminate for a waiting ask."""
         self.waiting_for.clear()
         for pod in pods.values():
             ask = pods.get(pod.order.beneficiary) if pod.order is not None else None
@@ -141,14 +141,14 @@ class Account:
         )
 
     def gone(self, key: str) -> None:
-        """Record that a pod is gone, or stays after all: another plan may be made for its preemptor."""
+        """Record that a pod is gone or was vetoed, so that another plan may be made for its preemptor."""
         for beneficiary, first in list(self.waiting_for.items()):
             if key == beneficiary or key in first:
                 del self.waiting_for[beneficiary]
 
 
 class Life:
-    """One cluster, and the cores that come and go. The same seed gives the same life."""
+    """One cluster and a series of cores, each lost and replaced. Equal seeds give equal scenarios."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(f"restarts {seed}")
@@ -166,10 +166,10 @@ class Life:
         self._asks("mid", 10)
         self.tick()
 
-    # -- a life ----------------------------------------------------------------------------------------------------
+    # -- the scenario ----------------------------------------------------------------------------------------------------
 
     def run(self, steps: int) -> Counter[str]:
-        """So many instants with restarts among them, then until all is quiet."""
+        """Run this number of instants with random restarts, then run until nothing more happens; return the counts."""
         for _ in range(steps):
             self.now += self.dice.choice((1, 400, 1_000, 2_500, 7_000))
             self._answer()
@@ -206,7 +206,7 @@ class Life:
         self.tick()
 
     def _settle(self) -> None:
-        """Nothing happens from outside any more but that who is dying ends, the slow ones after all decisions."""
+        """Run until the cluster is quiet; the only outside events are ends of terminating pods, of slow pods after all decisions."""
         patience = self.now + 2 * EXPIRY_MS
         while self.now - self.changed < QUIET_MS:
             self._answer(certain=True, slow=self.now > patience)
@@ -220,11 +220,11 @@ class Life:
     # -- the core --------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
-        """Something happens now."""
+        """Send an event to the core, and carry out the decisions."""
         self._hear(self.core.take([event], self.now))
 
     def tick(self, heard: int | None = None) -> None:
-        """All that is decided now; the shim hears of it, or of the first so many orders."""
+        """Tick, and let the shim receive all decisions or, with `heard`, only this number of the first orders."""
         found = tick(self.core, self.now, 400)
         if heard is not None:
             orders = [one for one in found if isinstance(one, Placed | Released)]
@@ -246,7 +246,7 @@ class Life:
                 assert one.code not in {Code.LAW_BROKEN, Code.SYNC_MISMATCH}, one
 
     def _decided(self, record: DecisionRecord) -> None:
-        """Record a decision, made now or rebuilt; a new claim waited for its leaf's delay, not for the default (G1)."""
+        """Record a new or rebuilt decision; assert that a new claim waited for its leaf's delay, which differs from the default (G1)."""
         self.changed = self.now
         self.account.seen[record.policy] += 1
         if record.policy != "guaranteed" or "rebuilt" in record.summary:
@@ -280,7 +280,7 @@ class Life:
         self.changed = self.now
 
     def _moved(self, moved: DecisionMoved) -> None:
-        """Record that a decision was given up: its preemptor may be planned for again, with other victims (C6)."""
+        """Record that a decision was given up, so that the core may plan again for its preemptor, with other victims (C6)."""
         self.changed = self.now
         if moved.state in {DecisionState.ABORTED, DecisionState.EXPIRED}:
             record = next(
@@ -290,7 +290,7 @@ class Life:
                 self.account.waiting_for.pop(one.key, None)
             self.account.seen[moved.state.value] += 1
 
-    # -- all that a shim knows -------------------------------------------------------------------------------------
+    # -- the knowledge of a shim -------------------------------------------------------------------------------------
 
     def _tell_all(self, *, explicit: bool) -> None:
         self.synced = not explicit
@@ -334,7 +334,7 @@ class Life:
         return AskAdded("rm", pod.key, pod.leaf, pod.spec, created_ms=pod.created)
 
     def _check_timers(self) -> None:
-        """Every queue over its maximum waits its full delay from the end of the sync, nobody else waits (Q7)."""
+        """Assert that each queue over its max, and no other, waits its full delay from the end of the sync (Q7)."""
         expected = {}
         for (path, leaves), most in zip(PARENTS.items(), self.maxima, strict=True):
             stays = [pod for pod in self.pods.values() if pod.node and pod.mark is None]
@@ -343,7 +343,7 @@ class Life:
         assert dict(self.core.state.partitions["default"].quota_due) == expected
         self.account.seen["armed"] += len(expected)
 
-    # -- what happens outside --------------------------------------------------------------------------------------
+    # -- events from outside --------------------------------------------------------------------------------------
 
     def _asks(self, leaf: str, count: int, node: str = "") -> None:
         self.changed = self.now
@@ -373,13 +373,13 @@ class Life:
         self.handle(DisruptionsAllowed("rm", "ns/budget", self.dice.choice((None, 0, 1, 5))))
 
     def _end(self) -> None:
-        """Pods end by themselves, waiting or running, but each queue keeps one."""
+        """End two pods, waiting or running, without an order; each queue keeps at least one."""
         for pod in self.dice.sample(sorted(self.pods.values(), key=lambda pod: pod.key), 2):
             if sum(each.leaf == pod.leaf for each in self.pods.values()) > 1:
                 self._gone(pod, Termination.STOPPED_BY_RM)
 
     def _delete(self) -> None:
-        """Somebody deletes a running pod, which takes its time; the core hears that it is dying."""
+        """Let another client delete a running pod, and report to the core that the pod is terminating."""
         running = [pod for pod in self.pods.values() if pod.node and pod.mark is None]
         if running:
             pod = self.dice.choice(running)
@@ -407,7 +407,7 @@ class Life:
                 self._veto(pod, pod.order.decision_id)
 
     def _veto(self, pod: Pod, decision_id: str) -> None:
-        """Veto a victim; as it stays, the last ask that was promised capacity on this node may lose it (G10)."""
+        """Veto a victim; because the victim stays, the last ask with promised capacity on this node may lose the promise (G10)."""
         pod.order = None
         for other in [one for one in self.pods.values() if one.node == pod.node]:
             self.account.gone(other.key)

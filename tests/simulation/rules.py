@@ -1,7 +1,7 @@
-"""The formulas of the design, written a second time from its text, for the oracle alone.
+"""The formulas of the design, implemented a second time from its text, for the oracle alone.
 
-Nothing here is shared with the scheduler: a mistake in `server.model.fit` or in the constraints of the state
-has no twin here. Amounts are plain dictionaries from resource type to whole units; a missing type is zero.
+No code is shared with the scheduler, so that a mistake in `server.model.fit` or in the state's constraints is not
+repeated here. Amounts are plain dictionaries from resource type to whole units; a missing type is zero.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -37,7 +37,7 @@ def dominant_share(usage: Amounts, measure: Callable[[str], int | None]) -> int:
 
 
 def fullness(capacity: Amounts, free: Amounts, weights: Iterable[tuple[str, int]]) -> int:
-    """How full a node is: weight by weight the used part of the capacity, in units of 2^-20."""
+    """Return how full a node is: the weighted sum of the used parts of its capacity, in units of 2^-20."""
     return sum(
         weight * ((capacity[kind] - free.get(kind, 0)) * 2**20 // capacity[kind])
         for kind, weight in weights
@@ -46,7 +46,7 @@ def fullness(capacity: Amounts, free: Amounts, weights: Iterable[tuple[str, int]
 
 
 def missing_part(request: Amounts, capacity: Amounts, free: Amounts) -> int:
-    """How far a node is from holding a request: missing / capacity summed over types, in 2^-20."""
+    """Return how much a node lacks for a request: missing / capacity summed over types, in units of 2^-20."""
     return sum(
         max(0, wanted - max(free.get(kind, 0), 0)) * 2**20 // capacity[kind]
         for kind, wanted in request.items()
@@ -54,12 +54,12 @@ def missing_part(request: Amounts, capacity: Amounts, free: Amounts) -> int:
 
 
 def has_capacity(request: Amounts, free: Amounts) -> bool:
-    """Is every requested type free in the wanted amount? What is not asked for may be negative."""
+    """Return whether enough of every requested type is free; amounts of other types may be negative."""
     return all(free.get(kind, 0) >= wanted for kind, wanted in request.items())
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Kubernetes' rule: an empty effect or key means all of them, Exists takes any value."""
+    """Return whether a toleration matches a taint, as in Kubernetes: an empty effect or key matches all, Exists matches any value."""
     if toleration.effect not in ("", taint.effect):
         return False
     if toleration.key not in ("", taint.key):
@@ -75,7 +75,7 @@ def _as_number(text: str) -> int | None:
 
 
 def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """One node selector requirement on a set of labels."""
+    """Return whether labels meet one requirement of a node selector."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case Operator.IN:
@@ -94,7 +94,7 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def term_holds(term: Term, node_id: str, labels: Mapping[str, str]) -> bool:
-    """All requirements of one term; a term without any holds nowhere, as in Kubernetes."""
+    """Return whether a node meets all requirements of a term; as in Kubernetes, no node meets a term without requirements."""
     if not term.match_expressions and not term.match_fields:
         return False
     fields = {"metadata.name": node_id}
@@ -106,7 +106,7 @@ def term_holds(term: Term, node_id: str, labels: Mapping[str, str]) -> bool:
 def permits(
     constraints: Constraints, node_id: str, labels: Mapping[str, str], taints: Iterable[Taint]
 ) -> bool:
-    """Return whether a node of this name, these labels and these taints may take an ask of these constraints."""
+    """Return whether a node with this name, these labels and these taints may take an ask with these constraints."""
     named = [name for name in (constraints.node_name, constraints.required_node) if name]
     if any(name != node_id for name in named) or node_id in constraints.excluded_nodes:
         return False

@@ -1,4 +1,4 @@
-"""The random shapes that worlds are made of: queue trees, their limits, node sizes and ask templates."""
+"""The random parts of worlds: queue trees, their limits, node sizes and ask templates."""
 
 import random
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ def leaves(queue: QueueSpec, path: str = "root") -> list[str]:
 
 
 class Shapes:
-    """Draws the shapes of one world; templates are few and shared, as pods of one workload are."""
+    """A generator of the parts of one world; templates are few and shared, like those of the pods of one workload."""
 
     def __init__(self, dice: random.Random, weights: random.Random | None = None) -> None:
         self.dice = dice
@@ -149,7 +149,7 @@ class Shapes:
     # -- queues ------------------------------------------------------------------------------------
 
     def configuration(self) -> Configuration:
-        """One partition, now and then two."""
+        """Return a configuration with one partition, sometimes with two."""
         names = ("default", "second") if self.dice.random() < 0.12 else ("default",)
         return Configuration(tuple(self._partition(name) for name in names))
 
@@ -273,6 +273,6 @@ class Shapes:
         children = tuple(self._mutated(child) for child in queue.children)
         if self.dice.random() < 0.6:
             return replace(queue, children=children)
-        # Whom a limit names stays: only its bounds change.
+        # A limit keeps its users and groups; only its bounds change.
         changed = self._queue(queue.name, children)
         return replace(changed, limits=self._bounded(queue.limits))

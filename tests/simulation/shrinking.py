@@ -1,4 +1,4 @@
-"""The shortest story of a difference: moments and queues are left out as long as some difference stays."""
+"""The search for a short story of a difference: moments and queues are left out as long as a difference remains."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ def shrink(found: Difference) -> Difference:
 
 @dataclass
 class _Search:
-    """The smallest difference so far and the replays that it took."""
+    """The smallest difference so far, and the number of replays so far."""
 
     found: Difference
     replays: int = 0
@@ -41,7 +41,7 @@ class _Search:
             size //= 2
 
     def plainer_queues(self) -> None:
-        """Take queues and their settings away, one by one."""
+        """Remove queues and their settings, one by one."""
         progress = True
         while progress and self.replays < REPLAYS_MOST:
             plainer = _plainer(self.found.world.configuration)

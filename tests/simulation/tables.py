@@ -1,6 +1,6 @@
 """The state of the oracle: plain objects in dictionaries, and sums recomputed whenever they are needed.
 
-No total is ever kept from one step to the next, so no total can be forgotten or counted twice.
+No total is stored from one step to the next, so that none can be out of date or counted twice.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ class Queue:
 
 @dataclass
 class Node:
-    """One node. ``changed`` is set by events that may let its reserved ask in."""
+    """One node. ``changed`` is set by events after which the ask that reserved the node may fit."""
 
     node_id: str
     rm_id: str
@@ -44,13 +44,13 @@ class Node:
     opened: bool = False
 
     def takes(self, item: "Item") -> bool:
-        """Return whether the item's constraints permit this node, host ports apart."""
+        """Return whether the item's constraints, apart from host ports, permit this node."""
         return permits(item.spec.constraints, self.node_id, self.labels, self.taints)
 
 
 @dataclass
 class Application:
-    """An accepted application with the one group that its limits go by."""
+    """An accepted application with the one group whose limits apply to it."""
 
     application_id: str
     rm_id: str
@@ -65,10 +65,10 @@ class Application:
 
 @dataclass
 class Item:
-    """An ask, or with a node an allocation. ``avoided`` maps nodes to the instant they count again.
+    """An ask or, with a node, an allocation. ``avoided`` maps nodes to the instant until which the ask avoids them.
 
-    ``yields``: until all others were tried it does not take the node that is reserved for it.
-    ``heard`` is when it began to wait here (again), from which its time limit counts.
+    With ``yields``, the ask takes its reserved node only after all other asks were tried. ``heard`` is the instant
+    at which the ask began to wait, for the first time or again; its time limit counts from then.
     """
 
     key: str
@@ -92,7 +92,7 @@ class Item:
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        """The ask key of design 6.3."""
+        """The key by which asks are ordered (design 6.3)."""
         return (-self.spec.priority, self.since, self.arrival)
 
     @property
@@ -109,7 +109,7 @@ Shares = Mapping[str, Mapping[str, Outcome]]
 
 @dataclass
 class Partition:
-    """Everything of one partition. ``shares`` are those of the tick, empty where nothing is shared by weight."""
+    """The state of one partition. ``shares`` are those of the present tick; empty without shares by weight."""
 
     spec: PartitionSpec
     queues: dict[str, Queue] = field(default_factory=dict)
@@ -119,15 +119,15 @@ class Partition:
     shares: Shares = field(default_factory=dict)
 
     def waiting(self) -> list[Item]:
-        """All asks."""
+        """Return all asks."""
         return [item for item in self.items.values() if not item.node_id]
 
     def placed(self) -> list[Item]:
-        """All allocations."""
+        """Return all allocations."""
         return [item for item in self.items.values() if item.node_id]
 
     def is_firm(self, item: Item) -> bool | None:
-        """Is it firm, by its own word or by default? None: nobody has a class (J2)."""
+        """Return whether the item is firm, by its own class or by default; None when the partition has no classes (J2)."""
         settings, said = self.spec.preemption, item.spec.lendable
         if "job" not in settings.policies:
             return None
@@ -139,7 +139,7 @@ class Partition:
         return sorted(holders, key=lambda item: item.reserved_number)
 
     def measure(self, queue: Queue, kind: str) -> int:
-        """Return what usage of a type in a queue is compared with: guaranteed, else max, else everything."""
+        """Return the amount to which a queue's usage of a type is compared: the guarantee, else the nearest max, else all capacity."""
         guaranteed = dict(queue.spec.guaranteed).get(kind, 0)
         if guaranteed > 0:
             return guaranteed
@@ -172,7 +172,7 @@ class Partition:
         return {kind for each in amounts for kind in each}
 
     def _there_is(self, kind: str) -> int:
-        """Return what nodes that take pods have, less what pods of others occupy there."""
+        """Return the capacity of nodes that take pods, minus what foreign pods occupy there."""
         return sum(
             node.capacity.get(kind, 0) - sum(each.get(kind, 0) for each in node.foreign.values())
             for node in self.nodes.values()
@@ -204,7 +204,7 @@ class Partition:
         )
 
     def basis(self, queue: Queue, kind: str) -> int | None:
-        """Return what a queue's usage is compared with in the order of queues (W5); None: the type does not count."""
+        """Return the amount to which a queue's usage is compared when queues are ordered (W5); None when the type does not count."""
         if not self.shares or queue.parent is None:
             return self.measure(queue, kind)
         share = self.shares.get(kind, {}).get(queue.path)
@@ -223,7 +223,7 @@ class Partition:
 
 
 def configure(partition: Partition, spec: PartitionSpec) -> set[str]:
-    """Bring the queues of the configuration into the partition; the paths that it names."""
+    """Add or update the queues of the configuration in the partition, and return their paths."""
     named: set[str] = set()
 
     def visit(queue: QueueSpec, path: str, parent: Queue | None) -> None:
@@ -250,7 +250,7 @@ def _add(row: dict[str, int], amounts: Amounts) -> None:
 
 
 class Sums:
-    """All totals of a partition at one moment, counted from nothing."""
+    """All totals of a partition at one instant, computed from its items."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -303,7 +303,7 @@ class Sums:
             self.pledged_ports[item.reserved] = item
 
     def free(self, node: Node, item: Item) -> dict[str, int]:
-        """Return what is free on a node for one item: its own pledge there is given back to it."""
+        """Return what is free on a node for one item; the item's own pledge on the node counts as free."""
         taken = self.taken[node.node_id]
         back = item.request if item.reserved == node.node_id and not item.yields else {}
         free = dict(node.capacity)
@@ -319,7 +319,7 @@ class Sums:
         return not any(clash(a, b) for a in item.spec.constraints.host_ports for b in taken)
 
     def queues_allow(self, item: Item) -> bool:
-        """Headroom on every level: usage + what is promised to others + request within max."""
+        """Return whether every level has headroom: usage, promises to others and the request together are within the max."""
         return all(self._queue_allows(level, item) for level in item.application.queue.line())
 
     def _queue_allows(self, level: Queue, item: Item) -> bool:
@@ -336,14 +336,14 @@ class Sums:
         )
 
     def _kept(self, level: Queue, item: Item, kind: str) -> int:
-        """Return what a lendable ask leaves for firm ones that wait (J4); nothing when it has a promise."""
+        """Return the amount that a lendable ask must leave for waiting firm asks (J4); 0 when the ask has promised capacity."""
         if self.partition.is_firm(item) is not False or item.reserved:
             return 0
         held, least = self.firm[level.path][kind], dict(level.spec.guaranteed).get(kind, 0)
         return max(held, min(least, held + self.firm_waiting[level.path][kind])) - held
 
     def classes_allow(self, item: Item) -> bool:
-        """Firm use with a firm ask is within what is guaranteed, on every level that names the type (J4)."""
+        """Return whether firm use with the ask is within each level's guarantee of a type (J4); true for an ask that is not firm."""
         if not self.partition.is_firm(item):
             return True
         own = item.request if item.reserved else {}
@@ -380,12 +380,12 @@ def _within(entry: UserLimit, used: Mapping[str, int], item: Item) -> bool:
 
 
 def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
-    """Return the entry that counts for a user: the one naming it, else the wildcard."""
+    """Return the entry that applies to a user: the entry that names the user, else the wildcard entry."""
     return _entry(((entry.users, entry) for entry in spec.limits), user, WILDCARD)
 
 
 def group_limit(spec: QueueSpec, group: str) -> UserLimit | None:
-    """Return the entry that names a group (or is the wildcard's, when the application has that)."""
+    """Return the entry that names a group; for an application whose group is the wildcard, the wildcard entry."""
     return _entry(((entry.groups, entry) for entry in spec.limits), group)
 
 
@@ -399,7 +399,7 @@ def _entry(entries: Iterator[tuple[tuple[str, ...], UserLimit]], *wanted: str) -
 
 
 def matched_group(queue: Queue, groups: tuple[str, ...]) -> str:
-    """Return the group that is limited first, from the leaf up and in file order; else the wildcard if limited."""
+    """Return the first of these groups with a limit, from the leaf up and in file order; else the wildcard if it has a limit."""
     for wanted in (groups, (WILDCARD,)):
         for level in queue.line():
             limited = [group for entry in level.spec.limits for group in entry.groups]
@@ -410,7 +410,7 @@ def matched_group(queue: Queue, groups: tuple[str, ...]) -> str:
 
 
 def application_fits(partition: Partition, level: Queue, new: Application) -> bool:
-    """Return whether ``maxapplications`` and the limits of a level allow one application more."""
+    """Return whether ``maxapplications`` and the limits of a level allow one more application."""
     here = [each for each in partition.applications.values() if level in each.queue.line()]
     user, group = user_limit(level.spec, new.user), group_limit(level.spec, new.group)
     counts = [

@@ -1,7 +1,8 @@
-"""Clusters that claim until nobody claims any more, with a second account of what everybody holds.
+"""Clusters that run until no ask claims any more, with an independent account of what each queue holds.
 
-Each victim comes back at once as a new ask of the same application, as a replica set would have it. The account is
-kept from the core's decisions alone, and judges each claim by the rules of brute force (docs/rules/invariants.md).
+Each victim comes back at once as a new ask of the same application, as with a ReplicaSet. The account is computed
+from the core's decisions alone, and checks each claim with the rules of the brute-force oracle
+(docs/rules/invariants.md).
 """
 
 import random
@@ -70,9 +71,9 @@ class Account:
     """The most claims between two events from outside."""
 
     def deficits(self) -> Deficits:
-        """How far each queue is below its entitlement, by type, with what is promised to it (invariant 18).
+        """Return how far each queue is below its entitlement, by type; promised capacity counts as held (invariant 18).
 
-        Shared by weight the root has none: nobody beside it has anything.
+        With shares by weight the root has no deficit, because it has no siblings.
         """
         found = {}
         by_weight = self.cluster.by_weight
@@ -99,13 +100,13 @@ class Account:
         return next(ask for ask in self.cluster.asks if ask.key == key)
 
     def pod(self, key: str) -> Pod:
-        """Something that runs."""
+        """Return the running pod of this key."""
         return next(pod for pod in self.cluster.pods if pod.key == key)
 
     # -- what the core decided -------------------------------------------------------------------------------------
 
     def place(self, placed: Placed, now: int) -> None:
-        """Place an ask, and assert that no node takes more than it holds, no queue more than a plain share (W2)."""
+        """Place an ask; assert that no node exceeds its capacity, and no queue its plain share (W2)."""
         ask = self.ask(placed.key)
         promised = ask.key in [one.ask.key for one in self.cluster.promises]
         owners = [
@@ -130,9 +131,9 @@ class Account:
             assert used <= node.capacity.get(kind, 0), f"{node.name} holds {used} {kind}"
 
     def decide(self, record: DecisionRecord) -> None:
-        """Assert that a decision keeps the rules: a claim lowers a deficit and raises none; required nodes may raise some.
+        """Assert that a decision keeps the rules: a claim lowers a deficit and raises none; evictions for required nodes may raise some.
 
-        A decision that is reported once more was replanned after a veto.
+        A decision that is reported a second time was replanned after a veto.
         """
         (beneficiary,) = record.beneficiaries
         ask, victims = self.ask(beneficiary.key), self._new_victims(record)
@@ -165,7 +166,7 @@ class Account:
         return [self.pod(one.key) for one in record.victims if one.key not in old]
 
     def drop_promise(self, key: str) -> None:
-        """No capacity is held for this ask any more."""
+        """Record that no capacity is promised to this ask any more."""
         self.cluster.promises = [one for one in self.cluster.promises if one.ask.key != key]
 
     def _check(self, ask: Ask, name: str, victims: tuple[Pod, ...]) -> None:
@@ -251,11 +252,11 @@ class Life:
         self.new_baseline()
 
     def new_core(self) -> Core:
-        """Return a core that knows nothing but the configuration."""
+        """Return a new core that has received only the configuration."""
         return Core(claim_clusters.configuration(self.cluster))
 
     def run(self) -> Account:
-        """Until nobody acts any more; the account of it."""
+        """Run until the cluster is quiet, and return the account."""
         for _ in range(STEPS_MOST):
             self.step()
             if self.is_quiet():
@@ -282,7 +283,7 @@ class Life:
         self._confirm()
 
     def judge_the_end(self) -> None:
-        """Every decision ended, and nobody waits beside unreserved free capacity."""
+        """Assert that every decision has ended, and that no ask waits although there is unreserved free capacity for it."""
         assert not self.cluster.promises, "a decision never ended (invariant 17)"
         look(self.cluster)
         held = {
@@ -292,7 +293,7 @@ class Life:
         free = replace(
             self.cluster,
             nodes=[each for each in self.cluster.nodes if each.name not in held.values()],
-            # What a reservation promises is no headroom for others below the same maximum.
+            # Capacity promised to a reservation is not available to other asks below the same max.
             promises=[Promise(one, held[one.key]) for one in self.cluster.asks if one.key in held],
         )
         for ask in self.cluster.asks:
@@ -300,7 +301,7 @@ class Life:
                 assert not fits_now(free, ask), f"{ask.key} waits beside free capacity"
 
     def _check_shares(self) -> None:
-        """Assert that the report of the queues is that of the plain model, and adds up (W1, W4, W5, W7, invariant 14)."""
+        """Assert that the reported shares equal those of the plain model and add up (W1, W4, W5, W7, invariant 14)."""
         cluster, told = self.cluster, share_reports(self.core.state.partitions["default"])
         look(cluster)
         for kind, shares in cluster.shares.items():
@@ -328,31 +329,31 @@ class Life:
         return sum(pod.size.get(kind, 0) for pod in self.cluster.pods if is_below(pod.queue, path))
 
     def say(self, event: Event) -> None:
-        """Something happens."""
+        """Send an event to the core, and process the decisions."""
         self._take_over(self.core.handle(event, self.now))
 
     def new_ask(self) -> Ask:
-        """Return a new ask; now and then one that belongs to a node."""
+        """Return a new ask, sometimes one that requires a node."""
         number, nodes = self.dice.random.randint(100, 10**9), self.cluster.nodes
         belongs = bool(nodes) and self.random.random() < 0.1
         return self.dice.ask(number, self.leaves, self.random.choice(nodes).name if belongs else "")
 
     def new_baseline(self) -> None:
-        """After something from outside: what may follow is bounded by the deficits of now (invariant 18)."""
+        """Reset the limit on claims after an outside event: the present deficits bound the claims that may follow (invariant 18)."""
         self.since_outside = 0
         self.claims_most = sum(self.account.deficits().values())
 
     # -- time ------------------------------------------------------------------------------------------------------
 
     def move_on(self) -> None:
-        """To the next instant at which anything can happen."""
+        """Move the clock to the next instant at which anything can happen."""
         instants = [at for at, _ in self.confirmations]
         due = self.core.next_due()
         instants += [due] if due is not None else []
         self.now = max(self.now + 1, min([*instants, self.now + QUIET_MS]))
 
     def is_quiet(self) -> bool:
-        """Return whether nothing happens any more, however long one waits."""
+        """Return whether nothing more can happen, because no confirmation is due and nothing has changed for long enough."""
         return not self.confirmations and self.now - self.changed > QUIET_MS
 
     # -- decisions -------------------------------------------------------------------------------------------------
@@ -400,7 +401,7 @@ class Life:
             self.coming.append(self.account.pod(key))
 
     def _rejected(self, rejected: AskRejected) -> None:
-        """Only because its application has had nothing for so long that the core forgot it (design 6.9)."""
+        """Assert that an ask is rejected only because the core has removed its idle application (design 6.9)."""
         ask = self.account.ask(rejected.key)
         self.cluster.asks.remove(ask)
         everybody: list[Pod | Ask] = [*self.cluster.pods, *self.cluster.asks]
@@ -417,7 +418,7 @@ class Life:
             self._ended(moved)
         elif (
             moved.key
-        ):  # a veto: until the decision is planned again, others may claim its capacity
+        ):  # a veto: until the core replans the decision, other asks may claim its capacity
             self.account.drop_promise(self.account.beneficiaries[moved.decision_id])
 
     def _ended(self, moved: DecisionMoved) -> None:
@@ -426,7 +427,7 @@ class Life:
         self.account.drop_promise(self.account.beneficiaries[moved.decision_id])
         self.new_baseline()
 
-    # -- who goes comes back ---------------------------------------------------------------------------------------
+    # -- victims come back ---------------------------------------------------------------------------------------
 
     def _confirm(self) -> None:
         due = [key for at, key in self.confirmations if at <= self.now]
@@ -460,7 +461,7 @@ class Life:
 
 
 def check_calm(core: Core) -> None:
-    """Under the right rules the thrashing monitor never as much as strikes (invariant 18)."""
+    """Assert that the thrashing monitor has recorded no strikes, because correct rules never cause one (invariant 18)."""
     for partition in core.state.partitions.values():
         monitor = partition.thrashing
         assert not monitor.strikes, f"strikes against {list(monitor.strikes)}"
@@ -468,6 +469,6 @@ def check_calm(core: Core) -> None:
 
 
 def _is_end(decision: Decision) -> bool:
-    """Was a decision given up? Its capacity is free for what is decided in the same slice."""
+    """Return whether a decision was given up; its capacity is then free for later decisions of the same slice."""
     given_up = (DecisionState.ABORTED, DecisionState.EXPIRED)
     return isinstance(decision, DecisionMoved) and decision.state in given_up and not decision.key

@@ -1,6 +1,6 @@
-"""Everything that the core decides and reports in some worlds, as one text: `python -m tests.simulation.trace`.
+"""All decisions and reports of the core in some worlds, as one text: `python -m tests.simulation.trace`.
 
-Run under different hash seeds the text must be the same, byte for byte (design 6.13).
+Under different hash seeds the text must be equal, byte for byte (design 6.13).
 """
 
 import sys
@@ -13,7 +13,7 @@ from tests.simulation.worlds import make_world, preempting, sharing
 
 
 def trace(seeds: range) -> Iterator[str]:
-    """One line a moment: what the core answers or decides; at the end of a world how all stands."""
+    """Return one line for each moment with the core's answer or decisions, and the final state at the end of each world."""
     for seed in seeds:
         world = make_world(seed)
         for configuration in (

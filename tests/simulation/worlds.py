@@ -1,7 +1,7 @@
-"""Small random clusters and what happens to them, made from a seed.
+"""Small random clusters and their events, determined by a seed.
 
-A world is drawn while the oracle lives through it, so that releases, updates and node changes hit what really
-stands. Numbers are small and shapes few: ties, full nodes and exhausted headroom are the rule.
+A world is drawn while the oracle runs it, so that releases, updates and node changes concern existing objects.
+Numbers are small and there are few shapes, so that ties, full nodes and exhausted headroom are frequent.
 """
 
 import random
@@ -54,12 +54,12 @@ class World:
 
 
 def make_world(seed: int, *, by_weight: bool = False) -> World:
-    """Return the world of a seed: the same seed gives the same world. Its queues may share by weight."""
+    """Return the world of a seed: equal seeds give equal worlds. With `by_weight` its queues may share by weight."""
     return _Drawing(seed, by_weight=by_weight).draw()
 
 
 def preempting(configuration: Configuration) -> Configuration:
-    """Return the configuration with preemption on, of which the oracle of placement knows nothing."""
+    """Return the configuration with preemption switched on; the oracle of placement does not implement preemption."""
     partitions = (
         replace(spec, preemption=PreemptionSettings(backoff_ms=1_000))
         for spec in configuration.partitions
@@ -68,7 +68,7 @@ def preempting(configuration: Configuration) -> Configuration:
 
 
 def sharing(configuration: Configuration, *, demand_cap: bool) -> Configuration:
-    """Return the configuration with preemption on, its queues sharing by the weights that their names say."""
+    """Return the configuration with preemption switched on and shares by weight; the name of a queue determines its weight."""
     settings = PreemptionSettings(
         backoff_ms=1_000, entitlement="proportional", demand_cap=demand_cap, trigger="after"
     )
@@ -93,7 +93,7 @@ def oracle_says(oracle: NaiveCore, moment: Moment) -> object:
 
 
 class _Drawing:
-    """Draws one world event by event."""
+    """A generator of one world, event by event."""
 
     def __init__(self, seed: int, *, by_weight: bool) -> None:
         self.dice = random.Random(seed)
@@ -106,7 +106,7 @@ class _Drawing:
         self.late = LATE_MANAGER if self.dice.random() < 0.5 else MANAGER
 
     def draw(self) -> World:
-        """Found the cluster, then let things happen."""
+        """Create the cluster, then add random events."""
         self._found()
         happenings: list[tuple[Callable[[], None], int]] = [
             (self._asks, 26),
@@ -150,7 +150,7 @@ class _Drawing:
     def _partition(self) -> str:
         return self.dice.choice(self.partitions)
 
-    # -- the founding ------------------------------------------------------------------------------
+    # -- the first objects ------------------------------------------------------------------------------
 
     def _found(self) -> None:
         self._say(ManagerRegistered(MANAGER, explicit_sync=self.dice.random() < 0.1))
@@ -206,7 +206,7 @@ class _Drawing:
             )
         )
 
-    # -- what happens ------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------
 
     def _some_application(self) -> tuple[str, str] | None:
         known = [

@@ -1,7 +1,7 @@
-"""A story: a configuration, events over time through the core, and what the core decides at each step.
+"""A story: a configuration, a series of events for the core, and the core's decisions at each step.
 
-Reading is strict: an unknown or doubled key, an unknown word or a title used twice is an error, so that a
-misspelt expectation cannot pass for one that holds.
+Reading is strict: an unknown or repeated key, an unknown word or a repeated title is an error, so that a misspelt
+expectation cannot be mistaken for one that holds.
 """
 
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ HERE = Path(__file__).parent
 
 
 class Step(BaseModel):
-    """One instant: what happens, what the core decides in answer, and how things stand then.
+    """One instant: the events, the decisions of the core, and the state afterwards.
 
-    ``then`` None leaves the decisions unchecked. Each further key checks one fact of the read side.
+    When ``then`` is None, the decisions are not checked. Each further key checks one kind of query.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -64,7 +64,7 @@ class Step(BaseModel):
 
 
 class Story(BaseModel):
-    """One case. ``rule`` names the section or rule; ``also`` adds kinds of decisions to what `then` lists."""
+    """One test case. ``rule`` names the section or rule; ``also`` adds kinds of decisions to those that `then` lists."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -79,7 +79,7 @@ class Story(BaseModel):
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML without doubled keys."""
+    """A YAML loader that refuses repeated keys."""
 
 
 def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -95,12 +95,12 @@ _StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _m
 
 
 def read(text: str) -> list[Story]:
-    """All stories of one file."""
+    """Return all stories of one file."""
     return [Story.model_validate(each) for each in yaml.load(text, _StrictLoader)]  # noqa: S506
 
 
 def stories() -> Iterator[tuple[str, Story]]:
-    """Every story of this folder with the name of its file."""
+    """Yield every story of this folder with the name of its file."""
     for path in sorted(HERE.glob("*.yaml")):
         for story in read(path.read_text("utf-8")):
             yield path.stem, story

@@ -1,4 +1,4 @@
-"""Decisions as the lines in which a story expects them."""
+"""Decisions as text, in the form of the lines that a story expects."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -47,9 +47,9 @@ ON_DEMAND: Final[dict[str, type | tuple[type, ...]]] = {
 def told(
     decisions: Iterable[Decision], also: Iterable[str], names: dict[str, str]
 ) -> list[tuple[str, str]]:
-    """Each decision that counts as its line, with the reason or message behind it, and a release's delivery in [].
+    """Return each decision of the listed kinds as a line with its reason or message; a release also has its delivery in [].
 
-    ``names`` is what a story calls the decisions of preemption that it has seen; new ones are added.
+    ``names`` maps the ids of preemption decisions to their names in the story; new decisions are added.
     """
     kinds = (*ALWAYS, *(ON_DEMAND[word] for word in also))
     lines = []
@@ -67,7 +67,7 @@ def released(decisions: Iterable[Decision]) -> list[Released]:
 
 
 def beside(decisions: Iterable[Decision]) -> list[tuple[str, str]]:
-    """Return what a shadow decided: each line, and the reason behind it."""
+    """Return the decisions of a shadow, each as a line and its reason."""
     return [_beside(one) for one in decisions if isinstance(one, ShadowDecided)]
 
 
@@ -160,6 +160,6 @@ def _on_demand(decision: Decision) -> tuple[str, str]:
 
 
 def matches(expected: str, line: str, reason: str) -> bool:
-    """Return whether this is the expected line; what follows ``~`` must stand in the reason, in any case."""
+    """Return whether this is the expected line; the text after ``~`` must occur in the reason, in upper or lower case."""
     head, tilde, words = (part.strip() for part in expected.partition("~"))
     return head == line and (not tilde or words.lower() in reason.lower())

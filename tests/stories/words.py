@@ -1,4 +1,4 @@
-"""The words of a story: one line is one event (or a row of equal ones), read strictly.
+"""The words of a story: one line is one event, or a series of equal events; unknown words are errors.
 
     node n1 memory=100 label:zone=a taint:gpu=yes:NoSchedule drained
     resize n1 memory=50          relabel n1 label:zone=b          taint n1 taint:gpu=:NoExecute
@@ -73,12 +73,12 @@ OPERATORS: Final = {
 
 
 class UnknownWordError(ValueError):
-    """A line of a story that says something nobody taught it."""
+    """A line of a story with a word that is unknown, missing or repeated."""
 
 
 @dataclass
 class Words:
-    """One line taken apart: what stands first, what is ``key=value``, and single flags."""
+    """The parts of one line: plain words, and options of the form ``key=value``."""
 
     line: str
     plain: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Words:
 
     @classmethod
     def of(cls, line: str) -> "Words":
-        """Split a line at its blanks."""
+        """Return the parts of a line that is split at its blanks."""
         words = cls(line)
         for word in line.split():
             key, equals, value = word.partition("=")
@@ -108,7 +108,7 @@ class Words:
         return default
 
     def flag(self, name: str) -> bool:
-        """Is a plain word there."""
+        """Return whether the line has this plain word, and remove it."""
         if name in self.plain:
             self.plain.remove(name)
             return True
@@ -128,17 +128,17 @@ class Words:
         return tuple(self.option(name).split("|")) if name in self.options else ()
 
     def prefixed(self, prefix: str) -> tuple[tuple[str, str], ...]:
-        """All ``prefix:key=value`` as pairs."""
+        """Return all options ``prefix:key=value`` as pairs of key and value."""
         found = [key for key in self.options if key.startswith(f"{prefix}:")]
         self.used.update(found)
         return tuple((key.removeprefix(f"{prefix}:"), self.options[key]) for key in found)
 
     def resource(self) -> Resource:
-        """All types of resource; written as they stand, so that bad quantities can be told, too."""
+        """Return the amounts of all resource types, unchecked, so that a story can also send bad quantities."""
         return tuple((kind, self.number(kind)) for kind in sorted(TYPES) if kind in self.options)
 
     def finish(self) -> None:
-        """Everything must have been understood."""
+        """Raise UnknownWordError if a part of the line was not read."""
         left = [*self.plain, *(key for key in self.options if key not in self.used)]
         if left:
             raise UnknownWordError(f"unknown words {left} in {self.line!r}")
@@ -278,7 +278,7 @@ def _yes(words: Words, name: str) -> bool:
 
 
 def _said(words: Words, name: str, values: dict[str, bool]) -> bool | None:
-    """None when nothing was said."""
+    """Return the value of an option; None when the line does not have it."""
     return values[words.option(name)] if name in words.options else None
 
 

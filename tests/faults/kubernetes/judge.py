@@ -18,7 +18,7 @@ SHIM_EXITS: Final = {"killed": -9, "at the end": 0}
 
 
 def bound_twice(evidence: ClusterEvidence) -> Iterator[str]:
-    """Yield the pods bound a second time, or that the shim tried to bind to another node."""
+    """Yield the pods that were bound a second time, or that the shim tried to bind to another node."""
     nodes: dict[str, str] = {}
     for line in evidence.run.journal:
         if line["kind"] != "bind":
@@ -71,7 +71,7 @@ def bound_to_closed(evidence: ClusterEvidence) -> Iterator[str]:
 
 
 def over_quota(evidence: ClusterEvidence) -> Iterator[str]:
-    """Yield the bindings with which `low` used more than its quota, including those after a core was killed."""
+    """Yield the bindings that brought `low` above its quota, including bindings after a core was killed."""
     sizes: dict[str, int] = {}
     held: dict[str, int] = {}
     quotas = _Quotas(evidence)
@@ -90,7 +90,7 @@ def over_quota(evidence: ClusterEvidence) -> Iterator[str]:
 
 
 class _Quotas:
-    """The quotas that may be in force: the last applied one, and until it is answered also earlier and attempted ones."""
+    """The quotas that may be in force: the last applied quota and, until that apply is answered, also earlier and attempted quotas."""
 
     def __init__(self, evidence: ClusterEvidence) -> None:
         self._evidence = evidence
@@ -128,7 +128,7 @@ def _apart(windows: list[Window]) -> list[Window]:
 
 
 def disagreement(evidence: ClusterEvidence) -> Iterator[str]:
-    """Yield the pods about whose node core and API server disagree at the end."""
+    """Yield the pods for which core and API server name different nodes at the end."""
     for key in sorted(evidence.core_says.keys() | evidence.api_says.keys()):
         core, api = evidence.core_says.get(key, "no node"), evidence.api_says.get(key, "no node")
         if core != api:
@@ -170,7 +170,7 @@ def blind(evidence: ClusterEvidence) -> Iterator[str]:
 
 
 def unchanged(evidence: ClusterEvidence) -> Iterator[str]:
-    """Yield the kinds of changes that the run lacked: lost and drained nodes, changed quotas, some of them during a fault."""
+    """Yield the kinds of changes that the run lacked: lost and drained nodes, changed quotas, and any change during a fault."""
     changes = [line for line in evidence.run.journal if line["kind"] == "change"]
     for absent in sorted(set(CHANGES) - {line["what"] for line in changes}):
         yield f"no change was {absent}"

@@ -87,7 +87,7 @@ class Users:
             self._make("high", {"cpu": str(cpu)}, self.dice.randint(1_000, 4_000))
 
     def _settle(self) -> None:
-        """Create once the pods that exist to the end: pods that run, and pods that cannot run."""
+        """Create, once, the pods that exist to the end: pods that run, and pods that cannot run."""
         if not self.is_settling:
             self.is_settling = True
             for _ in range(4):
@@ -114,7 +114,7 @@ class Operators:
     is_over: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Change the cluster until told to stop; then restore everything."""
+        """Change the cluster until `stop` is set; then restore everything."""
         for change in self._deck():
             self.stop.wait(self.dice.uniform(*CALM_S))
             if self.stop.is_set():

@@ -111,7 +111,7 @@ class KubernetesWorld:
         return shim
 
     def look(self) -> bool:
-        """Return whether core and API server agree, all pods that can be placed are, and the others say why they wait."""
+        """Return whether core and API server agree, all placeable pods are placed, and the other pods say why they wait."""
         self._stop.set()
         if not (self._operators.is_over.is_set() and self._users.is_settling):
             return False
