@@ -29,7 +29,7 @@ ALWAYS = 0
 ANSWER = 1
 """Priority of a column that carries the answer: it is left out after all others, even when its cells are all equal."""
 FIRST = 9
-"""Priorities from this one on: the column is left out before all others, even before those with equal cells."""
+"""Smallest priority of columns that are left out before all others, even before columns with equal cells."""
 NEVER_FOLDED = 0
 NAME_MAX = 40
 """Maximum width of a name in a list of facts; longer names are shortened."""
@@ -57,7 +57,7 @@ class Column:
     least: int = NEVER_FOLDED
     """Smallest width to which the column's text may be folded; 0: the text is never folded."""
     names: bool = False
-    """Whether the cells are names, which are shortened and not folded; at least `least` or `NAME_LEAST` columns stay."""
+    """Whether the cells are names, which are shortened and not folded; their width is at least `least` or `NAME_LEAST`."""
 
     def width(self) -> int:
         """Return the width that shows every cell in one line."""

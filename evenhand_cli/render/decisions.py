@@ -21,7 +21,7 @@ ENDED = (pb.DECISION_STATE_FULFILLED, pb.DECISION_STATE_ABORTED, pb.DECISION_STA
 CORES = "vcore"
 ELSEWHERE = "another queue"
 SHARES = "shares below"
-"""Text in place of a preemptor for a surplus reclaim, in which queues below the named one give back their surplus."""
+"""Text in place of a preemptor for a surplus reclaim, in which queues below the named queue give back their surplus."""
 VICTIMS_SHOWN_MAX = 50
 """Maximum number of victims in a table; further ones are counted below it, and JSON has all of them."""
 REASONS_SHOWN_MAX = 10

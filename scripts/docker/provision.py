@@ -21,7 +21,7 @@ PACKAGES = {
 }
 """The Debian package that contains each program; docker.io contains the client too."""
 INSTALL_S = 300.0
-"""Seconds to wait for an installation that was told to stop, because a package that is half installed is worse."""
+"""Seconds to wait for an installation that was told to stop, because a half-installed package is worse than a delay."""
 NOT_HERE = """not installed: {}; {}.
 Install the packages {}
 (or start Docker, or set DOCKER_HOST to an engine that you may use), and say it again.

@@ -31,7 +31,7 @@ _REFUSED = frozenset(
         grpc.StatusCode.FAILED_PRECONDITION,
     }
 )
-"""Status codes that every retry would get again."""
+"""Status codes that a retry would only get again."""
 
 
 class ConfigurationPost:

@@ -94,7 +94,7 @@ class JobRecord:
     owners: dict[ObjectRef, OwnerRecord] = field(default_factory=dict)
     without_owner: int = 0
     seen: int = 0
-    """Number of members after no member had come for a while; 0: that has not happened yet."""
+    """Number of members when no new member had come for a while; 0 before that."""
     quiet_s: int = 0
     stale: bool = False
     """Whether members came or went since the owners were asked."""
@@ -174,7 +174,7 @@ class State:
     jobs_to_tell: dict[str, None] = field(default_factory=dict)
     """Names of jobs whose size has changed, so that their members must be reported."""
     unanswered: dict[str, deque[ApplicationRecord]] = field(default_factory=dict)
-    """Announced applications without an answer, by id; of several with the same id only the first was sent."""
+    """Announced applications without an answer, by id; when several have the same id, only the first was sent."""
     greeted: dict[str, None] = field(default_factory=dict)
     """Names of nodes that were announced and have no answer yet."""
     classes: dict[str, bool] = field(default_factory=dict)

@@ -9,8 +9,8 @@ REPEATS = 3
 cpu_seconds_here: Final = time.thread_time
 """CPU seconds of the thread that measures.
 
-The process's CPU time is no use: Linux counts it in ticks of 4 ms while a timer of CPU time runs, such as the probe's
-timer (`quiet`).
+The process's CPU time is too coarse: while a timer of CPU time runs, such as the probe's timer (`quiet`), Linux
+counts it in ticks of 4 ms.
 """
 
 

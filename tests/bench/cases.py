@@ -43,7 +43,7 @@ GROWTH = (
     ((5_000, 10), (5_000, 100), 1.3),
     ((10_000, 10), (10_000, 100), 1.3),
 )
-"""Nodes and leaves of a small and a large workload, and how many times as much a placement in the large one may cost."""
+"""Nodes and leaves of a small and a large workload, and the maximum ratio of the costs of a placement, large to small."""
 ON_THE_WIRE = (
     (1_000, 10, 1, 8_000),
     (1_000, 10, 10, 0),
@@ -72,7 +72,7 @@ PLANNED = (
 ALONE_MS, BESIDE_READERS_MS = 10, 50
 """The target in milliseconds for 99 of 100 asks, without and with readers."""
 LABEL_KEYS = ((500, 250), (1_000, 250), (10_000, 1_000))
-"""Numbers of label keys of one tenant in one message, each with the milliseconds in which the next tenant's ask is placed."""
+"""Numbers of label keys of one tenant in one message, each with the target in milliseconds for the next tenant's ask."""
 ASK_SIZES = (10_000, 250)
 """The number of different ask sizes in one message, and the target in milliseconds for the ask behind it."""
 HEALTH_MS = 100

@@ -12,7 +12,7 @@ from tests.bench.shell import Shell, shell
 from tests.bench.workloads import RM, Workload, asks, configuration, set_up
 
 CHURNED = 1_000
-"""Number of releases, and of new asks, in one slice of churn; the pump gathers as many under a flood of messages."""
+"""Number of releases, and of new asks, in one batch of churn; a server gathers as many under a backlog of messages."""
 ROUNDS = 100
 
 

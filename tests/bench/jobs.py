@@ -17,7 +17,7 @@ from tests.bench.shell import Shell
 
 MEMBERS = 64
 GANGS = 8
-"""Number of gangs, one after another; the first of them fills the columns."""
+"""Number of gangs, one after another; the first of them also fills the core's columns."""
 
 
 def _configured(cluster: Cluster) -> ConfigurationApplied:

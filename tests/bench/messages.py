@@ -19,7 +19,7 @@ from tests.bench.workloads import (
 )
 
 BATCH = 500
-"""Number of objects in a message, unless this number is what is measured."""
+"""Number of objects in a message, unless the case measures the effect of this number."""
 
 
 def as_resource(quantities: Mapping[str, int]) -> si.Resource:

@@ -20,7 +20,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 }
 """Tables of the page, by the beginnings of the names of their cases; the first that matches contains the case."""
 HOMES = 8
-"""Number of places in the code that a profile names."""
+"""Maximum number of modules and libraries that a profile names."""
 
 
 def part(case: str) -> str:

@@ -81,7 +81,7 @@ class WatchedFigure:
     running_bytes: float
     """Memory of a pod that was reported, placed, bound and seen running."""
     running_resident: float
-    """The part of the process's resident memory, including allocator and garbage."""
+    """The resident memory of the process per pod, including allocator and garbage."""
 
 
 def bound(pods: int = 5_000) -> BoundFigure:

@@ -33,7 +33,7 @@ from server.model.resources import resource
 RM = "bench"
 GPU = "nvidia.com/gpu"
 PARTS = {1: (11,), 3: (9, 11, 13)}
-"""Sizes of nodes, in tenths of an even share of the asks; together a tenth more than needed."""
+"""Sizes of nodes, in tenths of an even share of the asks; together they have a tenth more than the asks need."""
 SPARE = 3
 """Tenths of capacity that are added when constraints exclude pods from some nodes."""
 

@@ -127,7 +127,7 @@ class Core:
     exits: list[tuple[str, int]] = field(default_factory=list)
     """How each run was ended, and its exit code."""
     begun_ms: list[int] = field(default_factory=list)
-    """The instants at which runs were started, except refused ones; at each, the run before has ended."""
+    """The instants at which runs were started, except refused ones; at each of them, the previous run has ended."""
     process: subprocess.Popen[bytes] | None = None
     resident: list[tuple[int, int]] = field(default_factory=list)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 CORE_AWAY: Final = "core away"
-"""Counts the windows of faults at whose start no core was running."""
+"""The counter of faults that began while no core was running."""
 PAGE_BYTES: Final = 4_096
 """Bytes that may still fit on a full disk: the rest of a page of the log."""
 AT_ONCE: Final = 8
@@ -51,7 +51,7 @@ EFFECTS: Final[dict[str, Effect]] = {
     "hostile-selectors": Effect("selectors asked", needs_core=False),
     "config-applied": Effect("configurations applied"),
 }
-"""The evidence by kind of fault; a running core seldom reads the wall clock, so a clock that jumps does no harm."""
+"""The evidence by kind of fault; a changed clock may have no effect, because a running core seldom reads the wall clock."""
 
 
 def has_struck(kind: str, seen: Mapping[str, int]) -> bool:

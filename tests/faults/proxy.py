@@ -28,7 +28,7 @@ class Proxy:
         self._control = control
         self._counts = counts
         self._due: set[str] = set()
-        """The faults that break connections as soon as there is one."""
+        """The faults that break connections, applied as soon as there is a connection."""
         self._faults: dict[str, int] = {}
         self._flowing = asyncio.Event()
         self._ways: dict[asyncio.Task[None], asyncio.StreamWriter] = {}

@@ -15,7 +15,7 @@ import pytest
 from tests.mutants.defects import Defect, Judge
 
 SEEDS: Final = 400
-"""Number of random examples in which a defect must show."""
+"""Number of random examples, at least one of which must show the defect."""
 PODS_MOST: Final = 7
 
 

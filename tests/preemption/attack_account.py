@@ -102,7 +102,7 @@ class Partition:
     ended: dict[str, DecisionState] = field(default_factory=dict)
     vetoes: int = 0
     heirs: set[str] = field(default_factory=set)
-    """Pods for which placeholders were evicted, and which may use their capacity."""
+    """Pods for which placeholders were evicted; these pods may use the capacity of the placeholders."""
     shares: Mapping[str, Mapping[str, Outcome]] = field(default_factory=dict)
     """Deserved shares by type and path, as the present round sees them; empty when nothing is shared by weight."""
 

@@ -51,7 +51,7 @@ class Dice:
     """A generator of clusters from a seed. Numbers are small, so that ties, full nodes and tight guarantees are frequent."""
 
     few: tuple[int, ...] = (1, 1, 2, 3)
-    """The choices for the number of nodes, and of asks."""
+    """The possible numbers of nodes and of asks."""
 
     def __init__(self, seed: int, pods_most: int = 8) -> None:
         self.seed = seed
@@ -61,7 +61,7 @@ class Dice:
         self.plain = self.random.random() < 0.5
         """Whether the cluster has no flags, offsets or policies; claims then succeed more often."""
         self.poor = ""
-        """The leaf that has little and wants more."""
+        """The leaf that uses little and has most of the waiting asks."""
 
     def cluster(self) -> Cluster:
         """Return a cluster with one to three asks."""

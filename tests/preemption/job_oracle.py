@@ -187,7 +187,7 @@ class Oracle:
         return {kind for kind in self.outside(pod) if self.is_over(pod, {kind})}
 
     def is_protected(self, pod: Pod, *, willing: bool) -> bool:
-        """Return whether a rule of 7.6 protects the pod: it is firm, too young, of a spent budget, or opted out (with `willing`)."""
+        """Return whether the pod is protected: it is firm, too young, of a spent budget, or opted out (with `willing`)."""
         young = pod.ran < self.queue(pod.queue).min_runtime
         bound = self.world.budgets == "respect" and self.is_spent(pod)
         return pod.firm or young or bound or (willing and self.would_rather_stay(pod))

@@ -91,7 +91,7 @@ class QuotaRun:
         return [pod for pod in self.pods if pod.leaf in below]
 
     def _no_candidate(self, pod: Pod) -> str:
-        """Return the rule that excludes the pod from the candidates; "" when no rule does (Q10, 7.6)."""
+        """Return the rule that excludes the pod from the candidates; "" when no rule does (Q10)."""
         if pod.bar:
             return pod.bar
         helps = any(pod.size.get(kind, 0) > 0 for kind in self.target)

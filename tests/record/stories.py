@@ -12,7 +12,7 @@ from tests.record.values import decided
 from tests.simulation.worlds import World
 
 DECIDING = "decide-"
-"""Draining a node whose name begins so makes a decision, whether or not the node exists."""
+"""Beginning of the names of nodes whose draining makes a decision, whether or not the node exists."""
 
 
 class Deciding(Core):

@@ -132,7 +132,7 @@ REFUSED: Final = {
         _NODES, grpc.StatusCode.RESOURCE_EXHAUSTED, data=b"\xff" * 4_300_000, at_once=1, costly=500
     ),
 }
-"""Kinds of refused calls, and queries in addition."""
+"""Kinds of refused calls, and kinds of queries."""
 
 LIMITED: Final = {
     "of more reads than one caller may have": Kind(

@@ -18,7 +18,7 @@ from tests.simulation.oracle import NaiveCore
 from tests.simulation.worlds import Moment, World, oracle_says
 
 CLOSELY = 10
-"""The invariants of one cluster of this number are checked after every event, and not only after every tick."""
+"""In one cluster out of this number, the invariants are checked after every event; in the others only after every tick."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tests.simulation.worlds import Moment, World, preempting
 
 OFTEN: Final = 0.15
 MOST: Final = 40
-"""Maximum number of consecutive ends, of pods that run, wait, or are gone already."""
+"""Maximum number of consecutive ends; the pods may run, wait, or be gone already."""
 CALM: Final = 0.6
 ODD: Final = 0.08
 """The probability that an end is an unusual one."""

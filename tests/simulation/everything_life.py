@@ -54,12 +54,12 @@ from tests.simulation.everything_ticks import (
 )
 
 REST_MOST: Final = 150
-"""Instants after the last event from outside; victims come back all the while."""
+"""Maximum number of instants after the last outside event; victims still come back during these."""
 QUIET: Final = 8
-"""Instants without a victim after which all is at rest."""
+"""Number of instants without a victim after which the cluster counts as quiet."""
 WAITS: Final = 3
 LONG_MS: Final = 660_000
-"""Longer than any decision lasts, and than anybody backs off."""
+"""Milliseconds, longer than the expiry of a decision and than every back-off."""
 
 
 class Everything(Pressed):
@@ -75,7 +75,7 @@ class Everything(Pressed):
         self.allowed: dict[tuple[str, str], int | None] = {}
         self.budgets: dict[str, Budgets] = {}
         self.lost: dict[int, Configuration] = {}
-        """By the number of a moment the configuration that a new core begins with just before it."""
+        """The configurations with which a new core begins, by the number of the moment before which it begins."""
         super().__init__(seed)
         self.account.now = self.now
 

@@ -24,13 +24,13 @@ from tests.preemption.attack_account import Partition, Pod
 from tests.simulation.everything_invariants import CLAIMS, Judge, OverUse, is_below
 
 Measure = tuple[str, str]
-"""What is counted, and its name."""
+"""The kind of a budget, and the name of the object that it limits."""
 LOSS: Final = "loss"
-"""What a queue loses to askers that are not below it (P9)."""
+"""The measure of what a queue loses to preemptors that are not below it (P9)."""
 TALK: Final = (Noted, AskStateChanged, ShadowDecided, AskRejected)
 """Decisions that change nothing."""
 ACTS: Final = (Code.RESERVED, Code.RESERVATION_DROPPED, Code.QUOTA_RUN, Code.PREEMPTION_STORM)
-"""Notes that tell of a change."""
+"""Codes of notes that report a change."""
 
 # Budgets ------------------------------------------------------------------------------------------------------------
 
@@ -54,9 +54,9 @@ class Budgets:
 
     rounds: list[Round] = field(default_factory=list)
     bound: int = 0
-    """How often a budget was near enough to matter: a decision after the first of its round."""
+    """Number of decisions that a budget limited: those after the first decision of a round."""
     parts: int = 0
-    """How often that budget was a part of what a queue had over its entitlement."""
+    """Number of times that the limiting budget was a part of a queue's use beyond its entitlement."""
 
     def ticked(
         self, one_partition: LivePartition, judge: Judge, decisions: Iterable[Decision], now: int

@@ -25,9 +25,9 @@ from tests.simulation.outsiders import Outsiders
 from tests.simulation.termination import Life
 
 Measure = tuple[str, str]
-"""What is counted, and its name."""
+"""The kind of a budget, and the name of the object that it limits."""
 OverUse = dict[tuple[str, str], int]
-"""By queue and type what it has over its guarantee."""
+"""The use beyond the guarantee, by queue and type."""
 
 
 def random_settings(seed: int) -> PreemptionSettings:

@@ -21,11 +21,11 @@ RESERVATION_AFTER_MS: Final = 2_000
 RESERVATIONS_PER_LEAF: Final = 5
 NODES_PER_RESERVATION: Final = 10
 DEEPEST: Final = 10
-"""No queue of a world lies so deep."""
+"""A depth that no queue of a world reaches."""
 
 
 Decided = tuple[Item, Node, Item | None]
-"""An ask, its node, and the owner from which it takes that over."""
+"""An ask, its node, and the owner from which the ask takes over the node."""
 
 
 def reserved(partition: Partition, now: int) -> Iterator[Decided]:

@@ -72,7 +72,7 @@ partitions:
                 resources: {guaranteed: {vcore: 6}, max: {vcore: MID}}
               - {name: low}
 """
-"""`preemption.delay` stands on leaves: it is not inherited (G1)."""
+"""The queues; `preemption.delay` is set on leaves, because it is not inherited (G1)."""
 LEAVES: Final = {"high": "root.high", "mid": "root.p.mid", "low": "root.p.low"}
 PARENTS: Final = {"root.p": ("mid", "low"), "root.p.mid": ("mid",)}
 

@@ -11,7 +11,7 @@ from server.model.asks import Constraints, HostPort, Operator, Requirement, Tain
 Amounts = Mapping[str, int]
 
 INFINITE_SHARE = 1 << 62
-"""What using a type counts of which the measure is nothing."""
+"""The share of a queue that uses a type whose measure is zero."""
 LEAST_PRIORITY = -(2**31)
 GREATEST_PRIORITY = 2**31 - 1
 KEEPING_AWAY = ("NoSchedule", "NoExecute")

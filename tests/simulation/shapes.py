@@ -52,7 +52,7 @@ class Shapes:
     def __init__(self, dice: random.Random, weights: random.Random | None = None) -> None:
         self.dice = dice
         self.weights = weights
-        """Draws shares by weight; None: there are none."""
+        """The random generator for shares by weight; None without shares by weight."""
         self.kinds = ("memory", "vcore", "gpu", "pods")[: dice.choice((1, 2, 2, 3, 4))]
         self.whole = dice.choice((8, 12, 20, 1_000))
         self.specs: list[AskSpec] = []

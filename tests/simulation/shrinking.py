@@ -9,7 +9,7 @@ from tests.simulation.duel import Difference, duel
 from tests.simulation.worlds import Moment, World
 
 REPLAYS_MOST = 600
-"""Replays that shrinking one difference may take."""
+"""Maximum number of replays to shrink one difference."""
 
 
 def shrink(found: Difference) -> Difference:

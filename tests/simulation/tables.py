@@ -104,7 +104,7 @@ class Item:
 
 
 Shares = Mapping[str, Mapping[str, Outcome]]
-"""What queues deserve by type and path."""
+"""Deserved shares of queues, by type and path."""
 
 
 @dataclass

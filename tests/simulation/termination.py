@@ -50,10 +50,13 @@ from tests.preemption.claim_oracle import (
 from tests.preemption.paths import is_below
 
 QUIET_MS: Final = 60_000
-"""Longer than the delay of a claim and its back-off together: nobody who waits has anything left to try."""
+"""Milliseconds, longer than a claim's delay and its back-off together: by then, no waiting ask has anything left to try."""
 STEPS_MOST: Final = 3_000
 CLAIMS_BY_WEIGHT_MOST: Final = 9
-"""Between two events from outside; what is deserved moves as victims go, so that no sum bounds it."""
+"""Maximum number of claims between two outside events with shares by weight.
+
+Deserved shares change with each eviction, so the sum of deficits is no bound.
+"""
 Deficits = dict[tuple[str, str], int]
 
 
@@ -64,11 +67,11 @@ class Account:
     cluster: Cluster
     going: dict[str, str] = field(default_factory=dict)
     beneficiaries: dict[str, str] = field(default_factory=dict)
-    """Of open decisions, who gets the capacity."""
+    """The ask that gets the capacity, by open decision."""
     claims: int = 0
     victims: int = 0
     most_at_once: int = 0
-    """The most claims between two events from outside."""
+    """The largest number of claims between two outside events."""
 
     def deficits(self) -> Deficits:
         """Return how far each queue is below its entitlement, by type; promised capacity counts as held (invariant 18).
@@ -225,7 +228,7 @@ class Life:
     """One cluster from its first tick until it is quiet."""
 
     asks_more = 4
-    """So many asks at the most come beside those of the cluster."""
+    """Maximum number of asks in addition to those of the cluster."""
 
     def __init__(self, seed: int, by: type[Dice] = Dice) -> None:
         self.random = random.Random(f"life {seed}")
@@ -236,13 +239,13 @@ class Life:
         self.cluster.asks += [self.new_ask() for _ in range(self.random.randint(0, self.asks_more))]
         self.at_once = self.random.random() < 0.5
         self.early = by is not Dice and random.Random(f"early {seed}").random() < 0.5
-        """Victims come back before they are gone."""
+        """Whether victims come back before they are gone."""
         self.coming: list[Pod] = []
         self.core = self.new_core()
         self.now = self.changed = START
         self.names = self.since_outside = self.claims_most = 0
         self.excused = False
-        """Something happened outside since the last tick: decisions may be given up."""
+        """Whether an outside event occurred since the last tick, so that decisions may be given up."""
         self.confirmations: list[tuple[int, str]] = []
         for event in claim_clusters.events(self.cluster):
             self.say(event)

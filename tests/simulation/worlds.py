@@ -36,10 +36,10 @@ from tests.simulation.tables import Item
 START = 1_700_000_000_000
 MANAGER = "rm"
 LATE_MANAGER = "rm-late"
-"""The owner of a second partition, with explicit sync; that rests until it has synced."""
+"""The owner of a second partition, with explicit sync; nothing is placed in that partition until it has synced."""
 
 Moment = tuple[int, Event | None]
-"""Something at an instant: an event, or None for a tick."""
+"""An instant, and an event or None for a tick."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class World:
     configuration: Configuration
     moments: list[Moment] = field(default_factory=list)
     expected: list[object] = field(default_factory=list)
-    """What the oracle said at each moment while the world was drawn; empty when it has to say it again."""
+    """The oracle's answers at each moment while the world was drawn; empty when they must be computed again."""
 
 
 def make_world(seed: int, *, by_weight: bool = False) -> World:

@@ -26,35 +26,38 @@ class Step(BaseModel):
     do: list[str] = Field(default_factory=list)
     then: list[str] | None = None
     queues: list[dict[str, Any]] | None = None
-    """Another configuration is applied, with these queues below root."""
+    """The queues below root of another configuration, which is applied."""
     partition: dict[str, Any] | None = None
-    """What that configuration says of the partition besides; None: what the story says."""
+    """The other settings of the partition in that configuration; None means the settings of the story."""
     shadow: list[str] | None = None
-    """What the shadow says, as `x1 only-shadow n1 y1|y2 ~ reason`: the live side's choice, a slash, the shadow's."""
+    """The decisions of the shadow, as `x1 only-shadow n1 y1|y2 ~ reason`: the live choice, a slash, the shadow's choice."""
     would: dict[str, str] = Field(default_factory=dict)
-    """What the shadow would do for a waiting ask: the rule in its way, or its node."""
+    """What the shadow would do for a waiting ask: the rule that prevents a decision, or the node."""
     reserved: dict[str, list[str]] | None = None
     waits: dict[str, str] = Field(default_factory=dict)
     verdicts: dict[str, str] = Field(default_factory=dict)
     """Why preemption does not help a waiting ask: the rule, then the nearest node and what is missing there."""
     spared: dict[str, list[str]] = Field(default_factory=dict)
-    """By beneficiary of an open decision some of the rules that protected candidates, each with their queue."""
+    """Some of the rules that protected candidates, each with the candidates' queue, by beneficiary of an open decision."""
     stood: dict[str, list[str]] = Field(default_factory=dict)
-    """By running allocation why the latest decisions near it did not evict it: the rule, its place among so many
-    candidates, the first key that differs with both values, and the victim or the node that was chosen."""
+    """Why the latest decisions did not evict a running allocation.
+
+    This is the rule, the place of the allocation among the candidates, the first key that differs with both values,
+    and the victim or the node that was chosen.
+    """
     taken_from: dict[str, list[str]] = Field(default_factory=dict)
-    """By beneficiary, or by queue of a quota run, the victims' queues: held, entitled and maximum by type."""
+    """The victims' queues with use, entitlement and max by type, by beneficiary or by queue of a quota run."""
     usage: dict[str, dict[str, int]] = Field(default_factory=dict)
     promised: dict[str, dict[str, int]] = Field(default_factory=dict)
     leaving: dict[str, dict[str, int]] = Field(default_factory=dict)
-    """What of a queue's usage is being released."""
+    """The part of a queue's usage that is being released."""
     deserved: dict[str, dict[str, int]] = Field(default_factory=dict)
     entitled: dict[str, dict[str, int]] = Field(default_factory=dict)
     allocated: dict[str, dict[str, int]] = Field(default_factory=dict)
-    """Seed 004's Allocated, as it is reported."""
+    """The allocated share, as it is reported (W5)."""
     preempting: dict[str, dict[str, int]] = Field(default_factory=dict)
     standing: dict[str, dict[str, str]] = Field(default_factory=dict)
-    """Types in which a queue is over or under what it deserves (W4); in the others it is even."""
+    """Types in which a queue is over or under its deserved share (W4); in the other types it is even."""
     limits: dict[str, dict[str, int]] = Field(default_factory=dict)
     guaranteed: dict[str, dict[str, int]] = Field(default_factory=dict)
     states: dict[str, str] = Field(default_factory=dict)
