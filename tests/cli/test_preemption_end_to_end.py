@@ -90,6 +90,11 @@ def leaving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     night = cluster / "night.yaml"
     grace = "terminationGracePeriodSeconds: "
     night.write_text(night.read_text().replace(f"{grace}30", f"{grace}600"))
+    # A ninth pod would get a reservation as soon as it has waited for 2 s.
+    queues = cluster / "queues.yaml"
+    named = "  - name: default\n"
+    assert named in QUEUES
+    queues.write_text(QUEUES.replace(named, f"{named}    reservations: {{enabled: false}}\n"))
     with live(folder, cluster, "--stop", "10m", states={"ordered": CLAIMS}) as core:
         yield core
 
