@@ -5,7 +5,7 @@ arrays are copied from it when the first plan changes them. All changes are sums
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -21,11 +21,15 @@ from server.snapshot.snapshot import Snapshot
 from server.snapshot.tentative import Tentative
 from server.snapshot.waiting import ClassFacts, WaitingAsk
 
+FurtherClaims = Callable[[str], tuple[WaitingAsk, ...]]
+"""The claims of a leaf that follow those read so far; () if there are no more."""
+
 
 class Trial:
     """A what-if overlay on a snapshot: which allocations run, each queue's usage and promises, each node's free capacity.
 
     ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is a cache for searches; a rollback empties it.
+    ``further_claims`` reads the claims that the snapshot leaves out; None if it has all.
     ``steps`` counts what searches cost, in units of one placement. With ``brief``, refusals leave out the protected candidates,
     because nothing will read them.
     """
@@ -55,14 +59,20 @@ class Trial:
         "_weak",
         "_weak_firm",
         "brief",
+        "further_claims",
         "kept",
         "snapshot",
         "steps",
         "touched",
     )
 
-    def __init__(self, snapshot: Snapshot, shares: Proportion | None = None) -> None:
-        self.snapshot = snapshot
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        shares: Proportion | None = None,
+        further_claims: FurtherClaims | None = None,
+    ) -> None:
+        self.snapshot, self.further_claims = snapshot, further_claims
         self._shares = shares
         self._served = {one.key for one in snapshot.commitments if not one.weak}
         self._reserving = {one.key for one in snapshot.commitments if one.weak}

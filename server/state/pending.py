@@ -149,6 +149,11 @@ def by_turn(ask: Ask) -> tuple[int, int, int]:
     return ask.cycle, ask.pending_since, ask.arrival
 
 
+def claims_in_turn(ask: Ask) -> tuple[int, int, int, int]:
+    """Return the sort key of P4 among all asks of a leaf, priority first. It orders asks as `WaitingAsk.turn` does."""
+    return -ask.spec.priority, *by_turn(ask)
+
+
 def _join_hold(partition: Partition, ask: Ask) -> None:
     """Add an ask to those that wait for a placeholder of its application; the next tick looks for one."""
     application, name = ask.application, ask.spec.task_group

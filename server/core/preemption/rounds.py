@@ -8,7 +8,7 @@ or a set instant was reached. A snapshot is taken only if an ask is due then. Wi
 round (P1, see `pacing`). A round that its budget cuts off continues in the next tick on a new snapshot (design 6.2).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -37,7 +37,8 @@ from server.preemption.quota import enforcement, reclaim
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.scheduling.placement import fits_pledged
-from server.state import quota_timers, snapshotting
+from server.snapshot.waiting import WaitingAsk
+from server.state import pending, quota_timers, snapshotting
 from server.state.applications import Ask
 from server.state.equivalence import AskClass
 from server.state.partition import Partition
@@ -168,7 +169,9 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
     if not (any(asks) or shrinks or trims):
         return None
     begin(partition, asks, now, trims=trims)
-    trial = Trial(snapshotting.take(partition, now, due=asks), shortage.known)
+    claims = ClaimsInChunks(partition, asks.claiming, budget, now)
+    asks = asks._replace(claiming=claims.first())
+    trial = Trial(snapshotting.take(partition, now, due=asks), shortage.known, claims.further)
 
     def runs(trial: Trial, result: RoundResult) -> None:
         _shrink(partition, trial, now, result)
@@ -193,6 +196,48 @@ def within(partition: Partition, asks: Sequence[Ask], budget: int) -> Sequence[A
             classes.add(ask.ask_class)
             found.append(ask)
     return found
+
+
+class ClaimsInChunks:
+    """The claims of a round that it has not refused, by leaf in the order of P4, read in chunks that a budget can try.
+
+    Most claims cost a step or more, so that a tick seldom needs another chunk. Claims that cost none come one after the other
+    until the budget is spent, so that chunks change no decision.
+    """
+
+    def __init__(
+        self, partition: Partition, claiming: Iterable[Ask], budget: int, now: int
+    ) -> None:
+        self._partition = partition
+        self._size = (
+            budget + 2
+        )  # the budget ends before the last one, whose turn calls for further claims
+        self._leaves: dict[str, list[Ask]] = {}
+        masked = False
+        for ask in claiming:
+            if (guarantee.NAME, ask.key) in partition.round.masked:
+                masked = True
+            else:
+                self._leaves.setdefault(ask.application.leaf.path, []).append(ask)
+        if masked:
+            pacing.keep_waiting(partition, guarantee.NAME, now)
+        for found in self._leaves.values():
+            if len(found) > self._size:
+                found.sort(key=pending.claims_in_turn, reverse=True)
+
+    def first(self) -> list[Ask]:
+        """Return the first claims of each leaf."""
+        return [ask for leaf in self._leaves for ask in self._next(leaf)]
+
+    def further(self, leaf: str) -> tuple[WaitingAsk, ...]:
+        """Return the next claims of a leaf. The state is the one of the snapshot, because plans are written later."""
+        return snapshotting.waiting(self._partition, self._next(leaf))
+
+    def _next(self, leaf: str) -> list[Ask]:
+        found = self._leaves.get(leaf, [])
+        chunk = found[-self._size :]
+        del found[-self._size :]
+        return chunk
 
 
 def begin(partition: Partition, asks: snapshotting.Due, now: int, *, trims: bool) -> None:

@@ -39,6 +39,10 @@ class Claimants:
         self._lines: dict[str, list[Claimant]] = {}
         for one in sorted(claimants, key=_turn, reverse=True):
             self._lines.setdefault(one.leaf, []).append(one)
+        self._ends: dict[str, str] = {}
+        """By leaf, the key of its last claim that was read, if the snapshot may leave out further ones."""
+        for leaf in self._lines if trial.further_claims else ():
+            self._note_end(leaf)
         self._measures = {leaf: tuple(measures(trial, leaf)) for leaf in self._lines}
         self._measured: dict[str, list[str]] = {}
         """By queue, the leaves whose distance depends on that queue."""
@@ -55,9 +59,24 @@ class Claimants:
             place = heapq.heappop(self._heap)
             if self._places.get(place.leaf) is not place:
                 continue  # its queue holds more or less now, and has a newer place in the heap
-            yield self._lines[place.leaf].pop()
+            claimant = self._lines[place.leaf].pop()
+            if self._ends.get(place.leaf) == claimant.key:
+                self._extend(place.leaf)
+            yield claimant
             for leaf in dict.fromkeys((place.leaf, *self._moved())):
                 self._stand(leaf)
+
+    def _note_end(self, leaf: str) -> None:
+        singles = (one.key for one in self._lines[leaf] if isinstance(one, WaitingAsk))
+        self._ends[leaf] = next(singles, "")
+
+    def _extend(self, leaf: str) -> None:
+        """Read the claims that follow the last one that was read; they come after it in the order of the leaf."""
+        assert self._trial.further_claims is not None, "only then is the last claim known"
+        further = self._trial.further_claims(leaf)
+        if further:
+            self._lines[leaf] = sorted((*self._lines[leaf], *further), key=_turn, reverse=True)
+            self._note_end(leaf)
 
     def _moved(self) -> Iterator[str]:
         """Yield the leaves whose distance changed with the latest plans."""

@@ -1,0 +1,219 @@
+"""A round of claims reads no more waiting asks of a leaf than its budget can try, and decides the same (G1, P3)."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from server.core.core import Core
+from server.core.preemption import rounds
+from server.model.asks import AskSpec
+from server.model.decisions import Decided, Decision, Placed
+from server.model.events import (
+    ApplicationAdded,
+    AskAdded,
+    ManagerRegistered,
+    NodeAdded,
+    ReleaseRequested,
+)
+from server.model.quota import (
+    Acl,
+    Configuration,
+    PartitionSpec,
+    PreemptionSettings,
+    QueueSpec,
+    ReservationSettings,
+)
+from server.model.resources import resource
+from server.snapshot.snapshot import Snapshot
+from server.snapshot.waiting import WaitingAsk
+from server.state import snapshotting
+from server.state.applications import Ask
+from server.state.partition import Partition
+from tests.effort import cases
+
+NOW = 1_800_000_000_000
+DELAY_MS = 30_000
+BUDGET = 50
+LEAVES = ("a", "b", "c", "d")
+SEEDS = range(cases(60))
+PLAIN = PreemptionSettings()
+"""The settings of a partition that says nothing."""
+KINDS = (
+    PLAIN,
+    replace(PLAIN, trigger="after"),
+    replace(PLAIN, entitlement="proportional"),
+    replace(PLAIN, entitlement="proportional", demand_cap=False),
+    replace(PLAIN, rounds_interval_ms=5_000),
+)
+
+
+def cluster(nodes: int, settings: PreemptionSettings = PLAIN, *, reserves: bool = False) -> Core:
+    """Return a core with nodes of 4 cores and four queues, of which three have guarantees."""
+    tree = QueueSpec(
+        "root",
+        parent=True,
+        submit_acl=Acl(everyone=True),
+        children=(
+            QueueSpec("a", guaranteed=resource({"vcore": 20_000})),
+            QueueSpec("b", guaranteed=resource({"vcore": 12_000})),
+            QueueSpec("c", guaranteed=resource({"vcore": 8_000})),
+            QueueSpec("d"),
+        ),
+    )
+    spec = PartitionSpec(
+        "default",
+        tree,
+        reservations=ReservationSettings(enabled=reserves),
+        preemption=settings,
+    )
+    core = Core(Configuration((spec,)))
+    core.handle(ManagerRegistered("rm"), NOW)
+    for at in range(nodes):
+        core.handle(NodeAdded("rm", f"n{at}", resource({"vcore": 4_000})), NOW)
+    for leaf in LEAVES:
+        core.handle(ApplicationAdded("rm", f"app-{leaf}", f"root.{leaf}"), NOW)
+    return core
+
+
+def ask(core: Core, key: str, leaf: str, spec: AskSpec, now: int) -> None:
+    """Ask for one pod."""
+    core.handle(AskAdded("rm", key, f"app-{leaf}", spec), now)
+
+
+def ticks(core: Core, now: int, budget: int) -> Sequence[Decision]:
+    """Return the decisions of an instant."""
+    decided: list[Decision] = []
+    more, number = True, 0
+    while more:
+        tick = core.tick(now, budget)
+        decided += tick.decisions
+        more = tick.more
+        number += 1
+        assert number < 5_000, "the ticks of an instant end"
+    return decided
+
+
+def full(nodes: int, settings: PreemptionSettings = PLAIN, size: int = 4_000) -> Core:
+    """Return a core whose nodes are full of pods of a queue without a guarantee."""
+    core = cluster(nodes, settings)
+    for at in range(nodes * 4_000 // size):
+        ask(core, f"runs-{at}", "d", AskSpec(resource({"vcore": size})), NOW)
+    ticks(core, NOW, 1_000)
+    return core
+
+
+def test_a_tick_reads_no_more_claims_of_a_leaf_than_its_budget_can_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    core = full(2)
+    for at in range(20 * BUDGET):
+        ask(core, f"ask-{at}", "a", AskSpec(resource({"vcore": 5_000 + at})), NOW)
+    ticks(core, NOW, 1_000)
+    read = watched(monkeypatch)
+    ticks(core, NOW + DELAY_MS, BUDGET)
+    assert len(read) >= 20
+    assert max(read) == BUDGET + 2
+
+
+def test_a_claim_behind_many_that_no_longer_may_claim_is_planned_before_those_of_other_leaves() -> (
+    None
+):
+    """With `trigger: after` an ask that exceeds the guarantee of its leaf costs no step (G2)."""
+    core = full(10, replace(PLAIN, trigger="after"))
+    for at in range(10 * BUDGET):
+        ask(core, f"large-{at}", "c", AskSpec(resource({"vcore": 8_001 + at})), NOW)
+    ask(core, "small", "c", AskSpec(resource({"vcore": 4_000})), NOW)
+    for at in range(20):
+        ask(core, f"other-{at}", "b", AskSpec(resource({"vcore": 1_000 + at})), NOW + 1)
+    ticks(core, NOW + 1, 1_000)
+    decided = ticks(core, NOW + 1 + DELAY_MS, BUDGET)
+    held = [one.ask.key for one in core.state.partitions["default"].decisions.pledges.values()]
+    assert "small" in held
+    assert held.index("small") == 0
+    assert any(type(one) is Decided for one in decided)
+
+
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the number of claims in each snapshot."""
+    read: list[int] = []
+    take = snapshotting.take
+
+    def counted(partition: Partition, now: int, *, due: snapshotting.Due) -> Snapshot:
+        taken = take(partition, now, due=due)
+        read.append(len(taken.claims))
+        return taken
+
+    monkeypatch.setattr(snapshotting, "take", counted)
+    return read
+
+
+@pytest.mark.parametrize("kind", range(len(KINDS)))
+@pytest.mark.parametrize("seed", SEEDS)
+def test_decisions_are_those_of_rounds_that_read_every_claim(
+    seed: int, kind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = story(seed, KINDS[kind])
+    monkeypatch.setattr(rounds, "ClaimsInChunks", AtOnce)
+    assert few == story(seed, KINDS[kind])
+
+
+class AtOnce:
+    """The plain twin of `rounds.ClaimsInChunks`: every claim is in the snapshot, those refused earlier in the round, too."""
+
+    def __init__(
+        self, _partition: Partition, claiming: Sequence[Ask], _budget: int, _now: int
+    ) -> None:
+        self._claiming = claiming
+
+    def first(self) -> Sequence[Ask]:
+        """Return all claims."""
+        return self._claiming
+
+    def further(self, _leaf: str) -> tuple[WaitingAsk, ...]:
+        """Return no further claims."""
+        return ()
+
+
+def story(seed: int, settings: PreemptionSettings) -> list[list[str]]:
+    """Return what a core with a small budget decides at each instant while asks of many sizes come and pods end."""
+    chance = random.Random(seed)
+    core, now = cluster(12, settings, reserves=chance.random() < 0.3), NOW
+    running = dict[str, str]()
+    for at in range(48):
+        ask(core, f"runs-{at}", "d", AskSpec(resource({"vcore": 1_000})), now)
+        running[f"runs-{at}"] = "app-d"
+    found = [ticks(core, now, 100)]
+    for at in range(30):
+        now += chance.choice((0, 100, 1_000, 5_000, DELAY_MS))
+        for number in range(chance.randrange(9)):
+            size = chance.choice((500, 1_000, 2_500, 3_950, 9_000)) + chance.randrange(5)
+            spec = AskSpec(resource({"vcore": size}), priority=chance.randrange(3))
+            leaf = chance.choice(LEAVES)
+            running[f"{at}-{number}"] = f"app-{leaf}"
+            ask(core, f"{at}-{number}", leaf, spec, now)
+        known = core.state.partitions["default"].asks
+        placed = [key for key in running if key in known and known[key].node is not None]
+        leaving = list(core.state.partitions["default"].decisions.leaving)
+        ends = chance.sample(placed, min(len(placed), chance.randrange(3)))
+        for key in dict.fromkeys((*ends, *leaving[: chance.randrange(4)])):
+            core.handle(ReleaseRequested("rm", running.pop(key), key), now)
+        found.append(ticks(core, now, chance.randint(1, 6)))
+    assert any(type(one) is Placed for some in found for one in some)
+    return [[repr(one) for one in some] for some in found]
+
+
+def test_rounds_of_the_stories_read_further_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    further = rounds.ClaimsInChunks.further
+
+    def counted(claims: rounds.ClaimsInChunks, leaf: str) -> tuple[WaitingAsk, ...]:
+        found = further(claims, leaf)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(rounds.ClaimsInChunks, "further", counted)
+    for seed in range(10):
+        story(seed, KINDS[seed % len(KINDS)])
+    assert sum(map(bool, read)) >= 10
