@@ -209,9 +209,8 @@ class ClaimsInChunks:
         self, partition: Partition, claiming: Iterable[Ask], budget: int, now: int
     ) -> None:
         self._partition = partition
-        self._size = (
-            budget + 2
-        )  # the budget ends before the last one, whose turn calls for further claims
+        self._size = budget + 2
+        """One more than the budget can try: the turn of the last one calls for further claims."""
         self._leaves: dict[str, list[Ask]] = {}
         masked = False
         for ask in claiming:
