@@ -91,7 +91,7 @@ class ServeOptions:
 
     listen: str = DEFAULT_LISTEN
     config_file: Path | None = None
-    """The configuration file. It precedes registrations, and `config apply` precedes the file until the file changes."""
+    """The configuration file. It takes precedence over registrations; a text from `config apply` takes precedence over the file until the file changes."""
     metrics: str | None = None
     access: Access = field(default_factory=Access)
     health: str | None = None
@@ -284,7 +284,7 @@ async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -
 
 
 class _Begun(NamedTuple):
-    """The configuration at a core's start: the digest of its ``file``, and a ``note`` why one of two is in force."""
+    """The configuration at a core's start: the digest of its ``file``, and a ``note`` that says why one of two configurations is in force."""
 
     configuration: Configuration | None = None
     beginning: Beginning | None = None

@@ -21,7 +21,7 @@ _MESSAGES: Final = {
 
 
 def complain(fault: ValidationError, reporter: Reporter, left_out: Container[Path] = ()) -> None:
-    """Report every error of a validation at its path, except that a value is missing that was left out on purpose."""
+    """Report every error of a validation at its path; a missing value is no error if it was left out on purpose."""
     for error in fault.errors(include_url=False):
         path: Path = tuple(part for part in error["loc"] if part != "[key]")
         if reporter.original(path) not in left_out:

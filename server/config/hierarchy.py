@@ -71,7 +71,7 @@ def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
 
 
 def _check_applications(draft: Draft, reporter: Reporter) -> None:
-    """Check that below a parent with a limit of applications each child has one, too, of at most the parent's."""
+    """Check that each child of a queue with a limit of applications has such a limit, too, of at most the parent's."""
     bound = draft.above.shape.maxapplications if draft.above else 0
     own = draft.shape.maxapplications
     if not bound or 0 < own <= bound or (not own and reporter.lacks(draft.where)):

@@ -16,7 +16,7 @@ from server.model.shadow import NO_EFFECT, is_on
 from server.model.spelling import duration_text, quantity_text
 
 SECONDS_SUSPICIOUS: Final = 60
-"""A quota delay under `resources` below this was probably meant in minutes (seed 000 itself writes 5 for minutes)."""
+"""A quota delay under `resources` that is shorter than this was probably meant in minutes (seed 000 itself writes 5 for minutes)."""
 EXPIRY_MS_SAFE: Final = 60_000
 RESERVATION_MS_USEFUL: Final = 30_000
 """The shortest safe expiry, 30 s more than Kubernetes' usual grace period, and the shortest useful timeout of a reservation.

@@ -56,7 +56,7 @@ def _fault_paths(fault: ValidationError) -> Iterable[Path]:
 def tree_is_known(queues: Path, reporter: Reporter) -> bool:
     """Return whether each queue of a partition is known, with its name and the queues below it.
 
-    For a text with more faults than are listed the answer is False, without a look at each fault.
+    For a text with more faults than are listed the answer is False, without examining each fault.
     """
     if len(reporter.left_out) > PROBLEMS_MAX:
         return False

@@ -133,7 +133,7 @@ def _proportional(
 ) -> PreemptionSettings:
     """Return settings for shares by weight with the trigger that they need, and report a trigger that contradicts them.
 
-    W2: plain shares by weight claim only what fits after the ask. W8: `overshoot: last` needs the same.
+    W2: plain shares by weight claim only what fits after the ask. W8: `overshoot: last` needs the same trigger.
     """
     if not read.demand_cap and given.get("trigger") == "before":
         message = "'before' cannot be combined with proportion.demandcap false, which claims only what fits: 'after'"

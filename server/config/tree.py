@@ -151,7 +151,7 @@ def _draft(written: shape.Queue, where: Path, above: Draft | None, reporter: Rep
 
 
 def _children(draft: Draft, reporter: Reporter) -> list[Draft]:
-    """Return the queues below; for an inserted root, those that the partition lists."""
+    """Return the queues below a queue; for an inserted root these are the queues that the partition lists."""
     inserted = draft.above is None and draft.where[-1] == "queues"
     where = draft.where if inserted else (*draft.where, "queues")
     first: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The values of an ask, in two parts: the part that all pods of one template share, and the part that differs between them."""
+"""The values of an ask: those that all pods of one template share, and those that differ from pod to pod."""
 
 import enum
 from dataclasses import dataclass, fields
@@ -117,7 +117,7 @@ class AskSpec:
     ``min_members`` is the size of the ask's gang, 0 for an ask that is no gang member (J1). ``counted`` says that the owner
     declared no size: the size is then the number of members that had arrived when the wait for members ended. ``lendable`` is
     the class that the owner wrote, False for firm (J2). ``may_trigger`` says whether others may be evicted for the ask (J3). In
-    both, None means that the partition decides.
+    both, None means that the partition's default applies.
     """
 
     resource: Resource
@@ -178,7 +178,7 @@ def resized(spec: AskSpec, resource: Resource) -> AskSpec:
 
 
 class JobClass(enum.StrEnum):
-    """The class of a pod (J2): a firm pod is never evicted, a lendable one may use what others leave over."""
+    """The class of a pod (J2): a firm pod is never evicted, a lendable pod may use capacity that other queues do not use."""
 
     FIRM = "firm"
     LENDABLE = "lendable"
@@ -209,7 +209,7 @@ class ReleaseMark:
     released_for: str
     node_id: str
     delivery: str = ""
-    """The way in which the pod ends: "soft" where another operator is still to end it, "" where the way is not known."""
+    """The way in which the pod ends: "soft" if another operator has to delete it, "" if the way is not known."""
 
 
 Tags = tuple[bytes, ...]

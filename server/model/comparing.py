@@ -1,4 +1,4 @@
-"""The keys by which victims are compared, and the list of them that each policy has (V1, V2)."""
+"""The keys by which victims are compared, and each policy's list of keys (V1, V2)."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
@@ -20,7 +20,7 @@ Key = Literal[
     "kind",
     "job",
 ]
-"""A key that a list may have; `server.preemption.victim_order` defines each."""
+"""The name of a key in such a list; `server.preemption.victim_order` defines each key."""
 
 KEYS: Final[tuple[str, ...]] = get_args(Key)
 

@@ -173,7 +173,7 @@ class NodeAccepted(NamedTuple):
 
 
 class NodeRejected(NamedTuple):
-    """A node event that is refused; the state is unchanged. ``code`` is a stable word where a client may act on it, else ""."""
+    """A node event that is refused; the state is unchanged. ``code`` is a stable word if a client may act on the refusal, else ""."""
 
     rm_id: str
     node_id: str

@@ -29,7 +29,7 @@ class ManagerRegistered(NamedTuple):
 class ManagerWiped(NamedTuple):
     """The removal of a shim's former asks and allocations before it registers again: at most ``most`` of them end.
 
-    The bound keeps the event short. What is left is removed with the registration itself.
+    The bound keeps the event short. The remaining objects are removed with the registration itself.
     """
 
     rm_id: str

@@ -19,7 +19,7 @@ SCORE_BITS: Final = 20
 SHARE_ONE: Final = 1 << SHARE_BITS
 """The share of 1: usage equals the amount that it is measured by."""
 SHARE_UNBOUNDED: Final = 1 << 62
-"""The share of a queue that uses a resource type of which it may have nothing."""
+"""The share of a queue that uses a resource type of which its measure is 0."""
 
 
 def fits(demand: Demand, free: Sequence[int]) -> bool:

@@ -1,8 +1,8 @@
 """The table of preemption policies: one row for each policy, with every fact by which it differs from the others.
 
-A policy is a row here and a plan module in `server.preemption`; `server.core.preemption.rounds` lists the plan modules.
-All other code asks a row for a fact, and never compares a policy's name: `tests/tidy/test_policies.py` refuses that.
-`docs/development/add-a-policy.md` leads through a new policy.
+A policy is a row here and a plan module in `server.preemption`; `server.core.preemption.rounds` lists the plan modules. All
+other code asks a row for a fact, and never compares a policy's name: `tests/tidy/test_policies.py` enforces this.
+`docs/development/add-a-policy.md` shows how to add a policy.
 """
 
 import enum
@@ -85,7 +85,7 @@ class PolicyFacts:
     name: str
     """The name in records, explanations, metrics and on the wire."""
     letter: str = ""
-    """The first letter of its decision ids, by which a victim's policy is known after a restart; empty for none."""
+    """The first letter of its decision ids, which tells the policy of a victim after a restart; empty for none."""
     listed: bool = False
     """Whether `preemption.policies` switches the policy on; a policy that is not listed has a setting of its own."""
 
@@ -119,7 +119,7 @@ class PolicyFacts:
 
     retry: Retry = Retry.BACK_OFF
     reported_after_others: bool = True
-    """Whether its refusal is also reported when another policy refused the same ask in the same round."""
+    """Whether a refusal by this policy is also reported when another policy refused the same ask in the same round."""
     compared: bool = True
     """Whether its decisions are compared with those of a shadow (docs/shadow.md)."""
     kept_by: str = ""

@@ -59,7 +59,7 @@ class PreemptionPolicy(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """An access list: everybody, or the named users and members of the named groups."""
+    """An access list: all users, or the named users and the members of the named groups."""
 
     everyone: bool = False
     users: frozenset[str] = frozenset()
@@ -198,7 +198,7 @@ Q = TypeVar("Q", bound=Specified)
 def up_to_fence(path_up: Iterable[Q]) -> Iterator[Q]:
     """Yield the queues from a leaf up to the nearest fence, or to the root.
 
-    Victims for its asks run below the last one (G3).
+    Victims for asks of that leaf run in queues below the last queue yielded (G3).
     """
     for queue in path_up:
         yield queue

@@ -1,7 +1,7 @@
 """The order in which a decision took its candidates: an excerpt around its victims, with the values that were compared.
 
 A ranking is kept as long as its record, to answer questions such as "why this pod and not that one"; the decision log does not
-contain it. The decision only stores the values; they are sorted when the first question comes.
+contain it. The decision only stores the values; the first question sorts them.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ RANKED_MAX: Final = 64
 BEFORE_MAX: Final = 48
 """The number of candidates in an excerpt up to the last victim.
 
-Candidates after the last victim show better why pods were kept.
+The other candidates of the excerpt come after the last victim, because they show why pods were kept.
 """
 RIVALS_MAX: Final = 8
 """The number of nodes that are kept beside the one that was chosen."""

@@ -57,7 +57,7 @@ class Beneficiary:
 
 
 class Victim(NamedTuple):
-    """An allocation that a decision evicts. ``because`` names the rules by which it was chosen, in words with their ids.
+    """An allocation that a decision evicts. ``because`` has the rules by which the victim was chosen, each as words with the rule's id.
 
     A quota run makes tens of thousands of these; a named tuple is made several times faster than a frozen dataclass.
     """
@@ -72,7 +72,7 @@ class Victim(NamedTuple):
     originator: bool
     because: str
     ran_ms: int = 0
-    """The time for which the victim had run when its eviction was ordered; 0 also where it was not counted."""
+    """The time for which the victim had run when its eviction was ordered, in milliseconds; also 0 if it was not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def lost_by(resource: Resource, ran_ms: int) -> Lost:
 
 
 def lost_of(victims: Iterable[Victim]) -> Lost:
-    """Return the work that is lost with victims, each counted up to the instant at which its eviction was ordered."""
+    """Return the work that is lost with victims, each with its run up to the order of its eviction."""
     found = Lost()
     for one in victims:
         found = found.plus(lost_by(one.resource, one.ran_ms))
@@ -253,9 +253,9 @@ class AskSimulation:
     verdict: Verdict | None = None
     lines: tuple[str, ...] = ()
     brief: str = ""
-    """The capacity that a waiting ask lacks, without names of nodes and other queues; "" where that cannot be said."""
+    """The capacity that a waiting ask lacks, without names of nodes and other queues; "" if it is not known."""
     group: int = 0
-    """The place of the ask's group, counted from 1; 0: the ask is in none."""
+    """The number of the group that the ask is in, counted from 1; 0 if the ask is in no group."""
 
 
 @dataclass(frozen=True, slots=True)

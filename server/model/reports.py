@@ -141,7 +141,7 @@ class AllocationReport:
     placed_at_the_latest: bool = False
     """Whether the start of the allocation is unknown because it ran before the core knew of it.
 
-    ``placed_ms`` is the latest possible.
+    ``placed_ms`` is then the latest possible start.
     """
 
 
@@ -217,8 +217,8 @@ class Excluded:
 class NodeFit:
     """A node in a tentative assignment of a group of asks.
 
-    ``members`` of the group fit there now. ``rest`` more are assigned to the node although they do not fit yet, and ``missing``
-    is the capacity that has to become free for them.
+    ``members`` of the group fit there now. ``rest`` is how many more are assigned to the node although they do not fit yet, and
+    ``missing`` is the capacity that has to become free for them.
     """
 
     node_id: str
@@ -251,7 +251,7 @@ class GroupFit:
     placement order; ``rest`` is what the others request in total, and ``missing`` what nodes lack for them in total.
     ``without_node`` counts members that no node could hold beside the other members, even if it were empty. ``nodes`` are those
     that can take most, first those that lack capacity; ``nodes_left_out`` counts the further ones. ``looked_at`` is how many
-    members were tried: all, but for very large gangs.
+    members were tried: all of them, except in very large gangs.
     """
 
     name: str

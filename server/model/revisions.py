@@ -33,7 +33,7 @@ class Revision(NamedTuple):
 class Beginning(NamedTuple):
     """The configuration state with which a core starts. ``given`` maps each manager to the digest of what it sent last.
 
-    ``configured``: the configuration file decides, and registrations do not.
+    ``configured``: the configuration file decides, and the configurations in registrations are ignored.
     """
 
     revision: Revision
@@ -44,7 +44,7 @@ class Beginning(NamedTuple):
 class Base(NamedTuple):
     """The revision from which a change was made; with both fields empty, any revision in force.
 
-    If a digest is given, only the digest counts: after a restart, which numbers from 1 again, it still names the same text.
+    If a digest is given, only the digest counts: it names the same text after a restart, when numbers begin at 1 again.
     """
 
     number: int = 0

@@ -1,6 +1,6 @@
 """The shadow of a partition: settings that are evaluated beside those in force and never carried out, and the differences.
 
-A record says what either side decided for one ask, or for one queue with surplus reclaim. The shadow plans on the live state,
+A record has the decisions of both sides for one ask, or for one queue with surplus reclaim. The shadow plans on the live state,
 so that every live decision is a fact for it; its own decisions change nothing.
 """
 
@@ -66,8 +66,8 @@ class Choice:
 class ShadowRecord:
     """A record of one ask, or one queue with surplus reclaim (see ``kind``), for which at least one side decided something.
 
-    ``law`` and ``because`` say why the other side decided nothing, in the words of refusals. ``at_ms`` is the instant since
-    which the record is as it is; ``ended_ms`` 0 means that it is still valid.
+    ``law`` and ``because`` say why the other side decided nothing, with the rule and the text of its refusal. ``at_ms`` is the
+    instant of the record's last change; ``ended_ms`` 0 means that it is still valid.
     """
 
     partition: str

@@ -37,4 +37,4 @@ STRIKES_MAX: Final = 3
 FROZEN_MS: Final = 1_800_000
 """The time for which a pair is frozen, unless an external change ends it earlier."""
 STRIKES_KEPT_MS: Final = 3_600_000
-"""The time after the last strike after which the strikes of a pair are forgotten."""
+"""The strikes of a pair are forgotten this long after the last of them."""

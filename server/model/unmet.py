@@ -13,7 +13,7 @@ class Binding(enum.StrEnum):
     """The obstacle between a queue and its guarantee. The value is a stable word."""
 
     SERVED = "being-served"
-    """Capacity is being freed for the queue, or the next round does so."""
+    """Capacity is being freed for the queue, or will be in the next round."""
     NOT_READY = "not-ready"
     """The queue's gang is not complete, the queue is stopped, or its manager is still sending what it has."""
     DELAY = "delay"

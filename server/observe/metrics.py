@@ -40,7 +40,7 @@ from server.model.reports import PartitionReport, QueueReport
 from server.model.shadow import ShadowRecord
 
 QUEUES_MAX: Final = 1_000
-"""The largest number of queues whose usage is exported, in path order; a scrape is no listing."""
+"""The largest number of queues whose usage is exported, in path order, because a scrape need not list all queues."""
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _PARTITION: Final = attrgetter("partition")

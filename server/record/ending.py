@@ -1,4 +1,4 @@
-"""The end of the last run in a decision log: how many lines are missing there, according to the log and the mark beside it.
+"""The end of the last run in a decision log: how many of its lines are missing, according to the log and the mark beside it.
 
 The result never understates what is missing: where the number is not certain, the result says so.
 """
@@ -32,7 +32,7 @@ CUT_WHY: Final = "lines that were written are gone from the end of the log"
 
 
 class Missing(NamedTuple):
-    """The number of ``lines`` that are missing at least; ``more`` says that more may be missing."""
+    """The missing lines: at least ``lines`` are missing; ``more`` says that there may be others."""
 
     lines: int
     more: bool
@@ -79,8 +79,8 @@ class _Standing(NamedTuple):
 def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, boot: str) -> Ending:
     """Return how the last run ended.
 
-    ``chain`` is the chain after the ``last`` line, which is None where there is none or it cannot be read. ``boot`` is the
-    present boot id of the kernel.
+    ``chain`` is the chain after the last line. ``last`` is that line, or None if there is no line or it cannot be read.
+    ``boot`` is the present boot id of the kernel.
     """
     has_end = last is not None and last.kind == ENDED
     if state is None:
@@ -136,7 +136,8 @@ def _standing(path: Path, chain: Chain, state: State) -> _Standing:
 def _cut(number: int, state: State) -> _Standing:
     """Judge a log that ends before the last line that its mark names.
 
-    Each line that was cut off counts as one missing line. A `gap` among them stood for more lines, so more may be missing.
+    Each line that was cut off counts as one missing line. One of them may have been a `gap`, which reports several missing
+    lines, so more lines may be missing.
     """
     if number == 0 and state.ended and state.handed == state.accounted and not state.unsure:
         return _Standing(state.accounted)  # another log, in place of a complete one

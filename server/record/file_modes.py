@@ -20,7 +20,7 @@ ADVICE: Final = (
 
 
 def refused_file(path: Path, found: os.stat_result) -> str:
-    """Return why a core must not use the file, which is that all users may write to it; empty where it may be used."""
+    """Return why a core must not use the file: all users may write to it. Empty if the core may use it."""
     if not found.st_mode & stat.S_IWOTH:
         return ""
     return f"{path}: everybody may write to it ({shown(found)}); look what it says, then run chmod o-w {path}"
@@ -34,7 +34,7 @@ def refused_owner(path: Path, found: os.stat_result, folder: os.stat_result, use
 
 
 def refused_folder(folder: Path) -> str:
-    """Return why nothing should be kept in the folder, which is that all users could replace its files; else empty.
+    """Return why nothing should be kept in the folder: all users could replace its files. Empty if the folder is safe.
 
     The folders above are judged as well, up to the root of the volume, which `warned_mount` judges. Raises OSError.
     """

@@ -1,7 +1,7 @@
 """The holding of decisions until their lines are safe in the decision log: `evenhand serve --durable`.
 
-The decisions of a slice are sent only when its lines are on the disk. Events arrive meanwhile, so that one sync serves all of
-them; a slice without lines for the log does not wait.
+The decisions of a slice are sent only when its lines are on the disk. Events that arrive during a sync are handled together, so
+that one sync serves all of them. A slice without lines for the log does not wait.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Holding:
         """The function that is called with True when the disk begins to delay decisions, and with False when it stops."""
 
     async def before_leaving(self) -> None:
-        """Return when all decisions made so far may be sent, however long the disk fails."""
+        """Wait until all decisions made so far may be sent, however long the disk fails, and then return."""
         unsafe = self._recording.unsafe()
         if unsafe is None:
             return

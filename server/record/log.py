@@ -119,7 +119,7 @@ class DecisionLog:
             self._mark.hand(self._handed, now)
 
     def note(self, entry: Entry) -> None:
-        """Add a line about the log itself, which is kept however many lines wait already."""
+        """Add a line about the log itself; unlike other lines, it is kept however many lines wait already."""
         self._close_gap()
         self._append(entry, last=True)
 

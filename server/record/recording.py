@@ -1,7 +1,7 @@
-"""The recording of a core: the pump calls it in place of the core, and it decides exactly as the core does.
+"""The recording of a core: the pump calls the recorder in place of the core, and the recorder returns the core's decisions unchanged.
 
-Lines are made here or passed on as values. Only ``run`` uses files, and bootstrap runs it in a thread of its own, so that a
-slow disk delays no decision. Failures there are logged and counted, never raised.
+Lines are made here or passed on as values. Only jobs that are passed to ``run`` use files, and bootstrap runs these in a thread
+of its own, so that a slow disk delays no decision. Failures there are logged and counted, never raised.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """The configuration in force when a core starts: that of the configuration file, or the one that was in force before.
 
-One rule holds for every source that sends its text repeatedly: its text replaces one that was applied meanwhile only if it
-differs from the text that the source sent before.
+A source such as a file or a ConfigMap sends its text repeatedly. That text replaces a configuration that was applied in the
+meantime only if it differs from the text that the same source sent before.
 """
 
 from typing import NamedTuple

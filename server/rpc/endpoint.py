@@ -76,7 +76,7 @@ SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
 
 
 class Holding(Protocol):
-    """The object that decisions wait for before they are sent; ``tell`` is called when that takes long, and when it is over."""
+    """The object that decisions wait for before they are sent; ``tell`` is called when that wait takes long, and when it is over."""
 
     tell: Callable[[bool], object]
 

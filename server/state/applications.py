@@ -25,7 +25,8 @@ AskKey = tuple[int, int, int]
 class Ask:
     """An ask; once it has a node it is an allocation.
 
-    - ``cycle`` is the number of complete placement passes when the ask began to wait. Each later one is a missed opportunity (P2).
+    - ``cycle`` is the number of complete placement passes when the ask began to wait. Each complete pass after that is a missed
+      opportunity (P2).
     - ``code`` is the reason for waiting that was last sent to the shim, "" for none.
     - ``pledge`` is the capacity that is kept for the ask while it waits.
     - ``released_by`` is the open decision that evicts the allocation, ``leaves_by`` the id of the decision that ordered its
@@ -140,7 +141,7 @@ class Ask:
 class Tried:
     """A shadow's memory about one group: ``refused_ms``, ``verdict`` and ``rests`` as in `Group`.
 
-    ``side`` is the object of the shadow's tries to which this memory belongs.
+    ``side`` identifies the shadow (`state.backoff.ShadowTries`) to which this memory belongs.
     """
 
     __slots__ = ("refused_ms", "rests", "side", "verdict")
@@ -152,7 +153,7 @@ class Tried:
         self.rests: dict[str, tuple[object, int]] = {}
 
     def joined(self, known: "Tried | None") -> "Tried":
-        """Return this memory joined with that about another group. The rests are left out."""
+        """Return this memory joined with that about another group, without ``rests``."""
         other = known if known is not None and known.side is self.side else Tried(self.side)
         other.refused_ms = max(self.refused_ms, other.refused_ms)
         other.verdict = other.verdict or self.verdict
@@ -166,7 +167,8 @@ class Group:
     - ``in_turn`` says that no ask has missed more opportunities than the asks before it (P4).
     - ``untold`` holds asks whose reason for waiting was not sent to the shim yet.
     - ``refused_ms`` is when preemption was last refused to the asks of the group that were due then; ``verdict`` says why.
-    - ``rests`` says by policy, for one configuration, until when no ask of the group is due, as long as no ask joins.
+    - ``rests`` has by policy a configuration, and the instant until which no ask of the group is due under it. An ask that
+      joins the group ends this wait.
     - ``beside`` is a shadow's memory about the group.
     """
 
@@ -208,7 +210,7 @@ class Group:
         self.beside: Tried | None = None
 
     def wake(self) -> None:
-        """End the group's rests, because an ask joined or can be tried at once."""
+        """Clear ``rests``, so that the group is due again, because an ask joined or can be tried at once."""
         self.rests.clear()
         if self.beside is not None:
             self.beside.rests.clear()
@@ -219,8 +221,8 @@ class Job:
 
     In the application's heap a job has the entry of a group, at the rank of the job's first member.
 
-    - ``tried`` is the partition's relief and placements when the job was last found not to fit, ``tried_reserved`` the same for
-      a test with the capacity that is reserved for lower priorities.
+    - ``tried`` has the partition's counters ``relief`` and ``placements`` when the job was last found not to fit.
+      ``tried_reserved`` has these counters for a test that also uses the capacity reserved for lower priorities.
     - ``placed`` counts the members that have a node and keep it.
     - ``refused_ms`` is when preemption was last refused to the job; ``verdict`` says why. ``beside`` is a shadow's memory about
       it.
@@ -281,7 +283,7 @@ class Application:
     """One application in its leaf queue.
 
     - ``limiters`` are all limits that its asks have to pass: queues from the leaf to the root, then user, then group.
-    - ``entry`` is its current entry in the leaf's heap, ``priority`` the highest that any of its placeable asks may have.
+    - ``entry`` is its current entry in the leaf's heap, ``priority`` an upper bound of the priorities of its placeable asks.
     - ``reserves_from_ms`` is the instant before which no node is reserved for it, because one of its reservations timed out.
     - ``reserve`` has the placeholders that it declared, ``holds`` by task group the asks that wait for placeholders.
     """
@@ -360,7 +362,7 @@ class WaitingGangs:
     """The gangs of one partition that wait for members, for placeholders or for free capacity.
 
     - ``gathering`` has the gangs without a stated size that wait for the remaining members, each with the instant since which
-      no member joined. ``came`` has those of them that have to be checked again, and whether a member joined.
+      no member joined. ``came`` has the gathering gangs that have to be checked again, each with whether a member joined.
     - ``holding`` has the applications with asks that wait for placeholders, each with the state of the partition in which no
       placeholder was found for them.
     - ``parked`` are the gangs that were found not to fit, ``ready`` those that may fit.

@@ -1,4 +1,4 @@
-"""The memory of planners about asks that they refused, so that these are not tried again at once (G1).
+"""The records of refused asks, which keep planners from trying these asks again at once (G1).
 
 Two sides plan for the same asks: the live side, and a shadow, whose decisions are not carried out. Each side has its own
 memory, so that neither delays the other.
@@ -32,7 +32,7 @@ class Tries(Protocol):
         """Record the verdict of a refusal."""
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return the instant until which no ask of the group is due for a policy; an ask that joins ends it."""
+        """Return the instant until which no ask of the group is due for a policy; an ask that joins the group ends this wait."""
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
         """Record the instant until which no ask of the group is due for a policy."""
@@ -66,7 +66,7 @@ class LiveTries:
         group.verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return the instant until which no ask of the group is due for a policy; an ask that joins ends it."""
+        """Return the instant until which no ask of the group is due for a policy; an ask that joins the group ends this wait."""
         return group.rests.get(policy)
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
@@ -119,7 +119,7 @@ class ShadowTries:
         self._own(group).verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return the instant until which no ask of the group is due for a policy; an ask that joins ends it."""
+        """Return the instant until which no ask of the group is due for a policy; an ask that joins the group ends this wait."""
         known = self._known(group)
         return None if known is None else known.rests.get(policy)
 
@@ -132,7 +132,7 @@ class ShadowTries:
         return self._nodes.get(ask.key, -1)
 
     def see_node(self, ask: Ask, changes: int) -> None:
-        """Record the ``changes`` counter of the required node at which the ask is refused. Beyond NODES_MAX forget the oldest."""
+        """Record the ``changes`` counter of the required node at which the ask is refused; above NODES_MAX, forget the oldest."""
         self._nodes.pop(ask.key, None)
         self._nodes[ask.key] = changes
         if len(self._nodes) > NODES_MAX:

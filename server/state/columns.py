@@ -35,7 +35,7 @@ _Item = TypeVar("_Item")
 
 
 class NodeRows:
-    """A row for each slot of the partition, empty or not."""
+    """One row for each node slot of the partition, also for a slot without a node."""
 
     __slots__ = (
         "_capacity",
@@ -120,7 +120,7 @@ class NodeRows:
         return self._frozen
 
     def _places(self) -> Array:
-        """Return by row the rank of its node id among all node ids. Ranks are recomputed only when an id changed."""
+        """Return for each row the rank of its node id among all node ids. Ranks are recomputed only when an id changed."""
         if self._names is None:
             places = np.zeros(len(self._ids), dtype=np.int64)
             places[sorted(range(len(self._ids)), key=self._ids.__getitem__)] = np.arange(
@@ -200,7 +200,7 @@ class AllocationRows:
             ask.row = -1
 
     def _place(self, placed: Sequence["Ask"]) -> None:
-        """Give rows to asks that have none, and write the names of all these asks, which an update may have changed."""
+        """Give a row to each ask without one, and write the names of every ask, because an update may have changed them."""
         fresh = [ask for ask in placed if ask.row < 0]
         missing = len(fresh) - len(self._empty)
         if missing > 0:
@@ -354,7 +354,7 @@ def _gangs(placed: Sequence["Ask"], members: Mask) -> Array:
 
 
 def _numbers(items: Iterable[_Item], known: Iterable[_Item]) -> Array:
-    """Return by item its position among the known ones."""
+    """Return for each item its position among the known items."""
     places = {one: place for place, one in enumerate(known)}
     return _ints(list(map(places.__getitem__, items)))
 

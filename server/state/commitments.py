@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Pledge:
-    """The capacity kept for one ask on one node. ``exclusive``: no other ask gets any capacity of the node meanwhile (G11).
+    """The capacity kept for one ask on one node. ``exclusive`` means that no other ask gets capacity of the node while the pledge lasts (G11).
 
     If the ask is to replace a placeholder, the placeholder counts for the ask in all usage until it is gone: nothing is
     promised in the queues, and on the node only the amount that the ask needs beyond the placeholder.
@@ -56,12 +56,12 @@ class Pledge:
 
     @property
     def replaces(self) -> bool:
-        """Return whether the pledge's ask is to replace a placeholder. Such an ask is placed when that is gone, never before."""
+        """Return whether the pledge's ask is to replace a placeholder. Such an ask is placed only after the placeholder is gone."""
         return self.commitment.replaces
 
 
 class Commitment:
-    """One open decision. ``victims`` are those that are still there, ``gone`` the keys of the others.
+    """One open decision. ``victims`` are the victims that still exist, ``gone`` the keys of those that ended.
 
     ``suspended`` says that the decision is being replanned, because a victim could not be evicted. ``queue`` is the queue that
     a quota run shrinks. An ``expires_ms`` of 0 means never. ``record`` is the report for people, None for a reservation.
@@ -89,7 +89,7 @@ class Commitment:
         self.commitment_id = commitment_id
         self.policy = policy
         self.facts = facts(policy)
-        """The row of its policy."""
+        """The row of the decision's policy in the table of policies."""
         self.created_ms = created_ms
         self.expires_ms = expires_ms
         self.queue = queue
@@ -98,7 +98,7 @@ class Commitment:
         self.gone: list[str] = []
         self.suspended = False
         self.short: Pledge | None = None
-        """A pledge whose node had too little capacity for all at the last check."""
+        """A pledge whose node had too little capacity, so that the decision's asks could not be placed together at the last check."""
         self.state = DecisionState.PLANNED
         self.record: DecisionRecord | None = None
 
@@ -135,11 +135,11 @@ class Decisions:
     - ``open`` has the open decisions by id, ``pledges`` the capacity that they hold, by the key of the ask that gets it.
     - ``reservations`` are the pledges that reserve a node for an ask without evicting anything.
     - ``suspended`` has, by ask, decisions that are replanned because a victim was vetoed.
-    - ``records`` has the records of the open decisions and of the last that ended, ``rankings`` the orders in which quota runs
-      took their victims, ``moves`` the ends and confirmations that were not reported yet.
+    - ``records`` has the records of the open decisions and of the decisions that ended last, ``rankings`` the orders in which
+      quota runs took their victims, ``moves`` the ends and confirmations that were not reported yet.
     - ``leaving`` are the victims of open and ended decisions that are not gone yet, ``marked`` those of them that are only
       marked (J11).
-    - ``marks`` has, by decision that was open before a restart, the reports of its victims about it.
+    - ``marks`` has, for each decision that was open before a restart, the marks that the shim found on its victims.
     """
 
     __slots__ = (

@@ -3,9 +3,9 @@
 A node's *kind* is its values of the labels that the constraint mentions, and its taints. A constraint that lists node names
 keeps these names instead, so that ten thousand DaemonSet pods cost no masks.
 
-A constraint that requires a label to have one of some values is *anchored* there: only the nodes with such a value, which the
-label index finds, are ever evaluated. If there are few of them, their names are kept, so that ten thousand pods that each
-select another host cost no masks either. A node that changes is evaluated only for the constraints anchored at its labels.
+A constraint that requires a label to have one of some values is *anchored* at these values: only the nodes with such a value,
+which the label index finds, are ever evaluated. If there are few of them, their names are kept, so that ten thousand pods that
+each select another host cost no masks either. A node that changes is evaluated only for the constraints anchored at its labels.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -165,7 +165,7 @@ def mentioned(constraints: Constraints) -> list[str]:
 
 
 def port_demand(ports: Iterable[HostPort], types: ResourceTypes) -> Demand:
-    """Return host ports as synthetic resources: a wildcard takes a port's whole capacity, an address one unit (design 6.10)."""
+    """Return host ports as synthetic resources: a port on all addresses takes its whole capacity, one on a single address one unit (design 6.10)."""
     wanted: dict[int, int] = {}
     for port in sorted(set(ports), key=lambda one: (one.protocol, one.port, one.host_ip)):
         for name, units, capacity in port_units(port):
@@ -188,11 +188,11 @@ def port_units(port: HostPort) -> tuple[tuple[str, int, int], ...]:
 class NodeMask:
     """The verdict of one constraint on every node: one byte per node slot, or the names of the few nodes that it can allow.
 
-    - ``names`` are those that the constraint lists, or those of the nodes at its ``anchor`` while these are few; None means
-      that ``allowed`` counts.
-    - ``heap`` holds the nodes that the constraint allows, once its classes missed too often on the shared heap; `AskClass`
-      explains ``cursor`` and ``log_epoch``.
-    - ``verdicts`` are by kind, where the kind decides.
+    - ``names`` are those that the constraint lists, or those of the nodes at its ``anchor`` while these are few; if ``names``
+      is None, ``allowed`` decides.
+    - ``heap`` is a heap of the allowed nodes alone, made once the constraint's classes met too many unsuitable nodes on the
+      shared heap; `AskClass` explains ``cursor`` and ``log_epoch``.
+    - ``verdicts`` has the verdict for each kind of node, if the kind alone decides.
     - ``failed`` is the last demand for which no allowed node had capacity. ``failed_at`` is the epoch and length that the log of
       nodes had then: while both are unchanged, no node has gained capacity.
     """
@@ -254,8 +254,8 @@ class NodeMask:
 class ConstraintIndex:
     """All live constraints with their masks.
 
-    A constraint is evaluated for each new or changed node (`node_changed`): without an anchor always, with an anchor only if
-    the node has, or had, a label of the anchor.
+    A constraint without an anchor is evaluated for each new or changed node (`node_changed`). A constraint with an anchor is
+    evaluated only if the node has, or had, a label of the anchor.
     """
 
     __slots__ = ("_anchored", "_labels", "_slots", "_unanchored", "masks")

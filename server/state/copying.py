@@ -191,7 +191,7 @@ def _column(name: str, objects: Sequence[Any]) -> Sequence[Any]:
 
 
 def _referred(batch: _Batch) -> Iterable[Sequence[Any]]:
-    """Yield the objects to which those of a batch refer, in sequences of one kind each."""
+    """Yield the objects that a batch refers to: one sequence per slot, one for all items, or one for keys and one for values."""
     cls, contents = batch.cls, batch.contents
     if issubclass(cls, (np.ndarray, bytearray)):
         return ()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from server.state.nodes import NodeEntry
 
 SMALL: Final = 1 << 40
-"""The bound of small quantities, which count for the total of a type only where it is high (design 6.13, `events.overflow`)."""
+"""The bound of small quantities, which are checked against the total of a type only if that total is high (design 6.13, `events.overflow`)."""
 
 
 def is_small(resource: Resource) -> bool:
@@ -31,8 +31,8 @@ class AskClass:
 
     - ``demand`` is what queues are charged; ``node_demand`` adds the ports, which only nodes count.
     - ``job_class`` is firm or lendable, None where the partition has no classes (J4).
-    - ``heap`` is the class's own heap of nodes, made when the shared heaps miss too often. ``cursor`` is how far the class has
-      read the log of nodes, ``log_epoch`` which log that is.
+    - ``heap`` is the class's own heap of nodes, made when the shared heaps miss too often. ``cursor`` is the position up to
+      which the class has read the log of nodes, ``log_epoch`` the epoch of that log.
     - ``waiting`` holds the groups that are parked because no node fits (``dead``).
     """
 
@@ -89,7 +89,7 @@ class AskClass:
 
 ClassKey = tuple[Resource, Constraints, JobClass | None]
 SHAPES_MAX: Final = 8192
-"""The most specs whose class is remembered by identity; beyond it all are forgotten."""
+"""The most specs whose class is remembered by identity; when there are more, all are forgotten."""
 
 
 class EquivalenceClasses:

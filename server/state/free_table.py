@@ -55,7 +55,7 @@ class FreeTable:
         self._write(known)
 
     def _write(self, nodes: Mapping[int, "Node"]) -> None:
-        """Write the rows of nodes. Missing amounts are zero, because a removed node may have fewer types; it counts as closed."""
+        """Write the rows of nodes. A node without an entry, such as a removed one, counts as closed; its amounts are zero."""
         if not nodes:
             return
         slots = list(nodes)

@@ -1,8 +1,8 @@
 """Jobs without a stated size: each gathers members for a while, then its size is their number (J1).
 
 A member of such a job is written with the size `UNSIZED`, which no job reaches, so that the job never counts as complete. When
-the time is over, all its members are written with their number, and the job is like any other. A member that had its turn as
-a job of one stays a job of one, whatever members come after it.
+that time is over, the number of members is written to each of them as the size, and the job is like any other. A member that
+had its turn as a job of one stays a job of one, whatever members come after it.
 """
 
 from collections.abc import Iterator
@@ -77,7 +77,8 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
 def size_placeholders(partition: Partition, application: Application) -> None:
     """Combine placeholders that name no job into one job, once they sum up to what their application declared.
 
-    Placed placeholders count. When the application goes on, with or without its placeholders, they are ordinary asks.
+    Placed placeholders count. Once the application goes on, with or without all its placeholders, each placeholder becomes an
+    ordinary ask.
     """
     job, reserve = application.jobs.get(PLACEHOLDERS), application.reserve
     if job is None or reserve is None:

@@ -83,7 +83,7 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
 def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     """Remove an allocation from its node and from all usage. Afterwards the ask waits nowhere.
 
-    ``for_good`` False means for a moment only, so that the decision that evicts it stays unchanged.
+    If ``for_good`` is false, the allocation is removed only for a moment, and the decision that evicts it stays unchanged.
     """
     node, application, ask_class = ask.node, ask.application, ask.ask_class
     assert node is not None

@@ -27,7 +27,7 @@ CODES: Final[Mapping[str, Code]] = {
 }
 """The reason code of an ask that waits because a limit has no headroom for it, by kind of limit."""
 _LENDABLE: Final = JobClass.LENDABLE
-"""The member, looked up once: reading it from the enumeration each time is slow."""
+"""The enumeration member, looked up once, because each look-up in the enumeration is slow."""
 OWN: Final = ("queue", "firm")
 """The kinds of limits that count promises."""
 

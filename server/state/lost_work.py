@@ -6,7 +6,7 @@ begins when its pod started, or at placement if no start was reported. It ends a
 because the victim may have used it to save its work.
 
 Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: removed queues, and queues
-for which no line is left, are counted together. Applications are counted together once half of the table is used.
+for which the table has no free line, are counted together. Applications are counted together once half of the table is used.
 """
 
 from collections.abc import Iterable
@@ -23,13 +23,13 @@ MINUTES_MAX: Final = 16_384
 """The most lines by minute that are kept; beyond it the oldest minute is dropped."""
 NONE: Final[tuple[Lost, Amounts]] = Lost(), {}
 OTHERS: Final = "(others)"
-"""The name under which removed queues, and all for which no line is left, are counted."""
+"""The name under which removed queues, and everything for which the table has no free line, are counted."""
 
 
 class LossKey(NamedTuple):
     """The key of a sum: ``claimant`` is the preemptor's queue, or the queue that a quota run shrinks.
 
-    ``user`` and ``application`` are those of the victim. They are empty in the table that is by queue alone.
+    ``user`` and ``application`` are those of the victim. Both are empty in the table by queue.
     """
 
     policy: str
@@ -104,7 +104,7 @@ class LostWork:
             self.minutes = {key: one for key, one in self.minutes.items() if key[0] > oldest}
 
     def since(self, instant: int) -> tuple[dict[LossKey, tuple[Lost, Amounts]], int]:
-        """Return the work lost to evictions ordered since the minute of an instant, and from when the sums are complete."""
+        """Return the work lost to evictions ordered since the minute of an instant, and the instant since which the sums are complete."""
         begin = max(instant // MINUTE_MS * MINUTE_MS, self.complete_ms)
         found: dict[LossKey, tuple[Lost, Amounts]] = {}
         for (minute, line), (lost, amounts) in self.minutes.items():

@@ -37,7 +37,7 @@ class Node:
 
     - ``parts`` has the terms of its score.
     - ``opened`` says that its manager has enabled or drained it since it came, so that all its pods are known.
-    - ``holds`` counts the exclusive pledges on it. While there are any, it takes only asks that require it by name (G11).
+    - ``holds`` counts the exclusive pledges on it. While there are any, the node takes only asks that require it by name (G11).
     - ``changes`` rises whenever capacity becomes free on it or it changes otherwise, so that a refusal is not repeated while
       nothing changed.
     """
@@ -90,7 +90,7 @@ class Node:
         return (ask for ask in self.allocations.values() if ask.releasing)
 
     def free_without(self, going: "Iterable[Ask]") -> Amounts:
-        """Return by type the free capacity of the node once these of its allocations are gone."""
+        """Return by type the free capacity of the node once these allocations on it are gone."""
         free = list(self.free)
         for ask in going:
             for index, quantity in ask.ask_class.node_demand:

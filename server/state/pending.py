@@ -209,7 +209,7 @@ def park_job(partition: Partition, job: Job) -> None:
 
 
 def regroup(partition: Partition, job: Job) -> None:
-    """Enqueue a job's waiting members again, because enough members are placed now, or no longer are.
+    """Enqueue a job's waiting members again, because the placed members became enough, or too few.
 
     If enough are placed, the members become ordinary asks; if not, they gather again.
     """
@@ -227,7 +227,7 @@ def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
     """Take a waiting ask (placed, released or changed) out of its group or job.
 
     An ask that is gone for good may leave a hole in its group, which is removed when it comes to the front. An ask that may
-    come back with another place in the order must not leave one.
+    come back with another place in the order must not leave a hole.
     """
     group = ask.group
     ask.group = None
@@ -301,7 +301,7 @@ def _job_lost(partition: Partition, job: Job) -> None:
 
 
 def drop_empty_job(partition: Partition, job: Job) -> None:
-    """Remove a job without members, waiting or placed."""
+    """Remove a job that has neither waiting nor placed members."""
     if not job.members and not job.placed:
         known = job.application.holds if isinstance(job, Hold) else job.application.jobs
         known.pop(job.key, None)

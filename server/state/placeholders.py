@@ -103,7 +103,7 @@ def is_reserving(application: "Application") -> bool:
 
 
 def is_complete(partition: "Partition", application: "Application") -> bool:
-    """Return whether all placeholders of an application are placed. Before that no other ask of it is placed."""
+    """Return whether all placeholders of an application are placed. Until then no other ask of the application is placed."""
     reserve, index = application.reserve, partition.types.index
     usage = application.usage
     return reserve is None or all(

@@ -19,7 +19,7 @@ ChildEntry = tuple[Any, ...]
 
 
 class QueueState(enum.StrEnum):
-    """The state of a queue: a draining one takes no new applications, a stopped one places nothing either."""
+    """The state of a queue: a draining queue takes no new applications; a stopped queue also places no asks."""
 
     ACTIVE = "Active"
     DRAINING = "Draining"

@@ -15,7 +15,7 @@ from server.state.partition import Partition
 from server.state.queues import Queue, QueueState
 
 KEEP_EARLIEST = "keep-earliest"
-"""The value of `quota.preemption.timer` with which a change does not put off what is due earlier."""
+"""The value of `quota.preemption.timer` with which a configuration never postpones a timer that is already set."""
 
 
 class Move(enum.StrEnum):
@@ -57,7 +57,8 @@ def rearm(
 ) -> tuple[int | None, Move | None]:
     """Return a queue's timer after a configuration: the new instant, and the event to report.
 
-    ``over`` names the types in which the queue uses more than the new maximum; ``before`` is None if it was not configured.
+    ``over`` names the types in which the queue uses more than the new maximum; ``before`` is None if the queue was not
+    configured before.
     """
     delay = after.properties.quota_delay_ms
     new_delay = before is None or before.properties.quota_delay_ms != delay

@@ -14,7 +14,7 @@ from server.state.nodes import HEAP_SLACK
 from server.state.queues import Child, ChildEntry, Queue, QueueState
 
 _STOPPED: Final = QueueState.STOPPED
-"""The member, looked up once: reading it from the enumeration each time is slow."""
+"""The enumeration member, looked up once, because each look-up in the enumeration is slow."""
 
 
 def child_entry(queue: Queue, child: Child) -> ChildEntry:

@@ -53,7 +53,7 @@ class Shadow:
     - ``held`` has its open decisions by first subject. ``checked`` is the last of these decisions that was checked against the
       rules again, at ``checked_ms``.
     - ``records`` is by subject, oldest first; ``forgotten`` counts the records that are not kept any more.
-    - ``sums`` is by policy and side, ``told`` counts records by difference.
+    - ``sums`` has totals by policy and side, ``told`` counts the records by difference.
     - ``seen`` has the counters of the state at which ended decisions were last looked for.
     """
 

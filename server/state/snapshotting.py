@@ -39,7 +39,7 @@ class JobDue(NamedTuple):
 class Due(NamedTuple):
     """The waiting asks to be in a snapshot: for reservations, for claims, and for the nodes that they require.
 
-    ``jobs`` are planned for as a whole; ``replacing`` may replace others of their own queue.
+    ``jobs`` are planned for as a whole; the asks in ``replacing`` may replace allocations of their own queue.
     """
 
     reserving: Sequence[Ask] = ()
@@ -194,7 +194,7 @@ def _most(partition: Partition, queue: Queue) -> Bounds:
 
 
 def _disruptions(partition: Partition) -> Mapping[str, int]:
-    """Return by disruption group the evictions that are allowed, less victims of decisions that are not gone yet (V5)."""
+    """Return by disruption group how many evictions are allowed, less the ordered victims that are not gone yet (V5)."""
     left = dict(partition.disruptions)
     for ask in partition.decisions.leaving.values():
         for group in ask.spec.disruption_groups:

@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     from server.state.equivalence import AskClass
 
 NOT_WANTED: Final = -(1 << 63)
-"""The demand for a type that a class does not ask for: it fits a node that has less than nothing of the type."""
+"""The demand for a type that a class does not ask for. This demand fits even a node whose free amount is negative."""
 GAPS_MIN: Final = 64
-"""The number of gaps from which the table is rebuilt without them, once there are more of them than classes."""
+"""The table is rebuilt without its gaps once there are more gaps than classes, and at least this many."""
 
 
 class Unschedulable:
     """The classes that no node takes now, in the order in which they came.
 
-    Many sizes that fit nowhere must not cost a look at each whenever a pod ends. So `within` compares all demands with free
-    capacity at once. Each class has a row from its arrival on; a class that leaves lets its row be a gap.
-    ``requiring`` are the classes that name the node that they require.
+    There may be many such classes, and testing each whenever a pod ends would be slow. So `within` compares all demands with
+    free capacity at once. Each class has a row; when the class leaves, its row stays as a gap. ``requiring`` are the classes
+    whose asks require one node by name.
     """
 
     __slots__ = ("_classes", "_demands", "_rows", "_used", "requiring")
@@ -66,7 +66,7 @@ class Unschedulable:
             self.requiring.pop(ask_class, None)
 
     def within(self, most: Sequence[int], also: "Iterable[AskClass]" = ()) -> "list[AskClass]":
-        """Return the classes whose demand exceeds ``most`` in no type, and those of ``also`` that are here, in order."""
+        """Return the classes whose demand exceeds ``most`` in no type, and the classes of ``also`` that are in the table, in order."""
         count = len(self._classes)
         found = self._used[:count].copy()
         for at, demands in enumerate(self._demands):

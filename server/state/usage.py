@@ -136,7 +136,7 @@ def _alike(asks: Iterable[Ask]) -> Counter[tuple[Application, AskClass]]:
 def _of_queues(
     partition: Partition, charged: Mapping[tuple[Application, AskClass], int]
 ) -> dict[Queue, Amounts]:
-    """Return by queue the sum that these allocations are charged in it and below it."""
+    """Return by queue the sum of the demands of these allocations in it and below it."""
     leaves: dict[Queue, Amounts] = {}
     for (application, ask_class), many in charged.items():
         amounts = leaves.get(application.leaf)

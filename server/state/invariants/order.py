@@ -33,7 +33,7 @@ def is_heap(entries: Sequence[Any]) -> bool:
 
 
 def keys(entries: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return the sort keys of entries, which are the entries without the objects at their ends."""
+    """Return the sort key of each entry: the entry without the object at its end."""
     return [entry[:-1] for entry in entries]
 
 

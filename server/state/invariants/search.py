@@ -145,8 +145,8 @@ def _give(free: Amounts, demand: Demand) -> None:
 def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
     """Assert that no node can take a dead class.
 
-    Exceptions are tested again in the next tick: nodes whose capacity became free, those that a tick did not finish with, and
-    the class of a reserved ask that lets other asks use its node first in this tick.
+    Exceptions are tested again in the next tick: nodes whose capacity became free, nodes that a tick did not finish, and the
+    class of a reserved ask that lets other asks use its node first in this tick.
     """
     if ask_class.pledge is not None and ask_class.pledge.yields:
         return

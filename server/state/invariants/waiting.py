@@ -111,7 +111,7 @@ def _check_job(application: Application, job: Job, placed: int) -> None:
 
 
 def check_gathering(partition: Partition) -> None:
-    """Assert that exactly the gathering jobs are watched, so that each is checked when its time has come (J1)."""
+    """Assert that the list of gathering jobs has all of them and no others, so that each is checked when its wait ends (J1)."""
     watched = partition.gangs.gathering.keys() | partition.gangs.came.keys()
     for application in partition.applications.values():
         for job in application.jobs.values():
@@ -141,7 +141,7 @@ def _check_size(partition: Partition, ask: Ask) -> None:
     )
 
 
-# Put aside ------------------------------------------------------------------------------------------------------
+# Parked groups --------------------------------------------------------------------------------------------------
 
 
 def check_parked(partition: Partition) -> None:
