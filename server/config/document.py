@@ -78,7 +78,7 @@ def read(text: str, reporter: Reporter) -> Read | None:
 
 
 def _check_depth(text: str) -> None:
-    """Check the depth of a text by its parse events, before the nodes are made: making them is recursive."""
+    """Check the depth of a text by its parse events, before the nodes are made, because making nodes is recursive."""
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.CollectionStartEvent):

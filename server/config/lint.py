@@ -162,7 +162,7 @@ def _weight(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> N
 
 
 def _claim_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> None:
-    """Warn of a delay that claims by weight ignore (W6); preemption within a queue keeps its delay (I5)."""
+    """Warn of a delay that has no effect on claims by weight (W6); preemption within a queue keeps its delay (I5)."""
     if settings.entitlement != "proportional" or PREEMPTION_DELAY not in draft.shape.properties:
         return
     replaces = settings.lists(IN_QUEUE)

@@ -19,9 +19,9 @@ class ForeseenDecision:
     unchanged: frozenset[str] = frozenset()
     """The keys of the victims that would be evicted without the change, too."""
     at_ms: int = 0
-    """The decision's instant where it ends a wait that began earlier.
+    """The decision's instant if the decision ends a wait that began before the change.
 
-    The instant is the same whenever the change is made.
+    Such an instant does not depend on when the change is made.
     """
 
 

@@ -54,7 +54,7 @@ class Binding(enum.StrEnum):
     """Pods of other schedulers occupy the nodes on which the ask could run, and this core has no pods there."""
     SEARCH = "search-bound"
     NOT_JUDGED = "not-judged"
-    """The report's budget was used up before; a report of the queue alone has the answer."""
+    """The report's budget was used up before the queue was judged; a report of the queue alone has the answer."""
 
 
 class Change(enum.StrEnum):
@@ -79,9 +79,9 @@ class Change(enum.StrEnum):
 class Cure:
     """A change with which preemption, or placement, was found to help. ``subject`` is a queue, setting, pod or node.
 
-    ``amounts`` says by how much, or of which size; ``until_ms`` is the instant to wait for. ``serves`` is how many of the equal
-    asks the change serves when it does not serve the next one, for the reason ``then``; 0 means not counted, or all that were
-    tried.
+    ``amounts`` says by how much, or which size it gets; ``until_ms`` is the instant to wait for. ``serves`` is how many of the
+    equal asks the change serves, ``then`` the reason why it does not serve the next one. ``serves`` is 0 if the asks were not
+    counted, or if the change serves all that were tried.
     """
 
     change: Change
@@ -99,7 +99,7 @@ class UnmetAsks:
 
     ``job`` is the gang of which they are the members, "" where each is on its own. ``resource`` is the request of one ask, or
     of all members together. ``cure`` None with ``searched`` means that no single change that was tried helps. Without
-    ``searched`` the report's budget was used up before.
+    ``searched`` the report's budget was used up before these asks were tried.
     """
 
     leaf: str

@@ -100,7 +100,7 @@ def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, bo
 
 
 def _unmarked(path: Path, chain: Chain, last: Entry | None) -> Ending:
-    """Judge a run without a mark: with a last line it is complete; a run of a version that wrote neither is not judged."""
+    """Judge a run without a mark: it is complete with its closing line, or if its version wrote neither marks nor closing lines."""
     has_end = last is not None and last.kind == ENDED
     if chain.number == 1 or has_end or _format(path) == FIRST_FORMAT:
         return Ending(killed=False, missing=None)

@@ -22,7 +22,7 @@ from server.record.tracefile import TraceFile
 HANDED_BYTES_MAX: Final = 64 << 20
 """The number of bytes that may wait for the thread that writes; what exceeds it is dropped."""
 ENTRY_BYTES: Final = 1_000
-"""The number of bytes that an entry of the log is counted with before its line is made."""
+"""The number of bytes that are counted for an entry of the log before its line is made."""
 ENDED_WHY: Final = "the server ended"
 FAILED_WHY: Final = "the core failed"
 

@@ -32,7 +32,7 @@ class Tls(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """TLS files, and the files of roles and tokens. All are optional; `checked` says which go together."""
+    """TLS files, and the files of roles and tokens. All are optional; `checked` refuses combinations that contradict each other."""
 
     insecure: bool = False
     tls_cert: Path | None = None

@@ -38,7 +38,7 @@ MOST_IN_ALL: Final[Mapping[str, int]] = {
     CHECKS: limits.CHECKS_MAX,
     HEALTH_WATCHES: limits.HEALTH_WATCHES_MAX,
 }
-"""The calls of all callers together that may be open at once, by kind."""
+"""The largest number of calls that all callers together may have open at once, by kind."""
 
 _COUNTED_THERE: Final = frozenset({STREAMS, WATCHES, HEALTH_WATCHES})
 """The kinds whose total `sessions`, `evenhand/watchers` and `probes` limit, where a new call can replace an old one."""

@@ -1,9 +1,9 @@
 """The readings of configurations outside the event loop, so that a slow one does not delay other calls for long.
 
 A separate process reads long texts. A thread was measured and is not enough: parts of PyYAML and of the check of the shape hold
-Python's lock without a break. While a text of 60,000 queues (1.2 MB) was read, the event loop stood still for up to 297 ms with
-a thread and for 5 ms with the process (2 processors; on a loaded machine 4.3 s with a thread). The process starts with the
-first long text and ends with the server. Reading a short text on the loop costs less than sending it to the process.
+Python's interpreter lock without a pause. While a text of 60,000 queues (1.2 MB) was read, the event loop stood still for up to
+297 ms with a thread and for 5 ms with the process (2 processors; on a loaded machine 4.3 s with a thread). The process starts
+with the first long text and ends with the server. Reading a short text on the loop costs less than sending it to the process.
 
 A text that takes longer than `FIRST_READING_S` is stopped and read again from its beginning by a second process, which reads
 such texts one after the other.
@@ -203,7 +203,7 @@ class Readings:
 
 
 async def _attempt(reader: _Reader, message: bytes, seconds: float) -> tuple[bytes | None, int]:
-    """Return the answer and 0, or None and 1 when the process ended; raises TimeoutError and CallError."""
+    """Return the answer, and how often the process ended: 0, or 1 without an answer; raises TimeoutError and CallError."""
     try:
         return await reader.read(message, seconds), 0
     except (EOFError, ConnectionError):

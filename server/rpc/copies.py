@@ -159,7 +159,7 @@ class Copies:
         self._make()
 
     def _give_up(self) -> None:
-        """Drop the questions, and end the copies, whose callers have all stopped waiting."""
+        """Drop each question, and end each copy, whose callers have all stopped waiting."""
         for one in [one for one in self._waiting.values() if not one.wanted]:
             del self._waiting[one.question]
         for copy in self.running:
@@ -315,7 +315,7 @@ def _settle_in(pipe: int) -> None:
     # A connection that the parent closes must end even while this child lives, so the child closes its own descriptors.
     for descriptor in map(int, os.listdir("/proc/self/fd")):
         if descriptor >= _FIRST_OWN_DESCRIPTOR and descriptor != pipe:
-            with contextlib.suppress(OSError):  # the listing's own is closed already
+            with contextlib.suppress(OSError):  # listdir has closed its own
                 os.close(descriptor)
     os.nice(_PRIORITY)
     resource.setrlimit(resource.RLIMIT_CPU, (COPY_CPU_S_MAX, COPY_CPU_S_MAX + 1))

@@ -226,7 +226,7 @@ class Endpoint:
         await self.stop()
 
     async def stop(self) -> None:
-        """Close the ports. A server that was never stopped logs a warning about the closed event loop when Python frees it."""
+        """Close the ports. Otherwise the server logs a warning about the closed event loop when Python frees it."""
         await self._server.stop(LAST_WORDS_S)
         self._reads.close()
         await self.readings.close()

@@ -1,7 +1,7 @@
 """Python's collection of cyclic garbage, which does not run while the core decides (design 6.13).
 
 Automatic collection stops when the server starts. From then on garbage is collected when the core is idle; under an endless
-load, after one slice for every `ENOUGH` new objects; and, where calls arrive but no events, at the end of a call after as many
+load, after one slice for every `ENOUGH` new objects; and, where calls arrive but no events, at the end of a call after `ENOUGH`
 new objects. The remaining objects are frozen, that is, left out of later collections: each object is examined once, and a
 collection does not take longer because the core holds more. Frozen objects are freed only by their reference counts, so the
 core must leave no cycles (`tests/rpc/test_garbage.py`). Libraries may leave some: after `THOROUGH` collections everything is

@@ -29,7 +29,7 @@ async def let_go(requests: Requests) -> None:
 
 
 async def send_headers(context: Context) -> None:
-    """Send the headers of a call before its first message; a cancellation takes effect once they have left.
+    """Send the headers of a call before its first message; a cancellation takes effect once they are sent.
 
     gRPC sends headers with the first message, and counts them as sent once that message was written. A call that is
     cancelled meanwhile can send no status, so its client would wait for ever. Raises grpc.aio.InternalError for a

@@ -228,7 +228,7 @@ def _let_frames_go(error: BaseException | None) -> None:
 
 
 async def _send(context: Context, answer: object, *, headers: bool = False) -> None:
-    """Write an answer, after its headers where asked; if the call was to be ended meanwhile, end it after the answer."""
+    """Write an answer, on request after its headers; if the call has to end in the meantime, end it after the answer."""
     call = _CALL.get()
     if call is None:
         await context.write(answer)

@@ -47,7 +47,7 @@ OUTBOX_OBJECTS_CONGESTED: Final = 10_000
 """The number of waiting objects above which the pump pauses before the next slice, so that streams can write."""
 
 BREATHS_MAX: Final = 64
-"""The number of turns of the event loop that one slice grants to streams with many waiting objects."""
+"""The largest number of times that the pump yields to the event loop after a slice, so that streams with many waiting objects can write."""
 
 WRITING_LOOK_S: Final = 0.0005
 WRITING_LOOKS_MAX: Final = 40
@@ -116,10 +116,10 @@ The number is adapted to the time that the last pieces took.
 """
 
 TURN_S: Final = 0.02
-"""The seconds that a slice runs before the event loop may turn between two pieces of it."""
+"""The seconds that a slice runs before it yields to the event loop between two pieces."""
 
 TURNS: Final = 8
-"""The turns of the event loop between two pieces: enough to receive and answer a call that has arrived."""
+"""The number of times that a slice yields to the event loop between two pieces: enough to receive and answer a call."""
 
 CHECK_WAIT_S: Final = 0.001
 CHECK_WAITS_MAX: Final = 5
@@ -130,7 +130,7 @@ WIPE_OBJECTS: Final = 1_000
 
 STEP_OBJECTS: Final = 250
 STEP_BYTES: Final = 1 << 16
-"""The objects of a message, and their bytes, that the slow path reads before the event loop turns: 5 to 15 ms of work."""
+"""The objects of a message, and their bytes, that the slow path reads before it yields to the event loop: 5 to 15 ms of work."""
 
 GATHER_EVENTS: Final = 2_000
 GATHER_S: Final = 0.002

@@ -18,7 +18,7 @@ StateKey = tuple[str, str]
 class Outbox:
     """The pieces that wait for a stream, up to a limit of objects and bytes.
 
-    Above it the outbox is *spilled* and holds nothing.
+    Above that limit the outbox is *spilled* and holds nothing.
 
     Of several scheduling states of one ask only the last is kept, and none once the ask is placed.
     """

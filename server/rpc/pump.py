@@ -1,11 +1,11 @@
 """The pump, which moves events from the inbox to the core and decisions to the outboxes; only it calls `take` and `tick`.
 
 The pump is one asyncio task. It sleeps until a message arrives or the core's next due instant; while the core has more to
-decide it continues at once, and lets the event loop turn between slices. A slice is a number of events, then a tick. Where its
-events take long the loop turns between them, too, and where steps of the core take long a tick has fewer of them. A turn after
-long work lasts until open health checks are answered, a few milliseconds at most. The core is not read within a slice. The
-decisions of a slice are sent at its end, after `before_leaving`. A defect in the core ends the pump and with it the process:
-clients resync with the next process (crash-only).
+decide it continues at once, and yields to the event loop between slices. A slice is a number of events, then a tick. If its
+events take long, the pump also yields between them; if the steps of the core take long, a tick has fewer steps. After long work
+the pump waits until open health checks are answered, for a few milliseconds at most. No read runs within a slice. The decisions
+of a slice are sent at its end, after `before_leaving`. A defect in the core ends the pump and with it the process: clients
+resync with the next process (crash-only).
 """
 
 import asyncio
@@ -47,9 +47,9 @@ _SLEEP_MS_MIN: Final = 1
 """The least sleep in milliseconds: a core that is due but decides nothing must not keep the loop busy."""
 
 _BREATHS_MIN: Final = 3
-"""The turns of the event loop that a received message needs to reach the inbox: the call, its reader, the pump."""
+"""The iterations of the event loop that a received message needs to reach the inbox: for the call, its reader and the pump."""
 _BREATHS_FOR_SECOND: Final = 16
-"""The turns within which the next message follows if its client did not wait for an answer."""
+"""The iterations within which the next message arrives if its client did not wait for an answer."""
 
 
 class Scheduler(Protocol):
@@ -107,7 +107,7 @@ class Pump:
         observers: Sequence[Observer] = (),
         reads: Reads | None = None,
     ) -> None:
-        """Make a pump; no ``reads`` start while a slice is unfinished, even when the event loop turns within it."""
+        """Make a pump; no ``reads`` start while a slice is unfinished, even when the pump yields to the event loop within it."""
         self.before_leaving: Callable[[], Awaitable[None]] | None = None
         """The function that is awaited before a slice's decisions and replies are sent, if they must be on disk first."""
         self.checks: Callable[[], int] = lambda: 0
@@ -156,14 +156,14 @@ class Pump:
     async def ask(self, *events: Event, after: Callable[[], None] | None = None) -> list[Decision]:
         """Put events into the inbox and return the replies to them; ``after`` is called right after the last one.
 
-        The core gets no other event in between, but the event loop may turn where these take long.
+        The core gets no other event in between, but the pump may yield to the event loop if these take long.
         """
         reply: asyncio.Future[list[Decision]] = asyncio.get_running_loop().create_future()
         self._post(_Mail(None, Batch(events[0].rm_id, [*events]), reply, after))
         return await reply
 
     async def settled(self) -> None:
-        """Return when everything put into the inbox so far was taken, and the core has nothing more to decide at this time."""
+        """Wait until everything put into the inbox so far was taken, and the core has nothing more to decide at this time."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._settling.append(future)
         self._awake.set()
@@ -279,7 +279,7 @@ class Pump:
         return tick
 
     async def _drain(self, now: int, decisions: list[Decision]) -> int:
-        """Take messages until the slice is full, those without awaited replies together; return the number of events."""
+        """Take messages until the slice is full; combine those whose replies nothing awaits, and return the number of events."""
         taken, together = 0, list[Event]()
         while self._inbox:
             count = len(self._inbox[0].batch.events)
@@ -307,7 +307,7 @@ class Pump:
         return taken
 
     async def _give(self, events: Sequence[Event], now: int, decisions: list[Decision]) -> None:
-        """Give events to the core piece by piece; between two pieces the event loop turns where they take long."""
+        """Give events to the core piece by piece; if they take long, yield to the event loop between two pieces."""
         at = 0
         while at < len(events):
             piece = events[at : at + self._events.amount]
@@ -318,7 +318,7 @@ class Pump:
             await self._turn_if_due()
 
     async def _turn_if_due(self) -> None:
-        """Let the event loop turn within a slice that takes long, and hold reads until its end."""
+        """Yield to the event loop within a slice that takes long, and hold reads until the slice ends."""
         if not self._is_turn_due():
             return
         if self._reads is not None and not self._held:
@@ -327,13 +327,13 @@ class Pump:
         await self._turn()
 
     def _is_turn_due(self) -> bool:
-        """Return whether the event loop has not turned for long."""
+        """Return whether the pump has not yielded to the event loop for long."""
         return self._time.seconds() - self._turned > TURN_S
 
     async def _turn(self) -> None:
-        """Let the event loop turn, and wait a moment for the answers of health checks that have begun.
+        """Yield to the event loop, and wait a moment until health checks that have begun are answered.
 
-        Each message of a call passes through gRPC's own threads, so that the loop has turned before a check is answered.
+        Each message of a call passes through gRPC's own threads, so that yielding once is not enough to answer a check.
         """
         for _ in range(TURNS):
             await asyncio.sleep(0)
@@ -344,7 +344,7 @@ class Pump:
         self._turned = self._time.seconds()
 
     def _go_on(self) -> None:
-        """Let reads begin that were held back."""
+        """Start the reads that were held back."""
         if self._reads is not None and self._held:
             self._held = False
             self._reads.go_on()
@@ -405,11 +405,11 @@ class Pump:
             self._settling.clear()
 
     async def _breathe(self) -> None:
-        """Let streams read and write, a little longer while many objects wait for a stream whose client reads.
+        """Yield to the event loop, so that streams read and write; yield longer while many objects wait for a stream.
 
         Two messages of one stream that have arrived make a backlog, even if they are small. A client that waits for each answer
-        never makes one, nor do many such clients. After a full slice more messages may follow, and so they may if messages were
-        still arriving when the batching window ended.
+        never makes one, nor do many such clients. A full slice, or messages that still arrived when the batching window ended,
+        also count as a backlog: more may follow.
         """
         for turn in range(1, BREATHS_MAX + 1):
             await asyncio.sleep(0)
@@ -429,7 +429,7 @@ class Pump:
         return False
 
     def _breaths(self) -> int:
-        """Return the turns of the event loop to grant: more after a single message, because it may be the first of many."""
+        """Return how often to yield to the event loop: more often after a single message, because it may be the first of many."""
         return _BREATHS_FOR_SECOND if len(self._inbox) == 1 else _BREATHS_MIN
 
 

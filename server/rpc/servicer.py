@@ -52,7 +52,7 @@ _log = structlog.get_logger(__name__)
 SERVICE: Final = "si.v1.Scheduler"
 
 _LOOK_AFTER_S: Final = AWAY_GRACE_MS / 1_000 + 0.05
-"""The seconds after which an absence is checked: a little more than the grace period, so that it is over by any clock."""
+"""The seconds after which an absence is checked: a little more than the grace period, so that this period is over by any clock."""
 
 _Decode = Callable[[bytes], Steps[Batch]]
 
@@ -109,7 +109,7 @@ class Scheduler:
     async def register(
         self, request: si_pb2.RegisterResourceManagerRequest, _context: Context
     ) -> si_pb2.RegisterResourceManagerResponse:
-        """Register a manager; end what it had before, and its streams.
+        """Register a manager; end everything that it had reported before, and its streams.
 
         After a manager's first registration, messages on its streams wait until a further registration is done.
         """
@@ -264,7 +264,7 @@ class Scheduler:
                     await asyncio.wait({registration})
 
     async def _take(self, session: Session, data: bytes, context: Context) -> None:
-        """Decode one message and put it into the inbox; raises CallError for one that may not be sent."""
+        """Decode one message and put it into the inbox; raises CallError for a message that may not be sent."""
         try:
             batch = await in_turns(self._decoders[session.kind](data))
         except (MalformedError, DecodeError) as error:

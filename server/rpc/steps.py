@@ -19,7 +19,7 @@ def at_once(steps: Steps[_Made]) -> _Made:
 
 
 async def in_turns(steps: Steps[_Made]) -> _Made:
-    """Run all steps, let the event loop turn between two of them, and return their result."""
+    """Run all steps, yield to the event loop between two of them, and return their result."""
     while True:
         try:
             next(steps)

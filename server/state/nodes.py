@@ -143,7 +143,7 @@ class NodeIndex:
     - ``log`` lists nodes that may have become better for a class. ``epoch`` changes when the log is cut; a class whose heap is
       of another epoch rebuilds its heap.
     - ``freed`` lists the nodes on which capacity became free since the last tick. They can revive dead classes (design 6.5).
-      ``reviving`` has those among them for which more classes are to be revived than one tick revives.
+      ``reviving`` has the freed nodes with more dead classes to revive than one tick may revive.
     - ``numbered`` has by number the nodes with an entry.
     - ``dirty`` has the nodes, by slot, that changed since one of its readers looked: the columns of snapshots and the table of
       free capacity.

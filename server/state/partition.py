@@ -204,7 +204,7 @@ class Partition:
 
     def learn(self, spec: AskSpec) -> None:
         """Remember the class of a spec; if the spec is plain and its quantities small, it is in ``plain`` from now on."""
-        self.class_of(spec, spec.constraints).asks -= 1  # its ask comes next, and counts
+        self.class_of(spec, spec.constraints).asks -= 1  # the ask that follows counts itself
 
     def _make_class(self, key: ClassKey) -> AskClass:
         resource, constraints, kind = key

@@ -36,7 +36,8 @@ class Strikes(NamedTuple):
 class ThrashingTables:
     """The tables of the thrashing monitor.
 
-    ``deficits`` is by queue and type; ``taken`` says when a pair of one queue last took; ``total`` counts freezes.
+    ``deficits`` is by queue and type; ``taken`` has, by pair within one queue, the instant of its last replacement (I2);
+    ``total`` counts freezes.
     """
 
     __slots__ = ("deficits", "frozen", "strikes", "taken", "total")

@@ -152,7 +152,7 @@ class DecisionLog:
     def _moved(self, moved: DecisionMoved) -> None:
         """Record a move of a decision.
 
-        If an earlier process made the decision, the core is asked for it; an unknown one is ignored.
+        If an earlier process made the decision, the core is asked for it; a decision that the core does not know is ignored.
         """
         record = self._records.get(moved.decision_id)
         record = record or known_decisions.decision(self._core, moved.decision_id)

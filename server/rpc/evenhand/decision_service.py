@@ -1,4 +1,4 @@
-"""The DecisionService: the decisions of preemption and their outcomes, limited to each caller's side."""
+"""The DecisionService: the decisions of preemption and their outcomes, limited to what each caller may read."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
@@ -162,9 +162,9 @@ class DecisionService:
 
 
 def _side(record: DecisionRecord, caller: Caller, queue: str) -> VisibleDecision | None:
-    """Return the caller's side of a decision.
+    """Return the part of a decision that the caller may read.
 
-    Return None when the caller has none, or when its side does not touch the requested queue.
+    Return None when there is no such part, or when that part does not touch the requested queue.
     """
     side = side_of(record, caller)
     if side is None or (queue and not known_decisions.touches(side.record, queue.lower())):
@@ -179,7 +179,7 @@ def _asked(change: Change, request: pb.WatchDecisionsRequest) -> bool:
 
 
 def _of_others(moved: DecisionMoved | None, side: VisibleDecision) -> bool:
-    """Return whether the move is the veto of a victim that the side does not name."""
+    """Return whether the move is the veto of a victim that the caller's part of the decision does not name."""
     if moved is None or not moved.key:
         return False
     return all(one.key != moved.key for one in side.record.victims)
@@ -188,7 +188,7 @@ def _of_others(moved: DecisionMoved | None, side: VisibleDecision) -> bool:
 def _reason(moved: DecisionMoved, side: VisibleDecision, caller: Caller) -> str:
     """Return why the decision moved, without the names of others.
 
-    The result is "" for a viewer that only has victims, none of them vetoed.
+    The result is "" for a viewer that has no preemptor in the decision, unless the move is the veto of a victim.
     """
     if sees_all(caller):
         return moved.reason
@@ -231,7 +231,7 @@ def _end(rows: Sequence[int], page: Page) -> int:
 
 
 def _wanted(record: ShadowRecord, request: pb.ListShadowDecisionsRequest, caller: Caller) -> bool:
-    """Return whether the record concerns the caller and is one that was requested."""
+    """Return whether the record concerns the caller and matches the request."""
     if request.difference and encode_shadows.DIFFERENCES[record.difference] != request.difference:
         return False
     queue = request.queue.lower()

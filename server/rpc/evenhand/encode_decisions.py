@@ -25,9 +25,9 @@ from server.rpc.evenhand.rule_text import words
 from server.rpc.limits import INT64_MAX, VICTIMS_TOLD_MAX
 
 Names = Callable[[str], str]
-"""The name of a key's pod, as namespace/name; "" when it is not known."""
+"""A function from a key to the name of its pod, as namespace/name; "" when it is not known."""
 Sees = Callable[[str], bool]
-"""Whether the caller sees all of this queue."""
+"""A function from a queue to whether the caller sees all of it."""
 
 STATES: Final = {
     DecisionState.PLANNED: pb.DECISION_STATE_PLANNED,
@@ -212,7 +212,7 @@ def spared(found: Iterable[Spared], names: Names) -> list[pb.SparedCandidates]:
 
 
 def levels(found: Iterable[Level], sees: Sees) -> list[pb.DecidingLevel]:
-    """Return the messages of the queues that decided; the levels of a queue that the caller does not see have no numbers."""
+    """Return the messages of the queues that influenced the decision, without numbers of queues that the caller does not see."""
     return [
         pb.DecidingLevel(
             queue=one.queue,

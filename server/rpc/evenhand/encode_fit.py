@@ -26,7 +26,7 @@ def seen(fit: GroupFit, caller: Caller) -> GroupFit:
 
 
 def without_nodes(found: Sequence[Excluded]) -> tuple[Excluded, ...]:
-    """Return the parts that exclude nodes, without the nodes and their taints."""
+    """Return the parts of constraints that exclude nodes, without the nodes and their taints."""
     return tuple(dict.fromkeys(Excluded(one.parts) for one in found))
 
 

@@ -31,7 +31,7 @@ FOR_LATER: Final = (
 
 
 def is_for_later(change: Change) -> bool:
-    """Return whether a forecast does not judge the change."""
+    """Return whether the change is left out of forecasts, because it affects nothing that exists now."""
     return change.field.startswith(FOR_LATER)
 
 

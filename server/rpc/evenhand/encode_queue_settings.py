@@ -51,7 +51,7 @@ def settings(found: Iterable[SettingReport], caller: Caller) -> list[pb.QueueSet
 
 
 def reach(report: ReachReport, caller: Caller) -> pb.QueueReach:
-    """Return between which queues claims are possible; of queues that a viewer may not see, only whether there are any."""
+    """Return between which queues claims are possible; for queues that a viewer may not see, only whether there are any."""
     visible = sees(caller)
     claims = [path for path in report.may_claim_from if visible(path)]
     claimed = [path for path in report.may_be_claimed_by if visible(path)]

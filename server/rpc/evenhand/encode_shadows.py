@@ -1,4 +1,4 @@
-"""Messages of `evenhand.v1` for shadows and their decisions, limited to each caller's side. Pure; callers look up pod names."""
+"""Messages of `evenhand.v1` for shadows and their decisions, limited to what each caller may read. Pure; callers look up pod names."""
 
 from collections.abc import Mapping
 from typing import Final

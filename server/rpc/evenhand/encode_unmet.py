@@ -1,4 +1,4 @@
-"""Messages of `evenhand.v1` for reports, limited to each caller's side. Pure; callers look up the names of pods."""
+"""Messages of `evenhand.v1` for reports, limited to what each caller may read. Pure; callers look up the names of pods."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -98,7 +98,7 @@ def _may_know(found: Cure, caller: Caller) -> bool:
 
 
 def lost_work(partition: str, lines: Iterable[LostLine], caller: Caller) -> list[pb.LostWork]:
-    """Return the lines in which the caller has a side; for a viewer the name of the other side is `another queue`."""
+    """Return the lines whose claimant or victim queue the caller sees; a viewer gets `another queue` in place of other names."""
     found: dict[tuple[str, str, str, str, str], tuple[Lost, Mapping[str, int]]] = {}
     for one in lines:
         if redaction.sees_all(caller) or caller.sees(one.claimant) or caller.sees(one.victim):

@@ -95,7 +95,7 @@ class ExplainService:
             held.name = names(held.allocation_key)
 
     def _add_numbers(self, response: pb.ExplainResponse, reader: Reader, caller: Caller) -> None:
-        """Add the numbers that the reports have of a queue, an application or a node beyond its explanation."""
+        """Add to an explanation the numbers that the reports have of its queue, application or node."""
         partition, key = response.partition, response.key
         if response.kind == pb.SUBJECT_KIND_QUEUE:
             response.queue.CopyFrom(self._queue(reader, partition, key, caller))

@@ -35,9 +35,9 @@ class About:
     decision_log: str = ""
     """The file of the decision log; empty where none is written."""
     previous_digest: str = ""
-    """The digest of the configuration at the end of the previous run, and below it that configuration's source.
+    """The digest of the configuration at the end of the previous run. ``previous_source`` is that configuration's source.
 
-    The text is empty where they are not known.
+    Both are empty if they are not known.
     """
     previous_source: str = ""
     not_kept: Callable[[], str] = str
@@ -168,7 +168,7 @@ class InspectService:
         return answer
 
     def _memory(self) -> Memory:
-        """Return the memory that the core uses, and the load that it needs memory for."""
+        """Return the memory that the core uses, and the load for which it needs that memory."""
         held = inspect.holdings(self._core)
         load = Load(held, len(self._sessions), self._sessions.waiting_bytes())
         return Memory(self._about.resident_bytes(), load)

@@ -1,6 +1,6 @@
 """The `Picture` of an answer: which managers are away and own a part of the cluster that the answer shows.
 
-The answer and its picture are made without a turn of the event loop in between, so that both show one state.
+The event loop runs nothing else between the making of an answer and of its picture, so that both show one state.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ FIELD = "picture"
 
 
 class Pictures:
-    """The function object that fills in the picture of answers that have one."""
+    """The function object that fills in the field `picture` of answers that have this field."""
 
     def __init__(self, core: Core, presence: Presence, now: Callable[[], int]) -> None:
         self._core = core

@@ -137,7 +137,7 @@ class Reader:
         )
 
     def _queue(self, path: str) -> str:
-        """Return the queue that a request names; the caller's own if it names none, or one that the caller may not see."""
+        """Return the queue that a request names, or the caller's own queue if the request names none that the caller may see."""
         if not path:
             return self.visible_queue
         wanted = path.lower()

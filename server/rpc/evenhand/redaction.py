@@ -1,4 +1,4 @@
-"""The side of a decision that a viewer may know: its own (design 1.14).
+"""The part of a decision that a viewer may read: the part about its own pods (design 1.14).
 
 The viewer's own pods are shown in full: queue, policy, rule, priority, decision. The pods of others are only counted; no pod,
 application, queue or node of others is named. Sentences that the core wrote for operators are left out or, where they speak of
@@ -129,7 +129,7 @@ def spared(groups: Iterable[Spared], caller: Caller) -> tuple[Spared, ...]:
 
 
 def levels(found: Iterable[Level], caller: Caller) -> tuple[Level, ...]:
-    """Return the levels that decided; a viewer gets them without the numbers of other queues."""
+    """Return the levels that influenced a decision; a viewer gets them without the numbers of other queues."""
     if sees_all(caller):
         return tuple(found)
     return tuple(

@@ -25,7 +25,7 @@ from si.v1 import si_pb2
 NAMES_A_NODE: Final = (
     "a viewer's simulated ask may not name nodes ({field}): leave it out, or ask an operator"
 )
-"""The refusal of a viewer's ask that names a node: with asks of several sizes it could measure the node's free capacity."""
+"""The refusal of a viewer's ask that names a node: with asks of several sizes the viewer could measure the node's free capacity."""
 _HOST: Final = "kubernetes.io/hostname"
 NOT_YOURS: Final = "it would be placed in a queue that is not yours"
 NAME_A_QUEUE: Final = "name a leaf queue with --queue; evenhand queues lists them"

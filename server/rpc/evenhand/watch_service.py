@@ -1,4 +1,4 @@
-"""The WatchService: pictures and events as they occur. A slow client misses pictures in between, but never the last one."""
+"""The WatchService: pictures of the queues, and events as they occur. A slow client misses some pictures, but never the latest."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
