@@ -57,6 +57,7 @@ def scales(measure: Iterable[int]) -> list[Scale]:
     return [_scale(base) for base in measure]
 
 
+@lru_cache(maxsize=1_024)
 def _scale(base: int, bits: int = SHARE_BITS) -> Scale:
     zeros = min((base & -base).bit_length() - 1, bits) if base else 0
     return bits - zeros, base >> zeros
