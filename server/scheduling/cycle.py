@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Set
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Final
 
 from server.kernels.fit import any_fit
@@ -22,7 +22,7 @@ from server.state.partition import Partition
 SMALL_REVIVAL: Final = 256
 """The number of pairs of class and node below which a plain loop is faster than arrays."""
 REVIVE_MOST: Final = 2_000
-"""The most unschedulable classes that are requeued at once; the next tick requeues more before it places anything (`is_reviving`)."""
+"""The most classes that are requeued at once; the next tick requeues more before it places anything (`is_reviving`)."""
 
 
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
@@ -39,27 +39,24 @@ def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
 def refresh(partition: Partition) -> list[Node]:
     """Test parked groups again where capacity became free; return the nodes that have more free capacity.
 
-    If `is_reviving` is true afterwards, nothing may be placed before a later call has revived the other classes, because one of
+    If `is_reviving` is true afterwards, nothing may be placed before a later call has requeued the other classes, because one of
     their asks may come first in the order. So spreading the work over several calls changes no decision.
     """
     if partition.limits.relieved or partition.index.freed:
         partition.round.reservations_moved = partition.round.reservations_untold = True
-    for limiter in partition.limits.relieved:
-        limiter.relieved = False
-        for ask_class in [one for one in limiter.blocked if limiter.has_headroom(one)]:
-            pending.unblock_class(limiter, ask_class)
-    partition.limits.relieved.clear()
+    partition.limits.take_relieved()
+    left = _unblock(partition) if partition.limits.unblocking else REVIVE_MOST
     freed = partition.index.take_freed()
     if freed and partition.classes.dead:
         partition.index.reviving.update(dict.fromkeys(freed))
-    if partition.index.reviving:
-        _revive(partition)
+    if partition.index.reviving and left:
+        _revive(partition, left)
     return freed
 
 
 def is_reviving(partition: Partition) -> bool:
-    """Return whether more unschedulable classes have to be requeued because of nodes with more free capacity."""
-    return bool(partition.index.reviving)
+    """Return whether more classes have to be requeued because of nodes with more free capacity, or limits with more headroom."""
+    return bool(partition.index.reviving or partition.limits.unblocking)
 
 
 def wake_jobs(partition: Partition) -> None:
@@ -74,9 +71,24 @@ def stale_jobs(partition: Partition) -> list[Job]:
     return [job for job in partition.gangs.parked if job.tried != mark]
 
 
-def _revive(partition: Partition) -> None:
-    """Requeue up to REVIVE_MOST unschedulable classes that a node with more free capacity may take."""
-    index, left = partition.index, REVIVE_MOST
+def _unblock(partition: Partition) -> int:
+    """Requeue up to REVIVE_MOST classes for which limits have headroom again; return how many more may be requeued now."""
+    unblocking, left = partition.limits.unblocking, REVIVE_MOST
+    for limiter in [*unblocking]:
+        fits = (one for one in limiter.blocked if limiter.has_headroom(one))
+        found = [*islice(fits, left + 1)]
+        for ask_class in found[:left]:
+            pending.unblock_class(limiter, ask_class)
+        if len(found) > left:
+            return 0
+        left -= len(found)
+        del unblocking[limiter]
+    return left
+
+
+def _revive(partition: Partition, left: int) -> None:
+    """Requeue up to ``left`` unschedulable classes that a node with more free capacity may take."""
+    index = partition.index
     nodes = [node for node in index.reviving if node.opened]
     index.reviving.clear()
     if not nodes:

@@ -165,10 +165,27 @@ def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
 
 
 class Limits:
-    """The user and group limits of one partition by (queue, kind, name), and the limiters with headroom regained since the last pass."""
+    """The user and group limits of one partition by (queue, kind, name).
 
-    __slots__ = ("by_key", "relieved")
+    ``relieved`` has the limiters with more headroom since the last pass of placement, ``unblocking`` those of earlier passes
+    that still block classes for which they have headroom.
+    """
+
+    __slots__ = ("by_key", "relieved", "unblocking")
 
     def __init__(self) -> None:
         self.by_key: dict[tuple[str, str, str], Limiter] = {}
         self.relieved: list[Limiter] = []
+        self.unblocking: dict[Limiter, None] = {}
+
+    def take_relieved(self) -> None:
+        """Move the limiters with more headroom to those that have to unblock classes."""
+        for limiter in self.relieved:
+            limiter.relieved = False
+            self.unblocking[limiter] = None
+        self.relieved.clear()
+
+    def forget_relieved(self) -> None:
+        """Forget which limiters have more headroom, because none blocks a class any more."""
+        self.relieved.clear()
+        self.unblocking.clear()

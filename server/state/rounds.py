@@ -6,13 +6,17 @@ rounds are different, because they delay the next rounds (P1, P5); a restart of 
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from server.snapshot.pace import OverUse
 from server.state.backoff import LiveTries, Tries
 
 if TYPE_CHECKING:
+    from server.model.quota import PartitionSpec
     from server.state.applications import Ask, Group
+
+InTurn: TypeAlias = "tuple[tuple[int, int, int, int], Ask]"
+"""An ask with its place among the claims of its leaf (P4)."""
 
 
 @dataclass(slots=True)
@@ -48,6 +52,28 @@ class Look:
         return not (self.groups or self.found)
 
 
+@dataclass(slots=True)
+class ClaimsLook:
+    """A look for asks that may claim, at more groups than one tick looks at.
+
+    ``spec`` is the configuration and ``mark`` are the counters of the state at which it began, ``groups`` the groups that are left
+    to look at. By leaf, ``found`` has the asks that may claim, the first one last, and ``untried`` those that a tick read and its
+    budget left over. ``again_ms`` is the next instant at which another ask may claim.
+    """
+
+    spec: "PartitionSpec"
+    mark: tuple[int, ...]
+    groups: "list[Group]"
+    found: dict[str, list[InTurn]] = field(default_factory=dict)
+    untried: "dict[str, list[Ask]]" = field(default_factory=dict)
+    again_ms: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether every group was looked at, and every ask tried."""
+        return not (self.groups or self.found or self.untried)
+
+
 class Round:
     """The state of the rounds of one partition.
 
@@ -70,6 +96,7 @@ class Round:
     - ``unsuited`` has the numbers of groups for which no reserved node that they could take over is large enough, valid while
       ``unsuited_seen`` (changes of nodes' shapes, reservations) does not change.
     - ``look`` is the look for asks that may reserve, where there are more groups than one tick looks at.
+    - ``claims_look`` is the look for asks that may claim, where there are more groups than one tick looks at.
     - ``looked`` is the value of ``relief`` at the last check whether open decisions still need their marked victims (J11).
     - ``tries`` is the planners' memory of asks that they refused.
     """
@@ -78,6 +105,7 @@ class Round:
         "arrivals",
         "barren",
         "began_ms",
+        "claims_look",
         "claims_ms",
         "cycles",
         "due_ms",
@@ -110,6 +138,7 @@ class Round:
         self.hopeless_seen = (0, 0)
         self.barren: set[int] = set()
         self.pledges_ended = 0
+        self.claims_look: ClaimsLook | None = None
         self.claims_ms: int | None = None
         self.began_ms: int | None = None
         self.arrivals = 0

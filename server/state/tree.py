@@ -163,7 +163,7 @@ def relimit(partition: Partition) -> None:
         queue.blocked_asks = 0
         _make_limiter(partition, queue)
     partition.limits.by_key.clear()
-    partition.limits.relieved.clear()
+    partition.limits.forget_relieved()
     alike: dict[tuple[Queue, str, tuple[str, ...]], tuple[Limiter, ...]] = {}
     for application in partition.applications.values():
         whose = (application.leaf, application.user, application.user_groups)
@@ -184,6 +184,8 @@ def limit_queue(partition: Partition, queue: Queue) -> None:
     for leaf in queue.leaves():
         for application in leaf.applications.values():
             application.limiters = limiters_of(partition, application)
+    if before is not None:
+        partition.limits.unblocking.pop(before, None)
     if before is not None and before.relieved:
         partition.limits.relieved.remove(before)
 
@@ -332,7 +334,7 @@ def _forget_blocks(partition: Partition) -> None:
         limiter.blocked.clear()
         limiter.relieved = False
         limiter.queue.blocked_asks = 0
-    partition.limits.relieved.clear()
+    partition.limits.forget_relieved()
     for ask_class in partition.classes.dead:
         ask_class.waiting = []
 

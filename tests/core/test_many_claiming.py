@@ -1,15 +1,17 @@
-"""A round of claims reads no more waiting asks of a leaf than its budget can try, and decides the same (G1, P3)."""
+"""A round of claims reads no more asks than its budget can try, looks at no more groups than its share, and decides the same (G1, P3)."""
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from server.core.core import Core
-from server.core.preemption import rounds
+from server.core.preemption import claim_chunks, due_claims
+from server.core.preemption.claim_chunks import Claims
 from server.model.asks import AskSpec
-from server.model.decisions import Decided, Decision, Placed
+from server.model.decisions import Decided, Decision, Noted, Placed
 from server.model.events import (
     ApplicationAdded,
     AskAdded,
@@ -29,7 +31,7 @@ from server.model.resources import resource
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk
 from server.state import snapshotting
-from server.state.applications import Ask
+from server.state.applications import Ask, Group
 from server.state.partition import Partition
 from tests.effort import cases
 
@@ -155,29 +157,24 @@ def test_decisions_are_those_of_rounds_that_read_every_claim(
     seed: int, kind: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = story(seed, KINDS[kind])
-    monkeypatch.setattr(rounds, "ClaimsInChunks", AtOnce)
+    monkeypatch.setattr(claim_chunks, "Claims", AtOnce)
     assert few == story(seed, KINDS[kind])
 
 
-class AtOnce:
-    """The plain twin of `rounds.ClaimsInChunks`: every claim is in the snapshot, those refused earlier in the round, too."""
+class AtOnce(Claims):
+    """The plain twin of `Claims`: every claim is in the snapshot, those refused earlier in the round, too."""
 
-    def __init__(
-        self, _partition: Partition, claiming: Sequence[Ask], _budget: int, _now: int
-    ) -> None:
-        self._claiming = claiming
-
-    def first(self) -> Sequence[Ask]:
+    def first(self) -> list[Ask]:
         """Return all claims."""
-        return self._claiming
+        return [*self.due]
 
     def further(self, _leaf: str) -> tuple[WaitingAsk, ...]:
         """Return no further claims."""
         return ()
 
 
-def story(seed: int, settings: PreemptionSettings) -> list[list[str]]:
-    """Return what a core with a small budget decides at each instant while asks of many sizes come and pods end."""
+def story(seed: int, settings: PreemptionSettings, budget: int = 0) -> list[list[str]]:
+    """Return what a core decides at each instant while asks of many sizes come and pods end; without a budget, ticks have small ones."""
     chance = random.Random(seed)
     core, now = cluster(12, settings, reserves=chance.random() < 0.3), NOW
     running = dict[str, str]()
@@ -199,21 +196,81 @@ def story(seed: int, settings: PreemptionSettings) -> list[list[str]]:
         ends = chance.sample(placed, min(len(placed), chance.randrange(3)))
         for key in dict.fromkeys((*ends, *leaving[: chance.randrange(4)])):
             core.handle(ReleaseRequested("rm", running.pop(key), key), now)
-        found.append(ticks(core, now, chance.randint(1, 6)))
+        found.append(ticks(core, now, budget or chance.randint(1, 6)))
     assert any(type(one) is Placed for some in found for one in some)
     return [[repr(one) for one in some] for some in found]
 
 
+def test_a_tick_checks_no_more_groups_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look goes on while further asks come, and the claims of the groups that it had found are tried."""
+    share, checked = 4 * BUDGET, [0]
+    is_stuck = due_claims.is_stuck
+
+    def counted(group: Group) -> bool:
+        checked[-1] += 1
+        return is_stuck(group)
+
+    core = full(2)
+    for at in range(20 * BUDGET):
+        ask(core, f"ask-{at}", "a", AskSpec(resource({"vcore": 5_000 + at})), NOW)
+    ticks(core, NOW, 1_000)
+    monkeypatch.setattr(claim_chunks, "LOOK_MOST", share)
+    monkeypatch.setattr(due_claims, "is_stuck", counted)
+    refused = set[str]()
+    for at in range(100):
+        ask(core, f"more-{at}", "a", AskSpec(resource({"vcore": 3_000 - at})), NOW + DELAY_MS)
+        tick = core.tick(NOW + DELAY_MS, BUDGET)
+        refused |= {one.subject for one in tick.decisions if type(one) is Noted}
+        checked.append(0)
+    assert max(checked) <= share + BUDGET + 2
+    assert len(refused) == 20 * BUDGET
+
+
+@pytest.mark.parametrize("kind", range(len(KINDS)))
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_round_tries_the_claims_of_a_look_over_several_ticks_in_the_same_order(
+    seed: int, kind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look itself takes no further tick here, so that the ticks of both stories have the same budgets."""
+    every = story(seed, KINDS[kind])
+    monkeypatch.setattr(claim_chunks, "_are_many", lambda _partition: True)
+    assert unnumbered(story(seed, KINDS[kind])) == unnumbered(every)
+
+
+@pytest.mark.parametrize("share", [1, 4, 15])
+@pytest.mark.parametrize("kind", range(len(KINDS)))
+@pytest.mark.parametrize("seed", SEEDS)
+def test_looks_of_several_ticks_decide_the_same_at_each_instant(
+    seed: int, kind: int, share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each round has a budget for all of its claims. Reasons for waiting may be sent while a look goes on."""
+    whole = story(seed, KINDS[kind], budget=1_000)
+    monkeypatch.setattr(claim_chunks, "LOOK_MOST", share)
+    several = story(seed, KINDS[kind], budget=1_000)
+    assert without_reasons(several) == without_reasons(whole)
+
+
+def without_reasons(found: list[list[str]]) -> list[list[str]]:
+    return [
+        [one for one in some if not one.startswith("AskStateChanged")] for some in unnumbered(found)
+    ]
+
+
+def unnumbered(found: list[list[str]]) -> list[list[str]]:
+    """Return the decisions of each instant in the order of their text, without the numbers at the end of ids."""
+    return [sorted(re.sub(r"(g-[0-9a-f]+)-[0-9]+", r"\1", one) for one in some) for some in found]
+
+
 def test_rounds_of_the_stories_read_further_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    further = rounds.ClaimsInChunks.further
+    further = Claims.further
 
-    def counted(claims: rounds.ClaimsInChunks, leaf: str) -> tuple[WaitingAsk, ...]:
+    def counted(claims: Claims, leaf: str) -> tuple[WaitingAsk, ...]:
         found = further(claims, leaf)
         read.append(len(found))
         return found
 
-    monkeypatch.setattr(rounds.ClaimsInChunks, "further", counted)
+    monkeypatch.setattr(Claims, "further", counted)
     for seed in range(10):
         story(seed, KINDS[seed % len(KINDS)])
     assert sum(map(bool, read)) >= 10

@@ -1,4 +1,4 @@
-"""Sizes that a new node fits are revived over several ticks, before any ask is placed, and the decisions are the same."""
+"""Sizes that a new node fits, or a limit again, are requeued over several ticks, before any ask is placed; the decisions are the same."""
 
 import random
 
@@ -29,7 +29,7 @@ TREE = QueueSpec(
     "root",
     parent=True,
     submit_acl=Acl(everyone=True),
-    children=(QueueSpec("a"), QueueSpec("b")),
+    children=(QueueSpec("a"), QueueSpec("b", max=resource({"vcore": 16_000}))),
 )
 SEEDS = range(cases(40))
 
@@ -128,6 +128,33 @@ def test_a_node_that_goes_meanwhile_revives_nothing(
     core.handle(NodeRemoved("rm", "large"), NOW + 1)
     assert placed(ticks(core, NOW + 1)) == []
     assert len(revived) == 1
+
+
+def test_a_tick_unblocks_only_so_many_classes_and_places_after_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The max of a queue has headroom again; asks of another queue are placed in the order of all."""
+    monkeypatch.setattr(cycle, "REVIVE_MOST", 10)
+    core = cluster()
+    ask(core, "runs", "app-b", AskSpec(resource({"vcore": 4_000})), NOW)
+    for at in range(3):
+        ask(core, f"more-{at}", "app-b", AskSpec(resource({"vcore": 4_000})), NOW)
+    assert len(placed(ticks(core, NOW))) == 4
+    for at in range(95):
+        spec = AskSpec(resource({"vcore": 1_000 + at}), priority=at)
+        ask(core, f"ask-{at}", "app-b", spec, NOW)
+    assert placed(ticks(core, NOW)) == []
+    limiter = core.state.partitions["default"].queues["root.b"].limiter
+    assert limiter is not None
+    assert len(limiter.blocked) == 95
+    core.handle(ReleaseRequested("rm", "app-b", "runs"), NOW + 1)
+    for at in range(9):
+        tick = core.tick(NOW + 1)
+        core.validate()
+        assert tick.more
+        assert not placed([*tick.decisions])
+        assert len(limiter.blocked) == 95 - 10 * (at + 1)
+    assert placed(ticks(core, NOW + 1)) == ["ask-94", "ask-93", "ask-92"]
 
 
 @pytest.mark.parametrize("share", [1, 3])

@@ -49,8 +49,13 @@ def begin(partition: Partition) -> None:
 
 def claimants(partition: Partition, shortage: Shortage, now: int) -> snapshotting.Due:
     """Return the asks and gangs that may preempt now, limited by the pace of rounds (P1)."""
+    claiming = pacing.admitted(partition, due_claims.claiming(partition, shortage, now), now)
+    return beside_claims(partition, now)._replace(claiming=claiming)
+
+
+def beside_claims(partition: Partition, now: int) -> snapshotting.Due:
+    """Return what may preempt now apart from the asks that claim alone: asks that require a node, gangs, and asks that replace others."""
     return snapshotting.Due(
-        claiming=pacing.admitted(partition, due_claims.claiming(partition, shortage, now), now),
         requiring=due_claims.requiring(partition),
         jobs=due_gangs.admitted(partition, due_gangs.waiting(partition, now), now),
         replacing=pacing.admitted(partition, due_gangs.replacing(partition, now), now),

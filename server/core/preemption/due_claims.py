@@ -21,14 +21,19 @@ NEVER: Final = 1 << 62
 
 def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
     """Return asks that may claim now, from each group as many as its queues' deficits admit; set the instant for the others."""
-    settings = partition.spec.preemption
-    if not settings.enabled or not settings.lists(GUARANTEED):
+    if not are_claims_on(partition):
         return []
     asks: list[Ask] = []
     for leaf in open_leaves(partition):
         if shortage.may_be(leaf):
             asks += _of_leaf(partition, leaf, shortage, now)
     return asks
+
+
+def are_claims_on(partition: Partition) -> bool:
+    """Return whether the partition's policies let single asks claim."""
+    settings = partition.spec.preemption
+    return settings.enabled and settings.lists(GUARANTEED)
 
 
 def open_leaves(partition: Partition) -> Iterator[Queue]:

@@ -8,13 +8,15 @@ or a set instant was reached. A snapshot is taken only if an ask is due then. Wi
 round (P1, see `pacing`). A round that its budget cuts off continues in the next tick on a new snapshot (design 6.2).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from server.core.preemption import (
     apply_plan,
+    claim_chunks,
     due,
+    due_claims,
     due_quota,
     due_reservations,
     open_decisions,
@@ -37,8 +39,7 @@ from server.preemption.quota import enforcement, reclaim
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
 from server.scheduling.placement import fits_pledged
-from server.snapshot.waiting import WaitingAsk
-from server.state import pending, quota_timers, snapshotting
+from server.state import quota_timers, snapshotting
 from server.state.applications import Ask
 from server.state.equivalence import AskClass
 from server.state.partition import Partition
@@ -58,7 +59,7 @@ class RoundResult:
     ``cut``: the budget of steps ended before the round did. ``refused`` counts intents by the rule that refused them, ``moves``
     is the takeover that is made unless the round made a plan, ``expiring`` has the decisions with the instants at which they
     expire. ``held_back``: that takeover comes before asks that may reserve. ``looks``: the next tick goes on to look for asks
-    that may reserve.
+    that may reserve, or begins to look for asks that may claim.
     """
 
     notes: list[Decision] = field(default_factory=list)
@@ -113,7 +114,7 @@ def run(partition: Partition, now: int, budget: int, beside: Beside | None = Non
     if called:
         _take_over(partition, now, result, planned=trial is not None and bool(trial.plans))
         every = not (result.cut or result.held_back)
-        result.looks = due_reservations.settle(partition, now, all_tried=every)
+        result.looks |= due_reservations.settle(partition, now, all_tried=every)
         _end(partition, result)
     return result
 
@@ -158,18 +159,18 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
     """Plan the round and return the Trial with its plans; None if nothing is due."""
     due.begin(partition)
     shrinks = due_quota.is_due(partition, now)
-    reserving = due_reservations.reserving(partition, now)
-    result.moves = takeover.find(partition, now)
     shortage = Shortage(partition)
-    offered = within(partition, reserving, budget)
-    tried = takeover.ahead(offered, result.moves)
-    result.held_back = len(tried) < len(offered)
-    asks = due.claimants(partition, shortage, now)._replace(reserving=tried)
-    trims = due.may_trim(partition, now)
+    claims = claim_chunks.of_tick(partition, shortage, budget, now)
+    if claims.is_looking:
+        result.more, result.cut, result.held_back = True, partition.round.goes_on, True
+        asks, trims = snapshotting.Due(requiring=due_claims.requiring(partition)), False
+    else:
+        asks = _due(partition, now, budget, result)._replace(claiming=claims.due)
+        trims = due.may_trim(partition, now)
     if not (any(asks) or shrinks or trims):
+        result.looks = claims.settle(cut=result.cut)
         return None
     begin(partition, asks, now, trims=trims)
-    claims = ClaimsInChunks(partition, asks.claiming, budget, now)
     asks = asks._replace(claiming=claims.first())
     trial = Trial(snapshotting.take(partition, now, due=asks), shortage.known, claims.further)
 
@@ -177,7 +178,18 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
         _shrink(partition, trial, now, result)
 
     decide(PlanningSide(partition, now, budget, runs, watched=True), trial, result, trims=trims)
+    result.looks = claims.settle(cut=result.cut)
     return trial
+
+
+def _due(partition: Partition, now: int, budget: int, result: RoundResult) -> snapshotting.Due:
+    """Return the asks that are due, apart from those that claim alone, and find the takeover that may be made."""
+    reserving = due_reservations.reserving(partition, now)
+    result.moves = takeover.find(partition, now)
+    offered = within(partition, reserving, budget)
+    tried = takeover.ahead(offered, result.moves)
+    result.held_back = len(tried) < len(offered)
+    return due.beside_claims(partition, now)._replace(reserving=tried)
 
 
 def within(partition: Partition, asks: Sequence[Ask], budget: int) -> Sequence[Ask]:
@@ -196,47 +208,6 @@ def within(partition: Partition, asks: Sequence[Ask], budget: int) -> Sequence[A
             classes.add(ask.ask_class)
             found.append(ask)
     return found
-
-
-class ClaimsInChunks:
-    """The claims of a round that it has not refused, by leaf in the order of P4, read in chunks that a budget can try.
-
-    Most claims cost a step or more, so that a tick seldom needs another chunk. Claims that cost none come one after the other
-    until the budget is spent, so that chunks change no decision.
-    """
-
-    def __init__(
-        self, partition: Partition, claiming: Iterable[Ask], budget: int, now: int
-    ) -> None:
-        self._partition = partition
-        self._size = budget + 2
-        """One more than the budget can try: the turn of the last one calls for further claims."""
-        self._leaves: dict[str, list[Ask]] = {}
-        masked = False
-        for ask in claiming:
-            if (guarantee.NAME, ask.key) in partition.round.masked:
-                masked = True
-            else:
-                self._leaves.setdefault(ask.application.leaf.path, []).append(ask)
-        if masked:
-            pacing.keep_waiting(partition, guarantee.NAME, now)
-        for found in self._leaves.values():
-            if len(found) > self._size:
-                found.sort(key=pending.claims_in_turn, reverse=True)
-
-    def first(self) -> list[Ask]:
-        """Return the first claims of each leaf."""
-        return [ask for leaf in self._leaves for ask in self._next(leaf)]
-
-    def further(self, leaf: str) -> tuple[WaitingAsk, ...]:
-        """Return the next claims of a leaf. The state is the one of the snapshot, because plans are written later."""
-        return snapshotting.waiting(self._partition, self._next(leaf))
-
-    def _next(self, leaf: str) -> list[Ask]:
-        found = self._leaves.get(leaf, [])
-        chunk = found[-self._size :]
-        del found[-self._size :]
-        return chunk
 
 
 def begin(partition: Partition, asks: snapshotting.Due, now: int, *, trims: bool) -> None:

@@ -198,11 +198,20 @@ def _check_blocked(partition: Partition) -> None:
         assert limiter.relieved == (id(limiter) in relieved), (
             f"{name}: relieved and the list of these do not agree"
         )
+        if limiter not in partition.limits.unblocking:
+            _check_headroom(limiter)
         _check_limiter(limiter)
     for ask_class in live_classes(partition):
         waits = [group for group in ask_class.waiting if group.parked and is_known(group)]
         assert ask_class.dead or not waits, (
             f"{class_name(ask_class)} is not dead, but groups wait for its revival"
+        )
+
+
+def _check_headroom(limiter: Limiter) -> None:
+    for ask_class in () if limiter.relieved else limiter.blocked:
+        assert not ask_class.pending or not limiter.has_headroom(ask_class), (
+            f"{limit_name(limiter)}, {class_name(ask_class)}: blocked, but there is headroom"
         )
 
 
@@ -214,5 +223,3 @@ def _check_limiter(limiter: Limiter) -> None:
                 assert limiter in group.application.limits_of(ask_class), (
                     f"{name}: {holder_name(group)} does not pass it"
                 )
-        if ask_class.pending and not limiter.relieved:
-            assert not limiter.has_headroom(ask_class), f"{name}: blocked, but there is headroom"

@@ -1,0 +1,252 @@
+"""The claims of a round in chunks that its budget can try, so that a snapshot has no more of them (G1, P4, design 6.2).
+
+If at most LOOK_MOST groups of equal asks wait, each tick finds all claims. If more groups wait, a *look* at all of them takes
+several ticks, and only then the round plans claims, gangs and what comes after them (O6). Otherwise a tenant whose asks have
+many different sizes would make each tick long.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from server.core.preemption import due_claims, pacing
+from server.core.preemption.deficits import Shortage
+from server.preemption.claims import guarantee
+from server.snapshot.waiting import WaitingAsk
+from server.state import pending, snapshotting
+from server.state.applications import Ask, Group
+from server.state.partition import Partition
+from server.state.rounds import ClaimsLook, InTurn
+
+LOOK_MOST: Final = 5_000
+"""The most groups of equal asks, and asks of a look, that one tick checks before it plans claims."""
+
+
+CHUNK_MOST: Final = 256
+"""The most claims of a leaf that are read at once: a claim costs several steps if there are a thousand nodes."""
+
+
+class Claims:
+    """The claims of a round that it has not refused, by leaf in the order of P4, read in chunks that a budget can try.
+
+    Most claims cost a step or more, so that a tick seldom needs another chunk. Claims that cost none come one after the other
+    until the budget is spent, so that chunks change no decision.
+    """
+
+    is_looking = False
+    """Whether claims may exist that come before the known ones, so that this tick plans none."""
+
+    def __init__(self, partition: Partition, due: Sequence[Ask], budget: int, now: int) -> None:
+        self.due = due
+        """The claims that are due, those refused earlier in the round included; of a look, the first ones."""
+        self._partition = partition
+        self._size = min(budget + 2, CHUNK_MOST)
+        """At most one more than the budget can try: the turn of the last one calls for further claims."""
+        self._leaves: dict[str, list[Ask]] = {}
+        masked = False
+        for ask in due:
+            if _mask(ask) in partition.round.masked:
+                masked = True
+            else:
+                self._leaves.setdefault(ask.application.leaf.path, []).append(ask)
+        if masked:
+            pacing.keep_waiting(partition, guarantee.NAME, now)
+        for found in self._leaves.values():
+            if len(found) > self._size:
+                found.sort(key=pending.claims_in_turn, reverse=True)
+
+    def first(self) -> list[Ask]:
+        """Return the first claims of each leaf."""
+        return [ask for leaf in self._leaves for ask in self._next(leaf)]
+
+    def further(self, leaf: str) -> tuple[WaitingAsk, ...]:
+        """Return the next claims of a leaf. The state is the one of the snapshot, because plans are written later."""
+        return snapshotting.waiting(self._partition, self._next(leaf))
+
+    def settle(self, *, cut: bool) -> bool:
+        """Note what the tick tried; ``cut`` says that the budget ended before all were tried.
+
+        Return whether the next tick has to look at groups again.
+        """
+        del cut
+        return False
+
+    def _next(self, leaf: str) -> Sequence[Ask]:
+        found = self._leaves.get(leaf, [])
+        chunk = found[-self._size :]
+        del found[-self._size :]
+        return chunk
+
+
+class ClaimsOfLook(Claims):
+    """The claims that a look of several ticks found. Each is checked again in the tick that tries it."""
+
+    def __init__(self, partition: Partition, shortage: Shortage, budget: int, now: int) -> None:
+        super().__init__(partition, (), budget, now)
+        self._shortage = shortage
+        self._now = now
+        self._look = look = _look(partition, shortage, now)
+        if look.again_ms is not None:
+            due_claims.call_again(partition, look.again_ms)
+        if look.groups:
+            _search(partition, look, shortage, now)
+        self._left = LOOK_MOST
+        self._chunks: dict[str, list[Ask]] = {}
+        if not look.groups:
+            self._chunks = {leaf: self._read(leaf) for leaf in {**look.untried, **look.found}}
+        self.is_looking = bool(look.groups) or (not self._left and any(look.found.values()))
+        if not self.is_looking:
+            self.due = [ask for found in self._chunks.values() for ask in found]
+
+    def first(self) -> list[Ask]:
+        """Return the first claims of each leaf; none while the look goes on."""
+        return [*self.due]
+
+    def settle(self, *, cut: bool) -> bool:
+        """Keep the claims that the tick did not try; return whether another look has to begin, because the state changed meanwhile."""
+        look, state = self._look, self._partition.round
+        untried: dict[str, list[Ask]] = {}
+        for leaf, asks in self._chunks.items() if cut or self.is_looking else ():
+            left = [ask for ask in asks if _mask(ask) not in state.masked]
+            if len(left) < len(asks):
+                pacing.keep_waiting(self._partition, guarantee.NAME, self._now)
+            if left:
+                untried[leaf] = left
+        look.untried = untried
+        look.found = {leaf: found for leaf, found in look.found.items() if found}
+        look.again_ms = state.claims_ms
+        return look.is_over and look.mark != _state_of(self._partition)
+
+    def _next(self, leaf: str) -> Sequence[Ask]:
+        """Return the next claims of a leaf when it is the turn of the last one read, which the budget may still leave over."""
+        self._left = len(self._look.found.get(leaf, ()))
+        last = self._chunks[leaf][-1:]
+        chunk = self._read(leaf)
+        self._chunks[leaf] = last + chunk
+        return chunk
+
+    def _read(self, leaf: str) -> list[Ask]:
+        """Return the untried claims of a leaf, and the next ones up to the size of a chunk; check `_left` asks at the most."""
+        look = self._look
+        chunk = [ask for ask in look.untried.pop(leaf, ()) if self._may_claim(ask)]
+        found = look.found.get(leaf, [])
+        while found and self._left and len(chunk) < self._size:
+            turn, ask = found.pop()
+            self._left -= 1
+            if turn == pending.claims_in_turn(ask) and self._may_claim(ask):
+                chunk.append(ask)
+        return chunk
+
+    def _may_claim(self, ask: Ask) -> bool:
+        """Return whether an ask that was found earlier still waits and may claim in this round."""
+        partition, now, group = self._partition, self._now, ask.group
+        if not isinstance(group, Group) or _mask(ask) in partition.round.masked:
+            return False
+        leaf = ask.application.leaf
+        if not (
+            due_claims.is_open(leaf)
+            and due_claims.is_stuck(group)
+            and self._shortage.lacking(leaf, group.ask_class.demand)
+        ):
+            return False
+        instant, _ = due_claims.awaits(partition, ask, guarantee.NAME)
+        if instant > now:
+            due_claims.call_again(partition, instant)
+            return False
+        return pacing.admits(partition, ask, now)
+
+
+def of_tick(partition: Partition, shortage: Shortage, budget: int, now: int) -> Claims:
+    """Return the claims of the live round in this tick, limited by the pace of rounds (P1)."""
+    is_looked_for = _are_many(partition) and due_claims.are_claims_on(partition)
+    if is_looked_for and not pacing.is_between(partition, now):
+        return ClaimsOfLook(partition, shortage, budget, now)
+    if is_looked_for:
+        due_claims.call_again(partition, now)
+        return Claims(partition, [*_planned_again(partition, shortage, now)], budget, now)
+    partition.round.claims_look = None
+    found = due_claims.claiming(partition, shortage, now)
+    return Claims(partition, pacing.admitted(partition, found, now), budget, now)
+
+
+def _are_many(partition: Partition) -> bool:
+    """Return whether more groups wait than one tick looks at."""
+    return partition.classes.groups > LOOK_MOST
+
+
+def _planned_again(partition: Partition, shortage: Shortage, now: int) -> Iterator[Ask]:
+    """Yield the asks whose decisions are planned again after a veto, which wait for no round."""
+    for key in partition.decisions.suspended:
+        ask = partition.asks.get(key)
+        group = None if ask is None else ask.group
+        if ask is None or not isinstance(group, Group):
+            continue
+        leaf = ask.application.leaf
+        may = (
+            shortage.may_be(leaf)
+            and due_claims.is_open(leaf)
+            and due_claims.is_stuck(group)
+            and shortage.lacking(leaf, group.ask_class.demand)
+        )
+        if may and due_claims.awaits(partition, ask, guarantee.NAME)[0] <= now:
+            yield ask
+
+
+def _mask(ask: Ask) -> tuple[str, str]:
+    return guarantee.NAME, ask.key
+
+
+# The look --------------------------------------------------------------------------------------------------------------
+
+
+def _look(partition: Partition, shortage: Shortage, now: int) -> ClaimsLook:
+    """Return the look that is in progress; begin another when the last one is over and something changed since it began."""
+    state, mark = partition.round, _state_of(partition)
+    look = state.claims_look
+    if (
+        look is None
+        or look.spec is not partition.spec
+        or (look.is_over and _is_outdated(look, mark, now))
+    ):
+        look = state.claims_look = ClaimsLook(partition.spec, mark, _groups(partition, shortage))
+    return look
+
+
+def _is_outdated(look: ClaimsLook, mark: tuple[int, ...], now: int) -> bool:
+    return look.mark != mark or (look.again_ms is not None and look.again_ms <= now)
+
+
+def _state_of(partition: Partition) -> tuple[int, ...]:
+    """Return counters of which at least one changes when an event, other than the passing of time, may let more asks claim."""
+    index, joined, placements = partition.index, partition.classes.joined, partition.placements
+    ended = partition.round.pledges_ended
+    return partition.relief, len(index.nodes), index.entered, ended, joined, placements
+
+
+def _groups(partition: Partition, shortage: Shortage) -> list[Group]:
+    """Return the groups of all leaves that may be below an entitlement."""
+    return [
+        group
+        for leaf in due_claims.open_leaves(partition)
+        if shortage.may_be(leaf)
+        for application in leaf.applications.values()
+        for group in application.groups.values()
+    ]
+
+
+def _search(partition: Partition, look: ClaimsLook, shortage: Shortage, now: int) -> None:
+    """Look at this tick's share of the groups, and add their claims to those found by the ticks before."""
+    left, runs = LOOK_MOST, dict[str, list[InTurn]]()
+    while look.groups and left > 0:
+        group = look.groups.pop()
+        left -= 1
+        if not group.live or not due_claims.is_stuck(group):
+            continue
+        leaf = group.application.leaf
+        most = shortage.lacking(leaf, group.ask_class.demand)
+        for ask in due_claims.due(partition, group, most, now, guarantee.NAME) if most else ():
+            runs.setdefault(leaf.path, []).append((pending.claims_in_turn(ask), ask))
+            left -= 1
+    for path, run in runs.items():
+        found = look.found.setdefault(path, [])
+        found += run
+        found.sort(reverse=True)
