@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Final
 
 ALWAYS_OUT: Final = "not bench and not soak"
-DEFAULT_EFFORT: Final = 20
+DEFAULT_EFFORT: Final = 10
 """The effort in percent when EVENHAND_EFFORT is not set; tests/effort.py has the same value."""
 EFFORT: Final = os.environ.get("EVENHAND_EFFORT") or str(DEFAULT_EFFORT)
 PASSED: Final = 0

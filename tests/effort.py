@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-DEFAULT: Final = 20
+DEFAULT: Final = 10
 FULL: Final = 100
 
 
