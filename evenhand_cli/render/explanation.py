@@ -149,12 +149,11 @@ def _of_waiting(ask: explain_pb2.WaitingAsk, now: int, *, full: bool) -> Iterato
         f"{phrase(ask.resources)}; priority {ask.priority}",
     )
     yield "queue", f"{ask.queue}, application {ask.application_id}"
-    code_since = f" ({_since(ask.code_since_ms, now)})" if ask.code_since_ms else ""
     if gang and not full:
-        yield "waits", f"{_since(ask.since_ms, now)}: {ask.code}{code_since}"
+        yield "waits", f"{_since(ask.since_ms, now)}: {ask.code}"
     else:
         yield "waits", _since(ask.since_ms, now)
-        yield "because", ask.code + code_since
+        yield "because", ask.code
     if ask.asks_before:
         yield "before it", f"{plural(ask.asks_before, 'ask')} in the same queue"
     if gang:
@@ -247,14 +246,10 @@ def _verdict(blocks: bool, short: Iterable[str]) -> Text:
 def _tally(every: Sequence[explain_pb2.NodeTally], *, full: bool) -> list[Column]:
     tally = every if full else every[:REASONS_SHOWN_MAX]
     names = [_in_words(one.code) for one in tally]
-    reasons = [
-        f"{name}: {one.message}" if one.message else name
-        for name, one in zip(names, tally, strict=True)
-    ]
     examples = [", ".join(one.examples[:EXAMPLES_MAX]) for one in tally]
     return [
         Column("nodes", [f"{one.nodes:,}" for one in tally], right=True),
-        Column("reason", reasons),
+        Column("reason", names),
         Column("such as", examples, ANSWER, least=EXAMPLES_LEAST),
     ]
 
@@ -265,6 +260,8 @@ def _in_words(code: str) -> str:
 
 
 def _placed(placed: explain_pb2.PlacedAllocation, now: int) -> list[RenderableType]:
+    if placed.foreign:
+        return [Text(), facts([("node", placed.node_id)])]
     told: list[tuple[str, str | Text]] = [
         ("node", placed.node_id),
         ("application", placed.application_id),
@@ -276,7 +273,6 @@ def _placed(placed: explain_pb2.PlacedAllocation, now: int) -> list[RenderableTy
     ]
     if placed.decision_id:
         told += _releasing(placed, now)
-    told += [("ranked by", f"{one.level}: {one.name} {one.value}") for one in placed.rank]
     return [Text(), facts(told)]
 
 

@@ -121,7 +121,7 @@ PARTITIONS: Sequence[Field[inspect_pb2.Partition]] = (
 
 
 def _waits_for(one: inspect_pb2.Application) -> str:
-    return one.message or reasons(one.waiting_reasons)
+    return reasons(one.waiting_reasons)
 
 
 APPLICATIONS: Sequence[Field[inspect_pb2.Application]] = (

@@ -112,6 +112,7 @@ class NodeReport:
     reserved_for: tuple[str, ...]
     rm_id: str
     foreign_pods: int
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,3 +342,5 @@ class Explanation:
     """The nodes that are large enough and that the ask's constraints exclude; empty if one of them is allowed."""
     gang_member: str = ""
     """The key of the first waiting member of the gang that has the application's name."""
+    foreign: bool = False
+    """Whether the key names a pod of another scheduler."""

@@ -144,7 +144,6 @@ def why_it_waits(key: str) -> explain_pb2.ExplainResponse:
         resources=cores_and_gib(1, 4),
         code="queue-limit",
         since_ms=T0,
-        code_since_ms=T0 + 30_000,
         levels=[level, narrow],
         node_tally=[
             explain_pb2.NodeTally(code="short-vcore", nodes=3, examples=["node-a", "node-b"])

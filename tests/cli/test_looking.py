@@ -368,7 +368,7 @@ def test_an_allocation_is_explained_by_its_place() -> None:
     placed = explain_pb2.PlacedAllocation(
         node_id="node-a",
         queue="root.research",
-        rank=[explain_pb2.RankFact(level="queue root.research", name="share", value="0.5")],
+        application_id="train-1",
     )
     answer = explain_pb2.ExplainResponse(
         kind=explain_pb2.SUBJECT_KIND_ALLOCATION, key="pod-1", placed=placed
@@ -376,7 +376,20 @@ def test_an_allocation_is_explained_by_its_place() -> None:
     with running(FakeCore(Explain=answer)) as core:
         ended = evenhand("explain", "pod-1", "--core", core.address)
     assert ended.words("node-a") == ["node", "node-a"]
-    assert "queue root.research: share 0.5" in ended.out
+    assert ended.words("root.research") == ["queue", "root.research"]
+    assert ended.words("train-1") == ["application", "train-1"]
+
+
+def test_a_foreign_pod_has_no_row_for_what_it_does_not_have() -> None:
+    placed = explain_pb2.PlacedAllocation(node_id="node-a", foreign=True)
+    answer = explain_pb2.ExplainResponse(
+        kind=explain_pb2.SUBJECT_KIND_ALLOCATION, key="pod-1", placed=placed
+    )
+    with running(FakeCore(Explain=answer)) as core:
+        ended = evenhand("explain", "pod-1", "--core", core.address)
+    assert ended.words("node-a") == ["node", "node-a"]
+    for row in ("application", "queue", "runs"):
+        assert row not in ended.out
 
 
 NARROW = 72

@@ -54,7 +54,10 @@ async def cluster() -> AsyncIterator[tuple[Served, Stream]]:
     """Two queues; in root.a `small` runs and `large` waits, in root.b `other` runs; one foreign pod."""
     async with serving(with_identities(KNOWN)) as served:
         await served.register(config=QUEUES, version="1.2", policyGroup="queues")
-        nodes = [node("n0", labels={"zone": "z"}, taints=[TAINT]), node("n1")]
+        nodes = [
+            node("n0", labels={"zone": "z"}, taints=[TAINT], attributes={"rack": "r1"}),
+            node("n1"),
+        ]
         await (await served.open("UpdateNode", si.NodeRequest(rmID=RM, nodes=nodes))).next()
         await served.submit("app", "root.a")
         await served.submit("side", "root.b")
@@ -65,7 +68,7 @@ async def cluster() -> AsyncIterator[tuple[Served, Stream]]:
             resourcePerAlloc=resource(vcore=2),
         )
         wanted = [
-            ask("small", allocationTags={"creationTime": "5", "colour": "red"}),
+            ask("small", priority=7, allocationTags={"creationTime": "5", "colour": "red"}),
             ask("large", resourcePerAlloc=resource(vcore=50), jobKey=""),
             ask("other", applicationID="side"),
             foreign,
@@ -128,6 +131,7 @@ async def test_applications_nodes_and_allocations() -> None:
         nodes = (await stub.ListNodes(inspect.ListNodesRequest())).nodes
         assert [one.node_id for one in nodes] == ["n0", "n1"]
         assert nodes[0].labels == {"zone": "z"}
+        assert nodes[0].attributes == {"rack": "r1"}
         assert (nodes[0].taints[0].key, nodes[0].taints[0].value) == ("gpu", "yes")
         assert nodes[1].foreign_usage == {"vcore": 2}
         assert [one.foreign_allocations for one in nodes] == [0, 1]
@@ -210,6 +214,9 @@ async def test_explanations() -> None:
         runs = await stub.Explain(explain.ExplainRequest(key="small"))
         assert runs.kind == explain.SUBJECT_KIND_ALLOCATION
         assert runs.placed.queue == "root.a"
+        assert (runs.placed.priority, runs.placed.foreign) == (7, False)
+        foreign = await stub.Explain(explain.ExplainRequest(key="foreign"))
+        assert (foreign.placed.foreign, foreign.placed.node_id) == (True, "n1")
         unknown = await stub.Explain(explain.ExplainRequest(key="nothing"))
         assert unknown.kind == explain.SUBJECT_KIND_UNKNOWN
         assert (

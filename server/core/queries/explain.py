@@ -122,6 +122,7 @@ def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
         node_id=node.node_id,
         resource=dict(ask.spec.resource),
         lines=tuple(lines),
+        priority=ask.spec.priority,
     )
 
 
@@ -160,6 +161,7 @@ def _foreign(partition: Partition, foreign: Foreign) -> Explanation:
         node_id=node_id,
         resource=resource,
         lines=lines,
+        foreign=True,
     )
 
 

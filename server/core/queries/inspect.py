@@ -224,6 +224,7 @@ def _node(partition: Partition, node: Node) -> NodeReport:
         reserved_for=tuple(node.pledges),
         rm_id=node.rm_id,
         foreign_pods=len(node.foreign),
+        attributes=dict(node.attributes),
     )
 
 

@@ -165,6 +165,7 @@ def node(report: NodeReport) -> pb.Node:
         reservations=len(report.reserved_for),
         labels=report.labels,
         taints=[_taint(text) for text in report.taints],
+        attributes=report.attributes,
         rm_id=report.rm_id,
     )
 

@@ -250,6 +250,8 @@ def _placed(found: Explanation) -> pb.PlacedAllocation:
         resources=found.resource,
         since_ms=found.since_ms,
         since_at_the_latest=found.since_at_the_latest,
+        priority=found.priority,
+        foreign=found.foreign,
     )
 
 
