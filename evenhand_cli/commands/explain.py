@@ -22,7 +22,7 @@ from evenhand_cli.paging import every
 from evenhand_cli.render.explanation import explanation
 from evenhand_cli.render.queues import rows as queue_rows
 from evenhand_cli.render.rules import rule
-from evenhand_cli.render.tables import pod_name
+from evenhand_cli.render.tables import WAITING_STATES, pod_name
 from evenhand_cli.render.words import instant, plural
 from evenhand_cli.render.workloads import Workload, workload
 from evenhand_cli.rules import is_rule_id, rules
@@ -186,14 +186,14 @@ def _speaking(pods: list[inspect_pb2.Allocation]) -> list[str]:
 
     That pod is the first waiting pod or, when no pod waits, the first pod of the list.
     """
-    waiting = [one for one in pods if one.state == inspect_pb2.ALLOCATION_STATE_WAITING]
+    waiting = [one for one in pods if one.state in WAITING_STATES]
     return [one.allocation_key for one in (waiting or pods)[:1]]
 
 
 def _say_of_whom(pods: list[inspect_pb2.Allocation]) -> None:
     """Say on the error stream which of several pods is explained, and how many of them wait."""
     for key in _speaking(pods):
-        waiting = sum(one.state == inspect_pb2.ALLOCATION_STATE_WAITING for one in pods)
+        waiting = sum(one.state in WAITING_STATES for one in pods)
         speaks = next(one for one in pods if one.allocation_key == key)
         terminal.say(
             f"{plural(len(pods), 'pod')}, {waiting:,} waiting, {len(pods) - waiting:,} with a node;"

@@ -348,7 +348,7 @@ def allocations(
 def _counted(found: Sequence[inspect_pb2.Allocation], *, asks: bool, waiting: bool) -> Text:
     if waiting:
         return tables.footer(len(found), "waiting ask")
-    wait = sum(one.state == inspect_pb2.ALLOCATION_STATE_WAITING for one in found)
+    wait = sum(one.state in tables.WAITING_STATES for one in found)
     others = [f"{wait:,} of them waiting"] if asks else []
     return tables.footer(len(found), "row" if asks else "allocation", others)
 

@@ -16,6 +16,7 @@ from evenhand.v1 import (
     watch_pb2_grpc,
 )
 from evenhand_cli.demo.reasons import WaitingGroup
+from evenhand_cli.render.tables import WAITING_STATES
 
 INTERVAL_MS = 100
 PAGE_SIZE = 1000
@@ -106,8 +107,3 @@ def _reason(answer: explain_pb2.ExplainResponse) -> str:
     """Return the first sentence of an explanation without its beginning, which says how long the ask has waited."""
     first = answer.lines[0] if answer.lines else ""
     return first.partition(": ")[2] or first
-
-
-WAITING_STATES = frozenset(
-    {inspect_pb2.ALLOCATION_STATE_WAITING, inspect_pb2.ALLOCATION_STATE_PLEDGED}
-)

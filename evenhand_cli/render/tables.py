@@ -27,6 +27,10 @@ NORMAL = "normal"
 OPTED_OUT = "prefer-not"
 PROTECTIONS = (NORMAL, OPTED_OUT, "firm", "untouchable")
 """Levels of protection from preemption, the weakest first."""
+WAITING_STATES = frozenset(
+    {inspect_pb2.ALLOCATION_STATE_WAITING, inspect_pb2.ALLOCATION_STATE_PLEDGED}
+)
+"""States of an ask."""
 TEXT_LEAST = 20
 """Smallest width to which reasons and notes may be folded."""
 

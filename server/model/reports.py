@@ -117,7 +117,10 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class AllocationReport:
-    """An allocation, or, with an empty node, a waiting ask; ``code`` then says why it waits."""
+    """An allocation, or, with an empty node, a waiting ask; ``code`` then says why it waits.
+
+    ``pledged`` says that a reservation or a decision keeps capacity for the ask.
+    """
 
     key: str
     application_id: str
@@ -144,6 +147,7 @@ class AllocationReport:
 
     ``placed_ms`` is then the latest possible start.
     """
+    pledged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,20 @@ def test_what_is_alike_is_shown_together() -> None:
     assert bare + "41 rows, 1 of them waiting\n" == brief
 
 
+def test_an_ask_with_kept_capacity_counts_as_waiting() -> None:
+    pods = [pod("lab/p-0"), waiting("lab/w-0", "no-node"), waiting("lab/k-0", "no-node")]
+    pods[2].state = inspect_pb2.ALLOCATION_STATE_PLEDGED
+    listed = inspect_pb2.ListAllocationsResponse(allocations=pods)
+    with running(FakeCore(ListAllocations=listed)) as core:
+        both = evenhand("allocations", "--asks", "--core", core.address, width=WIDTH).out
+        asks = evenhand("allocations", "--waiting", "--core", core.address, width=WIDTH).out
+        kept = evenhand("allocations", "--state", "pledged", "--core", core.address).out
+    assert both.endswith("3 rows, 2 of them waiting\n")
+    assert asks.endswith("2 waiting asks\n")
+    assert "lab/k-0" in kept
+    assert "lab/w-0" not in kept
+
+
 def node(name: str, cores: float, *, zone: str = "a", ready: bool = True) -> inspect_pb2.Node:
     found = samples.node()
     found.node_id, found.schedulable = name, ready

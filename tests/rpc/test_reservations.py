@@ -6,6 +6,8 @@ from typing import Any
 
 from evenhand.v1 import explain_pb2 as pb
 from evenhand.v1 import explain_pb2_grpc as rpc
+from evenhand.v1 import inspect_pb2 as inspect
+from evenhand.v1 import inspect_pb2_grpc as inspect_rpc
 from server.rpc.identity import Identities, digest
 from server.rpc.roles import Caller, Role
 from si.v1 import si_pb2 as si
@@ -86,6 +88,22 @@ async def test_the_owner_of_a_reservation_has_node_bound_and_what_is_missing() -
             {"vcore": 20},
         )
         assert (own.since_ms, own.until_ms) == (made, made + BOUND_MS)
+
+
+async def test_an_ask_with_a_reservation_is_listed_as_pledged() -> None:
+    async with reserved() as (served, _):
+        stub = inspect_rpc.InspectServiceStub(served.channel)
+        listed = await stub.ListAllocations(inspect.ListAllocationsRequest(include_asks=True))
+        assert {one.allocation_key: one.state for one in listed.allocations} == {
+            "runs": inspect.ALLOCATION_STATE_ALLOCATED,
+            "large": inspect.ALLOCATION_STATE_PLEDGED,
+            "later": inspect.ALLOCATION_STATE_WAITING,
+            "small": inspect.ALLOCATION_STATE_WAITING,
+        }
+        own = await stub.ListAllocations(
+            inspect.ListAllocationsRequest(include_asks=True), metadata=OF_A
+        )
+        assert {one.allocation_key for one in own.allocations} == {"runs", "small"}
 
 
 async def test_an_ask_that_a_reservation_keeps_off_names_node_owner_priority_and_bound() -> None:

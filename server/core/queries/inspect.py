@@ -328,6 +328,7 @@ def _allocation(partition: Partition, obstacles: Obstacles, one: Ask | Foreign) 
         may_be_preempted=spec.allow_preempt_self,
         may_preempt=spec.allow_preempt_other,
         tags=one.tags,
+        pledged=waits and one.pledge is not None,
     )
 
 

@@ -208,6 +208,8 @@ def _state(report: AllocationReport) -> pb.AllocationState:
         return pb.ALLOCATION_STATE_FOREIGN
     if report.releasing:
         return pb.ALLOCATION_STATE_RELEASING
+    if report.pledged:
+        return pb.ALLOCATION_STATE_PLEDGED
     return pb.ALLOCATION_STATE_ALLOCATED if report.node_id else pb.ALLOCATION_STATE_WAITING
 
 
