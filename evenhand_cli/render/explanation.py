@@ -113,7 +113,7 @@ def _waiting(
     if levels:
         whom = "headroom for all its members" if gang else "headroom, level by level"
         parts += titled(f"{whom}: used/max (free)", _levels(levels, kinds, width), width)
-    if ask.limits:
+    if ask.limits and (full or any(one.blocks for one in ask.limits)):
         parts += titled("user and group limits: used/max (free)", _limits(ask.limits, kinds), width)
     if not gang and (ask.node_tally or ask.nodes_examined):
         parts += titled(_nodes_title(ask), _tally(ask.node_tally, full=full), width)
@@ -154,8 +154,8 @@ def _of_waiting(ask: explain_pb2.WaitingAsk, now: int, *, full: bool) -> Iterato
     else:
         yield "waits", _since(ask.since_ms, now)
         yield "because", ask.code
-    if ask.asks_before:
-        yield "before it", f"{plural(ask.asks_before, 'ask')} in the same queue"
+    if ask.asks_before and not gang:
+        yield "before it", f"{plural(ask.asks_before, 'ask')} of the same application"
     if gang:
         yield from limits(most_limits(ask.gang, full=full))
     if ask.nearest_node and not gang:

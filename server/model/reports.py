@@ -206,6 +206,24 @@ class LevelReport:
 
 
 @dataclass(frozen=True, slots=True)
+class UserLimitReport:
+    """A limit of a user or group in a queue. ``kind``: user or group.
+
+    ``short`` names the resource types in which its headroom is too small for the ask that is explained.
+    """
+
+    queue: str
+    kind: str
+    name: str
+    max: Amounts
+    usage: Amounts
+    headroom: Amounts
+    max_applications: int = 0
+    applications: int = 0
+    short: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Excluded:
     """Nodes that are large enough for an ask and that parts of its constraints exclude, first those with free capacity now.
 
@@ -348,3 +366,7 @@ class Explanation:
     """The key of the first waiting member of the gang that has the application's name."""
     foreign: bool = False
     """Whether the key names a pod of another scheduler."""
+    limits: tuple[UserLimitReport, ...] = ()
+    """The limits of the ask's user and group that bound its resources, from the leaf to the root."""
+    asks_before: int = 0
+    """The number of waiting asks of its application that come before it in the order of placement."""

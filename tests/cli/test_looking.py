@@ -192,6 +192,41 @@ def test_a_waiting_ask_is_explained_level_by_level(core: FakeCore) -> None:
     assert value["kind"] == "waiting_ask"
     assert value["waiting"]["levels"][1]["blocks"] is True
     assert value["placed"] is None
+    assert ended.words("before it") == [
+        "before",
+        "it",
+        "2",
+        "asks",
+        "of",
+        "the",
+        "same",
+        "application",
+    ]
+
+
+def test_limits_of_users_are_shown_when_one_blocks_the_ask() -> None:
+    answer = samples.why_it_waits("pod-2")
+    limit = answer.waiting.limits.add(queue="root.research", subject="user ann")
+    limit.usage["vcore"], limit.max["vcore"], limit.head_room["vcore"] = 3_000, 4_000, 1_000
+    with running(FakeCore(Explain=answer)) as core:
+        brief = evenhand("explain", "pod-2", "--core", core.address).out
+        wide = evenhand("explain", "pod-2", "--core", core.address, "-o", "wide")
+    assert "user ann" not in brief
+    assert wide.words("user ann") == ["root.research", "user", "ann", "3/4", "(1)", "fits"]
+    limit.short_types.append("vcore")
+    limit.blocks = True
+    with running(FakeCore(Explain=answer)) as core:
+        ended = evenhand("explain", "pod-2", "--core", core.address)
+    assert ended.words("user ann") == [
+        "root.research",
+        "user",
+        "ann",
+        "3/4",
+        "(1)",
+        "too",
+        "small:",
+        "cores",
+    ]
 
 
 def test_a_pod_that_a_quota_run_would_evict_is_told_so_in_a_narrow_terminal() -> None:

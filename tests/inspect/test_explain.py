@@ -130,6 +130,10 @@ def test_a_user_or_group_has_used_up_its_limit(limit: UserLimit, code: str, subj
     found = explain(world, "two")
     assert found.code == code
     assert said(found, f"{subject} in queue root.a has no headroom for it")
+    (row,) = found.limits
+    assert (row.queue, f"{row.kind} {row.name}") == ("root.a", subject)
+    assert (row.max, row.usage, row.headroom) == ({"vcore": 1}, {"vcore": 1}, {"vcore": 0})
+    assert row.short == ("vcore",)
     assert said(found, "Were there headroom, of 1 node: 1 with free capacity for it now.")
 
 
@@ -423,6 +427,7 @@ def test_a_reservation_is_shown_with_what_is_still_missing() -> None:
 def test_ranks_are_told_from_the_application_to_the_top() -> None:
     world = crowd()
     found = explain(world, "huge-1")
+    assert found.asks_before == 2
     assert said(found, "It is 3rd of 3 asks in its application, which came 1st of 2")
     assert said(found, "Queue root.p.b has a share of 6.0 %, the 2nd smallest of 2")
     assert said(found, "Queue root.p has a share of 30.0 %, the smallest of 2")

@@ -5,7 +5,7 @@ import pytest
 from server.core.queries import inspect
 from server.model.asks import Taint
 from server.model.events import ConfigurationApplied, ManagerRegistered, SyncCompleted
-from server.model.quota import QueueProperties
+from server.model.quota import QueueProperties, UserLimit
 from server.model.reports import QueueReport
 from tests.inspect.world import MANAGER, START, World, configuration, crowd, leaf, parent
 
@@ -103,6 +103,35 @@ def test_share_is_measured_as_the_order_of_queues_does(queue: object, ppm: int) 
     world.application("app")
     world.allocation("one", "n1", vcore=3)
     assert tree(world)["root.a"].share_ppm == ppm
+
+
+def test_limits_of_users_and_groups_have_the_usage_that_counts_against_them() -> None:
+    named = UserLimit(users=("ann",), groups=("devs",), max_resources=(("vcore", 4),))
+    others = UserLimit(users=("*",), max_resources=(("gpu", 2),), max_applications=3)
+    world = World(leaf("a", limits=(named, others)), leaf("b"))
+    world.node("n1", extra={"gpu": 4})
+    world.application("one", user="ann", groups=("devs",))
+    world.application("two", user="zoe")
+    world.application("three", user="bob")
+    world.application("four", "root.b", user="carl")
+    world.ask("p", "one", vcore=3)
+    world.ask("q", "two", extra={"gpu": 1})
+    world.tick()
+    found = inspect.user_limits(world.core, "default")
+    assert list(found) == ["root.a"]
+    assert [
+        (one.kind, one.name, one.max, one.usage, one.max_applications, one.applications)
+        for one in found["root.a"]
+    ] == [
+        ("user", "ann", {"vcore": 4}, {"vcore": 3}, 0, 1),
+        ("group", "devs", {"vcore": 4}, {"vcore": 3}, 0, 1),
+        ("user", "*", {"gpu": 2}, {}, 3, 0),
+        ("user", "bob", {"gpu": 2}, {}, 3, 1),
+        ("user", "zoe", {"gpu": 2}, {"gpu": 1, "vcore": 1}, 3, 1),
+    ]
+    world.release("p", "one")
+    world.release("q", "two")
+    assert [one.usage for one in inspect.user_limits(world.core, "default")["root.a"]] == [{}] * 5
 
 
 def test_properties_are_those_in_force() -> None:

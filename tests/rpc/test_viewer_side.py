@@ -72,6 +72,59 @@ async def test_a_viewers_headroom_tells_nothing_of_its_siblings() -> None:
         assert dict(told.queue.queue.head_room) == {"vcore": 38}
 
 
+async def test_a_viewers_limits_are_those_of_its_own_queues() -> None:
+    """A limit of a queue above shows what the same user has in other queues, so that a viewer does not see it."""
+    limits = '[{limit: "", users: [ann], maxresources: {vcore: %sm}}]'
+    config = QUEUES.replace("submitacl", f"limits: {limits % 50}\n        submitacl", 1)
+    config = config.replace("{name: a,", f"{{name: a, limits: {limits % 10},")
+    async with serving(with_identities(KNOWN)) as served:
+        stream = await served.ready(nodes=2, queue="root.up.b", config=config)
+        user = si.UserGroupInformation(user="ann")
+        for name, queue in (("own", "root.up.a"), ("side", "root.up.b")):
+            new = si.AddApplicationRequest(applicationID=name, queueName=queue, ugi=user)
+            line = await served.open(
+                "UpdateApplication", si.ApplicationRequest(rmID="rm", new=[new])
+            )
+            await line.read(si.ApplicationResponse)
+        wanted = [
+            ask("p", applicationID="own"),
+            ask("q", applicationID="side"),
+            ask("z", applicationID="own"),
+        ]
+        for one, much in zip(wanted, (4, 30, 9), strict=True):
+            one.resourcePerAlloc.resources["vcore"].value = much
+            await stream.send(si.AllocationRequest(rmID="rm", allocations=[one]))
+            await stream.read(si.AllocationResponse)
+        assert await limits_of(served, "") == {
+            ("root", 34, 50, ""),
+            ("root.up.a", 4, 10, ""),
+            ("root", 34, 50, "z"),
+            ("root.up.a", 4, 10, "z"),
+        }
+        assert await limits_of(served, "vera") == {
+            ("root.up.a", 4, 10, ""),
+            ("root.up.a", 4, 10, "z"),
+        }
+        assert await limits_of(served, "ben", "q") == set()
+
+
+async def limits_of(served: Served, name: str, key: str = "z") -> set[tuple[str, int, int, str]]:
+    """Return queue, usage and max of the limits in the queue tree and in the explanation of an ask, with its key."""
+    metadata = token(name) if name else None
+    stub = inspect_pb2_grpc.InspectServiceStub(served.channel)
+    tree = (await stub.GetQueueTree(inspect_pb2.GetQueueTreeRequest(), metadata=metadata)).tree
+    rows: list[tuple[Any, str]] = [(one, "") for queue in below(tree.root) for one in queue.limits]
+    assert all(one.user == "ann" and not one.group for one, _ in rows)
+    why = explain_pb2_grpc.ExplainServiceStub(served.channel)
+    told = await why.Explain(explain_pb2.ExplainRequest(key=key), metadata=metadata)
+    levels: list[tuple[Any, str]] = [(one, key) for one in told.waiting.limits]
+    assert all(one.subject == "user ann" for one, _ in levels)
+    assert [one.queue for one, _ in levels if one.blocks] == ["root.up.a"] * (name != "ben")
+    return {
+        (one.queue, one.usage["vcore"], one.max["vcore"], about) for one, about in (*rows, *levels)
+    }
+
+
 def test_headroom_goes_down_level_by_level() -> None:
     core = Core()
     report = Reader(core, VERA)

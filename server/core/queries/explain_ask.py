@@ -21,6 +21,7 @@ from server.core.queries.group_fit import (
 )
 from server.core.queries.large_enough import excluded
 from server.core.queries.queue_reports import headroom, share_ppm
+from server.core.queries.user_limits import report as limit_report
 from server.core.state import State
 from server.core.wait_reasons import reservations
 from server.core.wait_reasons.node_filters import SHORT, Tally, constraint_on, missing, tally
@@ -28,12 +29,19 @@ from server.core.wait_reasons.obstacles import Obstacles, in_the_way
 from server.model.asks import UNSIZED, Constraints
 from server.model.phrases import count, listed, noun, place, quantities, quantity, span
 from server.model.reasons import Code
-from server.model.reports import Excluded, Explanation, GroupFit, LevelReport, LimitFit
+from server.model.reports import (
+    Excluded,
+    Explanation,
+    GroupFit,
+    LevelReport,
+    LimitFit,
+    UserLimitReport,
+)
 from server.preemption.trial import Trial
 from server.state import snapshotting
 from server.state.applications import Ask, Job
 from server.state.commitments import Pledge
-from server.state.limits import CODES, Limiter
+from server.state.limits import CODES, OWN, Limiter
 from server.state.partition import Partition
 from server.state.placeholders import PLACEHOLDERS, Hold, is_reserving
 from server.state.queues import Queue
@@ -104,6 +112,8 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
         limit=None if limiter is None else _limit_fit(partition, ask, limiter),
         only_node=only,
         excluded=kept_from,
+        limits=tuple(_user_limits(partition, ask)),
+        asks_before=_asks_before(ask),
     )
 
 
@@ -324,6 +334,15 @@ def _level(partition: Partition, ask: Ask, queue: Queue) -> LevelReport:
     )
 
 
+def _user_limits(partition: Partition, ask: Ask) -> Iterator[UserLimitReport]:
+    """Yield the limits of the ask's user and group that bound resources."""
+    for limiter in ask.application.limiters:
+        if limiter.kind not in OWN:
+            found = limit_report(partition, limiter)
+            if found.max:
+                yield replace(found, short=_short_types(partition, ask, limiter))
+
+
 def _short_types(partition: Partition, ask: Ask, limiter: Limiter) -> tuple[str, ...]:
     """Return the types in which a limit has too little headroom for an ask, or for all waiting members of its gang."""
     job = ask.group
@@ -407,15 +426,18 @@ def _reservation(answer: Answer, ask: Ask) -> list[str]:
 def _ranks(partition: Partition, ask: Ask) -> list[str]:
     """Return sentences with the ranks of the ask in its application, of the application in its queue, and of each queue on the path."""
     application = ask.application
-    before = sum(one.sort_key < ask.sort_key for one in application.asks.values())
     waiting = [one for one in application.leaf.applications.values() if one.asks]
     older = sum(one.number < application.number for one in waiting)
     own = (
-        f"It is {place(before + 1)} of {count(len(application.asks), 'ask')} in its application, "
+        f"It is {place(_asks_before(ask) + 1)} of {count(len(application.asks), 'ask')} in its application, "
         f"which came {place(older + 1)} of {len(waiting)} with waiting asks in its queue."
     )
     path = application.leaf.path_up()
     return [own, *(_queue_rank(partition, one, one.parent) for one in path if one.parent)]
+
+
+def _asks_before(ask: Ask) -> int:
+    return sum(one.sort_key < ask.sort_key for one in ask.application.asks.values())
 
 
 def _queue_rank(partition: Partition, queue: Queue, parent: Queue) -> str:

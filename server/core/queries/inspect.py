@@ -17,6 +17,7 @@ from server.core.queries.explain import explain
 from server.core.queries.queue_reports import queue_report
 from server.core.queries.queue_settings import settings_report
 from server.core.queries.reach import reach
+from server.core.queries.user_limits import Reports, limit_reports
 from server.core.wait_reasons.obstacles import Obstacles
 from server.model.asks import Taint
 from server.model.fit import Amounts
@@ -47,6 +48,7 @@ __all__ = [
     "queue_reach",
     "queue_settings",
     "queue_tree",
+    "user_limits",
 ]
 
 Row = TypeVar("Row")
@@ -121,6 +123,11 @@ def queue_tree(core: Core, partition: str) -> QueueReport:
     """Return the queues of a partition from its root down; KeyError for an unknown partition."""
     one_partition = core.state.partitions[partition]
     return queue_report(one_partition)
+
+
+def user_limits(core: Core, partition: str) -> Reports:
+    """Return the user and group limits of each queue with the usage that counts against them; KeyError for an unknown partition."""
+    return limit_reports(core.state.partitions[partition])
 
 
 def queue_settings(

@@ -1,7 +1,7 @@
 """Messages of `evenhand.v1` for the core's reports. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from evenhand.v1 import inspect_pb2 as pb
@@ -13,6 +13,7 @@ from server.model.reports import (
     PartitionReport,
     QueueReport,
     ShareReport,
+    UserLimitReport,
 )
 from server.rpc.memory import Memory
 from server.rpc.names import name_in
@@ -31,6 +32,8 @@ _SEVERITIES: Final = {
 
 Reasons = Mapping[str, Mapping[str, int]]
 """The number of asks that wait for each code, by queue or application."""
+Limits = Mapping[str, Sequence[UserLimitReport]]
+"""The user and group limits that each queue sets, by its path."""
 
 
 def reasons_by_queue(asks: Iterable[AllocationReport]) -> Reasons:
@@ -48,7 +51,7 @@ def reasons(counts: Mapping[str, int]) -> list[pb.ReasonCount]:
     return [pb.ReasonCount(code=code, count=count) for code, count in ranked if count]
 
 
-def queue(report: QueueReport, waiting: Reasons) -> pb.Queue:
+def queue(report: QueueReport, waiting: Reasons, limits: Limits) -> pb.Queue:
     """Return the message of a queue with all below it."""
     properties = dict(report.properties)
     return pb.Queue(
@@ -77,13 +80,26 @@ def queue(report: QueueReport, waiting: Reasons) -> pb.Queue:
         allocations=report.allocations,
         asks_waiting=report.pending_asks,
         waiting_reasons=reasons(waiting.get(report.path, {})),
+        limits=map(_limit, limits.get(report.path, ())),
         properties=properties,
         releasing=report.releasing,
         quota_due_ms=report.quota_due_ms,
         over_max=report.over_max,
         not_enforced=report.not_enforced,
         proportional_share=_share(report.proportional),
-        children=[queue(child, waiting) for child in report.children],
+        children=[queue(child, waiting, limits) for child in report.children],
+    )
+
+
+def _limit(report: UserLimitReport) -> pb.UserLimit:
+    return pb.UserLimit(
+        queue=report.queue,
+        user=report.name if report.kind == "user" else "",
+        group=report.name if report.kind == "group" else "",
+        max=report.max,
+        usage=report.usage,
+        applications_max=report.max_applications,
+        applications=report.applications,
     )
 
 

@@ -15,6 +15,7 @@ from server.model.reports import (
     LevelReport,
     NodeReport,
     Reserved,
+    UserLimitReport,
 )
 from server.rpc.errors import invalid
 from server.rpc.evenhand import encode_fit, encode_queue_settings, encode_reports
@@ -115,7 +116,7 @@ class ExplainService:
         (found,) = inspect.queue_settings(self._core, partition, path, size=1)
         reach = inspect.queue_reach(self._core, partition, path)
         return pb.ExplainedQueue(
-            queue=encode_reports.queue(report, {}),
+            queue=encode_reports.queue(report, {}, reader.limits(partition)),
             settings=encode_queue_settings.settings(found.settings, caller),
             reach=encode_queue_settings.reach(reach, caller),
         )
@@ -138,6 +139,7 @@ def _for_viewer(found: Explanation, caller: Caller) -> Explanation:
         examples={},
         gang=None if gang is None else encode_fit.seen(gang, caller),
         limit=limit if limit is None or caller.sees(limit.queue) else None,
+        limits=tuple(one for one in found.limits if caller.sees(one.queue)),
         kept_off_by=tuple(_of_viewer(one, caller) for one in found.kept_off_by),
         excluded=encode_fit.without_nodes(found.excluded),
     )
@@ -182,6 +184,8 @@ def _waiting(found: Explanation) -> pb.WaitingAsk:
         code=found.code,
         since_ms=found.since_ms,
         levels=map(_level, found.levels),
+        limits=map(_user_limit, found.limits),
+        asks_before=found.asks_before,
         node_tally=_tally(found),
         nodes_examined=sum(found.tally.values()),
         nodes_fitting=found.tally.get(FITS, 0),
@@ -229,6 +233,18 @@ def _level(level: LevelReport) -> pb.QueueLevel:
         head_room=level.headroom,
         short_types=level.short,
         blocks=bool(level.short),
+    )
+
+
+def _user_limit(limit: UserLimitReport) -> pb.LimitLevel:
+    return pb.LimitLevel(
+        queue=limit.queue,
+        subject=f"{limit.kind} {limit.name or '(none)'}",
+        usage=limit.usage,
+        max=limit.max,
+        head_room=limit.headroom,
+        short_types=limit.short,
+        blocks=bool(limit.short),
     )
 
 

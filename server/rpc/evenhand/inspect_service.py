@@ -241,7 +241,8 @@ def queue_tree(reader: Reader, partition: str, now: int) -> pb.QueueTree:
         waiting = encode_reports.reasons_by_queue(
             reader.asks(scope, root.allocations + root.pending_asks)
         )
-    return pb.QueueTree(partition=name, root=encode_reports.queue(root, waiting), taken_at_ms=now)
+    shown = encode_reports.queue(root, waiting, reader.limits(name))
+    return pb.QueueTree(partition=name, root=shown, taken_at_ms=now)
 
 
 def summary(reader: Reader, partition: str, history: History) -> pb.Partition:

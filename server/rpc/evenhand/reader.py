@@ -14,6 +14,7 @@ from server.model.reports import (
     NodeReport,
     PartitionReport,
     QueueReport,
+    UserLimitReport,
 )
 from server.rpc.errors import not_found
 from server.rpc.evenhand.pages import Page
@@ -90,6 +91,11 @@ class Reader:
         if found is None:
             raise not_found(_NO_QUEUE, path)
         return found
+
+    def limits(self, partition: str) -> Mapping[str, Sequence[UserLimitReport]]:
+        """Return the user and group limits of each queue that the caller sees; raises CallError NOT_FOUND."""
+        found = inspect.user_limits(self._core, self.partition_name(partition))
+        return {path: rows for path, rows in found.items() if self._caller.sees(path)}
 
     def settings(self, partition: str, queue: str, page: Page) -> Listing[SettingsReport]:
         """Return the settings of a queue and all below it; raises CallError NOT_FOUND."""
