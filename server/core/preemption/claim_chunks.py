@@ -138,21 +138,12 @@ class ClaimsOfLook(Claims):
 
     def _may_claim(self, ask: Ask) -> bool:
         """Return whether an ask that was found earlier still waits and may claim in this round."""
-        partition, now, group = self._partition, self._now, ask.group
-        if not isinstance(group, Group) or _mask(ask) in partition.round.masked:
-            return False
-        leaf = ask.application.leaf
-        if not (
-            due_claims.is_open(leaf)
-            and due_claims.is_stuck(group)
-            and self._shortage.lacking(leaf, group.ask_class.demand)
-        ):
-            return False
-        instant, _ = due_claims.awaits(partition, ask, guarantee.NAME)
-        if instant > now:
-            due_claims.call_again(partition, instant)
-            return False
-        return pacing.admits(partition, ask, now)
+        partition, now = self._partition, self._now
+        return (
+            _mask(ask) not in partition.round.masked
+            and _is_due(partition, self._shortage, ask, now)
+            and pacing.admits(partition, ask, now)
+        )
 
 
 def of_tick(partition: Partition, shortage: Shortage, budget: int, now: int) -> Claims:
@@ -177,18 +168,24 @@ def _planned_again(partition: Partition, shortage: Shortage, now: int) -> Iterat
     """Yield the asks whose decisions are planned again after a veto, which wait for no round."""
     for key in partition.decisions.suspended:
         ask = partition.asks.get(key)
-        group = None if ask is None else ask.group
-        if ask is None or not isinstance(group, Group):
-            continue
-        leaf = ask.application.leaf
-        may = (
-            shortage.may_be(leaf)
-            and due_claims.is_open(leaf)
-            and due_claims.is_stuck(group)
-            and shortage.lacking(leaf, group.ask_class.demand)
-        )
-        if may and due_claims.awaits(partition, ask, guarantee.NAME)[0] <= now:
+        if ask is not None and _is_due(partition, shortage, ask, now):
             yield ask
+
+
+def _is_due(partition: Partition, shortage: Shortage, ask: Ask, now: int) -> bool:
+    """Return whether an ask waits for preemption and may claim now; set the instant from which it may."""
+    group, leaf = ask.group, ask.application.leaf
+    if not (
+        isinstance(group, Group)
+        and due_claims.is_open(leaf)
+        and due_claims.is_stuck(group)
+        and shortage.lacking(leaf, group.ask_class.demand)
+    ):
+        return False
+    instant, _ = due_claims.awaits(partition, ask, guarantee.NAME)
+    if instant > now:
+        due_claims.call_again(partition, instant)
+    return instant <= now
 
 
 def _mask(ask: Ask) -> tuple[str, str]:
