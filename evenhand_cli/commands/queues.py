@@ -170,8 +170,7 @@ class _Shape:
         none = ""
         if self.waiting:
             root = picture.only_waiting(root)
-            waits = root.asks_waiting or root.applications_waiting
-            none = "" if waits else f"Nothing waits in {root.path}."
+            none = "" if root.asks_waiting else f"Nothing waits in {root.path}."
         return _Tree(tree, picture.ordered(root, self.shape.sort_by), limits, none)
 
 

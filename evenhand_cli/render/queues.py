@@ -171,13 +171,13 @@ def ordered(root: inspect_pb2.Queue, wanted: str) -> inspect_pb2.Queue:
 
 
 def only_waiting(root: inspect_pb2.Queue) -> inspect_pb2.Queue:
-    """Return the tree with only those queues in which asks or applications wait, and with the root."""
+    """Return the tree with only those queues in which asks wait, and with the root."""
     found = inspect_pb2.Queue()
     found.CopyFrom(root)
     below = [found]
     while below:
         queue = below.pop()
-        kept = [one for one in queue.children if one.asks_waiting or one.applications_waiting]
+        kept = [one for one in queue.children if one.asks_waiting]
         copies = [inspect_pb2.Queue.FromString(one.SerializeToString()) for one in kept]
         del queue.children[:]
         queue.children.extend(copies)
@@ -301,7 +301,6 @@ def _facts(row: Row) -> list[RenderableType]:
     queue = row.queue
     found = state(word(inspect_pb2.QueueState.DESCRIPTOR, queue.state))
     kind = Text("dynamic" if queue.dynamic else "", style="faint")
-    waiting = [f"{queue.applications_waiting:,} apps"] if queue.applications_waiting else []
     counts = (queue.applications, queue.allocations, queue.asks_waiting)
-    why = ", ".join([*waiting, *filter(None, [reasons(queue.waiting_reasons)])])
-    return [*(f"{count:,}" for count in counts), found, kind, Text(why, style="warn")]
+    why = Text(reasons(queue.waiting_reasons), style="warn")
+    return [*(f"{count:,}" for count in counts), found, kind, why]

@@ -51,6 +51,8 @@ class QueueReport:
     """The instant at which a quota run of the queue begins; 0 when none is scheduled."""
     not_enforced: str = ""
     """The reason why the maximum of the queue is not enforced; "" when it is enforced, or when the queue is within it."""
+    applications_waiting: int = 0
+    """The number of applications with waiting asks, in the queue and in the queues below it."""
     proportional: ShareReport | None = None
     """The queue's share by weight; None in a partition whose shares do not go by weight."""
 

@@ -490,7 +490,7 @@ def test_the_bars_are_explained_where_there_are_bars(width: int, has_legend: obj
 def test_a_tree_in_which_nothing_waits_is_one_sentence() -> None:
     tree = samples.queue_tree()
     for one in (tree.root, *tree.root.children):
-        one.asks_waiting = one.applications_waiting = 0
+        one.asks_waiting = 0
     answers = FakeCore(
         ListPartitions=inspect_pb2.ListPartitionsResponse(partitions=[samples.partition()]),
         GetQueueTree=inspect_pb2.GetQueueTreeResponse(tree=tree),

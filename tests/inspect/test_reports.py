@@ -62,7 +62,9 @@ def test_managers_show_whether_they_have_synced() -> None:
 
 
 def test_a_queue_shows_its_amounts_and_those_below_it() -> None:
-    queues = tree(crowd())
+    world = crowd()
+    world.application("idle", "root.a")
+    queues = tree(world)
     p, b, c = queues["root.p"], queues["root.p.b"], queues["root.p.c"]
     assert [one.path for one in p.children] == ["root.p.b", "root.p.c"]
     assert (p.leaf, b.leaf) == (False, True)
@@ -71,6 +73,11 @@ def test_a_queue_shows_its_amounts_and_those_below_it() -> None:
     assert p.pending["vcore"] == b.pending["vcore"] + c.pending["vcore"]
     assert (p.applications, p.pending_asks, p.allocations) == (3, 11, 6)
     assert queues["root"].allocations == 10
+    for path, queue in queues.items():
+        listed = inspect.applications(world.core, "default", path)
+        assert queue.applications == len(listed)
+        assert queue.applications_waiting == sum(one.asks > 0 for one in listed)
+    assert 0 < queues["root"].applications_waiting < queues["root"].applications
     assert queues["root.a"].releasing == {"vcore": 2}
 
 

@@ -116,6 +116,8 @@ async def test_partitions_and_queues() -> None:
         assert a.head_room == {"vcore": 9}
         assert a.preemption_delay_ms == 30_000
         assert a.pending == {"vcore": 50}
+        assert (a.applications, a.applications_waiting) == (1, 1)
+        assert (tree.root.applications, tree.root.applications_waiting) == (2, 1)
         assert [(one.code, one.count) for one in a.waiting_reasons] == [("queue-limit", 1)]
 
 

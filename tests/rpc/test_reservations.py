@@ -90,6 +90,13 @@ async def test_the_owner_of_a_reservation_has_node_bound_and_what_is_missing() -
         assert (own.since_ms, own.until_ms) == (made, made + BOUND_MS)
 
 
+async def test_a_reason_that_excludes_nodes_has_a_text() -> None:
+    async with reserved() as (served, _):
+        for metadata in (None, OF_ROOT):
+            (tally,) = (await explained(served, "later", metadata)).node_tally
+            assert (tally.code, tally.message) == ("too-small", "too small even when empty")
+
+
 async def test_an_ask_with_a_reservation_is_listed_as_pledged() -> None:
     async with reserved() as (served, _):
         stub = inspect_rpc.InspectServiceStub(served.channel)

@@ -184,7 +184,7 @@ def _of_the_only_node(partition: Partition, only: str, ask: Ask, nodes: Tally) -
         return f"{lead} takes no placements now"
     excluded = constraint_on(partition, ask, node)
     if excluded:
-        return f"{lead} is one {_in_words(excluded)}"
+        return f"{lead} is one {node_text(excluded)}"
     if not nodes.missing:
         return f"{lead} has its free capacity pledged to others"
     small = "" if "too-small" not in nodes.counts else ", also when nothing else runs there"
@@ -377,7 +377,7 @@ def _sentence(text: str) -> str:
 def _node_lines(code: Code, nodes: Tally) -> list[str]:
     if not nodes.counts:
         return []
-    parts = [f"{number} {_in_words(why)}" for why, number in nodes.counts.items()]
+    parts = [f"{number} {node_text(why)}" for why, number in nodes.counts.items()]
     lead = "Were there headroom, of" if code in _LIMIT_CODES else "Of"
     total = count(sum(nodes.counts.values()), "node")
     lines = [f"{lead} {total}: {listed(parts)}."]
@@ -402,7 +402,8 @@ _NODE_WORDS = {
 }
 
 
-def _in_words(why: str) -> str:
+def node_text(why: str) -> str:
+    """Return what excludes nodes, by its code, as the end of a sentence about them."""
     return _NODE_WORDS.get(why) or f"short of {noun(why.removeprefix(SHORT))}"
 
 

@@ -59,6 +59,8 @@ def _queue_report(
         over_max=over_max(partition, queue),
         quota_due_ms=partition.quota_due.get(queue.path, 0),
         not_enforced=quota_timers.why_not(partition, queue) or "",
+        applications_waiting=sum(bool(one.asks) for one in own)
+        + sum(one.applications_waiting for one in children),
         proportional=shares.get(queue.path),
     )
 

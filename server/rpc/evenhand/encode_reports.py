@@ -77,6 +77,7 @@ def queue(report: QueueReport, waiting: Reasons, limits: Limits) -> pb.Queue:
         admin_acl=properties.pop("adminacl", ""),
         applications_max=report.max_applications,
         applications=report.applications,
+        applications_waiting=report.applications_waiting,
         allocations=report.allocations,
         asks_waiting=report.pending_asks,
         waiting_reasons=reasons(waiting.get(report.path, {})),

@@ -7,6 +7,7 @@ from typing import Final
 from evenhand.v1 import explain_pb2 as pb
 from server.core.core import Core
 from server.core.queries import inspect, next_steps
+from server.core.queries.explain_ask import node_text
 from server.core.wait_reasons.node_filters import FITS
 from server.model.reports import (
     AllocationReport,
@@ -253,7 +254,12 @@ def _tally(found: Explanation) -> list[pb.NodeTally]:
     refused = {code: nodes for code, nodes in found.tally.items() if code != FITS}
     ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
     return [
-        pb.NodeTally(code=code, nodes=nodes, examples=found.examples.get(code, ()))
+        pb.NodeTally(
+            code=code,
+            nodes=nodes,
+            examples=found.examples.get(code, ()),
+            message=node_text(code),
+        )
         for code, nodes in ranked
     ]
 
