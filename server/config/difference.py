@@ -52,7 +52,7 @@ class Change:
 
 
 def diff(old: Configuration, new: Configuration) -> list[Change]:
-    """Return all changes: partitions by name, and in each its settings, then its queues by path, and fields by name."""
+    """Return all changes, sorted: partitions by name; in a partition first its settings, then its queues by path; in each the fields by name."""
     before = {partition.name: partition for partition in old.partitions}
     after = {partition.name: partition for partition in new.partitions}
     changes: list[Change] = []

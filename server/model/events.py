@@ -174,7 +174,7 @@ class AllocationAdded(NamedTuple):
 
 
 class ForeignAdded(NamedTuple):
-    """A pod of another scheduler on a known node. It occupies the node and belongs to no queue. A pod that is sent again is resized."""
+    """A pod of another scheduler on a known node. It occupies the node and belongs to no queue. A second event for a pod changes its size."""
 
     rm_id: str
     key: str

@@ -1,4 +1,4 @@
-"""The entitlement of queues, and the queues that decide whether an ask may claim ( G2, G3, W2, W6).
+"""The entitlement of queues, and the queues that decide whether an ask may claim (G2, G3, W2, W6).
 
 Depending on the partition's setting, a queue is entitled to its guarantee, or to its share by weight, for which its guarantee
 is the lower bound.

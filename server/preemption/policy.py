@@ -185,7 +185,9 @@ class ProtectedCandidates:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan: either all of its releases and pledges are carried out, or none. ``levels`` and ``shrink`` are numbers for users.
+    """A plan: either all of its releases and pledges are carried out, or none.
+
+    ``levels`` has the numbers of queues that explain the plan to users, ``shrink`` those of a quota run.
 
     ``replans`` is the id of an open decision that the plan continues instead of making a new one. ``ranking`` says in which
     order the victims were considered; a plan without victims has none.

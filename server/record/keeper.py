@@ -132,11 +132,11 @@ class NotKept:
             yield Finding("note", NAME, "configuration-not-kept", message, NOT_KEPT_ADVICE)
 
     def why_not_kept(self) -> str:
-        """Return that no path is given for the configuration."""
+        """Return the text that no path is given to keep a configuration at."""
         return NO_PLACE
 
     async def settled(self) -> str:
-        """Return at once that no path is given for the configuration."""
+        """Return, without waiting, the text that no path is given to keep a configuration at."""
         return NO_PLACE
 
 

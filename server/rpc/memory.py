@@ -57,7 +57,7 @@ class Memory:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process in bytes; 0 where the system does not report it, which only Linux does."""
+    """Return the resident memory of a process in bytes; 0 if /proc does not have it, as on systems other than Linux."""
     try:
         pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
     except OSError:

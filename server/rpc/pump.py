@@ -279,7 +279,10 @@ class Pump:
         return tick
 
     async def _drain(self, now: int, decisions: list[Decision]) -> int:
-        """Take messages until the slice is full; combine those whose replies nothing awaits, and return the number of events."""
+        """Take messages until the slice is full, and return the number of events.
+
+        Messages to which no caller awaits a reply are given to the core together.
+        """
         taken, together = 0, list[Event]()
         while self._inbox:
             count = len(self._inbox[0].batch.events)

@@ -81,8 +81,9 @@ class MemberNodes:
 def field(
     columns: AllocationColumns, may: Mask, nodes: Mask, need: Array, names: Array
 ) -> MemberNodes:
-    """Return the field of one class: ``nodes`` could hold a member when empty, ``need`` is by node the amount to free there.
+    """Return the nodes for the members of one class.
 
+    ``nodes`` marks the nodes that could hold a member when empty, ``need`` has by node the amount to free for a member, and
     ``may`` marks the rows that may be evicted.
     """
     short = need.any(axis=1)

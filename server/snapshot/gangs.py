@@ -1,4 +1,4 @@
-"""The running gangs: the number of their standing members, and the rows of these members (J12)."""
+"""The running gangs: how many of their members are standing, which means that no release of them is ordered, and their rows (J12)."""
 
 import numpy as np
 

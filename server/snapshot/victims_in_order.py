@@ -152,7 +152,7 @@ class Running:
         return self._lot(self._in_order(lot.places, late))
 
     def _in_order(self, places: Array, late: Collection[int]) -> Array:
-        """Return places, which are given in rising order, in the order that results when those in ``late`` count as opted out."""
+        """Return the places, given in rising order, sorted again with those in ``late`` counted as opted out."""
         if not late or not len(places):
             return places
         marked = np.zeros(len(self.keys), dtype=np.int64)

@@ -277,7 +277,7 @@ def unpledge(partition: Partition, held: Pledge) -> None:
 
 
 def _remember(before: Group | Job | None, ask: Ask) -> None:
-    """Copy to an ask's new group when preemption was last refused to its previous group (G1)."""
+    """Copy the time and the verdict of the last refusal, live and of the shadow, from an ask's previous group to its new one (G1)."""
     after = ask.group
     if not isinstance(before, Group) or not isinstance(after, Group):
         return

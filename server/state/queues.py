@@ -134,7 +134,10 @@ class Queue:
         self.offset = properties.priority_offset
 
     def compare(self, measure: Amounts, basis: Amounts | None = None) -> None:
-        """Set the amounts by which shares are measured: ``measure`` for its applications, ``basis`` for the queue itself."""
+        """Set the amounts by which usage is divided to get shares.
+
+        ``measure`` is for the queue's applications, ``basis`` for the queue itself; without ``basis`` both are the same.
+        """
         self.measure: Amounts = measure
         self.basis: Amounts = measure if basis is None else basis
         self.measure_scales = scales(measure)
@@ -145,7 +148,7 @@ class Queue:
         return adjusted(priority, self.offset, fence=self.fence)
 
     def waiting(self) -> "Counter[AskClass]":
-        """Return how the queue's parent sees a priority inside this queue (G5)."""
+        """Return how many asks of each class wait in the queue and below it."""
         if self.parent is not None:
             return Counter(self.pending)
         found = Counter(self.pending)

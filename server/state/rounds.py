@@ -82,8 +82,8 @@ class Round:
       ``arrivals`` the number of the last ask that had arrived then, ``goes_on`` whether the step budget cut that round off.
     - ``released`` has the releases of that round and of earlier rounds within the pace's window.
     - ``reservations_moved`` says that reserved nodes, or the asks that wait for them, changed since asks of higher priority
-      were tried there. ``reservations_offered`` has the sets of reservations that were offered since then, while the step
-      budget cuts the offers off.
+      were tried there. ``reservations_offered`` has the sets of reservations that were already offered to them when the
+      budget of steps ended, so that the next tick continues with the others.
     - ``reservations_untold`` says that reservations changed since the reasons of the asks that they block were sent.
       ``reserved_told`` has the groups whose reason names a reservation, with the reservation's id and the instant.
     - ``observed`` has by beneficiary the plan last shown by a partition that only observes (P8).

@@ -185,8 +185,8 @@ def _in_turns(partition: Partition, look: Look | None, held: Counter[str], now: 
 
     Groups that are larger than every node are left out by one comparison. Once all other groups were checked, the round tries
     the asks that were found, in order, over as many ticks as its budget requires. Each ask is checked again before it is tried.
-    So a reservation may be made some ticks later than with fewer groups. An ask that became old enough or possible meanwhile is
-    found by the next look.
+    So a reservation may be made some ticks later than with fewer groups. An ask that becomes old
+    enough, or able to reserve, after its group was checked is found by the next look.
     """
     state = partition.round
     _requalify(partition)

@@ -68,7 +68,10 @@ def _due(partition: Partition, path: str, after: QueueSpec, over: tuple[str, ...
 def with_run(
     one: QueueSimulation, run: DecisionRecord | None, shrinks: Mapping[str, Shrink | None]
 ) -> QueueSimulation:
-    """Return the queue with the effect that its run would have when it is due."""
+    """Return the simulated queue with what its quota run would do when it is due: its victims, or that it is within its max by then.
+
+    A queue without a run and without an outcome in ``shrinks`` is returned unchanged.
+    """
     if run is not None:
         return replace(one, victims=run.victims, shrink=run.shrink)
     if one.queue not in shrinks:

@@ -130,7 +130,7 @@ def _next_checked(known: Shadow, now: int) -> frozenset[str]:
 
 
 def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
-    """Apply the standing decisions to the Trial of a query. No decision ends."""
+    """Apply the standing decisions to the Trial of a query. Decisions that no longer hold are left out, but do not end."""
     held = [one for one in known.held.values() if not _over(other, one)]
     with _seen_waiting(other, trial, held) as waiting:
         for one in held:

@@ -74,9 +74,9 @@ def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def _validity(trial: Trial) -> int:
-    """Return the state of the Trial for which a refusal is valid: a count of touched nodes, or 0 for the whole Trial.
+    """Return a number that changes when the refusals of a Trial become invalid: a count of touched nodes, or always 0.
 
-    Normally plans only leave less for later asks, so that a refusal stays valid. Where plans may make other pods evictable, a
+    Normally plans only leave less for later asks, so that a refusal stays valid. Where plans may make other pods evictable, each
     touched node makes it invalid (W8).
     """
     return len(trial.touched) if may_improve(trial) else 0

@@ -105,10 +105,10 @@ def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> Coverin
 
 
 def _task_of_others(boundary: Candidate, places: Sequence[int], task: Task) -> Task | None:
-    """Return the task for the other victims, or None when the boundary candidate cannot be evicted together with any.
+    """Return the task for the other victims beside ``boundary``, the one victim that may bring its queues below their shares.
 
-    Without the boundary candidate its queues must still have too much of one type, and at least what they deserve of every type
-    that it uses (W9).
+    Without that victim its queues must still have too much of one type, and at least what they deserve of every type that it
+    uses (W9). None if the caps of the task do not allow that.
     """
     caps = list(task.caps)
     for place in places:
@@ -148,7 +148,7 @@ def key_of(victims: Iterable[Candidate], task: Task) -> Key:
 
 
 def _rank_of(chosen: Sequence[Candidate]) -> tuple[int, int, int, int]:
-    """Return the key without the excess."""
+    """Return the first four parts of the key of these victims; the last part is the excess."""
     opted = originators = 0
     highest = chosen[0].priority
     for one in chosen:

@@ -328,8 +328,9 @@ class Attempt:
 class _Judged:
     """The nodes with a verdict, by the marks that the verdict depends on.
 
-    These are the marks of the victims, or of the candidates where these did not suffice. A mark is a tie together with whether
-    its allocation is a gang member, or `OF_OTHERS` for an allocation in another queue than the gang's.
+    These are the marks of the victims, or of the candidates where these did not suffice. A mark is a
+    pair: whether an allocation is a gang member, and a queue, disruption budget or gang that it shares with other allocations (a
+    tie). The mark `OF_OTHERS` stands for any allocation outside the gang's queue.
     """
 
     def __init__(self, attempt: Attempt) -> None:

@@ -11,8 +11,8 @@ disabled`, and with `disruptionbudgets: respect` pods without a disruption left,
 4. No queue below the root falls below its deserved share of a type of which too much is used, nor below its entitlement to
 another type that the victim uses.
 5. Opted-out pods come last, and originators just before them; lower priority first, not running before running, the shortest
-running time first (or what `preemption.order` says instead of these two, V2), then key (W8). In the end no pod is evicted that
-is not needed.
+running time first (or what `preemption.order` says instead of these two, V2), then key (W8). At the end victims that are
+not needed are given back.
 """
 
 from collections import Counter

@@ -173,7 +173,10 @@ def types(trial: Trial, ask: WaitingAsk, release: Release) -> list[int]:
 
 
 def lacking_closed(trial: Trial, pledge: PlannedPledge) -> Deciding | None:
-    """Return a closed type that the ask lacks on its node or below a maximum on its path, with the queue that decides."""
+    """Return a type that the ask lacks although the queue that decides for it already has its share (a closed type), with that queue.
+
+    The ask may lack the type on its node or below a maximum on its path. None if it lacks no closed type.
+    """
     ask = pledge.ask
     closed = openness(trial, ask.leaf, ask.kind.demand).closed
     if not closed:
@@ -189,7 +192,10 @@ def frees_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release, fr
 
 
 def frees_no_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release) -> bool:
-    """Return whether there are types for which the victim may be taken, but none for which it is in fact taken."""
+    """Return whether the victim may be taken for some types, but evicting it helps in none of them.
+
+    It helps in a type that the ask lacks, that the victim holds, and of which the victim's queues have too much.
+    """
     kinds = types(trial, pledge.ask, release)
     return bool(kinds) and not _helps(trial, pledge, release, kinds, {})
 

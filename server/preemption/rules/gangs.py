@@ -73,8 +73,8 @@ def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
 def victims_of_jobs(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim that a plan for a gang (J7), or a replacement (I2), may not take.
 
-    In its own queue it may take strictly lower priorities, but never its own pods; in other queues a gang may take what a claim
-    may, and a replacement nothing.
+    In the queue of the plan's asks a victim needs a strictly lower priority than theirs. A gang never evicts its own members, and a
+    replacement never pods of its own application. In other queues a gang may evict what a claim may; a replacement may evict nothing.
     """
     if plan.facts.scope not in OWN_QUEUE:
         return None

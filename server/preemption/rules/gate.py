@@ -334,7 +334,10 @@ def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
 
 
 def _had_its_share(trial: Trial, path: str, index: int, before: int) -> bool:
-    """Return whether a queue has its share apart from what others free. With plain shares, a queue that is below its share now counts as well (W8)."""
+    """Return whether a queue still has its share of a type after the releases of the other victims, ``before``.
+
+    Under plain shares by weight a queue that is below its share already passes as well (W8).
+    """
     has, entitled = trial.eff(path)[index], floor(trial, path)[index]
     return has - before >= entitled or (has < entitled and protects_only_whole(trial))
 

@@ -27,7 +27,7 @@ class Page:
 
 
 def wanted(size: int, token: str) -> Page:
-    """Return the page that a request asks for (size 0: the limit); raises CallError."""
+    """Return the page that a request asks for; a size of 0, or above the limit, gives the largest page. Raises CallError."""
     if size < 0:
         raise invalid("INVALID_PAGE", ("page_size", f"{size} is negative"))
     if token and not (token.isascii() and token.isdigit() and len(token) <= _DIGITS_MAX):

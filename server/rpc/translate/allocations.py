@@ -83,7 +83,7 @@ class Reader:
         )
 
     def _existing(self, rm_id: str, head: Head, raw: bytes, template: Template) -> AllocationAdded:
-        """Return an allocation that already runs (newest generation)."""
+        """Return the event for an allocation that already runs, from a message of the newest generation of the interface."""
         _check(head, template)
         return AllocationAdded(
             rm_id,

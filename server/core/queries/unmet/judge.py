@@ -208,7 +208,7 @@ def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
 
 
 def _allowing(need: Need, found: Cure | None) -> Cure | None:
-    """Return the cure of a new node with the alternative added: allow nodes that are large enough."""
+    """Return the cure. If it adds a node, its text first names the alternative: to allow nodes that are large enough."""
     if found is None or found.change is not Change.ADD_NODE:
         return found
     return replace(found, text=", or ".join([*allowing(need.excluded), found.text]))
@@ -290,7 +290,10 @@ def _of_the_cure(
 
 
 def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
-    """Return the types for which the cure lets the leaf decide, and for which no queue up to its fence has a guarantee."""
+    """Return the types of which the cure raises a guarantee and of which no queue from the leaf up to its fence has a guarantee yet.
+
+    The list is empty for a cure that raises no guarantee.
+    """
     if found is None or found.change is not Change.RAISE_GUARANTEE:
         return []
     queues = list(entitlement.scope(snapshot, need.ask.leaf))
