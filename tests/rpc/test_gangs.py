@@ -90,8 +90,10 @@ async def test_a_gang_that_fails_says_so_in_the_words_of_its_generation(
         assert {one.reason for one in waits} == {
             "not all placeholders of its application fit at once, 0.11 cores in all"
         }
-        await stream.send(message(generation, "x1"))
         served.clock.ms += MINUTE
+        await stream.send(
+            message(generation, "x1")
+        )  # wakes the core, which does not see the clock move
         told = si.AllocationResponse()
         while len(told.released) + len(told.releasedAsks) < 12 or not getattr(told, refused):
             told.MergeFrom(await stream.read(si.AllocationResponse))

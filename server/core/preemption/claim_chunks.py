@@ -84,6 +84,8 @@ class ClaimsOfLook(Claims):
         super().__init__(partition, (), budget, now)
         self._shortage = shortage
         self._now = now
+        self._last_served = pacing.last_served(partition)
+        """The bound is read before the tick begins a round, because the round serves further chunks as well."""
         self._look = look = _look(partition, shortage, now)
         if look.again_ms is not None:
             due_claims.call_again(partition, look.again_ms)
@@ -139,11 +141,11 @@ class ClaimsOfLook(Claims):
     def _may_claim(self, ask: Ask) -> bool:
         """Return whether an ask that was found earlier still waits and may claim in this round."""
         partition, now = self._partition, self._now
-        return (
-            _mask(ask) not in partition.round.masked
-            and _is_due(partition, self._shortage, ask, now)
-            and pacing.admits(partition, ask, now)
-        )
+        if self._last_served is not None and ask.arrival > self._last_served:
+            due_claims.call_again(partition, now)
+            return False
+        is_masked = _mask(ask) in partition.round.masked
+        return not is_masked and _is_due(partition, self._shortage, ask, now)
 
 
 def of_tick(partition: Partition, shortage: Shortage, budget: int, now: int) -> Claims:

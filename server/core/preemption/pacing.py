@@ -44,20 +44,25 @@ def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
 
 
 def admits(partition: Partition, ask: Ask, now: int) -> bool:
-    """Return whether the ask, or its gang, may be planned for now; if not, set the next call.
+    """Return whether the ask, or its gang, may be planned for now; if not, set the next call."""
+    if is_between(partition, now):
+        found = ask.key in partition.decisions.suspended
+    else:
+        last = last_served(partition)
+        found = last is None or ask.arrival <= last
+    if not found:
+        due_claims.call_again(partition, now)
+    return found
+
+
+def last_served(partition: Partition) -> int | None:
+    """Return the arrival number of the last ask that the round serves, None if it serves all.
 
     A round that continues only serves asks that waited when it began, so that it ends.
     """
     state = partition.round
-    if is_between(partition, now):
-        found = ask.key in partition.decisions.suspended
-    elif state.goes_on and partition.spec.preemption.rounds_interval_ms:
-        found = ask.arrival <= state.arrivals
-    else:
-        found = True
-    if not found:
-        due_claims.call_again(partition, now)
-    return found
+    bounded = state.goes_on and partition.spec.preemption.rounds_interval_ms
+    return state.arrivals if bounded else None
 
 
 def keep_waiting(partition: Partition, policy: str, now: int) -> None:
