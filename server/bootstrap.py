@@ -365,7 +365,7 @@ def _check_folder(folder: Path, option: str) -> None:
 
 
 def _keeper(path: Path | None, file: str, core: Core, stack: AsyncExitStack) -> Keeper | None:
-    """Return the keeper of the configuration in force, None where it has no path; the keeper writes nothing yet."""
+    """Return the keeper of the configuration in force, None if it has no path; the keeper writes nothing yet."""
     if path is None:
         return None
     scribe, state = Scribe(), core.state

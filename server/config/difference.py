@@ -32,7 +32,7 @@ Facts = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference. ``field`` is empty when the subject as a whole was added or removed.
+    """One difference. ``field`` is empty if the subject as a whole was added or removed.
 
     ``subject`` is like ``queue root.a`` or ``partition gpu``; ``consequence`` says what the change does to running pods.
     """

@@ -27,7 +27,7 @@ _LOADER: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
 class Written(str):
-    """A scalar as it was written. ``number`` is set when YAML would read it as one."""
+    """A scalar as it was written. ``number`` is set if YAML would read the scalar as a number."""
 
     __slots__ = ("number",)
     number: bool
@@ -49,9 +49,9 @@ class Read(NamedTuple):
 
 
 def read(text: str, reporter: Reporter) -> Read | None:
-    """Return the value of a text, with its lines noted in the reporter; None, with an error reported, when it has no value.
+    """Return the value of a text, with its lines noted in the reporter; None, with an error reported, if it has no value.
 
-    Where a key is written twice, the first one counts: the reporter gets an error, and a note of the value that was left out.
+    If a key is written twice, the first one counts: the reporter gets an error, and a note of the value that was left out.
     """
     if len(text) > TEXT_MAX:
         reporter.error((), f"the text has {len(text)} characters, allowed are {TEXT_MAX}", 1)

@@ -15,7 +15,7 @@ LOWER = "lower it, or raise the other one"
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The bound of one name at a queue: the smallest of the limits on its path, and the queue that set it."""
+    """The bound of one name at a queue: the smallest limit on the queue's path, and the queue that set this limit."""
 
     resources: Mapping[str, int]
     applications: int

@@ -23,7 +23,7 @@ _OF_QUEUE: Final = tuple(shape.Queue.model_fields)
 
 
 def sound_part(value: object, unusable: Iterable[Path], reporter: Reporter) -> shape.File | None:
-    """Return the file without the values of a wrong shape; None where nothing that can be checked remains.
+    """Return the file without the values of a wrong shape; None if nothing that can be checked remains.
 
     The reporter gets the faults, and the paths that were left out because of them.
     """
@@ -68,7 +68,7 @@ def tree_is_known(queues: Path, reporter: Reporter) -> bool:
 
 
 def _meant(key: str | int) -> str | int:
-    """Return the key of a queue that was probably meant; the key itself where no other is similar."""
+    """Return the key of a queue that was probably meant; the key itself if no other is similar."""
     if isinstance(key, int) or key in _OF_QUEUE:
         return key
     close = get_close_matches(key.lower(), _OF_QUEUE, n=1)

@@ -50,7 +50,7 @@ OPPOSITE: Final = {
     ("job", "disableDefaultPreemptiable"),
     ("job", "disableDefaultTriggerPreemption"),
 }
-"""The keys that are true where their field is false."""
+"""The keys whose value is the opposite of their field: true for a field that is false."""
 
 
 def settings(

@@ -1,4 +1,4 @@
-"""The problems of a configuration: what is wrong, or will surprise its author, with file, line and path."""
+"""The problems of a configuration: what is wrong or may surprise its author, each with file, line and path."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Severity = Literal["error", "warning"]
 PROBLEMS_MAX: Final = 500
 """The largest number of problems that are reported for one text; the others are only counted."""
 COMPARISONS_MAX: Final = 5_000
-"""The largest number of queue names compared for similar names in one text; beyond it no name is suggested."""
+"""The largest number of queue names compared for similar names in one text; above this number no name is suggested."""
 MESSAGE_MAX: Final = 600
 """The largest number of characters of one message, because a message may quote a long text."""
 
@@ -33,7 +33,7 @@ class Problem:
     code: str = ""
     """The stable word of a warning, one of `codes.CODES`."""
     advice: str = ""
-    """What to do about an error, where the message does not say it."""
+    """What to do about an error, if the message does not say it."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.file else f"line {self.line}"

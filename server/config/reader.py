@@ -28,7 +28,7 @@ class Loaded(NamedTuple):
 
 
 def load(text: str, source: str = "") -> tuple[Configuration | None, list[Problem]]:
-    """Return the configuration of a text and its problems: None with any error, else perhaps warnings. Never raises.
+    """Return the configuration of a text and its problems. With any error the configuration is None; otherwise there may be warnings. Never raises.
 
     ``source`` names the text in problems, such as the path of its file.
     """

@@ -31,7 +31,7 @@ def rules(
 ) -> tuple[PlacementRule, ...]:
     """Return the rules of a partition in file order; problems are reported.
 
-    Where a fault left the names of the queues unknown, no rule is compared with them.
+    If a fault left the names of the queues unknown, no rule is compared with them.
     """
     queues = _by_path(root) if tree_is_known((*where, "queues"), reporter) else None
     read = []
@@ -182,7 +182,7 @@ def _check_missing(
 
 
 def _near(queue: str, queues: Queues, reporter: Reporter) -> str:
-    """Return the end of a message that names the queue that was probably meant, empty when no name is similar."""
+    """Return the end of a message that names the queue that was probably meant, empty if no name is similar."""
     close = reporter.may_compare(len(queues)) and get_close_matches(queue, queues, n=1, cutoff=0.7)
     return f", did you mean {close[0]!r}?" if close else ""
 
@@ -196,7 +196,7 @@ def _nearest(queue: str, queues: Queues) -> Draft:
 
 
 def _known_queue(rule: PlacementRule) -> str | None:
-    """Return the queue of a chain of fixed rules; None when a part of the chain depends on the application."""
+    """Return the queue of a chain of fixed rules; None if a part of the chain depends on the application."""
     if rule.kind != "fixed":
         return None
     if _is_qualified(rule.value):

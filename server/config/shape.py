@@ -119,7 +119,7 @@ class Template(Section):
 
 
 class Queue(Section):
-    """One queue with those below it."""
+    """One queue with the queues below it."""
 
     name: Annotated[str, BeforeValidator(_text(names.queue_name))]
     parent: bool | None = None

@@ -79,13 +79,13 @@ class Draft:
         return (*self.where, section, QUOTA_DELAY)
 
     def walk(self) -> Iterator["Draft"]:
-        """Yield the queue and all below it, parents first."""
+        """Yield the queue and all queues below it, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def path_up(self) -> Iterator["Draft"]:
-        """Yield the queue and all above it, up to root."""
+        """Yield the queue and its ancestors, up to root."""
         draft: Draft | None = self
         while draft is not None:
             yield draft
@@ -119,7 +119,7 @@ class Draft:
 
 
 def grow(partition: shape.Partition, where: Path, reporter: Reporter) -> Draft:
-    """Return the tree of a partition; a root is inserted when the file begins with the queues below it."""
+    """Return the tree of a partition; a root is inserted if the file begins with the queues below it."""
     where = (*where, "queues")
     tops = partition.queues
     if len(tops) == 1 and tops[0].name == ROOT:
@@ -177,7 +177,7 @@ def _check_root(root: Draft, reporter: Reporter) -> None:
 
 
 def amounts(written: Mapping[str, str], where: Path, reporter: Reporter) -> dict[str, int]:
-    """Return quantities by type; one that cannot be read is reported and left out."""
+    """Return quantities by type; a quantity that cannot be read is reported and left out."""
     read: dict[str, int] = {}
     for kind, text in written.items():
         try:

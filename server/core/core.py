@@ -195,7 +195,7 @@ class Core:
         decisions = self._timers(now)
         more = False
         for partition in self.state.partitions.values():
-            # Decisions that ended because of time are reported before what follows.
+            # Decisions that a timer ended are reported before the decisions of this tick.
             decisions += decision_events.moves(partition, now)
             if not self._may_burst(partition):
                 pending.enqueue_unqueued(partition)
@@ -314,7 +314,7 @@ class Core:
         if mine is not None:
             decisions += mine.told(result)
         self.state.expect(partition, result.expiring)
-        # Decisions that ended are reported before the victims that stay because of it.
+        # Ended decisions are reported first, then the victims that stay because of these ends.
         decisions += decision_events.moves(partition, now)
         stays = [] if result.more else withdrawal.withdraw(partition)
         told, unfinished = notices.tell(self.state, partition, now, most)

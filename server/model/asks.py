@@ -187,7 +187,7 @@ class JobClass(enum.StrEnum):
 def job_class(spec: AskSpec, settings: PreemptionSettings) -> JobClass | None:
     """Return the class of an ask: the one that its owner wrote, else the partition's default (J2).
 
-    The result is None where the partition has no classes (J4).
+    The result is None if the partition has no classes (J4).
     """
     if not settings.lists(JOB):
         return None

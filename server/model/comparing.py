@@ -20,7 +20,7 @@ Key = Literal[
     "kind",
     "job",
 ]
-"""The name of a key in such a list; `server.preemption.victim_order` defines each key."""
+"""The name of a key in a policy's list; `server.preemption.victim_order` defines each key."""
 
 KEYS: Final[tuple[str, ...]] = get_args(Key)
 
@@ -28,7 +28,7 @@ FIXED: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.fixed for one in OR
 """The keys with which the list of each policy begins; a partition cannot change them."""
 
 TAILS: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.usual for one in ORDERS}
-"""The keys that follow the fixed ones when the partition sets none."""
+"""The keys that follow the fixed ones if the partition sets no keys."""
 
 PROPORTIONAL: Final = ("not-running", "running-time")
-"""The keys after the fixed ones for claims with `entitlement: proportional`, when the partition sets none (W8)."""
+"""The keys after the fixed ones for claims with `entitlement: proportional`, if the partition sets no keys (W8)."""

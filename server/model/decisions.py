@@ -114,7 +114,7 @@ class ShadowDecided(NamedTuple):
 
 
 class AskReleased(NamedTuple):
-    """A waiting ask of the ask generation that ended without a node (TIMEOUT, or its application is gone)."""
+    """A waiting ask that ended without a node (TIMEOUT, or its application is gone), for a client of the `Generation.ASK` interface."""
 
     rm_id: str
     partition: str
@@ -182,7 +182,7 @@ class NodeRejected(NamedTuple):
 
 
 class AskStateChanged(NamedTuple):
-    """The new waiting state of an ask: SKIPPED when its quota is short, FAILED when no node fits."""
+    """The new waiting state of an ask: SKIPPED while a limit, its gang, a placeholder or a stopped queue holds it up, else FAILED."""
 
     rm_id: str
     application_id: str
@@ -284,7 +284,7 @@ def _runs(decisions: Sequence[Decision]) -> Iterator[Run]:
 
 
 class Tick(NamedTuple):
-    """The decisions of one tick, in order; ``more`` asks for another tick at once."""
+    """The decisions of one tick, in order; ``more`` says that another tick has to follow at once."""
 
     decisions: list[Decision]
     more: bool = False

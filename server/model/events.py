@@ -27,7 +27,7 @@ class ManagerRegistered(NamedTuple):
 
 
 class ManagerWiped(NamedTuple):
-    """The removal of a shim's former asks and allocations before it registers again: at most ``most`` of them end.
+    """The removal of a shim's former asks and allocations before it registers again: at most ``most`` of them are removed.
 
     The bound keeps the event short. The remaining objects are removed with the registration itself.
     """
@@ -47,7 +47,7 @@ class ConfigurationApplied(NamedTuple):
     """The application of a checked configuration; ``source`` says where it came from.
 
     An event with a ``base`` is refused unless that revision is in force. An event with an ``rm_id`` carries the text that this
-    manager sends in each of its sessions: it is refused when another configuration was applied after the manager first sent it.
+    manager sends in each of its sessions: it is refused if another configuration was applied after the manager first sent it.
     """
 
     configuration: Configuration
@@ -145,7 +145,7 @@ class ApplicationRemoved(NamedTuple):
 
 
 class AskAdded(NamedTuple):
-    """A new ask, or, when the key is known as ask or allocation, an update of it in place."""
+    """A new ask. If an ask or allocation with the key is known, the event updates it in place."""
 
     rm_id: str
     key: str
@@ -158,7 +158,7 @@ class AskAdded(NamedTuple):
 
 
 class AllocationAdded(NamedTuple):
-    """An existing allocation (recovery or update), which is accepted even where free capacity is too small (design 1.10)."""
+    """An existing allocation (recovery or update), which is accepted even if free capacity is too small (design 1.10)."""
 
     rm_id: str
     key: str

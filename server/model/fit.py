@@ -17,7 +17,7 @@ Amounts = list[int]
 SHARE_BITS: Final = 32
 SCORE_BITS: Final = 20
 SHARE_ONE: Final = 1 << SHARE_BITS
-"""The share of 1: usage equals the amount that it is measured by."""
+"""The scaled value of the share 1: usage equals its measure, the amount by which it is divided."""
 SHARE_UNBOUNDED: Final = 1 << 62
 """The share of a queue that uses a resource type of which its measure is 0."""
 
@@ -45,7 +45,7 @@ def share(usage: Sequence[int], measure: Sequence[int]) -> int:
 Scale = tuple[int, int]
 """How a usage is divided by its measure: shift left by the first number of bits, then divide by the second.
 
-0 means no measure.
+The number to divide by is 0 if the type has no measure.
 """
 
 

@@ -26,7 +26,7 @@ class ForeseenDecision:
 
 
 class ForeseenPlacement(NamedTuple):
-    """An ask that waits now and would get a node; ``decision_id`` of the decision that makes the capacity free, if any."""
+    """An ask that waits now and would get a node; ``decision_id`` names the decision that frees the capacity, "" for none."""
 
     after_ms: int
     key: str
@@ -49,7 +49,7 @@ class ForeseenEnd(NamedTuple):
 class QueueNumbers:
     """The numbers of a queue at one instant. ``held`` is its usage without what is being released.
 
-    ``deserved`` and ``entitled`` are its shares where shares go by weight, None elsewhere. A ``draining`` queue takes no new
+    ``deserved`` and ``entitled`` are its shares if shares go by weight, else None. A ``draining`` queue takes no new
     applications.
     """
 

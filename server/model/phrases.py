@@ -46,7 +46,7 @@ def _size(amount: int) -> str:
 
 
 def _decimal(amount: int, unit: int) -> str:
-    """Return a number of units, with up to three decimals where it is not whole."""
+    """Return a number of units, with up to three decimals if it is not whole."""
     whole, rest = divmod(abs(amount), unit)
     sign = "-" if amount < 0 else ""
     if not rest:
@@ -56,7 +56,7 @@ def _decimal(amount: int, unit: int) -> str:
 
 
 def quantities(amounts: Mapping[str, int]) -> str:
-    """Return a resource in words, cores and memory first; `nothing` when it is empty."""
+    """Return a resource in words, cores and memory first; `nothing` if it is empty."""
     kinds = sorted(
         amounts, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind)
     )

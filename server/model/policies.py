@@ -37,7 +37,7 @@ class Delay(enum.Enum):
     QUEUE = enum.auto()
     """`preemption.delay` of its queue (I5)."""
     QUEUE_UNLESS_SHARED_OUT = enum.auto()
-    """`preemption.delay` of its queue (G1); none where queues are entitled to shares by weight (W6)."""
+    """`preemption.delay` of its queue (G1); no delay if queues are entitled to shares by weight (W6)."""
 
 
 class Retry(enum.Enum):
@@ -71,7 +71,7 @@ class VictimOrder:
     fixed: tuple[str, ...]
     """The keys with which the list begins; a partition cannot change them."""
     usual: tuple[str, ...]
-    """The keys that follow when the partition sets none."""
+    """The keys that follow if the partition sets no keys."""
 
 
 CLAIM_ORDER: Final = VictimOrder("claim", ("protection", "originator", "priority"), ("age",))
@@ -85,7 +85,7 @@ class PolicyFacts:
     name: str
     """The name in records, explanations, metrics and on the wire."""
     letter: str = ""
-    """The first letter of its decision ids, which tells the policy of a victim after a restart; empty for none."""
+    """The first letter of its decision ids, from which the policy of a victim is known after a restart; "" if it has no letter."""
     listed: bool = False
     """Whether `preemption.policies` switches the policy on; a policy that is not listed has a setting of its own."""
 
@@ -114,7 +114,7 @@ class PolicyFacts:
     may_thrash: bool = True
     """Whether the thrashing guard watches the policy and may freeze it.
 
-    The value is False where the policy has no victims, or another bound (invariant 18).
+    The value is False if the policy has no victims, or another bound (invariant 18).
     """
 
     retry: Retry = Retry.BACK_OFF

@@ -36,10 +36,10 @@ class SettingReport:
 class ReachReport:
     """The queues that a queue's asks may claim pods from, and the queues that may claim its own pods (G2, G3, G5).
 
-    Where a queue and all queues below it are covered, both lists name only the top one. ``scope`` is the scope root of the
-    queue, and ``fences`` are the fences on its path up, nearest first. ``disabled``: its asks claim nothing, and its pods are
-    not claimed. ``claims``: some of its leaves can be below a guarantee, or shares go by weight. ``claims_inside``: queues
-    below it may claim from each other. ``unguaranteed``: fences let other queues claim its pods, but none of these has a
+    If a queue and all queues below it belong to a list, the list names only the queue at the top. ``scope`` is the scope root
+    of the queue, and ``fences`` are the fences on its path up, nearest first. ``disabled``: its asks claim nothing, and its
+    pods are not claimed. ``claims``: some of its leaves can be below a guarantee, or shares go by weight. ``claims_inside``:
+    queues below it may claim from each other. ``unguaranteed``: fences let other queues claim its pods, but none of these has a
     guarantee.
     """
 

@@ -125,7 +125,7 @@ PROPERTY_FIELDS: Final[Mapping[str, str]] = {
 
 
 def inherited(properties: QueueProperties) -> QueueProperties:
-    """Return the properties that a child has when it sets none of its own.
+    """Return the properties that a child has if it sets none itself.
 
     Priority policy and offset return to their defaults. Of the preemption policy only ``disabled`` is handed down. A preemption
     delay is handed down, but has an effect on leaves only (G1).

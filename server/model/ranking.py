@@ -47,7 +47,7 @@ class Rival(NamedTuple):
 
 
 class QueueNumbers(NamedTuple):
-    """By type index, the usage, entitlement and maximum of a queue when the decision was made."""
+    """The usage, entitlement and maximum of a queue, each by type index, when the decision was made."""
 
     path: str
     held: Sequence[int]
@@ -97,7 +97,7 @@ class Ranking:
         return dict(self.protected)
 
     def place(self, key: str) -> int:
-        """Return the place of a candidate in the order, from 1 on; 0 when it is not in the excerpt."""
+        """Return the place of a candidate in the order, from 1 on; 0 if it is not in the excerpt."""
         found = (at for at, one in enumerate(self.ranked, self.start + 1) if one[-1] == key)
         return next(found, 0)
 

@@ -168,7 +168,7 @@ class Lost(NamedTuple):
     millicore_ms: int = 0
 
     def plus(self, other: "Lost") -> "Lost":
-        """Return the sum of this and the other."""
+        """Return the sum of this lost work and another."""
         return Lost(
             self.victims + other.victims,
             self.ran_ms + other.ran_ms,
@@ -190,7 +190,7 @@ def lost_of(victims: Iterable[Victim]) -> Lost:
 
 
 def lost_work(record: DecisionRecord) -> Lost:
-    """Return the work that is lost with the victims of a decision. A victim that stays loses none."""
+    """Return the work that is lost with the victims of a decision. A victim that stays loses no work."""
     stayed = record.stayed
     return lost_of(one for one in record.victims if one.key not in stayed)
 
@@ -217,7 +217,7 @@ class LostLine:
     """The amounts by resource type, in its unit times milliseconds."""
     user: str = ""
     application: str = ""
-    """The application of the victims; empty where lines are by queue alone."""
+    """The application of the victims; empty if lines are by queue alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class Verdict:
     missing: Amounts = field(default_factory=dict)
     at_ms: int = 0
     retry_ms: int = 0
-    """The latest instant of the next try; 0 when the ask is tried again only after a change."""
+    """The latest instant of the next try; 0 if the ask is tried again only after a change."""
     spared: tuple[Spared, ...] = ()
     levels: tuple[Level, ...] = ()
 
@@ -240,7 +240,7 @@ class Verdict:
 class AskSimulation:
     """The simulated outcome of an ask that is not submitted. ``outcome``: placed, preempts, waits or refused.
 
-    Asks that are simulated together are judged in sequence, each as if those before it had got their nodes.
+    Asks that are simulated together are judged in sequence, each as if the asks before it had got their nodes.
     """
 
     outcome: str
@@ -270,7 +270,7 @@ class GroupSimulation:
 class QueueSimulation:
     """The effect of a configuration on one queue that exceeds its new maximum.
 
-    ``due_ms`` is when the quota run would begin, 0 when nothing would enforce the maximum (``why_not`` says why).
+    ``due_ms`` is when the quota run would begin, 0 if nothing would enforce the maximum (``why_not`` says why).
     """
 
     queue: str

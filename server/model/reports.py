@@ -11,7 +11,10 @@ Amounts = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ShareReport:
-    """The usage of a queue compared with its share by weight (W1, W2, W4, W5). ``standing`` is over or under."""
+    """The usage of a queue compared with its share by weight (W1, W2, W4, W5).
+
+    ``standing`` says by type whether the queue is over or under its share; types of which it has just its share are left out.
+    """
 
     deserved: Amounts
     entitled: Amounts
@@ -48,9 +51,9 @@ class QueueReport:
     over_max: Amounts = field(default_factory=dict)
     """The amount that the queue uses beyond its maximum, without what is being released."""
     quota_due_ms: int = 0
-    """The instant at which a quota run of the queue begins; 0 when none is scheduled."""
+    """The instant at which a quota run of the queue begins; 0 if none is scheduled."""
     not_enforced: str = ""
-    """The reason why the maximum of the queue is not enforced; "" when it is enforced, or when the queue is within it."""
+    """The reason why the maximum of the queue is not enforced; "" if it is enforced, or if the queue is within it."""
     applications_waiting: int = 0
     """The number of applications with waiting asks, in the queue and in the queues below it."""
     proportional: ShareReport | None = None
@@ -227,7 +230,7 @@ class UserLimitReport:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """Nodes that are large enough for an ask and that parts of its constraints exclude, first those with free capacity now.
+    """Nodes that are large enough for an ask but excluded by a part of its constraints; nodes that have enough free capacity now come first.
 
     ``taints`` are the keys of the taints that the ask does not tolerate. A caller that may not see nodes gets neither nodes nor
     taints.
@@ -274,9 +277,9 @@ class GroupFit:
 
     ``size`` is how many members the gang needs, 0 for asks that are no gang. ``fitting`` is how many get a place now, in
     placement order; ``rest`` is what the others request in total, and ``missing`` what nodes lack for them in total.
-    ``without_node`` counts members that no node could hold beside the other members, even if it were empty. ``nodes`` are those
-    that can take most, first those that lack capacity; ``nodes_left_out`` counts the further ones. ``looked_at`` is how many
-    members were tried: all of them, except in very large gangs.
+    ``without_node`` counts members that no node could hold beside the other members, even if it were empty. ``nodes`` are the
+    nodes that can take most members, first those that lack capacity; ``nodes_left_out`` counts the further ones. ``looked_at``
+    is how many members were tried: all of them, except in very large gangs.
     """
 
     name: str
@@ -285,7 +288,7 @@ class GroupFit:
     size: int
     fitting: int
     on_nodes: int
-    """The number of members that have a node in the trial, where limits are ignored."""
+    """The number of members that have a node in the trial, which ignores limits."""
     missing: Amounts
     rest: Amounts
     without_node: int
@@ -312,7 +315,7 @@ class GroupFit:
 class Reserved:
     """A node whose free capacity is kept for an ask; ``missing`` is what the ask still lacks there.
 
-    ``held_by`` is `reservation`, or the id of the decision that frees the capacity. ``until_ms`` is 0 where the time is not
+    ``held_by`` is `reservation`, or the id of the decision that frees the capacity. ``until_ms`` is 0 if the time is not
     bounded.
     """
 
@@ -328,7 +331,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of a key: why it waits or where it runs.
+    """The explanation of a key: why an ask waits, or where an allocation runs.
 
     ``kind``: ask, allocation, application, node, queue or unknown. ``tally`` counts nodes by the reason that excludes them for
     the ask, ``examples`` names some of them; ``nearest`` is the node that lacks least. ``brief`` is the summary without
@@ -361,7 +364,7 @@ class Explanation:
     gang: GroupFit | None = None
     limit: LimitFit | None = None
     only_node: str = ""
-    """The only node on which the ask may run, where its constraints name it."""
+    """The only node on which the ask may run, if its constraints name one."""
     excluded: tuple[Excluded, ...] = ()
     """The nodes that are large enough and that the ask's constraints exclude; empty if one of them is allowed."""
     gang_member: str = ""

@@ -51,7 +51,7 @@ class Base(NamedTuple):
     digest: str = ""
 
     def __str__(self) -> str:
-        """Return `revision 6`, or the digest where no number is given."""
+        """Return `revision 6`, or the digest if no number is given."""
         return f"revision {self.number}" if self.number else f"configuration {self.digest[:12]}"
 
     def is_stale(self, now: Revision) -> bool:

@@ -36,7 +36,7 @@ class Binding(enum.StrEnum):
     OWN_MAX = "own-max"
     ANCESTOR_MAX = "ancestor-max"
     NODE_SHAPE = "node-shape"
-    """The ask is larger than every node, even if it were empty."""
+    """The ask is larger than every node that it may use, even if the node were empty."""
     FRAGMENTATION = "fragmentation"
     """The free capacity suffices in sum, but not on any single node."""
     OVER_PROMISED = "over-promised"
@@ -79,9 +79,9 @@ class Change(enum.StrEnum):
 class Cure:
     """A change with which preemption, or placement, was found to help. ``subject`` is a queue, setting, pod or node.
 
-    ``amounts`` says by how much, or which size it gets; ``until_ms`` is the instant to wait for. ``serves`` is how many of the
-    equal asks the change serves, ``then`` the reason why it does not serve the next one. ``serves`` is 0 if the asks were not
-    counted, or if the change serves all that were tried.
+    ``amounts`` has the amounts by which a limit or guarantee changes, the capacity of a new node, or the new priority.
+    ``until_ms`` is the instant to wait for. ``serves`` is how many of the equal asks the change serves, ``then`` the reason why
+    it does not serve the next one. ``serves`` is 0 if the asks were not counted, or if the change serves all that were tried.
     """
 
     change: Change
@@ -95,9 +95,9 @@ class Cure:
 
 @dataclass(frozen=True, slots=True)
 class UnmetAsks:
-    """Equal asks of one leaf that wait below a queue that is below its guarantee; ``key`` is the first of them.
+    """Equal waiting asks of one leaf; a queue on their path is below its guarantee. ``key`` is the key of the first ask.
 
-    ``job`` is the gang of which they are the members, "" where each is on its own. ``resource`` is the request of one ask, or
+    ``job`` is the gang of which they are the members, "" if each is on its own. ``resource`` is the request of one ask, or
     of all members together. ``cure`` None with ``searched`` means that no single change that was tried helps. Without
     ``searched`` the report's budget was used up before these asks were tried.
     """
@@ -129,7 +129,7 @@ class UnmetType:
 
 @dataclass(frozen=True, slots=True)
 class UnmetQueue:
-    """A queue below its guarantee, below which asks wait for the capacity that it lacks.
+    """A queue that is below its guarantee, while asks in it or below it wait for the missing capacity.
 
     ``others`` counts asks that were not judged.
     """

@@ -30,7 +30,7 @@ async def start(
     tls: ssl.SSLContext | None,
     refused: Refused,
 ) -> asyncio.Server:
-    """Listen and return the server; raises OSError when the address is not available."""
+    """Listen and return the server; raises OSError if the address is not available."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -84,7 +84,7 @@ def _take_over_libraries(stream: TextIO, facts: list[Any], shown: Any) -> None: 
 class NoteLog:
     """The log of the notes of the core; an observer of the pump.
 
-    ``name`` returns the name of a pod by partition and key, empty when it is not known.
+    ``name`` returns the name of a pod by partition and key, empty if it is not known.
     """
 
     def __init__(self, name: Callable[[str, str], str]) -> None:

@@ -71,7 +71,7 @@ _REJECTIONS: Final[Mapping[type[AskRejected | ApplicationRejected | NodeRejected
 Depths = Callable[[], Mapping[tuple[str, str], int]]
 """The number of objects that wait for each stream, by manager and kind of stream."""
 Records = Callable[[], Mapping[str, tuple[int, str]]]
-"""The state of each record by name: the number of lines that it lost, and why it cannot be written now, empty when it can."""
+"""The state of each record by name: the number of lines that it lost, and why it cannot be written now, empty if it can."""
 Managers = Callable[[], Mapping[str, tuple[bool, int]]]
 """The state of each registered resource manager: whether one of its streams is open, and seconds since its last message."""
 Secrets = Callable[[], tuple[int, Mapping[str, str], int | None]]

@@ -23,13 +23,13 @@ ORIGIN: Final = "0" * DIGEST_CHARACTERS
 STARTED: Final = "started"
 """The kind of a server's first line: its format, its version, and the digest of its configuration."""
 CONFIGURATION: Final = "configuration"
-"""The kind of a line that says that a configuration came into force."""
+"""The kind of the line for a configuration that came into force."""
 DECIDED: Final = "decided"
 MOVED: Final = "moved"
 SHADOW: Final = "shadow"
 """The kind of a line with a decision of a partition's shadow and the live decision beside it; nothing was carried out."""
 GAP: Final = "gap"
-"""The kind of a line that says that lines are missing: how many, since when, and why; ``more`` when more may be missing."""
+"""The kind of a line that says that lines are missing: how many, since when, and why; ``more`` says that more may be missing."""
 TORN: Final = "torn"
 """The kind of a line that says that the last line was incomplete when the server started, and was removed."""
 ENDED: Final = "ended"
@@ -78,7 +78,7 @@ class Chain:
     def passed(self, written: bytes, number: int | None = None) -> None:
         """Continue the chain after a line that was written.
 
-        ``number`` is the line's own where it differs from the expected one.
+        ``number`` is the number of that line if it differs from the expected one.
         """
         self.number = (self.number if number is None else number) + 1
         self.previous = canonical.digest(written)

@@ -1,6 +1,6 @@
 """The end of the last run in a decision log: how many of its lines are missing, according to the log and the mark beside it.
 
-The result never understates what is missing: where the number is not certain, the result says so.
+The result never understates what is missing: if the number is not certain, the result says so.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class Missing(NamedTuple):
 
 
 def missing_of(gap: Entry) -> Missing:
-    """Return the content of a `gap`, with 0 or "" where a field has another form."""
+    """Return the content of a `gap`, with 0 or "" if a field has another form."""
     lines, from_ms, to_ms = (gap.facts.get(name) for name in ("lines", "from", "to"))
     return Missing(
         _whole(lines),
@@ -54,7 +54,7 @@ def missing_of(gap: Entry) -> Missing:
 
 
 def gap(missing: Missing, at_ms: int) -> Entry:
-    """Return the `gap` of missing lines; ``more`` and ``why`` are left out when they are empty."""
+    """Return the `gap` of missing lines; ``more`` and ``why`` are left out if they are empty."""
     facts: dict[str, Plain] = {"lines": missing.lines}
     facts |= {"from": missing.from_ms, "to": missing.to_ms}
     if missing.more:
@@ -70,7 +70,7 @@ class Ending(NamedTuple):
 
 
 class _Standing(NamedTuple):
-    """The number of lines of the mark's run that the log contains or reports as missing, and why it is not certain."""
+    """The number of lines of the mark's run that the log contains or reports as missing, and why this number is not certain."""
 
     lines: int
     doubt: str = ""
@@ -165,7 +165,7 @@ def _is_old(link: Link) -> bool:
 
 
 def _format(path: Path) -> object:
-    """Return the format of the last run in a log; None where no line begins a run."""
+    """Return the format of the last run in a log; None if no line begins a run."""
     for _, link in _back(path, b'"kind":"started"'):
         if link is not None and link.entry.kind == STARTED:
             return link.entry.facts.get("format")

@@ -30,7 +30,7 @@ _KINDS: Final = frozenset({Decided, DecisionMoved, ShadowDecided, Noted})
 class Applied(NamedTuple):
     """A configuration that came into force.
 
-    ``by`` is empty where no caller applied the configuration, and for a configuration that was in force already.
+    ``by`` is empty if no caller applied the configuration, and for a configuration that was in force already.
     """
 
     source: str

@@ -71,7 +71,7 @@ def shown(found: os.stat_result) -> str:
 
 
 def _exposed(path: Path, *, is_private: bool) -> str:
-    """Return what others can do with the file and the command that prevents it; empty where they can do nothing."""
+    """Return what others can do with the file and the command that prevents it; empty if they can do nothing."""
     try:
         found = path.stat()
     except OSError:

@@ -64,12 +64,12 @@ class Keeper:
         """Do nothing."""
 
     def retry(self) -> None:
-        """Retry a write that failed. To be called from time to time."""
+        """Retry a write that failed. Call this from time to time."""
         if self._failing:
             self._queue()
 
     def why_not_kept(self) -> str:
-        """Return why the configuration in force is not on disk; empty when it is, or is about to be written."""
+        """Return why the configuration in force is not on disk; empty if it is, or is about to be written."""
         return f"{self._path}: {self._failing}" if self._failing else ""
 
     async def settled(self) -> str:

@@ -29,7 +29,7 @@ _WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.
 class Kept(NamedTuple):
     """The configuration in force with its revision, and the digests of the texts that its sources sent last.
 
-    ``given`` has the digest by resource manager, ``file`` is that of the configuration file; empty where there was none.
+    ``given`` has the digest by resource manager, ``file`` is that of the configuration file; empty if there was none.
     """
 
     revision: Revision
@@ -69,7 +69,7 @@ def write_kept(path: Path, kept: Kept) -> None:
 
 
 def read_kept(path: Path) -> Kept | None:
-    """Return the content of the file; None where there is none. Raises RecordError for one that cannot be used."""
+    """Return the content of the file; None if there is none. Raises RecordError for a file that cannot be used."""
     try:
         written = _contents(path)
     except FileNotFoundError:

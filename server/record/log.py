@@ -28,7 +28,7 @@ class DecisionLog:
     """A decision log that is open for writing.
 
     ``failing`` says why it cannot be written, ``lost`` counts lines that will never be written. ``uncounted`` says why lines
-    that a killed process loses cannot be counted, empty when they can.
+    that a killed process loses cannot be counted, empty if they can.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class DecisionLog:
         self.flush()
 
     def _opened_mark(self) -> Mark | None:
-        """Return the mark, or None where it is not available: lines are also written without a mark."""
+        """Return the mark, or None if it is not available: lines are also written without a mark."""
         try:
             return Mark.opened(self._path)
         except OSError as error:
@@ -113,7 +113,7 @@ class DecisionLog:
         return Tail(before.chain, 0, before.chain.number, [*before.found, *tail.found])
 
     def hand(self, lines: int, now: int) -> None:
-        """Record that the decisions of so many more lines may be sent from now on, whether the lines are written or not."""
+        """Record that the decisions of so many further lines may be sent from now on, even if the lines are not written."""
         self._handed += lines
         if self._mark is not None:
             self._mark.hand(self._handed, now)

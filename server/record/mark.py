@@ -97,7 +97,7 @@ class Mark:
             os.close(descriptor)
 
     def state(self) -> State | None:
-        """Return the state that an earlier run left; None where no slot can be read."""
+        """Return the state that an earlier run left; None if no slot can be read."""
         return state_of(self._page)
 
     def begin(self, carried: Carried, *, durable: bool, now: int) -> None:
@@ -143,7 +143,7 @@ def mark_of(log: Path) -> Path:
 
 
 def read_mark(log: Path) -> State | None:
-    """Return the state in the mark of a log; None where there is no mark that can be read."""
+    """Return the state in the mark of a log; None if there is no mark that can be read."""
     try:
         text = bytearray(mark_of(log).read_bytes()[:PAGE_BYTES])
     except OSError:
@@ -152,7 +152,7 @@ def read_mark(log: Path) -> State | None:
 
 
 def state_of(page: Page) -> State | None:
-    """Return the state in a page; None where it names no run."""
+    """Return the state in a page; None if it names no run."""
     cells = _Cells(page)
     run = cells.run.newest()
     if run is None:
@@ -177,7 +177,7 @@ def state_of(page: Page) -> State | None:
 
 
 def boot_id() -> str:
-    """Return the boot id of the kernel, empty where it has none; pages that are only in memory do not survive a boot."""
+    """Return the boot id of the kernel, empty if it has none; pages that are only in memory do not survive a boot."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:

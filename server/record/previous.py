@@ -14,14 +14,14 @@ FILES_READ: Final = 2
 
 
 class Previous(NamedTuple):
-    """The last configuration of a run; ``source`` is empty for the one with which it started."""
+    """The last configuration of a run; ``source`` is empty for the configuration with which the run started."""
 
     digest: str
     source: str
 
 
 def previous_configuration(path: Path) -> Previous | None:
-    """Return the last configuration that a decision log names; None where it names none, or cannot be read."""
+    """Return the last configuration that a decision log names; None if it names none, or cannot be read."""
     files = [path, *reversed(pieces(path))]
     for file in [one for one in files if one.is_file()][:FILES_READ]:
         try:

@@ -135,13 +135,13 @@ class TraceReader:
             )
 
     def _keep(self, value: dict[str, Any]) -> None:
-        """Keep a template; drop the oldest template where the writer dropped it."""
+        """Keep a template; drop the oldest template at the point at which the writer dropped it."""
         if len(self._specs) >= SPECS_MAX:
             del self._specs[next(iter(self._specs))]
         self._specs[self._line] = self._read(self._spec, value.get("spec"))
 
     def _step(self, value: dict[str, Any]) -> Step | None:
-        """Return the step of a line; None when it is later than `until`."""
+        """Return the step of a line; None if it is later than `until`."""
         kind = value["kind"]
         if kind == TICK:
             tick: Tick = self._read(_TICK, _without(value))

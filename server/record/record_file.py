@@ -17,7 +17,7 @@ MODE: Final = 0o640
 
 
 class Appender:
-    """One open file. ``failing`` says why nothing can be written at the moment, empty when writing works.
+    """One open file. ``failing`` says why nothing can be written at the moment, empty if writing works.
 
     A durable file keeps in memory what was not synced yet: a kernel that fails to write pages forgets them, and a second sync
     that succeeds says nothing about them.
@@ -41,7 +41,7 @@ class Appender:
         return not self._pending
 
     def append(self, lines: bytes, *, last: bool = False) -> bool:
-        """Take whole lines; return False, and keep none of them, when too many bytes wait already.
+        """Take whole lines; return False, and keep none of them, if too many bytes wait already.
 
         The last line is always taken, and a durable file takes every line.
         """

@@ -20,7 +20,7 @@ from server.record.trace import End, TraceLines
 from server.record.tracefile import TraceFile
 
 HANDED_BYTES_MAX: Final = 64 << 20
-"""The number of bytes that may wait for the thread that writes; what exceeds it is dropped."""
+"""The number of bytes that may wait for the thread that writes; further lines are dropped."""
 ENTRY_BYTES: Final = 1_000
 """The number of bytes that are counted for an entry of the log before its line is made."""
 ENDED_WHY: Final = "the server ended"
@@ -140,7 +140,7 @@ class Recording:
         return tick
 
     def unsafe(self) -> Unsafe | None:
-        """Return the lines that must be safe before the latest decisions are sent; None when there are none."""
+        """Return the lines that must be safe before the latest decisions are sent; None if there are none."""
         if not self._told or not self._durable:
             return None
         told, self._told = self._told, []

@@ -28,7 +28,7 @@ class Summary:
     """The totals of a replay: its input and its decisions.
 
     ``parted`` is the line of the first tick at which this core and the recorded core had made different numbers of decisions,
-    with both numbers: recorded, made. ``ended`` is why the trace ends, None when it has no last line.
+    with both numbers: recorded, made. ``ended`` is why the trace ends, None if it has no last line.
     """
 
     from_ms: int

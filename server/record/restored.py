@@ -21,7 +21,7 @@ class File(NamedTuple):
 class Restored(NamedTuple):
     """The configuration at the start of a core.
 
-    Where two configurations were found, ``note`` says which one is in force and why; else it is empty.
+    If two configurations were found, ``note`` says which of them is in force and why; otherwise ``note`` is empty.
     """
 
     kept: Kept

@@ -39,7 +39,7 @@ class Form(Protocol):
 
 
 class Scalar:
-    """The form of str, int or bool: JSON's own."""
+    """The form of str, int or bool: the value itself, as JSON has it."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -82,7 +82,7 @@ class Word:
         return self._words[value]
 
     def read(self, plain: Plain) -> object:
-        """Return the member of a word."""
+        """Return the member that the word names."""
         if not isinstance(plain, str) or plain not in self._members:
             raise BadFormError(f"{_shown(plain)} is none of {', '.join(self._members)}")
         return self._members[plain]
@@ -125,7 +125,7 @@ class Several:
 class Pairs:
     """The form of a mapping from words, or of a tuple of pairs that begin with words.
 
-    The form is an object when the pairs are sorted by word, as they nearly always are, else a list of pairs.
+    The form is an object if the pairs are sorted by word, as they nearly always are, else a list of pairs.
     """
 
     def __init__(self, inner: Form, make: Callable[[Iterable[Any]], object]) -> None:

@@ -57,5 +57,5 @@ def begin(
 
 
 def digest_of(configuration: Configuration | None) -> str:
-    """Return the digest of the configuration at a start; empty when there is none."""
+    """Return the digest of the configuration at a start; empty if there is none."""
     return "" if configuration is None else configuration.digest

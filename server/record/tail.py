@@ -26,8 +26,7 @@ class Found(NamedTuple):
 class Tail(NamedTuple):
     """The end of a log: ``size`` bytes of complete lines, perhaps followed by an incomplete one.
 
-    ``first`` is the number of the file's first line. ``last`` is None where there is no line, or where the last one cannot be
-    read.
+    ``first`` is the number of the file's first line. ``last`` is None if there is no line, or if the last one cannot be read.
     """
 
     chain: Chain
@@ -38,7 +37,7 @@ class Tail(NamedTuple):
 
 
 def read_tail(descriptor: int, path: Path) -> Tail:
-    """Return the end of an open file, which may be empty. Raises RecordError when the file is no decision log."""
+    """Return the end of an open file, which may be empty. Raises RecordError if the file is no decision log."""
     size = os.fstat(descriptor).st_size
     if size == 0:
         return Tail(Chain(), 0, 1, [])
@@ -82,7 +81,7 @@ def _window(descriptor: int, size: int) -> bytes:
 
 
 def _first(descriptor: int, path: Path) -> Link:
-    """Return the first line. Raises RecordError when it shows that this is no decision log."""
+    """Return the first line. Raises RecordError if the line shows that the file is no decision log."""
     with os.fdopen(os.dup(descriptor), "rb") as file:
         file.seek(0)
         line = file.readline()

@@ -53,7 +53,7 @@ class Tick(NamedTuple):
 class End(NamedTuple):
     """The regular end of a trace, and its reason.
 
-    ``decided`` is as in a tick, None when lines before the end are missing.
+    ``decided`` is as in a tick, None if lines before the end are missing.
     """
 
     at_ms: int

@@ -52,7 +52,7 @@ class Line(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """A remark about a place in the log. ``wrong``: the log cannot be trusted there, or lines are ``missing``."""
+    """A remark about a place in the log. ``wrong`` says that the log cannot be trusted there; ``missing`` are the lines that are missing there."""
 
     where: str
     what: str

@@ -36,7 +36,7 @@ class Scribe:
         return bool(await asyncio.wrap_future(self._submit(job)))
 
     def close(self) -> None:
-        """Wait until all jobs are done, or one takes longer than `STUCK_S`: that is logged, and later jobs are not run."""
+        """Wait until all jobs are done, or until one takes longer than `STUCK_S`. A job that takes so long is logged, and later jobs are not run."""
         self._jobs.put(None)
         done = -1
         while self._thread.is_alive() and self._done != done:

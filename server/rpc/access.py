@@ -19,7 +19,7 @@ _Read = TypeVar("_Read")
 
 
 class BadOptionError(ValueError):
-    """The error of a wrong option, or of a wrong file that an option names; `str()` says which one and what is wrong."""
+    """The error of a wrong option, or of a wrong file that an option names; `str()` names the option or file and says what is wrong."""
 
 
 class Tls(NamedTuple):
@@ -53,7 +53,7 @@ class Access:
         return [one for one in files if one is not None]
 
     def checked(self, listen: str, metrics: str | None) -> None:
-        """Raise BadOptionError where options contradict each other or leave a port open to all."""
+        """Raise BadOptionError if options contradict each other or leave a port open to all."""
         if (self.tls_cert is None) != (self.tls_key is None):
             raise BadOptionError("--tls-cert and --tls-key must be given together")
         if self.insecure and self.tls_cert is not None:
@@ -83,7 +83,7 @@ class Access:
     def open_to_all(self) -> bool:
         """Whether a caller without a token counts as an operator.
 
-        This holds only without TLS: on loopback, or where --insecure says that the network is trusted. With --insecure and a
+        This holds only without TLS: on loopback, or if --insecure says that the network is trusted. With --insecure and a
         tokens file a token is needed.
         """
         return self.tls_cert is None and not (self.insecure and self.tokens_file)
@@ -101,7 +101,7 @@ class Access:
         return {} if self.tokens_file is None else _told(self.tokens_file, tokens)
 
     def tls(self) -> Tls | None:
-        """Return TLS for the ports; None without a certificate. Raises BadOptionError where the files cannot be used."""
+        """Return TLS for the ports; None without a certificate. Raises BadOptionError if the files cannot be used."""
         if self.tls_cert is None or self.tls_key is None:
             return None
         certificate = _bytes(self.tls_cert)
@@ -117,7 +117,7 @@ class Access:
         )
 
     def _context(self) -> ssl.SSLContext:
-        """Return the TLS of the metrics endpoint. Raises BadOptionError where the files are no certificate and key."""
+        """Return the TLS of the metrics endpoint. Raises BadOptionError if the files are no certificate and key."""
         assert self.tls_cert is not None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         # A resumed session would keep the client authority and the server certificate of the time when it began.
@@ -174,7 +174,7 @@ def is_loopback(host: str) -> bool:
 def _bytes(file: Path) -> bytes:
     """Return the bytes of a file that decides about access.
 
-    Raises BadOptionError, also where other users may change the file.
+    Raises BadOptionError, also if other users may change the file.
     """
     try:
         found = file.stat()

@@ -64,8 +64,8 @@ class _Reader:
     async def read(self, message: bytes, seconds: float) -> bytes:
         """Return the answer to one message, in the order of calls; an error or cancellation ends the process.
 
-        Raises TimeoutError when the answer takes longer, EOFError or ConnectionError when the process ends, and CallError
-        when none can be started.
+        Raises TimeoutError if the answer takes longer, EOFError or ConnectionError if the process ends, and CallError if no
+        process can be started.
         """
         async with self._turn:
             answer = None
@@ -170,7 +170,7 @@ class Readings:
 
     @contextlib.contextmanager
     def _counted(self, caller: Caller) -> Iterator[None]:
-        """Count a reading while it runs; raise CallError where there are too many.
+        """Count a reading while it runs; raise CallError if there are too many.
 
         On an open port callers cannot be told apart.
         """
@@ -185,7 +185,7 @@ class Readings:
             self._callers.remove(caller)
 
     async def _read(self, text: str, source: str) -> Loaded:
-        """Return the result of the first process, or of the second one when the first takes too long or ends."""
+        """Return the result of the first process, or of the second one if the first takes too long or ends."""
         message = packed((text, source))
         answer, ends = None, 0
         with contextlib.suppress(TimeoutError):

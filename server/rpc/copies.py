@@ -99,8 +99,8 @@ class _Copy:
 class Copies:
     """The pool of copies that answer questions. All methods are called in the event loop.
 
-    A question is answered by a new copy at once if one can be made now. Questions that arrive while none can be made are
-    answered together by the next copy, and equal questions once.
+    A question is answered by a new copy at once if one can be made now. Questions that arrive while no copy can be made are
+    answered together by the next copy; equal questions are answered once.
     """
 
     def __init__(self, seconds: Callable[[], float]) -> None:
@@ -114,7 +114,7 @@ class Copies:
         self._held = self._closed = False
 
     async def answer(self, question: Question, read: Read) -> bytes:
-        """Return the result of ``read`` in a copy. Raises CallError, also where too many reads wait."""
+        """Return the result of ``read`` in a copy. Raises CallError, also if too many reads wait."""
         if self._closed:
             raise draining()
         if self._open >= READS_WAITING_MAX:
@@ -134,7 +134,7 @@ class Copies:
         self._held = True
 
     def go_on(self) -> None:
-        """Resume making copies, at once where a question waits."""
+        """Resume making copies, at once if a question waits."""
         self._held = False
         self._make()
 
@@ -266,7 +266,7 @@ def _failure(status: int) -> CallError:
 
 
 def _ended(pid: int) -> int:
-    """Wait for the end of a child and return its wait status; 0 where nothing is known of it."""
+    """Wait for the end of a child and return its wait status; 0 if nothing is known of it."""
     try:
         return os.waitpid(pid, 0)[1]
     except ChildProcessError:

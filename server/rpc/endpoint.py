@@ -81,14 +81,14 @@ class Holding(Protocol):
     tell: Callable[[bool], object]
 
     async def before_leaving(self) -> None:
-        """Return when all decisions made so far may be sent to clients."""
+        """Wait until all decisions made so far may be sent to clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """The settings of an endpoint, made by bootstrap. ``configured``: a file configures the core, and registrations do not.
 
-    ``scheduler`` replaces the core where inputs are recorded. Decisions wait for ``holding`` before they are sent. ``reads``
+    ``scheduler`` replaces the core if inputs are recorded. Decisions wait for ``holding`` before they are sent. ``reads``
     answers read calls. ``keeping`` says whether the configuration in force is on disk.
     """
 
@@ -172,7 +172,7 @@ class Endpoint:
         reflection.enable_server_reflection(names, self._server)
 
     async def start(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
-        """Start to serve on the address and return the port. Raises OSError when the address is not available."""
+        """Start to serve on the address and return the port. Raises OSError if the address is not available."""
         port = _listen(self._server, address, credentials)
         await self._server.start()
         self._health.serve(("", *SERVICE_NAMES))

@@ -121,7 +121,7 @@ def stale_configuration(
 ) -> CallError:
     """Return the error of a configuration made from a revision no longer in force.
 
-    ``changes`` are the differences since that revision, None when they are not known. Only an operator gets the source, which
+    ``changes`` are the differences since that revision, None if they are not known. Only an operator gets the source, which
     may name a manager or a file of another caller.
     """
     now = shortened(str(revision), 2 * NAME_BYTES_MAX)

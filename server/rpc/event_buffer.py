@@ -74,7 +74,7 @@ class History:
 
     def __init__(self) -> None:
         self.last = 0
-        """The number of the latest entry, 0 when there was none."""
+        """The number of the latest entry, 0 if there was none."""
         self._entries: deque[tuple[int, int, Decision]] = deque(maxlen=EVENTS_KEPT_MAX)
         self.totals: Counter[tuple[str, str]] = Counter()
         """The totals by kind of decision (placed, released, rejected) and partition."""
@@ -105,7 +105,7 @@ class History:
 
     @property
     def first(self) -> int:
-        """The number of the oldest entry that is kept; the next number to be given when none is kept."""
+        """The number of the oldest entry that is kept. If none is kept, the number that the next entry gets."""
         return self._entries[0][0] if self._entries else self.last + 1
 
     def _count(self, word: str, found: Iterable[Decision]) -> None:

@@ -1,7 +1,7 @@
 """Python's collection of cyclic garbage, which does not run while the core decides (design 6.13).
 
 Automatic collection stops when the server starts. From then on garbage is collected when the core is idle; under an endless
-load, after one slice for every `ENOUGH` new objects; and, where calls arrive but no events, at the end of a call after `ENOUGH`
+load, after one slice for every `ENOUGH` new objects; and, if calls arrive but no events, at the end of a call after `ENOUGH`
 new objects. The remaining objects are frozen, that is, left out of later collections: each object is examined once, and a
 collection does not take longer because the core holds more. Frozen objects are freed only by their reference counts, so the
 core must leave no cycles (`tests/rpc/test_garbage.py`). Libraries may leave some: after `THOROUGH` collections everything is
@@ -31,7 +31,7 @@ QUIET_S: Final = 2.0
 _OF_AN_EVENT: Final = 2
 """The number of objects that remain of an ask.
 
-Python counts net growth, which is zero where other objects are freed meanwhile.
+Python counts only net growth, which is zero if as many objects are freed in the same time.
 """
 
 
@@ -79,7 +79,7 @@ class Garbage:
             self._look_later()
 
     def idle(self) -> None:
-        """Collect when there is enough to collect."""
+        """Collect if there are enough new objects."""
         if self._collections >= THOROUGH_AT_LAST:
             self.look_at_everything()
         elif self._fresh or self._new() > ENOUGH:

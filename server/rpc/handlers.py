@@ -21,7 +21,7 @@ _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def handlers(service: ServiceDescriptor, implementation: object, answers: Answers) -> Handlers:
-    """Return a handler for each method; raises AttributeError when the implementation lacks one."""
+    """Return a handler for each method; raises AttributeError if the implementation lacks a method."""
     return {method.name: _handler(method, implementation, answers) for method in service.methods}
 
 

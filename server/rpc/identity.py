@@ -219,7 +219,7 @@ _CERTIFICATE: Final = "x509_pem_cert"
 def refused_metrics(
     identities: Identities, peer: ssl.SSLObject | None, authorization: str, now: int
 ) -> tuple[int, str] | None:
-    """Return the HTTP status and the reason for refusing metrics to a caller; None where the caller may read them."""
+    """Return the HTTP status and the reason for refusing metrics to a caller; None if the caller may read them."""
     metadata = [("authorization", authorization)] if authorization else []
     known = authentication(peer.getpeercert(), peer.getpeercert(binary_form=True)) if peer else {}
     try:
@@ -274,7 +274,7 @@ def tokens(text: str) -> dict[bytes, Caller]:
 
 
 def _repeated(names: Sequence[str]) -> int | None:
-    """Return the index of the first name that repeats an earlier one; None where no name does."""
+    """Return the index of the first name that repeats an earlier one; None if no name does."""
     seen: set[str] = set()
     for at, name in enumerate(names):
         if name in seen:

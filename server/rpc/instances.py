@@ -17,7 +17,7 @@ NAME_MAX: Final = 253
 
 
 def instance_of(build_info: Mapping[str, str]) -> str:
-    """Return the name of the process that registers, empty when it sends none."""
+    """Return the name of the process that registers, empty if it sends none."""
     return build_info.get(BUILD_INFO_KEY, "")[:NAME_MAX]
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 MESSAGE_BYTES_MAX: Final = 4 << 20
-"""Bytes of one message from a client; gRPC itself answers RESOURCE_EXHAUSTED above it."""
+"""Bytes of one message from a client; gRPC itself answers RESOURCE_EXHAUSTED to a larger message."""
 
 OBJECTS_MAX: Final = 10_000
 """Objects (asks, allocations, releases, vetoes, disruption budgets, nodes, applications) in one message from a client."""
@@ -21,7 +21,7 @@ MEMBERS_MAX: Final = 100_000
 """Members that a gang may need."""
 
 INT64_MAX: Final = (1 << 63) - 1
-"""The largest sum that a message holds; a larger one is sent as this."""
+"""The largest sum that a message holds; a larger sum is sent as this number."""
 
 RESPONSE_OBJECTS_MAX: Final = 1_000
 RESPONSE_BYTES_MAX: Final = 1 << 20
@@ -57,7 +57,7 @@ The number is limited because a client may be slow.
 """
 
 MANAGERS_MAX: Final = 64
-"""Resource managers registered at once; when there are as many, one that is gone (`MANAGER_GONE_MS`) is removed."""
+"""Resource managers registered at once; for a further one, a manager that is gone (`MANAGER_GONE_MS`) is removed."""
 
 STREAMS_MAX: Final = 4 * MANAGERS_MAX
 """Streams of `si.v1` open at once: three for each manager, and one for a stream that replaces another."""
@@ -69,7 +69,7 @@ FIRST_MESSAGE_MS: Final = 30_000
 """The milliseconds after which a stream that has not named its manager is ended if another stream needs its place."""
 
 REGISTRATION_WAIT_S: Final = 2.0
-"""The seconds that the first message of a stream waits while its manager, which is registered, registers again."""
+"""The seconds that the first message of a stream waits while its manager, registered already, registers again."""
 
 INSTANCES_ASIDE_MAX: Final = 32
 """Processes of one resource manager that are remembered as replaced by a later one."""
@@ -86,7 +86,7 @@ CALLER_SIMULATIONS_MAX: Final = 8
 CALLER_REGISTRATIONS_MAX: Final = 32
 CALLER_READS_MAX: Final = 32
 CALLER_REFLECTIONS_MAX: Final = 8
-"""Calls of each kind that one caller may have open at once. On an open port callers cannot be told apart, so none is limited."""
+"""Calls of each kind that one caller may have open at once. On an open port callers cannot be told apart, so that this limit does not apply."""
 
 SIMULATIONS_MAX: Final = 256
 REGISTRATIONS_MAX: Final = 64
@@ -102,10 +102,10 @@ HEALTH_WATCHES_MAX: Final = 256
 """Watches of health open at once: every caller that reaches the port may open them, without a role."""
 
 INBOX_EVENTS_MAX: Final = 50_000
-"""Events waiting for the core; when there are more, readers wait, and gRPC's flow control stops the clients."""
+"""Events waiting for the core; if there are more, readers wait, and gRPC's flow control stops the clients."""
 
 SLICE_EVENTS_MAX: Final = 2_000
-"""Events handled before the core ticks; a message that has more is a slice of its own."""
+"""Events handled before the core ticks; a message with more events is a slice of its own."""
 
 PIECE_EVENTS_MIN: Final = 8
 PIECE_EVENTS_MAX: Final = 250
@@ -149,10 +149,10 @@ health checks and streams never wait long behind a slice.
 
 TICK_BUDGET_MIN: Final = 500
 TICK_S: Final = 0.04
-"""The most seconds of a tick; a tick gets fewer steps where steps take long, but never fewer than `TICK_BUDGET_MIN`."""
+"""The most seconds of a tick; a tick gets fewer steps if steps take long, but never fewer than `TICK_BUDGET_MIN`."""
 
 TEMPLATES_MAX: Final = 65_536
-"""Encodings of ask templates that the codec caches; maps come in any order, so one template has several."""
+"""Encodings of ask templates that the codec caches; maps come in any order, so that one template may have several encodings."""
 
 PIECES_MAX: Final = 65_536
 """Encoded pieces that the encoder caches of each kind (nodes, applications, templates)."""
@@ -219,4 +219,4 @@ COPY_CPU_S_MAX: Final = 30
 """Seconds of processor time that a copy has for the reads that it was given."""
 
 COPY_S_MAX: Final = 120.0
-"""Seconds after which a copy ends, also where other work left it little processor time."""
+"""Seconds after which a copy ends, also if other work left it little processor time."""

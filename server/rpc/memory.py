@@ -1,4 +1,4 @@
-"""The memory budget of docs/overload.md: the resident memory that a core may have for its load, with a finding above it."""
+"""The memory budget of docs/overload.md: the resident memory that a core may have for its load, and the finding about a core that has more."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ STREAM_KIB: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of a core that determines its budget; ``waiting_bytes`` are answers that clients have not read yet."""
+    """The load of a core that determines its budget; ``waiting_bytes`` is the size of the answers that clients have not read yet."""
 
     held: Holdings
     streams: int
@@ -45,7 +45,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The resident memory of a core in bytes, 0 where the system does not report it, and the core's load."""
+    """The resident memory of a core in bytes, 0 if the system does not report it, and the core's load."""
 
     resident_bytes: int
     load: Load

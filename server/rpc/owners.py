@@ -27,7 +27,7 @@ class Owners:
         """The lock held from the checks of a configuration until it is in force, so that no other change comes in between."""
 
     def check(self, rm_id: str, caller: Caller) -> None:
-        """Raise CallError when the caller may not act for this manager."""
+        """Raise CallError if the caller may not act for this manager."""
         if caller.role is Role.OPERATOR or caller.manager == rm_id:
             return
         if caller.manager:
@@ -55,7 +55,7 @@ class Owners:
         self._callers.pop(rm_id, None)
 
     def check_partitions(self, partitions: Iterable[str], caller: Caller) -> None:
-        """Raise CallError when the caller's role is restricted to partitions and one of these is not among them."""
+        """Raise CallError if the caller's role is restricted to partitions and one of these is not among them."""
         if caller.partitions and not caller.partitions.issuperset(partitions):
             foreign = min(set(partitions) - caller.partitions)
             raise _foreign_partition(foreign, caller)
@@ -67,7 +67,7 @@ class Owners:
         managers: Mapping[str, str],
         caller: Caller,
     ) -> None:
-        """Raise CallError when a shim changes a partition of another caller.
+        """Raise CallError if a shim changes a partition of another caller.
 
         ``managers`` maps each partition to its manager.
         """

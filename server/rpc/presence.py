@@ -21,7 +21,7 @@ class _Seen:
 
 
 class Sighting(NamedTuple):
-    """The presence of a registered manager at one instant. Times are Unix milliseconds, 0 where there is none."""
+    """The presence of a registered manager at one instant. Times are Unix milliseconds, 0 if there is none."""
 
     heard_ms: int
     """The time of its last message."""

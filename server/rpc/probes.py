@@ -55,7 +55,7 @@ class Health:
         self._set(dict.fromkeys(self._statuses, _Answer.NOT_SERVING))
 
     async def check(self, request: _Request) -> _Answer:
-        """Return the health of a service; raises CallError when there is no such service."""
+        """Return the health of a service; raises CallError if there is no such service."""
         if request.service not in self._statuses:
             raise not_found("service", request.service)
         return _Answer(status=self._statuses[request.service])
@@ -66,7 +66,7 @@ class Health:
         return _All(statuses=found)
 
     async def watch(self, request: _Request) -> AsyncIterator[_Answer]:
-        """Yield the health of a service, now and at each change; raises CallError when there are too many watches."""
+        """Yield the health of a service, now and at each change; raises CallError if there are too many watches."""
         if self._watches >= HEALTH_WATCHES_MAX:
             raise too_many("watches of health", HEALTH_WATCHES_MAX)
         self._watches += 1

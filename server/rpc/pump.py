@@ -148,7 +148,7 @@ class Pump:
         return self._time.now()
 
     async def put(self, session: Session, batch: Batch) -> None:
-        """Put a message into the inbox; wait while the inbox is full, so that gRPC holds the client."""
+        """Put a message into the inbox; wait while the inbox is full, so that gRPC's flow control stops the client."""
         if not self._has_capacity.is_set():
             await self._has_capacity.wait()
         self._post(_Mail(session, batch))
@@ -156,7 +156,7 @@ class Pump:
     async def ask(self, *events: Event, after: Callable[[], None] | None = None) -> list[Decision]:
         """Put events into the inbox and return the replies to them; ``after`` is called right after the last one.
 
-        The core gets no other event in between, but the pump may yield to the event loop if these take long.
+        The core gets no other event in between, but the pump may yield to the event loop if these events take long.
         """
         reply: asyncio.Future[list[Decision]] = asyncio.get_running_loop().create_future()
         self._post(_Mail(None, Batch(events[0].rm_id, [*events]), reply, after))
@@ -216,7 +216,7 @@ class Pump:
             timer.cancel()
 
     async def _let_write(self) -> None:
-        """Wait until all streams have written their objects; stop when there is work, or when a client is too slow."""
+        """Wait until all streams have written their objects. The wait ends early if work arrives, or if a client is too slow."""
         for _ in range(WRITING_LOOKS_MAX):
             if self._awake.is_set() or not self._sessions.unwritten():
                 return
@@ -330,7 +330,7 @@ class Pump:
         await self._turn()
 
     def _is_turn_due(self) -> bool:
-        """Return whether the pump has not yielded to the event loop for long."""
+        """Return whether more than TURN_S passed since the pump last yielded to the event loop, or since the slice began."""
         return self._time.seconds() - self._turned > TURN_S
 
     async def _turn(self) -> None:
@@ -359,7 +359,7 @@ class Pump:
         now: int,
         decisions: list[Decision],
     ) -> None:
-        """Take the events of a message whose replies are awaited, one by one."""
+        """Give the core, one by one, the events of a message to which a caller awaits the replies."""
         self._asking -= 1
         if mail.after is not None:
             # Decisions made before a registration belong to the streams that the registration ends.
@@ -375,14 +375,18 @@ class Pump:
             self._reply()
 
     def _reply(self) -> None:
-        """Pass on the replies that may be sent."""
+        """Pass the collected replies to the callers that await them."""
         for reply, answer in self._replies:
             if not reply.done():
                 reply.set_result(answer)
         self._replies.clear()
 
     def _is_held_up(self, mail: _Mail) -> bool:
-        """Return whether the message ends streams for which this slice has decisions that may not be sent yet."""
+        """Return whether the message has to wait for the next slice.
+
+        A registration ends streams. The decisions of this slice for those streams have to be sent first, but they may be sent
+        only after `before_leaving`.
+        """
         return self.before_leaving is not None and mail.after is not None
 
     def _send(self, decisions: list[Decision], now: int) -> None:
@@ -421,11 +425,11 @@ class Pump:
         self._flooded = self._is_flood() or (self._coming and not self._asking)
 
     def _is_flood(self) -> bool:
-        """Return whether the inbox has two messages of one stream, and no message whose replies are awaited."""
+        """Return whether the inbox has two messages of one stream, and no message to which a caller awaits the replies."""
         if self._asking:
             return False
         heard: set[Session | None] = set()
-        for mail in self._inbox:  # short: streams are few, a second message ends it
+        for mail in self._inbox:  # short: few streams, and a second message of one ends it
             if mail.session in heard:
                 return True
             heard.add(mail.session)

@@ -17,7 +17,7 @@ _Request = TypeVar("_Request", bound=Message)
 Read = Callable[[], bytes]
 """The function that returns a serialized answer; raises CallError."""
 Complete = Callable[[Message, Message], None]
-"""The function that adds to an answer what the answers of every service have; called with the request and the answer."""
+"""The function that fills in the fields that the answers of all services have; called with the request and the answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from server.model.quota import ROOT, is_below
 
 
 class Role(enum.StrEnum):
-    """The role of a caller. A viewer sees one queue with all below it; `metrics` reads the metrics endpoint and calls nothing."""
+    """The role of a caller. A viewer sees one queue with all queues below it; `metrics` reads the metrics endpoint and calls nothing."""
 
     SHIM = "shim"
     OPERATOR = "operator"

@@ -39,7 +39,7 @@ class Health(NamedTuple):
 
 
 class _Secret(Generic[_Read]):
-    """The content of one or more files; ``problem`` says why a newer text of them is not in force, empty when it is."""
+    """The content of one or more files; ``problem`` says why a newer text of them is not in force, empty if it is."""
 
     def __init__(self, name: str, read: Callable[[], _Read], *files: Path | None) -> None:
         """Read the files. Raises BadOptionError."""
@@ -56,7 +56,7 @@ class _Secret(Generic[_Read]):
         return bool(self.problem) or self._now() != self._stamps
 
     def renew(self) -> bool:
-        """Read the files again; keep the content in force and return False where they cannot be used."""
+        """Read the files again; keep the content in force and return False if they cannot be used."""
         # The stamps are taken before the files are read, so that a change in between is noticed the next time.
         self._stamps = self._now()
         try:

@@ -64,7 +64,7 @@ Received = Callable[[Kind, int, Context], None]
 class Scheduler:
     """The handlers of the service.
 
-    ``readings`` is None where a file configures the core: the configurations in registrations are then ignored.
+    ``readings`` is None if a file configures the core: the configurations in registrations are then ignored.
     """
 
     def __init__(
@@ -109,9 +109,9 @@ class Scheduler:
     async def register(
         self, request: si_pb2.RegisterResourceManagerRequest, _context: Context
     ) -> si_pb2.RegisterResourceManagerResponse:
-        """Register a manager; end everything that it had reported before, and its streams.
+        """Register a manager. Everything that it reported before ends, and so do its streams.
 
-        After a manager's first registration, messages on its streams wait until a further registration is done.
+        While a registration is in progress, new streams of the manager wait for it (see `_after_registration`).
         """
         self._sessions.owners.check(request.rmID, CALLER.get())
         done = self._registering[request.rmID] = asyncio.get_running_loop().create_future()
@@ -249,11 +249,11 @@ class Scheduler:
         session.finish()
 
     async def _after_registration(self, session: Session, rm_id: str) -> None:
-        """Wait for a registration of the manager that is in progress.
+        """Wait until a registration of the manager that is in progress is done.
 
-        A stream that already speaks for a registered manager does not wait, and a new stream waits for a bounded time: a text
-        that takes long to read, sent in the manager's name, must not stop its streams. The streams end when that registration
-        is done.
+        A stream that already speaks for a registered manager does not wait. A new stream of a registered manager waits at most
+        REGISTRATION_WAIT_S: a registration whose configuration takes long to read must not stop the manager's streams. Once
+        that registration is done, the streams end.
         """
         is_known = self._sessions.is_registered(rm_id)
         if is_known and session.rm_id == rm_id:
@@ -264,7 +264,7 @@ class Scheduler:
                     await asyncio.wait({registration})
 
     async def _take(self, session: Session, data: bytes, context: Context) -> None:
-        """Decode one message and put it into the inbox; raises CallError for a message that may not be sent."""
+        """Decode one message and put it into the inbox; raises CallError for a message that is malformed or that the caller may not send."""
         try:
             batch = await in_turns(self._decoders[session.kind](data))
         except (MalformedError, DecodeError) as error:
@@ -280,7 +280,7 @@ class Scheduler:
 
 
 async def _drained(writer: asyncio.Task[None], session: Session) -> None:
-    """Wait until everything in the outbox was written, or the client has read nothing for as long as a drain allows."""
+    """Wait until everything in the outbox was written, or until the client has read nothing for DRAIN_WRITE_S."""
     before = -1
     while not writer.done() and session.written != before:
         before = session.written
@@ -288,7 +288,7 @@ async def _drained(writer: asyncio.Task[None], session: Session) -> None:
 
 
 async def _write(session: Session, context: Context) -> None:
-    """Write messages from the outbox. When the session ends in order, all of them are written; when it fails, none."""
+    """Write messages from the outbox. If the session ends in order, the remaining messages are written; if it fails, they are not."""
     ended = False
     while not ended:
         if session.alive:

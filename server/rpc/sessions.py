@@ -44,7 +44,7 @@ class Kind(enum.StrEnum):
 
 
 class Session:
-    """One open stream. It ends when `ended` is done: with a result when it ended in order, else with a CallError."""
+    """One open stream. It ends when `ended` is done: with a result if it ended in order, else with a CallError."""
 
     def __init__(self, kind: Kind, caller: Caller = LOCAL_OPERATOR, opened_ms: int = 0) -> None:
         self.kind = kind
@@ -121,7 +121,7 @@ class Sessions:
         self.gone.set()
 
     def open(self, kind: Kind, caller: Caller = LOCAL_OPERATOR, now: int = 0) -> Session:
-        """Open a stream; raises CallError when there are too many.
+        """Open a stream; raises CallError if there are too many.
 
         Streams that never named a manager are ended to free places. Each caller always has places for the streams of one
         manager, so that other callers cannot keep it out.
@@ -180,7 +180,7 @@ class Sessions:
     ) -> Sequence[str]:
         """Return the managers that were removed to free a place for this one, usually none.
 
-        Raises CallError when there are too many, or when another process acts for this manager. ``holds`` says whether the core
+        Raises CallError if there are too many, or if another process acts for this manager. ``holds`` says whether the core
         holds an object of a manager.
         """
         self.owners.check(rm_id, caller)
@@ -242,7 +242,7 @@ class Sessions:
         return rm_id in self._registered
 
     def outbox(self, rm_id: str, kind: Kind) -> Outbox | None:
-        """Return the outbox for answers to this manager; None when it neither registered nor has a stream."""
+        """Return the outbox for answers to this manager; None if it neither registered nor has a stream."""
         return self._outboxes.get((rm_id, kind))
 
     def unwritten(self) -> int:

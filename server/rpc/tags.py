@@ -50,13 +50,13 @@ def as_allocation_tags(raw: bytes) -> bytes:
 
 
 def _decoded_as_allocation_tags(raw: bytes) -> bytes:
-    """Return the entries as field 2 of an `Allocation`, where the length of the entries takes more than one byte."""
+    """Return the entries as field 2 of an `Allocation`, for entries whose length takes more than one byte."""
     message = si_pb2.Allocation(allocationTags=si_pb2.AllocationAsk.FromString(raw).tags)
     return message.SerializeToString(deterministic=True)
 
 
 def created_ms(raw: bytes) -> int | None:
-    """Return the tag `creationTime` (seconds) in Unix milliseconds; None when it is missing or not a number."""
+    """Return the tag `creationTime` (seconds) in Unix milliseconds; None if it is missing or not a number."""
     start = raw.rfind(CREATION_ENTRY)
     if start >= 0:
         start += len(CREATION_ENTRY)

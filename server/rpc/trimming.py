@@ -17,7 +17,7 @@ TRIM_S: Final = 5.0
 
 
 def give_back() -> None:
-    """Return the memory that the C library keeps to the system; do nothing where that library cannot."""
+    """Return the memory that the C library keeps to the system; do nothing if that library cannot."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

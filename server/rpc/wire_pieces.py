@@ -8,7 +8,7 @@ _MORE: Final = 0x80
 
 
 def varint(number: int) -> bytes:
-    """Return a number that is not negative in base 128, lowest group first."""
+    """Return a number from 0 on as bytes in base 128, lowest group first."""
     groups = bytearray()
     while number > _GROUP:
         groups.append(number & _GROUP | _MORE)

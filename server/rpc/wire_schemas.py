@@ -62,7 +62,7 @@ _SCALARS: Final = {
 }
 
 _NOWHERE: Final = (1 << 29) - 1
-"""A field number that is never sent, for the node of an `AllocationAsk`: it has none, but is read like an `Allocation`."""
+"""A field number that is never sent, for the node of an `AllocationAsk`: an `AllocationAsk` has no node, but is read like an `Allocation`."""
 
 _ENTRY: Final[Mapping[str, Column]] = {"key": (1, "string"), "value": (2, "string")}
 _ASK_HEAD: Final[Mapping[str, Column]] = {

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 CACHED: Final = 256
-"""The number of certificates whose facts are cached: each call of a connection reads those of its client."""
+"""The number of certificates whose facts are cached: each call of a connection reads the facts of its client's certificate."""
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
 
 _INTEGER: Final = 0x02

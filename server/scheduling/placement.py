@@ -42,7 +42,7 @@ class Keeper(Protocol):
 
 
 def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the node for one ask of the class, or None when no node can take it now.
+    """Return the node for one ask of the class, or None if no node can take it now.
 
     In the usual case the node on top of the shared heap takes the class, and is the best node, so that no search is needed.
     """
@@ -132,7 +132,7 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_together(index: NodeIndex, ask_class: AskClass) -> tuple[Node | None, bool]:
-    """Return the node from the heaps that classes share, and False when the class should have a heap of its own."""
+    """Return the node from the heaps that classes share, and False if the class should have a heap of its own."""
     mask = ask_class.mask
     if mask.heap is None:
         node, missed = _pick_shared(index, index.heap, ask_class)

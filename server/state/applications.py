@@ -119,7 +119,7 @@ class Ask:
 
     @property
     def sort_key(self) -> AskKey:
-        """Return the ask's place among the asks of its application."""
+        """Return the ask's sort key among the asks of its application."""
         return (-self.spec.priority, self.pending_since, self.arrival)
 
     @property
@@ -276,7 +276,7 @@ class Job:
 
 
 GroupEntry = tuple[int, int, int, int, Group | Job]
-"""An ask key, a number that no other group has, and the group or job whose first ask has that key."""
+"""The sort key of the first ask of a group or job, a number that no other entry has, and this group or job."""
 
 
 class Application:
@@ -363,8 +363,8 @@ class WaitingGangs:
 
     - ``gathering`` has the gangs without a stated size that wait for the remaining members, each with the instant since which
       no member joined. ``came`` has the gathering gangs that have to be checked again, each with whether a member joined.
-    - ``holding`` has the applications with asks that wait for placeholders, each with the state of the partition in which no
-      placeholder was found for them.
+    - ``holding`` has the applications with asks that wait for placeholders, each with the state of the partition at the last
+      search that found no placeholder for them.
     - ``parked`` are the gangs that were found not to fit, ``ready`` those that may fit.
     """
 

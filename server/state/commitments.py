@@ -51,7 +51,7 @@ class Pledge:
 
     @property
     def reserves(self) -> bool:
-        """Return whether the pledge gives way when a claim needs the node, as in a reservation or a suspended decision."""
+        """Return whether the pledge gives way if a claim needs the node, as pledges of reservations and of suspended decisions do."""
         return self.commitment.facts.reserves or self.commitment.suspended
 
     @property
@@ -61,7 +61,7 @@ class Pledge:
 
 
 class Commitment:
-    """One open decision. ``victims`` are the victims that still exist, ``gone`` the keys of those that ended.
+    """One open decision. ``victims`` are the victims that still exist, ``gone`` the keys of the victims that ended.
 
     ``suspended`` says that the decision is being replanned, because a victim could not be evicted. ``queue`` is the queue that
     a quota run shrinks. An ``expires_ms`` of 0 means never. ``record`` is the report for people, None for a reservation.

@@ -45,7 +45,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def repels(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:
-    """Return whether a taint keeps the pod away that no toleration covers."""
+    """Return whether one of the taints is covered by no toleration, and so keeps the pod away."""
     return any(
         taint.effect in _REPELLING and not any(tolerates(one, taint) for one in tolerations)
         for taint in taints
@@ -122,7 +122,7 @@ def named_nodes(constraints: Constraints) -> tuple[str, ...] | None:
 
 
 def _fields_name(constraints: Constraints) -> tuple[str, ...] | None:
-    """Return the names in `metadata.name In [...]` when every term has such a field."""
+    """Return the names in `metadata.name In [...]` if every term has such a field; else None."""
     names: dict[str, None] = {}
     for term in constraints.required_terms:
         fields = [one for one in term.match_fields if one.operator is Operator.IN]
@@ -188,8 +188,8 @@ def port_units(port: HostPort) -> tuple[tuple[str, int, int], ...]:
 class NodeMask:
     """The verdict of one constraint on every node: one byte per node slot, or the names of the few nodes that it can allow.
 
-    - ``names`` are those that the constraint lists, or those of the nodes at its ``anchor`` while these are few; if ``names``
-      is None, ``allowed`` decides.
+    - ``names`` has the node names that the constraint lists, or the names of the nodes at its ``anchor`` while these are few;
+      if ``names`` is None, ``allowed`` decides.
     - ``heap`` is a heap of the allowed nodes alone, made once the constraint's classes met too many unsuitable nodes on the
       shared heap; `AskClass` explains ``cursor`` and ``log_epoch``.
     - ``verdicts`` has the verdict for each kind of node, if the kind alone decides.
@@ -291,7 +291,7 @@ class ConstraintIndex:
             self._labels.drop(pair[0])
 
     def node_changed(self, node: Node) -> None:
-        """Evaluate a new node, or one whose labels or taints changed, for every constraint that can allow it."""
+        """Evaluate a new node, or a node whose labels or taints changed, for every constraint that can allow it."""
         before = self._labels.labels_of(node)
         self._labels.put(node)
         self._reach(node.slot)

@@ -30,7 +30,7 @@ class AskClass:
     """One class with its state in the node search.
 
     - ``demand`` is what queues are charged; ``node_demand`` adds the ports, which only nodes count.
-    - ``job_class`` is firm or lendable, None where the partition has no classes (J4).
+    - ``job_class`` is firm or lendable, None if the partition has no classes (J4).
     - ``heap`` is the class's own heap of nodes, made when the shared heaps miss too often. ``cursor`` is the position up to
       which the class has read the log of nodes, ``log_epoch`` the epoch of that log.
     - ``waiting`` holds the groups that are parked because no node fits (``dead``).
@@ -96,7 +96,7 @@ class EquivalenceClasses:
     """The ask classes of one partition, and the specs whose class is known.
 
     - ``plain`` has the class of each spec whose asks may be added on the fast path.
-    - ``crowded`` names the resource types whose usage and requests are so large that small asks count, too (6.13).
+    - ``crowded`` names the resource types whose usage and requests are so large that even small asks have to be checked (6.13).
     - ``dead`` are the classes that fit no node.
     - ``groups`` counts the groups of waiting asks, ``joined`` how often an ask joined one.
     - ``live_asks`` counts waiting asks of classes that are not dead. If it is 0, no ask can be placed.

@@ -18,7 +18,7 @@ from server.state.placeholders import PLACEHOLDERS, is_reserving
 def gathers(partition: Partition, job: Job) -> bool:
     """Return whether a job's size still has to be counted.
 
-    This is the case if it was never counted, or if some counted members are gone and others wait to replace them.
+    This is the case if the size was never counted, or if counted members are gone and other members wait to replace them.
     """
     if not job.counted or job.application.jobs.get(job.key) is not job or job.key == PLACEHOLDERS:
         return False
@@ -94,7 +94,7 @@ def size_placeholders(partition: Partition, application: Application) -> None:
 
 
 def _beside(job: Job) -> list[Ask]:
-    """Return the placed members of a job, and those that wait outside of it because the placed members are enough."""
+    """Return the placed members of a job, and the members that wait outside of it because the placed members are enough."""
     if not job.placed:
         return []
     application = job.application

@@ -81,7 +81,7 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
 
 
 def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
-    """Remove an allocation from its node and from all usage. Afterwards the ask waits nowhere.
+    """Remove an allocation from its node and from all usage. Afterwards the ask is neither placed nor waiting.
 
     If ``for_good`` is false, the allocation is removed only for a moment, and the decision that evicts it stays unchanged.
     """
@@ -120,7 +120,7 @@ def lose(leaf: Queue, demand: Demand) -> None:
 
 
 def _count_work(partition: Partition, ask: Ask) -> None:
-    """Count the lost work of a victim that is gone: its run until its eviction was ordered."""
+    """Count the work that a victim lost: its run until its eviction was ordered. The victim is gone by now."""
     going = ask.going
     if going is None:
         return
@@ -138,7 +138,7 @@ def _count_work(partition: Partition, ask: Ask) -> None:
 
 
 def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
-    """Set when an allocation started, as the shim reports it; None if it has not."""
+    """Set the instant at which an allocation started, as the shim reports it; None if it has not started."""
     if ask.started_ms != started_ms:
         ask.started_ms = started_ms
         partition.columns.changed[ask] = None
@@ -174,7 +174,7 @@ def reclassify(partition: Partition, ask: Ask) -> None:
         made.pledge = ask.pledge
     ask.ask_class = made
     partition.leave_class(before)
-    counted = ask.pledge is not None and not ask.pledge.replaces  # else its placeholder is
+    counted = ask.pledge is not None and not ask.pledge.replaces  # else the placeholder is counted
     if counted and before.firm is not made.firm:
         usage.hold_firm(ask.application.leaf, made.demand, 1 if made.firm else -1)
     pending.enqueue(partition, ask)
@@ -291,7 +291,7 @@ def _remember(before: Group | Job | None, ask: Ask) -> None:
 def order(
     partition: Partition, commitment: Commitment, victims: Sequence[Ask], now: int, *, delivery: str
 ) -> None:
-    """Order the eviction of a decision's victims. Each counts as releasing from now on, even one that is only marked (SOFT)."""
+    """Order the eviction of a decision's victims. Each victim counts as releasing from now on, even a victim that is only marked (SOFT)."""
     partition.decisions.open[commitment.commitment_id] = commitment
     commitment.state = DecisionState.ORDERED
     awaited = tuple(commitment.pledges) if delivery == SOFT else ()
@@ -320,7 +320,7 @@ def order(
 
 
 def harden(partition: Partition, ask: Ask, delivery: str) -> None:
-    """Record that a victim's manager ends it, even if it was only marked before. This cannot be taken back."""
+    """Record that the victim's resource manager ends it, even if the victim was only marked before. This cannot be taken back."""
     assert ask.going is not None
     assert delivery != SOFT
     partition.decisions.marked.pop(ask.key, None)

@@ -66,7 +66,7 @@ def charge_queues(
 
 
 def take_off(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node]) -> None:
-    """Subtract the amounts of the allocations from nodes and queues. None may be firm, and no decision may wait for one."""
+    """Subtract the amounts of the allocations from nodes and queues. None of the allocations may be firm, and no decision may wait for their end."""
     for ask, node in zip(asks, nodes, strict=True):
         partition.index.empty(node, ask.ask_class.node_demand)
         partition.note_end(ask)

@@ -9,7 +9,7 @@ NodeSet = dict[Node, None]
 """Nodes in the order in which they got the value."""
 
 CARRIED_MAX: Final = 65_536
-"""The most label keys of nodes that are remembered, so that a key no node has costs no pass; beyond, each new key does."""
+"""The most label keys that are recorded as present on nodes. While there are no more, a key that no node has costs no pass over the nodes."""
 
 
 class LabelIndex:
@@ -29,11 +29,11 @@ class LabelIndex:
 
     @property
     def nodes(self) -> Mapping[Node, Mapping[str, str]]:
-        """Return all nodes, with the labels under which they are indexed."""
+        """Return all nodes, each with the labels under which it is indexed."""
         return self._labels
 
     def labels_of(self, node: Node) -> Mapping[str, str]:
-        """Return the labels under which a node is indexed, none if it is not indexed."""
+        """Return the labels under which a node is indexed; an empty mapping if the node is not indexed."""
         return self._labels.get(node, {})
 
     def use(self, key: str) -> None:

@@ -33,7 +33,7 @@ OWN: Final = ("queue", "firm")
 
 
 def kept(left: int, waiting: int) -> int:
-    """Return the amount of one type that a queue keeps for waiting firm asks, within what is left of its guarantee (J4).
+    """Return the amount of one type that a queue keeps for waiting firm asks, at most the unused rest of its guarantee (J4).
 
     Usage thus reaches at most max(firm held, min(guaranteed, firm held and waiting)) plus the amount that lendable asks hold.
     """
@@ -41,7 +41,7 @@ def kept(left: int, waiting: int) -> int:
 
 
 class Limiter:
-    """One limit. ``headroom`` = limit - usage - promised by type; NO_LIMIT where nothing is limited.
+    """One limit. ``headroom`` = limit - usage - promised by type; NO_LIMIT for a type without a limit.
 
     ``kind`` is queue, firm, user or group; promises to other asks count only for queue and firm. A firm limiter bounds the
     usage of a queue's firm asks by the queue's guarantee (J4). ``blocked`` maps each class that does not fit to the groups that
@@ -167,8 +167,8 @@ def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
 class Limits:
     """The user and group limits of one partition by (queue, kind, name).
 
-    ``relieved`` has the limiters with more headroom since the last pass of placement, ``unblocking`` those of earlier passes
-    that still block classes for which they have headroom.
+    ``relieved`` has the limiters that got more headroom since the last pass of placement. ``unblocking`` has the limiters that
+    got headroom before, and still block classes for which it suffices.
     """
 
     __slots__ = ("by_key", "relieved", "unblocking")
@@ -179,13 +179,13 @@ class Limits:
         self.unblocking: dict[Limiter, None] = {}
 
     def take_relieved(self) -> None:
-        """Move the limiters with more headroom to those that have to unblock classes."""
+        """Move the limiters in ``relieved`` to ``unblocking``, because they have to unblock classes."""
         for limiter in self.relieved:
             limiter.relieved = False
             self.unblocking[limiter] = None
         self.relieved.clear()
 
     def forget_relieved(self) -> None:
-        """Forget which limiters have more headroom, because none blocks a class any more."""
+        """Clear ``relieved`` and ``unblocking``, because no limiter blocks a class any more."""
         self.relieved.clear()
         self.unblocking.clear()

@@ -17,10 +17,10 @@ from server.model.records import Amounts, Lost
 LINES_MAX: Final = 4_096
 """The most lines of the table."""
 SOFT: Final = "soft"
-"""The delivery by which a victim is only marked, so that it can be taken back (J11)."""
+"""The delivery by which a victim is only marked, so that its eviction can be withdrawn (J11)."""
 MINUTE_MS: Final = 60_000
 MINUTES_MAX: Final = 16_384
-"""The most lines by minute that are kept; beyond it the oldest minute is dropped."""
+"""The most lines by minute that are kept; if there are more, the oldest minute is dropped."""
 NONE: Final[tuple[Lost, Amounts]] = Lost(), {}
 OTHERS: Final = "(others)"
 """The name under which removed queues, and everything for which the table has no free line, are counted."""
@@ -42,8 +42,8 @@ class LossKey(NamedTuple):
 class Going(NamedTuple):
     """The order to evict an allocation: policy, queue that gets the capacity, instant, and delivery ("" means "delete").
 
-    ``softly``: the allocation is only marked, and another operator deletes it (J11). Then ``awaited`` are the asks for which it
-    is evicted, as long as these may be planned again. All victims of one order share the same object.
+    ``softly``: the allocation is only marked, and another operator deletes it (J11). Then ``awaited`` has the asks for which
+    the allocation is evicted, as long as they may be planned for again. All victims of one order share the same object.
     """
 
     policy: str

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NodeEntry = int
 """Rank and arrival number in one number, because a heap of thousands is faster without tuples.
 
-The smallest is the best, in fair and in binpacking order alike.
+The smallest number is that of the best node, in fair and in binpacking order.
 """
 NUMBER_BITS: Final = 48
 """Bits of the arrival number, below the rank: more numbers than a core gives in a thousand years."""
@@ -145,8 +145,8 @@ class NodeIndex:
     - ``freed`` lists the nodes on which capacity became free since the last tick. They can revive dead classes (design 6.5).
       ``reviving`` has the freed nodes with more dead classes to revive than one tick may revive.
     - ``numbered`` has by number the nodes with an entry.
-    - ``dirty`` has the nodes, by slot, that changed since one of its readers looked: the columns of snapshots and the table of
-      free capacity.
+    - ``dirty`` has by slot the nodes with changes that one of its two readers has not read yet: the columns of snapshots, or
+      the table of free capacity.
     - ``entered`` counts how often a node opened or changed its shape.
     """
 
@@ -222,7 +222,7 @@ class NodeIndex:
             node.entry = None
 
     def hold(self, node: Node) -> None:
-        """Add an exclusive hold, so that the node takes no ask but the one that it is held for (G11)."""
+        """Add an exclusive hold, so that the node takes no other ask than the one for which it is held (G11)."""
         node.holds += 1
         self.leave(node)
         self.mark_freed(node)
@@ -241,7 +241,7 @@ class NodeIndex:
     def fill(self, node: Node, demand: Demand) -> None:
         """Subtract a demand from the node's free capacity.
 
-        The node becomes worse in fair order, and in binpacking order better for classes that it still fits.
+        The node becomes worse in fair order. In binpacking order it becomes better for classes that still fit on it.
         """
         free = node.free
         for index, quantity in demand:
@@ -308,7 +308,10 @@ class NodeIndex:
         return freed
 
     def largest(self) -> Amounts:
-        """Return the most of each type that a node had when it last opened or changed its shape; types after the last are 0."""
+        """Return by type the largest capacity of the nodes with an entry, as of the last time that a node opened or changed its shape.
+
+        Types beyond the end of the list count as 0.
+        """
         if self._largest[0] != self.entered:
             shapes = (node.capacity for node in self.numbered.values())
             self._largest = (
@@ -352,7 +355,7 @@ class NodeIndex:
             self.rebuild()
 
     def _note(self, node: Node) -> None:
-        """Write the node to the log, unless it is the last one there and no class has read that entry yet."""
+        """Write the node to the log, unless the last entry of the log is this node and no class has read that entry yet."""
         log = self.log
         if log and log[-1] is node and self.log_read < len(log):
             return

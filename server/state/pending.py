@@ -127,7 +127,7 @@ def _by_age(ask: Ask) -> tuple[int, int]:
 
 
 def _insert(group: Group, ask: Ask) -> bool:
-    """Insert an ask among the waiting ones, in ask order; return whether it is the first now."""
+    """Insert an ask among the waiting asks, in ask order; return whether it is the first of them now."""
     asks = group.asks
     last = asks[-1]
     since = last.pending_since

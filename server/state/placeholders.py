@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from server.state.partition import Partition
 
 TIMEOUT_MS: Final = 900_000
-"""The time that placeholders may take when their application does not say: the published 15 minutes."""
+"""The time that placeholders may take if their application does not say: the published 15 minutes."""
 
 
 PLACEHOLDERS: Final = "(placeholders)"
-"""The job of placeholders whose client names none; no label of a pod can have this value."""
+"""The key of the job of placeholders for which the client names no job; no label of a pod can have this value."""
 
 
 class GangStyle(enum.Enum):
@@ -115,7 +115,7 @@ def is_complete(partition: "Partition", application: "Application") -> bool:
 def is_held(ask: "Ask") -> bool:
     """Return whether a waiting ask has to wait for placeholders.
 
-    The tick that serves held asks makes those ordinary that no longer have to wait.
+    Held asks that no longer have to wait become ordinary asks in the tick that serves held asks.
     """
     application, spec = ask.application, ask.spec
     if application.reserve is None or spec.placeholder or ask.ordinary or ask.pledge is not None:

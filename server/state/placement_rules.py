@@ -27,7 +27,7 @@ MATCHED_MAX: Final = 256
 """The most characters of a user's or group's name that a filter's regular expression is tried on."""
 FORCE_TAG: Final = "application.create.force"
 NO_RULES: Final = (PlacementRule(kind="provided"),)
-"""The rules of a partition that has none: the client names a queue that exists."""
+"""The rules of a partition without placement rules: the client names a queue that exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def place_application(
 def deciding_rule(
     rules: Iterable[PlacementRule], application: ApplicationAdded, lookup: Lookup
 ) -> str:
-    """Return the rule that gives an application its queue, as `provided` or `tag namespace`; "" when none does."""
+    """Return the rule that gives an application its queue, as `provided` or `tag namespace`; "" if no rule does."""
     for label, outcome in _attempts(tuple(rules) or NO_RULES, application, lookup):
         if isinstance(outcome, FoundQueue):
             return label
@@ -115,7 +115,7 @@ def _queue_of(rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
 
 
 def _name(rule: PlacementRule, application: ApplicationAdded) -> str | Refused:
-    """Return the name that the rule gives its queue. Dots stay only in a fixed value and in a qualified name."""
+    """Return the name that the rule gives its queue. Dots are replaced, except in a fixed value and in a name that begins with the root."""
     if rule.kind == "fixed":
         return rule.value
     if rule.kind == "user":

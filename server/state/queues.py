@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Child = Union["Queue", "Application"]
 ChildEntry = tuple[Any, ...]
-"""Sort key of a child followed by the child; keys differ before the child is reached."""
+"""The sort key of a child, followed by the child. No two keys are equal, so that the children themselves are never compared."""
 
 
 class QueueState(enum.StrEnum):
@@ -29,15 +29,15 @@ class QueueState(enum.StrEnum):
 class Queue:
     """One queue. Amounts are lists by type index; ``usage`` includes victims that still terminate.
 
-    - ``firm_held`` is the part of usage and promises that belongs to firm asks, ``firm_waiting`` the sum that waiting firm asks
-      without a pledge request. ``firm`` limits ``firm_held`` to the guarantee (J4).
+    - ``firm_held`` is the part of usage and promises that belongs to firm asks, ``firm_waiting`` the sum of the requests of
+      waiting firm asks that have no pledge. ``firm`` limits ``firm_held`` to the guarantee (J4).
     - ``entry`` is the queue's current entry in the parent's heap, None if nothing below it is known to be placeable.
-      ``priority`` is the entry's priority as the parent sees it, ``best`` the priority inside the queue that it comes from.
+      ``priority`` is the priority of the entry, as the parent sees it; ``best`` is this priority as it is inside the queue.
       Both may be too high for a while and are repaired when the queue comes to the top; they are never too low (design 6.4).
     - ``measure`` is compared with the usage of its applications, ``basis`` with its own usage. The two differ only where shares
       are in proportion to weights (W5). ``measure_scales`` and ``basis_scales`` are the divisors from which shares are
       computed.
-    - ``climb`` has (queue, parent) pairs for the queue and each ancestor but the root, for updates on every level.
+    - ``climb`` has a pair (queue, parent) for the queue and each of its ancestors below the root, for updates on every level.
     - ``above`` is the queue's parent, None if that is the root. Waiting asks are counted in queues that have a limit or
       siblings: by class in ``pending`` and together in ``pending_asks``. A root has neither, so it counts only the asks that
       wait in it, and `waiting` sums up those below it.
@@ -164,11 +164,11 @@ class Queue:
             queue = queue.parent
 
     def walk(self) -> Iterator["Queue"]:
-        """Yield the queue and all below it, parents first, children by name."""
+        """Yield the queue and all queues below it, parents first, children by name."""
         yield self
         for name in sorted(self.children):
             yield from self.children[name].walk()
 
     def leaves(self) -> Iterator["Queue"]:
-        """Return the leaves below this queue in path order, or the queue itself."""
+        """Return the leaves below this queue in path order; a leaf returns itself."""
         return (queue for queue in self.walk() if queue.leaf)

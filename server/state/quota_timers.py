@@ -19,7 +19,7 @@ KEEP_EARLIEST = "keep-earliest"
 
 
 class Move(enum.StrEnum):
-    """The events of a timer, and the outcome when it is due."""
+    """The events of a timer, and the outcomes of a timer that is due."""
 
     ARMED = "armed"
     RESTARTED = "restarted"
@@ -28,7 +28,7 @@ class Move(enum.StrEnum):
     WITHIN = "within"
     """Disarmed: the queue is within its maximum."""
     RAISED = "raised"
-    """Disarmed by a raised maximum, although the queue is over it: nothing enforces it (Q4)."""
+    """Disarmed by a raised maximum. The queue is still over it, but nothing enforces it (Q4)."""
     OFF = "off"
     """Disarmed: there is no delay, no maximum, no such queue or no quota preemption any more."""
     DROPPED = "dropped"
@@ -206,7 +206,7 @@ def due(partition: Partition, now: int) -> list[str]:
 
 
 def strike(partition: Partition, path: str) -> tuple[bool, list[QuotaNote]]:
-    """Remove the timer of a queue that is due; return whether to start a run, and the events to report (Q5)."""
+    """Remove a queue's timer that is due; return whether to start a run, and the events to report (Q5)."""
     instant = partition.quota_due.pop(path)
     beyond = over(partition, partition.queues[path])
     if not beyond:

@@ -96,7 +96,7 @@ def leave(queue: Queue, child: Child) -> None:
 def leave_empty(application: Application) -> None:
     """Remove the entry of an application that has no waiting asks left, and the entries of queues that have none left.
 
-    The next search would find that, too; but without an entry the child is not ranked again meanwhile.
+    The next search would remove these entries, too. But until then each change would rank these children again.
     """
     leave(application.leaf, application)
     for queue, parent in application.leaf.climb:

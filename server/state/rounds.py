@@ -1,7 +1,8 @@
-"""The state of the round loop between ticks: where it stopped, and which asks it need not look at again (design 6.2).
+"""The state of the round loop between ticks: where it stopped, and which asks it need not examine again (design 6.2).
 
-Most of it only saves work, and losing it changes no decision. The start of the last round of claims and the releases of earlier
-rounds are different, because they delay the next rounds (P1, P5); a restart of the core forgets these two.
+Most of this state only saves work: without it the core would decide the same. Two parts delay the next rounds: the start of the
+last round of claims, and the releases of earlier rounds (P1, P5). A restart of the core loses both. A *look* is a search
+through all groups of waiting asks that takes several ticks.
 """
 
 from collections import Counter
@@ -33,11 +34,11 @@ class RoundReleases:
 
 @dataclass(slots=True)
 class Look:
-    """A look for asks that may reserve, at more groups than one tick looks at.
+    """A look for asks that may reserve. It examines more groups than one tick can.
 
-    ``mark`` are the counters of the state at which it began, ``groups`` the groups that are left to look at, ``found`` the
-    first asks in order that may reserve, until the round has tried them. ``due_ms`` is the next instant at which another
-    may; ``cut``: more were found than are kept.
+    ``mark`` has the counters of the state in which the look began, ``groups`` the groups that are not examined yet. ``found``
+    has the first asks in order that may reserve and that the round has not tried yet; ``cut`` says that there were more of
+    them. ``due_ms`` is the next instant at which another ask may reserve.
     """
 
     mark: tuple[int, ...]
@@ -48,17 +49,18 @@ class Look:
 
     @property
     def is_over(self) -> bool:
-        """Return whether every group was looked at, and every ask tried."""
+        """Return whether every group was examined, and every ask that was found has been tried."""
         return not (self.groups or self.found)
 
 
 @dataclass(slots=True)
 class ClaimsLook:
-    """A look for asks that may claim, at more groups than one tick looks at.
+    """A look for asks that may claim. It examines more groups than one tick can.
 
-    ``spec`` is the configuration and ``mark`` are the counters of the state at which it began, ``groups`` the groups that are left
-    to look at. By leaf, ``found`` has the asks that may claim, the first one last, and ``untried`` those that a tick read and its
-    budget left over. ``again_ms`` is the next instant at which another ask may claim.
+    ``spec`` is the configuration under which the look began, ``mark`` has the counters of the state at that time. ``groups``
+    has the groups that are not examined yet. ``found`` has by leaf the asks that may claim, in reverse order of their turns.
+    ``untried`` has by leaf the asks that a tick read but did not try, because its budget was used up. ``again_ms`` is the next
+    instant at which another ask may claim.
     """
 
     spec: "PartitionSpec"
@@ -70,7 +72,7 @@ class ClaimsLook:
 
     @property
     def is_over(self) -> bool:
-        """Return whether every group was looked at, and every ask tried."""
+        """Return whether every group was examined, and every ask that was found has been tried."""
         return not (self.groups or self.found or self.untried)
 
 
@@ -79,26 +81,28 @@ class Round:
 
     - ``due_ms`` is the next instant at which the passing of time alone may let an ask reserve.
     - ``claims_ms`` is the instant from which an ask may claim in a round. ``began_ms`` is when the last round of claims began,
-      ``arrivals`` the number of the last ask that had arrived then, ``goes_on`` whether the step budget cut that round off.
+      ``arrivals`` the number of the last ask that had arrived by then. ``goes_on`` says that the round used up the budget of
+      steps, so that the next tick continues it.
     - ``released`` has the releases of that round and of earlier rounds within the pace's window.
-    - ``reservations_moved`` says that reserved nodes, or the asks that wait for them, changed since asks of higher priority
-      were tried there. ``reservations_offered`` has the sets of reservations that were already offered to them when the
-      budget of steps ended, so that the next tick continues with the others.
+    - ``reservations_moved`` says that reserved nodes, or the asks that may use them, changed since these nodes were last
+      offered to asks of higher priority. ``reservations_offered`` has the sets of reservations that were offered already when
+      the budget of steps was used up, so that the next tick continues with the others.
     - ``reservations_untold`` says that reservations changed since the reasons of the asks that they block were sent.
-      ``reserved_told`` has the groups whose reason names a reservation, with the reservation's id and the instant.
+      ``reserved_told`` has the groups whose reason names a reservation, each with the reservation's id and the instant at which
+      the reason was sent.
     - ``observed`` has by beneficiary the plan last shown by a partition that only observes (P8).
     - ``cycles`` counts the passes in which placement tried everything (P2).
-    - ``seen`` are the counters of the state (relief, nodes) at which the last round began, ``open`` says that its budget cut it
-      off, ``masked`` which asks it has refused so far, by policy and key.
+    - ``seen`` has the counters of the state (relief, nodes) at which the last round began. ``open`` says that this round used
+      up its budget and continues. ``masked`` has the asks that it has refused so far, as pairs of policy and key.
     - ``hopeless`` has the numbers of classes that no node could hold, valid while ``hopeless_seen`` (nodes that opened, pledges
       that ended) does not change.
     - ``barren`` has the numbers of groups in which no ask may reserve, valid while no ask joins them.
     - ``unsuited`` has the numbers of groups for which no reserved node that they could take over is large enough, valid while
       ``unsuited_seen`` (changes of nodes' shapes, reservations) does not change.
-    - ``look`` is the look for asks that may reserve, where there are more groups than one tick looks at.
-    - ``claims_look`` is the look for asks that may claim, where there are more groups than one tick looks at.
+    - ``look`` is the look for asks that may reserve, None if one tick can examine all groups.
+    - ``claims_look`` is the look for asks that may claim, None if one tick can examine all groups.
     - ``looked`` is the value of ``relief`` at the last check whether open decisions still need their marked victims (J11).
-    - ``tries`` is the planners' memory of asks that they refused.
+    - ``tries`` has the records of refused asks (see `state.backoff`).
     """
 
     __slots__ = (

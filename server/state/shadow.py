@@ -13,9 +13,9 @@ from server.state.backoff import ShadowTries
 from server.state.rounds import Round, RoundReleases
 
 HELD_MAX: Final = 1_000
-"""The most open decisions of a shadow; beyond that it decides nothing more until some end."""
+"""The most open decisions of a shadow. A shadow with so many decides nothing more until one of them ends."""
 RECORDS_MAX: Final = 2_000
-"""The most records that are kept; those that ended are forgotten first, then the oldest."""
+"""The most records that are kept. Records that ended are forgotten first, then the oldest records."""
 
 
 class ShadowPlacement(NamedTuple):
@@ -27,7 +27,7 @@ class ShadowPlacement(NamedTuple):
 
 
 class OpenShadowDecision(NamedTuple):
-    """An open decision of the shadow. Only in the shadow's own rounds its places count as pledged and its victims as gone.
+    """An open decision of the shadow. Its places count as pledged and its victims as gone, but only in the shadow's own rounds.
 
     ``victims`` are keys, each with the rules that chose it; ``shrink`` has the numbers of a trim (surplus reclaim), which has
     no preemptor.

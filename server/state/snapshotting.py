@@ -27,7 +27,7 @@ from server.state.queues import Queue, QueueState
 
 
 class JobDue(NamedTuple):
-    """A job to be in a snapshot: members that wait or hold a pledge that gives way, and the number of running members."""
+    """A job that a snapshot has to contain: its members that wait or hold a pledge that gives way, and the number of running members."""
 
     key: str
     number: int
@@ -37,7 +37,7 @@ class JobDue(NamedTuple):
 
 
 class Due(NamedTuple):
-    """The waiting asks to be in a snapshot: for reservations, for claims, and for the nodes that they require.
+    """The waiting asks that a snapshot has to contain: for reservations, for claims, and for the nodes that they require.
 
     ``jobs`` are planned for as a whole; the asks in ``replacing`` may replace allocations of their own queue.
     """
@@ -138,7 +138,7 @@ def queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
 
 
 def reserved(partition: Partition) -> dict[str, Amounts]:
-    """Return by queue the promised amounts that give way to claims. They count for no queue's entitlement."""
+    """Return by queue the promised amounts that give way to claims. These amounts do not count towards the entitlement of any queue."""
     sums: dict[str, Amounts] = {}
     for held in partition.decisions.pledges.values():
         for queue in held.ask.application.leaf.path_up() if held.reserves else ():
@@ -347,7 +347,7 @@ def _commitments(partition: Partition) -> tuple[OpenCommitment, ...]:
 
 
 def _firm_use(partition: Partition) -> Mapping[str, FirmUse]:
-    """Return by queue the firm amounts held once all ordered releases are done, and wanted; {} if no ask is firm (J4)."""
+    """Return the firm use of each queue, as it is once all ordered releases are done; {} if asks have no classes (J4)."""
     if job_class(PLAIN, partition.spec.preemption) is None:
         return {}
     going = [partition.asks[key] for key in partition.columns.allocations.dying()]

@@ -54,7 +54,7 @@ class ThrashingTables:
         return frozenset(pair for pair, one in self.frozen.items() if one.until_ms > now)
 
     def forget_old(self, now: int) -> None:
-        """Forget freezes that are over, and old strikes and takings."""
+        """Forget freezes that are over, old strikes, and old entries of ``taken``."""
         for pair in [pair for pair, one in self.frozen.items() if one.until_ms <= now]:
             del self.frozen[pair]
         for pair in [
@@ -71,7 +71,7 @@ class ThrashingTables:
             del self.deficits[key]
 
     def thaw(self) -> None:
-        """Forget all freezes, strikes and takings, after an external event that may change the entitlements of queues."""
+        """Forget all freezes, strikes and entries of ``taken``, after an external event that may change the entitlements of queues."""
         self.frozen.clear()
         self.strikes.clear()
         self.taken.clear()
@@ -83,7 +83,7 @@ class ThrashingTables:
 
 
 def keep(table: dict[_Key, _Value], key: _Key, value: _Value) -> None:
-    """Write an entry as the youngest; delete the oldest one when there are too many."""
+    """Write an entry as the youngest; delete the oldest one if there are too many."""
     table.pop(key, None)
     table[key] = value
     if len(table) > ENTRIES_MAX:

@@ -69,7 +69,7 @@ def _apply_queue(partition: Partition, queue: Queue, spec: QueueSpec) -> None:
 
 
 def drain(queue: Queue) -> None:
-    """Drain a queue that is no longer configured, and those below it: they take no new applications."""
+    """Drain a queue that is no longer configured, and the queues below it: they take no new applications."""
     for one in queue.walk():
         if one.managed:
             one.state = QueueState.DRAINING
@@ -204,7 +204,8 @@ def _make_limiter(partition: Partition, queue: Queue) -> None:
 def bound(partition: Partition, queue: Queue) -> Amounts | None:
     """Return what a queue may use by type: its max, and at most its deserved share if it is a leaf that shares by weights (W2).
 
-    NO_LIMIT means that a type has no limit, None that the queue has none. The root has no max, whatever its specification says.
+    NO_LIMIT means that the type has no limit. The result is None if no type has a limit. The root has no max, whatever its
+    specification says.
     """
     deserved = partition.deserved.get(queue.path)
     if queue.parent is None or (queue.spec.max is None and deserved is None):
@@ -217,7 +218,7 @@ def bound(partition: Partition, queue: Queue) -> Amounts | None:
 
 
 def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
-    """Return the limiter that bounds firm use by the queue's guarantee, where jobs have classes (J4); else None."""
+    """Return the limiter that bounds firm use by the queue's guarantee; None if asks have no classes (J4), or if the queue guarantees nothing."""
     if job_class(PLAIN, partition.spec.preemption) is None:
         return None
     named = tuple((name, quantity) for name, quantity in queue.spec.guaranteed if quantity)

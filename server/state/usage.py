@@ -129,7 +129,7 @@ def count_releasing(partition: Partition, asks: Iterable[Ask]) -> None:
 
 
 def _alike(asks: Iterable[Ask]) -> Counter[tuple[Application, AskClass]]:
-    """Return the number of allocations by application and class, because equal ones are charged together."""
+    """Return the number of allocations by application and class, because equal allocations are charged together."""
     return Counter(map(_ALIKE, asks))
 
 

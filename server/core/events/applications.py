@@ -43,7 +43,7 @@ class QueueLookup:
     def may_submit(self, path: str, user: str, groups: tuple[str, ...]) -> bool:
         """Return whether the user may submit to this queue, which may exist or have to be created.
 
-        The user may submit if the access list of any queue on the path allows it.
+        The user may submit if the access list of any queue on the path allows the user.
         """
         queue = self._nearest(path)
         return any(

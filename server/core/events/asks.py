@@ -40,7 +40,7 @@ _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
 
 
 def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
-    """Add a new ask, or update in place one that waits or runs."""
+    """Add a new ask, or update in place a known ask that waits or runs."""
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
     if partition is None or application is None or application.rm_id != event.rm_id:
@@ -69,7 +69,7 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
 
 
 def _may_join(partition: Partition, application: Application, spec: AskSpec) -> str:
-    """Return why an application does not accept such an ask, "" if the application accepts it."""
+    """Return why the application does not accept the ask, "" if it does."""
     if application.state is ApplicationState.FAILING:
         return f"application {application.application_id!r} is failing"
     return gang_consistency.disagreement(partition, application, spec) if spec.job_key else ""

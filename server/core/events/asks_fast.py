@@ -20,8 +20,8 @@ from server.state.partition import Partition
 GATHERED_MAX: Final = 2_100
 """The number of unqueued asks above which asks are enqueued before the tick, a part at a time.
 
-A tick of the server places at most so many in a batch (`rpc.limits.TICK_BUDGET`), and would enqueue all others of a message at
-once.
+A tick of the server places at most this many asks in a batch (`rpc.limits.TICK_BUDGET`). Without this limit it would enqueue
+all other asks of a message at once.
 """
 _RUNNING: Final = ApplicationState.RUNNING
 _ACCEPTED: Final = ApplicationState.ACCEPTED
@@ -29,7 +29,7 @@ _ACCEPTED: Final = ApplicationState.ACCEPTED
 
 
 def add(state: State, event: AskAdded, now: int) -> list[Decision]:
-    """Add a new ask by the fast path if it gives the same result, else by the general path."""
+    """Add an ask by the fast path if that gives the same result as the general path; else by the general path."""
     partition = state.partitions.get(event.partition)
     if partition is None or not _is_quiet(partition, event):
         return asks.add_ask(state, event, now)
@@ -39,10 +39,10 @@ def add(state: State, event: AskAdded, now: int) -> list[Decision]:
 
 
 def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
-    """Enqueue events from ``first`` on, as long as they are asks that affect nothing before the next tick.
+    """Add the asks of the events from ``first`` on; stop before any other event, and before an ask that affects more than its queue.
 
-    Until that tick these asks belong to no group, because the tick places most of them without one. Return the number of the
-    event after the last one taken.
+    Until the next tick these asks belong to no group, because the tick places most of them without one. Return the number of
+    the event after the last one taken.
     """
     at = first
     while at < len(events):

@@ -1,4 +1,4 @@
-"""The application of a valid configuration: the last one sent wins (design 1.11), unless it is based on an outdated revision.
+"""The application of a valid configuration: the configuration that was sent last wins (design 1.11), unless it is based on an outdated revision.
 
 A manager sends its text again in each of its sessions. The text replaces a configuration that was applied since the last
 session only if it differs from the text that the manager sent then.
@@ -45,7 +45,7 @@ def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision
 
 
 def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
-    """Return the reply to a configuration that would not come into force; an empty list for one that would."""
+    """Return the reply to a configuration that would not come into force; an empty list if the configuration would come into force."""
     if is_stale(state, event):
         message = (
             f"it was made from {event.base}, and {state.revision.without_source()} is in force"
@@ -122,7 +122,7 @@ def _is_same(one: Configuration, other: Configuration) -> bool:
 
 
 def _keep_past(state: State) -> None:
-    """Store the configuration in force for later comparisons; drop the oldest stored ones above the limits."""
+    """Store the configuration in force for later comparisons; drop the oldest stored configurations above the limits."""
     kept = [*state.past.items(), (state.revision.number, state.configuration)][-PAST_MAX:]
     while sum(len(one.text) for _, one in kept) > PAST_CHARACTERS_MAX:
         del kept[0]
@@ -137,7 +137,7 @@ def _note_given(state: State, rm_id: str, digest: str) -> None:
 
 
 def _apply(state: State, configuration: Configuration, source: str, now: int) -> list[Decision]:
-    """Change every partition as the configuration says. Partitions that are no longer in it stop and drain."""
+    """Change every partition as the configuration says. Partitions that the configuration no longer has stop and drain."""
     state.configuration = configuration
     named = {spec.name: spec for spec in configuration.partitions}
     notes: list[Decision] = []

@@ -13,7 +13,7 @@ def over(partition: Partition, key: str, now: int) -> None:
 
 
 def forget(partition: Partition, node_id: str) -> None:
-    """Let all asks that avoid a node use it again, because it has changed."""
+    """Let all asks that avoid a node use it again, because the node has changed."""
     for key, avoided in list(partition.avoided.items()):
         if node_id in avoided:
             _avoid_only(

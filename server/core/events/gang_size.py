@@ -1,9 +1,9 @@
 """The size of gangs that declare no size: such a gang is complete when no new member has arrived for `job.gathering` (J1).
 
-A gang needs all members that exist when it is complete. A later member joins the gang, but the gang does not need it. When a
-member is lost before all are placed, the gang waits for members again (it *gathers*). Running members that are reported count
-at once: they were placed together, and their sender knows all of them. A gang of one is treated as an ordinary ask and not
-recorded as a gang, so a member that arrives after it starts a new gang that gathers.
+A gang needs all members that exist when it is complete. A later member joins the gang, but the gang does not need it. If a
+member is lost before all members are placed, the gang waits for members again (it *gathers*). Running members that are reported
+count at once: they were placed together, and their sender knows all of them. A gang of one is treated as an ordinary ask and
+not recorded as a gang, so a member that arrives after it starts a new gang that gathers.
 """
 
 from dataclasses import replace
@@ -87,7 +87,7 @@ def goes_on(partition: Partition, ask: Ask, since_ms: int | None) -> None:
 def existing(
     partition: Partition, application: Application, event: AllocationAdded, known: Ask | None
 ) -> AllocationAdded:
-    """Return the event of a running member with its gang's size. A new member increases the number that the gang needs."""
+    """Return the event of a running member with its gang's size. If the member is new, the size of its gang is counted again."""
     event = sized(partition, application, event, known)
     joins(partition, application, event.spec, known)
     job = application.jobs.get(event.spec.job_key)

@@ -119,7 +119,7 @@ def failed(partition: Partition, application_id: str, now: int) -> list[Decision
     if application is None or application.state is not ApplicationState.FAILING:
         return []
     if application.asks or application.allocations:
-        return []  # the timer is of an application of that name before the manager registered again
+        return []  # the timer is of an earlier application of that name, before the manager registered again
     decisions = become(partition, application, ApplicationState.FAILED, now)
     return decisions + forget(partition, application)
 

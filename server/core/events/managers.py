@@ -45,7 +45,7 @@ def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]
 
 
 def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
-    """Remove a part of a shim's objects, before it registers again."""
+    """Remove up to ``event.most`` asks and allocations of a shim, before it registers again."""
     left = event.most
     for partition in state.partitions.values():
         for application in _applications(partition, event.rm_id):

@@ -10,7 +10,7 @@ from server.state.partition import Partition
 ASKS_MAX: Final = 2_000_000
 """The number of asks and allocations that one partition accepts at most."""
 CROWDED: Final = QUANTITY_LIMIT - ASKS_MAX * SMALL
-"""The total of a type up to which no number of small asks that a partition accepts can overflow; above it, each ask is checked."""
+"""The total of a type up to which small asks need no check, because a partition does not accept so many that the sum reaches the bound."""
 
 
 def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) -> str:

@@ -51,7 +51,7 @@ def declare(
 
 
 def seen(state: State, partition: Partition, ask: Ask) -> None:
-    """Count a new placeholder. The first one of an application starts its time-out, declared or not."""
+    """Count a new placeholder. The time-out starts when the application's oldest placeholder was created, whether or not the application declared any."""
     if not ask.spec.placeholder:
         return
     application = ask.application
@@ -86,7 +86,10 @@ def resized(ask: Ask, spec: AskSpec) -> None:
 
 
 def runs_already(partition: Partition, ask: Ask, now: int) -> list[Decision]:
-    """Update an application for an existing allocation. If it is a real pod, no ask waits for all placeholders any more."""
+    """Update an application for an existing allocation.
+
+    If the allocation is a real pod, asks of the application no longer wait until all placeholders have arrived.
+    """
     reserve = ask.application.reserve
     if reserve is not None and not ask.spec.placeholder:
         reserve.wanted.clear()
@@ -143,7 +146,9 @@ def _order(state: State, partition: Partition, swap: Swap, now: int) -> Decision
 
 
 def keeps_place(partition: Partition, ask: Ask, spec: AskSpec) -> bool:
-    """Return whether a changed ask still replaces its placeholder: yes if its size is unchanged and the node still suits it.
+    """Return whether a changed ask still replaces its placeholder. If so, the ask has its new spec afterwards.
+
+    The ask still replaces its placeholder if its size and priority are unchanged and the node still suits it.
 
     Other nodes may suit the ask as well, but on another node it would not use the capacity that its placeholder frees. Besides,
     the nodes that suit the ask may change whenever a pod elsewhere changes.

@@ -42,7 +42,7 @@ def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
 def rebuild(
     partition: Partition, now: int, *, all_known: bool
 ) -> tuple[list[Decision], list[tuple[int, str]]]:
-    """Reopen the decisions whose preemptors wait; the decision of a gang as soon as all its members have arrived (J10).
+    """Reopen each decision whose preemptor waits; the decision of a gang is reopened once all its members have arrived (J10).
 
     When all pods are known, the remaining decisions are given up. Return the decisions to report, and when each reopened
     decision expires.
@@ -174,7 +174,7 @@ def _reopen(  # noqa: PLR0913, PLR0917 - what the marks tell
 
 
 def _shared_queue(victims: list[Ask]) -> str:
-    """Return the lowest queue that contains all victims: the queue of the quota run, or one below it."""
+    """Return the lowest queue that contains all victims: the queue of the quota run, or a queue below that."""
     paths = [[one.path for one in ask.application.leaf.path_up()] for ask in victims]
     return next(path for path in paths[0] if all(path in other for other in paths))
 

@@ -103,12 +103,12 @@ def _waits(partition: Partition, subject: str) -> bool:
 
 
 def _subject(plan: Plan) -> str:
-    """Return the key of the first preemptor, or the queue that shrinks."""
+    """Return the key of the first preemptor, or the path of the queue whose usage the plan reduces."""
     return plan.shrink.queue if plan.shrink is not None else plan.pledges[0].ask.key
 
 
 def _content(plan: Plan) -> tuple[str, ...]:
-    """Return the node of each preemptor, and the victims."""
+    """Return the policy, the node of each preemptor, and the victims, to compare a plan with the one that was shown."""
     places = (f"{pledge.ask.key} on {pledge.node_id}" for pledge in plan.pledges)
     return (plan.policy, *places, *(release.key for release in plan.releases))
 
@@ -124,7 +124,10 @@ def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
 
 
 def end_suspended(partition: Partition) -> None:
-    """Abort suspended decisions for which no new plan was found."""
+    """Abort suspended decisions for which no new plan was found.
+
+    A decision that shrinks queues stays open while it has other victims.
+    """
     for commitment in list(dict.fromkeys(partition.decisions.suspended.values())):
         journal.resume(partition, commitment)
         if commitment.pledges or not commitment.victims:
@@ -191,7 +194,7 @@ def _make_way(partition: Partition, pledge: PlannedPledge) -> list[Decision]:
 def _released(
     partition: Partition, record: DecisionRecord, going: Sequence[Ask], how: str
 ) -> Iterable[Decision]:
-    """Yield an order for each victim. Its text names neither the preemptor nor the preemptor's queue (design 1.14)."""
+    """Yield the order to release each victim. The text of the order names neither the preemptor nor the preemptor's queue (design 1.14)."""
     if not going:
         return ()
     fresh, many = record.victims[-len(going) :], len(going)
@@ -213,7 +216,11 @@ def _released(
 def _beneficiaries(
     record: DecisionRecord, victims: Sequence[Victim]
 ) -> tuple[Iterable[str], Iterable[tuple[str, ...]]]:
-    """Return by victim its preemptor: the first gang member on the victim's node, else the first preemptor. Return the nodes as well."""
+    """Return for each victim the key of its preemptor, and that preemptor's node.
+
+    The preemptor is the first one that gets the victim's node, else the first of the decision. Both are empty if the decision
+    has no preemptor.
+    """
     if not record.beneficiaries:
         return repeat("", len(victims)), repeat((), len(victims))
     first = record.beneficiaries[0]

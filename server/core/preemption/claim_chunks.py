@@ -1,4 +1,4 @@
-"""The claims of a round in chunks that its budget can try, so that a snapshot has no more of them (G1, P4, design 6.2).
+"""The claims of a round, in chunks that its budget can try: a snapshot has no claims beyond the chunk (G1, P4, design 6.2).
 
 If at most LOOK_MOST groups of equal asks wait, each tick finds all claims. If more groups wait, a *look* at all of them takes
 several ticks, and only then the round plans claims, gangs and what comes after them (O6). Otherwise a tenant whose asks have
@@ -33,14 +33,14 @@ class Claims:
     """
 
     is_looking = False
-    """Whether claims may exist that come before the known ones, so that this tick plans none."""
+    """Whether claims may exist that come before the known claims. If so, this tick plans no claims."""
 
     def __init__(self, partition: Partition, due: Sequence[Ask], budget: int, now: int) -> None:
         self.due = due
-        """The claims that are due, those refused earlier in the round included; of a look, the first ones."""
+        """The claims that are due, including those refused earlier in the round. For a look of several ticks: the first of these."""
         self._partition = partition
         self._size = min(budget + 2, CHUNK_MOST)
-        """At most one more than the budget can try: the turn of the last one calls for further claims."""
+        """The size of a chunk: at most one claim more than the budget can try. When the last claim has its turn, further claims are read."""
         self._leaves: dict[str, list[Ask]] = {}
         masked = False
         for ask in due:
@@ -59,11 +59,11 @@ class Claims:
         return [ask for leaf in self._leaves for ask in self._next(leaf)]
 
     def further(self, leaf: str) -> tuple[WaitingAsk, ...]:
-        """Return the next claims of a leaf. The state is the one of the snapshot, because plans are written later."""
+        """Return the next claims of a leaf. The state is still that of the snapshot, because plans are written only later."""
         return snapshotting.waiting(self._partition, self._next(leaf))
 
     def settle(self, *, cut: bool) -> bool:
-        """Note what the tick tried; ``cut`` says that the budget ended before all were tried.
+        """Record what the tick tried. ``cut`` says that the budget ended before all claims were tried.
 
         Return whether the next tick has to look at groups again.
         """
@@ -119,7 +119,7 @@ class ClaimsOfLook(Claims):
         return look.is_over and look.mark != _state_of(self._partition)
 
     def _next(self, leaf: str) -> Sequence[Ask]:
-        """Return the next claims of a leaf when it is the turn of the last one read, which the budget may still leave over."""
+        """Return the next claims of a leaf. At this call the last claim read so far has its turn, but the budget may not suffice to try it."""
         self._left = len(self._look.found.get(leaf, ()))
         last = self._chunks[leaf][-1:]
         chunk = self._read(leaf)
@@ -167,7 +167,7 @@ def _are_many(partition: Partition) -> bool:
 
 
 def _planned_again(partition: Partition, shortage: Shortage, now: int) -> Iterator[Ask]:
-    """Yield the asks whose decisions are planned again after a veto, which wait for no round."""
+    """Yield the asks whose decisions are planned again after a veto. They do not wait for the next round."""
     for key in partition.decisions.suspended:
         ask = partition.asks.get(key)
         if ask is not None and _is_due(partition, shortage, ask, now):
@@ -175,7 +175,7 @@ def _planned_again(partition: Partition, shortage: Shortage, now: int) -> Iterat
 
 
 def _is_due(partition: Partition, shortage: Shortage, ask: Ask, now: int) -> bool:
-    """Return whether an ask waits for preemption and may claim now; set the instant from which it may."""
+    """Return whether an ask waits for preemption and may claim now. If it may claim only after a delay, schedule a round for then."""
     group, leaf = ask.group, ask.application.leaf
     if not (
         isinstance(group, Group)
@@ -198,7 +198,7 @@ def _mask(ask: Ask) -> tuple[str, str]:
 
 
 def _look(partition: Partition, shortage: Shortage, now: int) -> ClaimsLook:
-    """Return the look that is in progress; begin another when the last one is over and something changed since it began."""
+    """Return the look that is in progress. If the last one is over and something changed since it began, begin another."""
     state, mark = partition.round, _state_of(partition)
     look = state.claims_look
     if (
@@ -215,7 +215,7 @@ def _is_outdated(look: ClaimsLook, mark: tuple[int, ...], now: int) -> bool:
 
 
 def _state_of(partition: Partition) -> tuple[int, ...]:
-    """Return counters of which at least one changes when an event, other than the passing of time, may let more asks claim."""
+    """Return counters of which at least one changes with each event that may let more asks claim. The passing of time changes none."""
     index, joined, placements = partition.index, partition.classes.joined, partition.placements
     ended = partition.round.pledges_ended
     return partition.relief, len(index.nodes), index.entered, ended, joined, placements

@@ -140,7 +140,8 @@ def with_running_times(
 ) -> tuple[Victim, ...]:
     """Return the victims with the time that each had run.
 
-    The times equal those of `Ask.ran_until`. There is no call for each victim, because a decision may have tens of thousands.
+    The times equal those of `Ask.ran_until`. They are computed without a call for each victim, because a decision may have tens
+    of thousands of victims.
     """
     since = [ask.placed_ms if ask.started_ms is None else ask.started_ms for ask in asks]
     return victims(trial, plan, [now - one if one < now else 0 for one in since])
@@ -155,7 +156,7 @@ def would(plan: Plan, node_id: str) -> str:
 
 
 def would_job(plan: Plan) -> str:
-    """Return a clause that says what a plan for a gang would do: its members' nodes, and the number of victims."""
+    """Return a clause that says what a plan for a gang would do: the numbers of members, nodes and victims."""
     nodes = count(len({one.node_id for one in plan.pledges}), "node")
     members = count(len(plan.pledges), "member")
     if not plan.releases:

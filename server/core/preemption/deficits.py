@@ -43,14 +43,15 @@ class Shortage:
         return snapshotting.reserved(self._partition)
 
     def may_be(self, leaf: Queue) -> bool:
-        """Return whether any queue on the path has an entitlement, and so may be below it (G2)."""
+        """Return whether any queue on the path has an entitlement. Without one, no queue of the path can lack anything (G2)."""
         return self._in_proportion or any(queue.spec.guaranteed for queue in leaf.path_up())
 
     def lacking(self, leaf: Queue, demand: Demand) -> int:
         """Return an upper bound on how many more asks of this demand may claim, 0 for none (G2, W6).
 
-        An ask may claim while any type that it requests is open, and each claim lowers the deficit of the lowest open queue in
-        all types that this queue decides. So the bound is the sum over the queues' deficits.
+        A queue is *open* to an ask while it decides for a requested type and is below its entitlement in that type. An ask may
+        claim while any queue is open to it. Each claim lowers the deficits of the lowest open queue, in all types for which
+        this queue decides. So the bound is the sum over the queues' deficits.
         """
         most: dict[str, int] = {}
         for index, quantity in demand:

@@ -39,7 +39,11 @@ def instants(partition: Partition) -> tuple[int | None, int | None]:
 
 
 def begin(partition: Partition) -> None:
-    """Begin a round; clear the masks unless a round is open and nothing has changed since it began."""
+    """Begin a round.
+
+    The masks, which keep refused asks from being tried again, are cleared unless a round is open and nothing has changed since
+    it began.
+    """
     state, now = partition.round, counters(partition)
     state.claims_ms = None
     if not state.open or state.seen != now:

@@ -20,7 +20,7 @@ NEVER: Final = 1 << 62
 
 
 def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
-    """Return asks that may claim now, from each group as many as its queues' deficits admit; set the instant for the others."""
+    """Return the asks that may claim now, of each group as many as the deficits of its queues admit. For later asks, set the instant of the next try."""
     if not are_claims_on(partition):
         return []
     asks: list[Ask] = []
@@ -37,7 +37,7 @@ def are_claims_on(partition: Partition) -> bool:
 
 
 def open_leaves(partition: Partition) -> Iterator[Queue]:
-    """Yield the leaves with waiting asks that may preempt."""
+    """Yield the leaves that have waiting asks and are open to preemption (see `is_open`)."""
     for leaf in partition.queues.values():
         if leaf.leaf and leaf.pending_asks and is_open(leaf):
             yield leaf
@@ -219,7 +219,7 @@ def _untried(partition: Partition, ask_class: AskClass) -> Iterator[Ask]:
 
 
 def _groups(partition: Partition, ask_class: AskClass) -> list[Group]:
-    """Return the groups of a class that is parked."""
+    """Return the groups of a class that are parked because no node takes it, or because a limit blocks it."""
     groups = list(ask_class.waiting)
     for queue in partition.queues.values():
         if queue.limiter is not None:

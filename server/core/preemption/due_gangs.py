@@ -26,7 +26,7 @@ Assignment = tuple[Ask, str, Node | None]
 Coming = tuple[Node, Amounts]
 """A node from which pods are being evicted, and its free capacity once they are gone."""
 GROUP_MOST: Final = 64
-"""The number of asks of one group that a round considers at most; the others follow when these are placed."""
+"""The most asks of one group that a round considers; the others are considered once these are placed."""
 
 
 def waiting(partition: Partition, now: int) -> list[JobDue]:
@@ -81,7 +81,7 @@ def again(commitment: Commitment) -> JobDue:
 
 
 def promised(partition: Partition) -> dict[str, JobDue]:
-    """Return by member the gangs of several members for which a decision holds capacity, even if that decision is being planned again."""
+    """Return by member its gang, for gangs of several members for which a decision holds capacity, even while that decision is planned again."""
     found = [again(one) for one in partition.decisions.open.values() if _is_job(one)]
     return {ask.key: job for job in found if job.size > 1 for ask in job.members}
 
@@ -203,7 +203,7 @@ def _foremost(group: Group) -> list[Ask]:
 
 
 def reassign(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> list[Assignment]:
-    """Return a node for every member of a gang whose decision was open before a restart (J10, 19); [] if one has none.
+    """Return a node for every member of a gang whose decision was open before a restart (J10, 19); [] if a member gets no node.
 
     Members for which pods are evicted get the nodes that are named in the victims' annotations. Members that needed no victim
     get the first node in the order of names that has capacity for them once all ordered releases are done.

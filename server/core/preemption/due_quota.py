@@ -85,7 +85,7 @@ def _noted(partition: Partition, queue: str, code: Code, message: str) -> Noted:
 
 
 def _not_enforced(partition: Partition, told: Collection[str]) -> Iterator[Noted]:
-    """Yield notes about queues over their maximum for which a new configuration changed nothing (Q4)."""
+    """Yield notes about queues over a maximum that is not enforced, except the queues in ``told``, which have a note already (Q4)."""
     for path, queue in partition.queues.items():
         if not any(queue.usage):
             continue

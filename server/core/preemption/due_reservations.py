@@ -18,13 +18,13 @@ from server.state.queues import Queue, QueueState
 from server.state.rounds import Look
 
 LOOK_MOST: Final = 5_000
-"""The most groups of equal asks that one tick checks, and the most asks that a look of several ticks finds."""
+"""The most groups of equal asks that one tick checks, and the most asks that a look of several ticks keeps."""
 ANY_PORT: Final = 1 << 62
 """A capacity for ports that no demand exceeds: only pods use ports up, and every empty node has all of them."""
 
 
 def reserving(partition: Partition, now: int) -> list[Ask]:
-    """Return the asks that may reserve, the oldest of each group, in order; set the instant at which the next ask may."""
+    """Return the asks that may reserve, the oldest of each group, in order; set the instant at which the next ask may reserve."""
     state = partition.round
     state.due_ms = None
     look, state.look = state.look, None
@@ -136,7 +136,7 @@ def _is_plain(ask: Ask, group: Group) -> bool:
 
 
 def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[Ask]:
-    """Yield the asks that have waited long enough; for the first that has not, set the instant at which it will have."""
+    """Yield the asks that have waited long enough, and set the instant at which the first other ask will have waited long enough."""
     for ask in oldest:
         comes = ask.pending_since + reservation.RESERVE_AFTER_MS
         instant = max(comes, ask.application.reserves_from_ms)
@@ -151,7 +151,7 @@ def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[A
 
 
 def is_looking(partition: Partition) -> bool:
-    """Return whether a look has groups left, so that asks which come before the known ones may be found."""
+    """Return whether the look has groups left, in which it may find asks that come before those found so far."""
     look = partition.round.look
     return look is not None and bool(look.groups)
 
@@ -185,8 +185,8 @@ def _in_turns(partition: Partition, look: Look | None, held: Counter[str], now: 
 
     Groups that are larger than every node are left out by one comparison. Once all other groups were checked, the round tries
     the asks that were found, in order, over as many ticks as its budget requires. Each ask is checked again before it is tried.
-    So a reservation may be made some ticks later than with fewer groups. An ask that becomes old
-    enough, or able to reserve, after its group was checked is found by the next look.
+    Therefore a reservation may be made some ticks later than with fewer groups. An ask that becomes old enough, or able to
+    reserve, after its group was checked is found by the next look.
     """
     state = partition.round
     _requalify(partition)
@@ -237,7 +237,7 @@ def _largest(partition: Partition) -> Amounts:
 
 
 def _mark(partition: Partition) -> tuple[int, ...]:
-    """Return counters of which at least one changes when an event, other than the passing of time, may let more asks reserve."""
+    """Return counters of the state. Any event that may let more asks reserve changes at least one of them; the passing of time does not."""
     index, classes = partition.index, partition.classes
     ended = partition.round.pledges_ended
     return partition.relief, len(index.nodes), index.entered, ended, classes.joined

@@ -19,7 +19,7 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 Weak = Counter[tuple[Queue, int]]
-"""The promises of pledges that give way to claims, by queue and type. No maximum counts them."""
+"""The promises of pledges that give way to claims, by queue and type. They do not count against any maximum."""
 Over = Set[tuple[Queue, int]]
 
 # Vetoes -------------------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def give_up(
     now: int,
     code: Code = Code.RESERVATION_DROPPED,
 ) -> list[Decision]:
-    """End a pledge and the decision that made it; return a note for a reservation, because a decision reports its own end."""
+    """End a pledge and the decision that made it. For a reservation, return a note; the end of other decisions is reported with them."""
     ask, reserved = held.ask, held.commitment.facts.reserves
     if partition.decisions.pledges.get(ask.key) is not held:
         return []  # the decision ended with another of its pledges
@@ -171,7 +171,7 @@ def give_up(
 
 
 def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
-    """Give up, after a node changed, its pledges to asks that it could not take even when empty."""
+    """Give up the pledges on a changed node to asks that it can no longer take: it is closed, too small, or excluded by their constraints."""
     notes: list[Decision] = []
     for held in list(node.pledges.values()):
         large = fits(held.demand, node.capacity)
@@ -185,7 +185,7 @@ def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
 def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> None:
     """End pledges that do not fit any more after a maximum was lowered or a node shrank, the newest first (G10).
 
-    ``node`` is the node that changed, if nothing else did.
+    ``node`` is the node that changed, if nothing else changed.
     """
     for held in _unfit(partition, node):
         why = f"its capacity on node {held.node.node_id} or in its queues is no longer there"
@@ -226,7 +226,7 @@ def _count_weak(weak: Weak, held: Pledge) -> None:
 
 
 def _fits_planned(held: Pledge, over: Over) -> bool:
-    """Return whether all pledges of its node and queues fit once all ordered evictions are done."""
+    """Return whether the pledge's node and queues can hold all their pledges once all ordered evictions are done."""
     free = planned_free(held.node)
     if any(free[index] < 0 for index, _ in held.node_demand):
         return False
@@ -235,7 +235,7 @@ def _fits_planned(held: Pledge, over: Over) -> bool:
 
 
 def planned_free(node: Node) -> list[int]:
-    """Return the free capacity once all ordered evictions are done, with all firm pledges subtracted."""
+    """Return a node's free capacity once all ordered evictions are done. Reservations count as free, pledges of decisions as used."""
     free = node.free_without(node.dying())
     for held in node.pledges.values():
         for index, quantity in held.node_demand if held.reserves else ():
@@ -244,7 +244,7 @@ def planned_free(node: Node) -> list[int]:
 
 
 def _over(partition: Partition, weak: Weak) -> Over:
-    """Return the queues whose usage and promises exceed their bound (W2 included), with the types in which they do."""
+    """Return the queues whose usage and promises exceed their bound (W2 included), each with the types in which the bound is exceeded."""
     found: set[tuple[Queue, int]] = set()
     for queue in partition.queues.values():
         for index, most in enumerate(tree.bound(partition, queue) or ()):

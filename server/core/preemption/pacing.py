@@ -44,7 +44,7 @@ def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
 
 
 def admits(partition: Partition, ask: Ask, now: int) -> bool:
-    """Return whether the ask, or its gang, may be planned for now; if not, set the next call."""
+    """Return whether the ask, or its gang, may be planned for now; if not, schedule a call in the next round."""
     if is_between(partition, now):
         found = ask.key in partition.decisions.suspended
     else:
@@ -72,7 +72,7 @@ def keep_waiting(partition: Partition, policy: str, now: int) -> None:
 
 
 def may_trim(partition: Partition, now: int) -> bool:
-    """Return whether surplus may be reclaimed now; if not, set the next call to the next round (P1)."""
+    """Return whether surplus may be reclaimed now; if not, schedule a call in the next round (P1)."""
     known = partition.decisions.suspended.values()
     if not is_between(partition, now) or any(
         one.facts.shrinks is Shrinks.PARTITION for one in known
@@ -94,7 +94,7 @@ def begin(partition: Partition, now: int) -> None:
 
 
 def over_use(partition: Partition, trial: Trial) -> OverUse:
-    """Return the amounts by which queues exceeded their entitlements when the round began (P9). Call before any decision of the round.
+    """Return the amounts by which queues exceeded their entitlements when the round began (P9). Call this before the round decides anything.
 
     A round that its step budget cut off keeps the amounts from its start.
     """

@@ -13,7 +13,10 @@ from server.state.partition import Partition
 def remember(
     partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
 ) -> list[Decision]:
-    """Record a refused intent. Its ask, and all due asks of its group, wait for the back-off or a change of the node."""
+    """Record a refused intent; return a note if the refusal differs from the last one of the group.
+
+    The ask, and all due asks of its group, then wait for the end of the back-off or for a change of the node.
+    """
     ask = partition.asks.get(intent.ask.key)
     group = ask.group if ask is not None else None
     if ask is None or group is None:

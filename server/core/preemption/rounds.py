@@ -1,7 +1,7 @@
 """The round loop: after placement the policies plan for the remaining asks; plans that pass the rules are written (design 1.5).
 
-The order is always the same (O6): required nodes, due quota runs, surplus reclaim, claims and gangs,
-replacements within a queue, and reservations, which evict nothing. Each plans on top of those before it.
+The order is always the same (O6): required nodes, due quota runs, surplus reclaim, claims and gangs, replacements within a
+queue, and reservations, which evict nothing. Each policy plans as if the plans before it were carried out already.
 
 A round is held only when something may have become possible since the last one: a counter of the state changed, an ask joined,
 or a set instant was reached. A snapshot is taken only if an ask is due then. With `rounds.interval` claims wait for their next
@@ -74,7 +74,7 @@ class RoundResult:
 
 
 Beside = Callable[[Trial | None], None]
-"""The callback that gets what a round planned, None for nothing, before that is written: see `shadow`."""
+"""The callback that gets the Trial with the plans of a round before they are written, None if nothing was due (see `shadow`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +195,8 @@ def _due(partition: Partition, now: int, budget: int, result: RoundResult) -> sn
 def within(partition: Partition, asks: Sequence[Ask], budget: int) -> Sequence[Ask]:
     """Return the first asks, as many as a budget of steps can try to reserve for, so that a snapshot needs only these.
 
-    The first ask of each class that was not refused in this round costs at least one step. The others of its class cost none
-    once the class is known to fit no node. The result ends before the ask whose class would exceed the budget.
+    The first ask of each class that was not refused in this round costs at least one step. The other asks of its class cost no
+    step once the class is known to fit no node. The result ends as soon as it has more classes than the budget has steps.
     """
     masked = partition.round.masked
     classes: set[AskClass] = set()
@@ -226,7 +226,7 @@ def _is_ready(partition: Partition, plan: Plan) -> bool:
 
 
 def decide(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool) -> None:
-    """Plan each policy's intents in order, each on top of the plans before it."""
+    """Plan the intents of each policy in order, each as if the plans before it were carried out already."""
     partition = side.partition
     account = Account(trial.snapshot, pacing.over_use(partition, trial))
     for policy in POLICIES:
@@ -297,7 +297,8 @@ def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool)
 def _is_masked(partition: Partition, intent: Intent) -> bool:
     """Return whether the intent was refused in this round already.
 
-    Without this check, a round that its budget cut off would never reach the intents behind it.
+    Without this check, a round that its budget cut off would try the same intents again in each tick, and never reach the later
+    ones.
     """
     state = partition.round
     return (intent.policy, intent.ask.key) in state.masked or (
@@ -374,7 +375,9 @@ def _broken(trial: Trial, policy: str, kind: str, subject: str, refusal: Refusal
 def _refused(
     partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
 ) -> list[Decision]:
-    """Mask the ask for this round, and a class that no node could hold until a node or pledge changes.
+    """Keep a refused ask from being tried again in this round; return a note if the refusal has to be reported.
+
+    A class that no node could hold is not tried again until a node or pledge changes.
 
     Ports are taken and freed with every pod, so a class with ports is tested in each round.
     """

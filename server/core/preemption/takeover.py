@@ -8,9 +8,9 @@ ask takes the reservation over, under these rules:
    asks exchange a node forever.
 2. The ask may reserve: it has waited long enough, no queue on its path is stopped, and its limits have headroom without all
    reservations that it outranks.
-3. Asks take turns in the order of reservations. An ask gets the node that lacks least for it, of equal ones the one that
-   arrived first. If only the use of its limits by those reservations kept it from another node, it reserves that node and takes
-   no reservation over.
+3. Asks take turns in the order of reservations. An ask gets the node that lacks least for it; if several nodes lack equally
+   little, the node that arrived first. If the ask could reserve another node but for those reservations, which use up its
+   limits, it reserves that node and takes no reservation over.
 4. At most RESERVATIONS_PER_LEAF nodes are reserved for its leaf afterwards, and in the partition no more than before.
 
 Asks that come after this ask in the order may not reserve before this ask has its node. Otherwise this ask could take over a
@@ -112,7 +112,7 @@ class _Search:
                         yield from _of_age(self.partition, group, now)
 
     def may_have_headroom(self, ask: Ask) -> bool:
-        """Return whether the ask's limits have headroom without any reservations; `best` lifts only those that the ask outranks."""
+        """Return whether the ask's limits have headroom if no reservation counts. In `best`, only those that the ask outranks do not count."""
         ask_class = ask.ask_class
         return all(
             fits(ask_class.demand, self._most.get(one, one.headroom))
@@ -124,7 +124,7 @@ class _Search:
         return self.ranks.below(ask.application.leaf, ask.spec.priority)
 
     def _takes(self, leaf: Queue, priority: int) -> Below:
-        """Return the reservations that these asks may take over; only those of the leaf if it may have no further one."""
+        """Return the reservations that these asks may take over. If no further node may be reserved for the leaf, these are only the leaf's own."""
         at = (leaf, priority)
         found = self._open.get(at)
         if found is None:

@@ -119,7 +119,7 @@ def _count_lost(partition: Partition, snapshot: Snapshot, releases: tuple[Releas
 
 
 def _count_crossed(partition: Partition, trial: Trial, plan: Plan) -> None:
-    """Count as lost the amount by which victims bring their queues below their shares (W8), which explains later deficits."""
+    """Count as lost the amount by which victims bring their queues below their shares (W8). This loss explains later deficits."""
     for path, freed in _freed(trial, plan).items():
         owed, held = entitlement.floor(trial, path), trial.held(path)
         lost = partition.queues[path].lost
@@ -155,7 +155,7 @@ def _short(level: Level) -> int:
 
 
 def _left(partition: Partition, trial: Trial, plan: Plan, level: Level) -> int:
-    """Return the deficit after the plan. Victims inside the queue, evicted for other types, add to it (G2)."""
+    """Return the deficit after the plan. Victims inside the queue, which are evicted for other types, add to the deficit (G2)."""
     wanted = sum(
         quantity
         for one in plan.pledges
@@ -207,7 +207,7 @@ def _pairs(snapshot: Snapshot, plan: Plan) -> Iterator[Pair]:
 
 
 def side_of(ask: WaitingAsk) -> TemplateInQueue:
-    """Return the preemptor's side in the pairs of an ask."""
+    """Return the ask's side of a pair: its queue, resource and priority."""
     return TemplateInQueue(ask.leaf, ask.spec.resource, ask.spec.priority)
 
 

@@ -91,7 +91,7 @@ def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Withdr
 
 
 def _record(partition: Partition, found: Iterable[Withdrawn]) -> None:
-    """Record the victims that stay in the records of their decisions, one update per decision; dropped records are skipped."""
+    """Add to the records of decisions which victims stay, with one update per decision; records that were dropped are skipped."""
     staying: dict[str, list[str]] = {}
     for one in found:
         staying.setdefault(one.decision_id, []).append(one.key)
@@ -117,8 +117,7 @@ def _reason(ask: Ask) -> str:
 def _units(partition: Partition) -> list[list[Ask]]:
     """Return the victims that may stay, in units that stay or leave together: the victims of a quota run, the rest of a gang, or one pod.
 
-    Units without an open decision for asks come first, because such a decision needs fewer of its own victims once others free
-    its capacity.
+    Units without an open decision for asks come first, so that they are the first that may stay.
     """
     known = list(reversed(partition.decisions.marked.values()))
     free = _free(partition, known)
@@ -136,18 +135,18 @@ def _is_for_asks(ask: Ask) -> bool:
 
 
 def _unit(ask: Ask) -> tuple[str, ...]:
-    """Return the key of the unit. The victims of a plan that brings a queue down are one unit."""
+    """Return the key of the unit. All victims of a decision that shrinks a queue are one unit."""
     if ask.released_by is not None and ask.released_by.queue:
         return ("run", ask.released_by.commitment_id)
     key, fewest = ask.spec.job_key, ask.spec.min_members
-    job = ask.application.jobs.get(key)  # there is none when all its members are marked
+    job = ask.application.jobs.get(key)  # None if all members are marked
     if key and fewest > 1 and (job is None or job.placed < job.min_members):
         return ("gang", ask.application.application_id, key)
     return ("one", ask.key)
 
 
 def _free(partition: Partition, known: Iterable[Ask]) -> set[str]:
-    """Return the keys of victims that may be unneeded.
+    """Return the keys of the victims that may stay if no pledge or queue needs their capacity.
 
     For the victims of an ended decision, the asks that may still need their capacity are checked once. An open decision for
     asks needs the victims that it ordered until other capacity is freed.
@@ -249,7 +248,7 @@ def _is_to_come_down(
 
 
 def _is_too_much(partition: Partition, queues: dict[Queue, Counter[int]]) -> bool:
-    """Return whether usage would exceed capacity, if surplus is reclaimed (4)."""
+    """Return whether usage would exceed capacity, in a partition that reclaims surplus (4)."""
     if not sharing.is_shared_out(partition):
         return False
     root, whole = partition.root, sharing.whole(partition)

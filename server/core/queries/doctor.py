@@ -31,21 +31,21 @@ RESERVATION_MS: Final = 3_600_000
 RELEASE_MS: Final = 60_000
 """The time within which an evicted pod normally ends after its grace period."""
 SYNC_MS: Final = 300_000
-"""The time that a manager needs at most to send its objects."""
+"""The time after its registration from which a manager without a completed sync is reported."""
 ALONE_MS: Final = 60_000
-"""The time for which a core that has just started waits for its first manager."""
+"""The time after the start of the core from which the absence of any manager is reported."""
 UNSCHEDULABLE_SHARE: Final = 5
-"""The part of all nodes, one in this number, that may be closed to placements without a warning."""
+"""The share of nodes, as one in this number, from which on a warning is given: more nodes than that are closed to placements."""
 
 
 CHECKS: Final = ("books", "nodes", "allocations", "queues")
 CHECKS_OF_AGE: Final = ("releases", "reservations", "waiting asks", "resource managers")
-"""The names of the checks. Checks of age are made only when the instant is known."""
+"""The names of the checks. Checks of age, which compare durations, are made only if the caller passes the instant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The facts about the surroundings that the core cannot know by itself."""
+    """The facts that the core cannot know by itself: when it started, and which managers are away."""
 
     started_ms: int
     away: Mapping[str, int] = field(default_factory=dict)
@@ -118,7 +118,7 @@ def _nodes(partition: Partition) -> Iterator[Finding]:
 
 
 def _overcommitted(partition: Partition, node: Node) -> Iterator[Finding]:
-    """Yield a finding if a node's pods take more than its capacity, so that its free capacity is negative without pledges."""
+    """Yield a finding if a node's pods take more than its capacity, so that its free capacity would be negative even without pledges."""
     over = [-free for free in node.free]
     for held in node.pledges.values():
         for index, amount in held.node_demand:
@@ -247,7 +247,7 @@ def _reservations(partition: Partition, now: int, name: Namer) -> Iterator[Findi
 
 
 def _waiting(state: State, partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
-    """Yield a finding for each reason code of asks that have waited for long."""
+    """Yield a finding for each reason code: the asks that have waited for longer than WAITING_MS for this reason."""
     obstacles = Obstacles(state, partition)
     late: dict[Code, list[Ask]] = {}
     for ask in partition.asks.values():

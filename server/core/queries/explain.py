@@ -1,4 +1,4 @@
-"""The explanation of a key: why it waits or where it runs, in facts and in sentences. Nothing is changed, not even a heap."""
+"""The explanation of a key: why an ask waits, or where an allocation runs, as facts and as sentences. The state is not changed."""
 
 from difflib import get_close_matches
 from itertools import chain, islice
@@ -20,7 +20,7 @@ from server.state.partition import Partition
 NEAR_MAX: Final = 5
 """The most near matches that an answer names."""
 NEAR_AMONG: Final = 1_000
-"""The number of keys that are compared letter by letter for near matches at most."""
+"""The most keys that are compared letter by letter to find near matches."""
 SCHEDULABLE: Final = "schedulable"
 NAMED_MAX: Final = 10
 """The most keys that one sentence names."""
@@ -34,7 +34,7 @@ def explain(
 ) -> Explanation:
     """Return what the key names (an ask, allocation, application, node or queue, or nothing known), and explain its state.
 
-    The explanation's ``code`` is the reason of an ask that waits, the state of an application or queue, or whether a node is
+    The explanation's ``code`` says why an ask waits, in which state an application or queue is, or whether a node is
     schedulable. Without a partition all partitions are searched, in the order of the configuration. Sentences name asks by
     ``name``.
     """
@@ -216,7 +216,7 @@ def _gang_member(partition: Partition, named: Application) -> str:
 
 
 def _by_code(answer: Answer, application: Application) -> list[str]:
-    """Return the number of the application's asks that wait, by reason, if there are several reasons."""
+    """Return a sentence with the number of the application's waiting asks by reason, if there are several reasons."""
     obstacles = Obstacles(answer.state, answer.partition)
     counts: dict[str, int] = {}
     for ask in application.asks.values():

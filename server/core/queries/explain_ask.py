@@ -1,4 +1,4 @@
-"""The explanation of a waiting ask: first the first rule that fails, then all other facts, the most important ones first."""
+"""The explanation of a waiting ask: the first rule that fails, then all other facts, beginning with the most important."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -403,7 +403,7 @@ _NODE_WORDS = {
 
 
 def node_text(why: str) -> str:
-    """Return what excludes nodes, by its code, as the end of a sentence about them."""
+    """Return the text for a code that says why nodes are excluded, as the end of a sentence about these nodes."""
     return _NODE_WORDS.get(why) or f"short of {noun(why.removeprefix(SHORT))}"
 
 
@@ -442,7 +442,7 @@ def _asks_before(ask: Ask) -> int:
 
 
 def _queue_rank(partition: Partition, queue: Queue, parent: Queue) -> str:
-    """Return the rank of a queue by share alone. Its priority is left out, because the priority changes with every placement."""
+    """Return a sentence with the rank of a queue by share alone. Its priority is left out, because the priority changes with every placement."""
     rivals = [one for one in parent.children.values() if one.pending_asks]
     shares = {one.path: share_ppm(partition, one) for one in rivals}
     own = shares[queue.path]

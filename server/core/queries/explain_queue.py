@@ -44,7 +44,7 @@ def explain_queue(partition: Partition, queue: Queue, now: int) -> Explanation:
 
 
 def _named(partition: Partition, amounts: Iterable[int]) -> dict[str, int]:
-    """Return amounts by name, zeros included."""
+    """Return amounts by the name of their type, zeros included."""
     return dict(zip(partition.types.names, amounts, strict=True))
 
 
@@ -69,7 +69,7 @@ def held(partition: Partition, queue: Queue) -> Mapping[str, int]:
 
 
 def _beside_used(partition: Partition, queue: Queue) -> Iterator[str]:
-    """Yield two clauses for the guaranteed types: how much held amounts differ from usage, and how much is reserved."""
+    """Yield a sentence about the guaranteed types if `held` differs from usage, or if amounts are reserved: promised, releasing and reserved amounts."""
     kinds = dict(queue.spec.guaranteed) or partition.types.names
     promised = _amounts(_promised(partition, queue), kinds)
     leaving = _amounts(_named(partition, queue.releasing), kinds)

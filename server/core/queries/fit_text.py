@@ -22,7 +22,7 @@ def fit_text(fit: GroupFit) -> str:
 
 
 def _tightest_text(fit: GroupFit) -> str:
-    """Return the amounts that the limit with headroom for the fewest members lacks, and the number of other limits that lack something."""
+    """Return a text about the limit with headroom for the fewest members: what it lacks, and how many other limits lack something."""
     text = limit_fit_text(min(fit.limits, key=lambda one: one.members), fit)
     others = len(fit.limits) - 1
     return (
@@ -97,7 +97,7 @@ def _subject(limit: LimitFit) -> str:
 
 
 def gang_lines(fit: GroupFit) -> Iterator[str]:
-    """Yield a sentence for each node that lacks little."""
+    """Yield a sentence for each node of the report, then one on further nodes, and one on how many members were tried if not all were."""
     for one in fit.nodes:
         yield f"node {one.node_id} {_node_text(one)}."
     if fit.nodes_left_out:

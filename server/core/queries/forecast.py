@@ -55,7 +55,7 @@ ASSUMPTIONS: Final = (
     "every pod that gets a node is bound",
 )
 RESERVING: Final = "reservations that end and are made again go on alike"
-"""The assumption in partitions whose reservations end and are made again without end: they repeat themselves (see `queries.settling`)."""
+"""The assumption for partitions in which reservations end and are made again forever: they repeat themselves (see `queries.settling`)."""
 _UNCHANGED: Final = "what would be evicted without the change was simulated only until"
 HORIZON_MS: Final = 24 * 3_600_000
 """The time that a forecast looks ahead."""
@@ -100,7 +100,7 @@ def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
 
 
 def _compared(found: Forecast, rest: "_Course") -> Forecast:
-    """Return the forecast, in which victims are marked that would be evicted even without the change."""
+    """Return the forecast with marks on the victims that would be evicted without the change as well."""
     cut = (f"{_UNCHANGED} {span(rest.until_ms)} from now",) if rest.cut else ()
     return replace(
         found,
@@ -129,7 +129,7 @@ class _Found:
     applied: QueueReport | None = None
     decisions: list[tuple[int, DecisionRecord]] = field(default_factory=list)
     fixed: dict[str, int] = field(default_factory=dict)
-    """The instants of the decisions, by id, that end a wait which began before the change."""
+    """By decision id, the instants of decisions that end a wait which began before the change."""
     outcomes: dict[str, DecisionState] = field(default_factory=dict)
     beneficiaries: dict[str, str] = field(default_factory=dict)
     placements: list[ForeseenPlacement] = field(default_factory=list)
@@ -138,7 +138,7 @@ class _Found:
 
 
 class _Course:
-    """The run of one copy from ``now`` on. Its only events are the ends of pods that the copy orders itself."""
+    """The run of one copy from ``now`` on. After the change, the only events are the ends of pods whose release the copy orders."""
 
     def __init__(self, copy: Core, now: int) -> None:
         self._core = copy
@@ -161,7 +161,7 @@ class _Course:
             self._is_gone(name, partition)
 
     def _is_gone(self, name: str, partition: Partition) -> None:
-        """Record allocations whose release was ordered before the forecast, because they also end at once."""
+        """Record allocations whose release was ordered before the forecast began. In the forecast they end at once, as later victims do."""
         for ask in partition.asks.values():
             if ask.node is not None and ask.is_replaced:
                 self._going[name, ask.key] = Termination.PLACEHOLDER_REPLACED

@@ -76,8 +76,8 @@ def is_of_placeholders(job: Job) -> bool:
 def group_fit(trial: Trial, members: Members) -> GroupFit:
     """Return how the members fit together now, with the plans of the Trial applied. The Trial is unchanged afterwards.
 
-    The amounts that members lack are computed as if the victims of these plans were gone. But no member fits *now* on the
-    capacity of these victims.
+    The amounts that members lack are computed as if the victims of these plans were gone. But a member does not count as
+    fitting *now* if it needs the capacity of these victims.
     """
     asks = members.asks[:TRIED_MAX]
     assignment = _Assignment(trial)
@@ -158,7 +158,7 @@ class _Assignment:
         return dict(total)
 
     def told(self) -> tuple[NodeFit, ...]:
-        """Return the nodes for the report in the order in which they were taken, but nodes that lack something first."""
+        """Return the nodes for the report: first those that lack something, then the others, each in the order in which they were taken."""
         rows = dict.fromkeys([*self._owed, *self._placed])
         return tuple(map(self._node, rows))
 
@@ -225,7 +225,7 @@ def _limits(
 def _headrooms(
     trial: Trial, queue: QueueFacts, kind: ClassFacts
 ) -> Iterator[tuple[str, dict[int, int]]]:
-    """Yield the headroom of a queue for asks of a class, by its maximum and for firm asks by its guarantee (J4)."""
+    """Yield the headroom of a queue for asks of a class: below its maximum, and for firm asks also below its guarantee (J4)."""
     used, promised = trial.used(queue.path), trial.promised(queue.path)
     bounds = {at: admission.most(trial, queue, at, kind) for at, _ in kind.demand}
     yield (

@@ -1,7 +1,7 @@
 """The read side: the state of the core, as plain values. No function changes the state.
 
-The cost of each function is proportional to its result. An unknown partition gives an empty result; a caller for which that is
-an error checks the partition first. The order of lists changes only with events, so that callers can page with `start` and
+The cost of each function is proportional to its result. An unknown partition gives an empty result; callers that treat this as
+an error check the partition first. The order of lists changes only with events, so that callers can page with `start` and
 `size`.
 """
 
@@ -133,7 +133,7 @@ def user_limits(core: Core, partition: str) -> Reports:
 def queue_settings(
     core: Core, partition: str, path: str = "", *, start: int = 0, size: int | None = None
 ) -> list[SettingsReport]:
-    """Return the settings of a queue and all below it, parents first; KeyError for an unknown partition."""
+    """Return the settings of a queue and all queues below it, parents first; KeyError for an unknown partition."""
     one_partition = core.state.partitions[partition]
     top = one_partition.queues.get(path) if path else one_partition.root
     rows = top.walk() if top is not None else iter(())
@@ -152,7 +152,7 @@ def queue_reach(core: Core, partition: str, path: str) -> ReachReport:
 def applications(
     core: Core, partition: str, queue: str = "", *, start: int = 0, size: int | None = None
 ) -> list[ApplicationReport]:
-    """Return the applications of a queue and all below it, in order of submission; "" is the whole partition."""
+    """Return the applications of a queue and all queues below it, in order of submission; "" is the whole partition."""
     one_partition = core.state.partitions.get(partition)
     if one_partition is None:
         return []

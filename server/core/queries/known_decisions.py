@@ -45,7 +45,7 @@ def decision(core: Core, decision_id: str) -> DecisionRecord | None:
 
 
 def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
-    """Return the candidates that stay, each with the reason: a rule, not needed, or its node was not chosen."""
+    """Return the candidates that stay, each with the reason: a rule protects it, it was not needed, or its node was not chosen."""
     ranking = ranking_of(core, record)
     told = {one.law for one in record.spared}
     if ranking is None or NOT_NEEDED in told:

@@ -24,9 +24,11 @@ _OF_CLUSTER: Final = "node.kubernetes.io/"
 def excluded(
     partition: Partition, constraints: Constraints, demand: Demand
 ) -> tuple[Excluded, ...]:
-    """Return the nodes that are large enough, grouped by the reason that excludes them; groups that are easiest to allow come first.
+    """Return the nodes that are large enough, grouped by the parts of the constraints that exclude them. Unhealthy nodes are left out.
 
-    The result is empty if a node that is large enough is allowed.
+    Only groups with the fewest such parts are returned, first those with the most nodes that have enough free capacity now.
+
+    The result is empty if the constraints allow at least one node that is large enough.
     """
     named = parts(constraints)
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Node]] = {}

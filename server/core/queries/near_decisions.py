@@ -39,7 +39,7 @@ class NotEvicted:
 
 
 def not_evicted(partition: Partition, ask: Ask) -> list[NotEvicted]:
-    """Return why an allocation was not evicted by the latest decision with victims on its node, and by the latest one in its queue."""
+    """Return why an allocation was not evicted by the latest decision that judged its node, and by the latest other one that judged its queue."""
     here, queue = "", ""
     found: list[NotEvicted] = []
     for record, ranking in _rankings(partition, ask):
@@ -85,7 +85,7 @@ def _stood(record: DecisionRecord, ranking: Ranking, ask: Ask) -> NotEvicted:
 
 
 def _named(record: DecisionRecord, key: str) -> str:
-    """Return the rule by which, according to the record, the allocation was protected; "" for none."""
+    """Return the rule that protected the allocation according to the record; "" for none."""
     return next((one.law for one in record.spared if key in one.keys), "")
 
 
@@ -99,7 +99,7 @@ def _of_its_queue(record: DecisionRecord, ranking: Ranking, ask: Ask) -> str:
 
 
 def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotEvicted:
-    """Return the first sort key in which the allocation's node differs from the chosen one, if both are known."""
+    """Return the reason that another node was chosen, with the first sort key in which the two nodes differ, if both are known."""
     chosen = ranking.nodes[0]
     found = NotEvicted(record, NOT_CHOSEN, 0, ranking.total, node=chosen)
     rivals = {one.node_id: one for one in ranking.rivals}

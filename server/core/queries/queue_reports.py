@@ -26,7 +26,7 @@ def queue_report(partition: Partition) -> QueueReport:
 def _queue_report(
     partition: Partition, queue: Queue, above: Amounts | None, shares: Mapping[str, ShareReport]
 ) -> QueueReport:
-    """Return the report of one queue with all below it; ``above`` is the headroom that its ancestors leave."""
+    """Return the report of one queue with all queues below it; ``above`` is the headroom that its ancestors leave."""
     named = partition.types.named
     left = _path_headroom(partition, queue, above)
     children = tuple(
@@ -115,7 +115,7 @@ def headroom(partition: Partition, amounts: Amounts) -> dict[str, int]:
 
 
 def is_limited(left: int) -> bool:
-    """Return whether this headroom is that of a type which a queue on the path limits."""
+    """Return whether any queue on the path limits the type that has this headroom."""
     return left < NO_LIMIT >> 1
 
 

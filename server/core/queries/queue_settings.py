@@ -136,7 +136,7 @@ def _root_policy(queue: Queue, name: str) -> str:
 
 
 def _access(queue: Queue, name: str, lists: Mapping[Queue, Acl]) -> Iterator[SettingReport]:
-    """Yield the access lists that admit users to this queue: its own and each of its ancestors'."""
+    """Yield the access lists that admit users to this queue: its own list and the lists of its ancestors."""
     found = [(one, acl) for one, acl in lists.items() if acl != NOBODY]
     for one, acl in found:
         yield SettingReport(name, acl_text(acl), *_from(queue, one))

@@ -40,9 +40,9 @@ class QuotaOutlook:
 
 
 def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaOutlook]:
-    """Return the effects of the armed runs on the path of an allocation, up to a run that evicts it.
+    """Return the effects of the runs whose timers have started, for queues on the path of an allocation, up to a run that evicts it.
 
-    For each run, the earlier runs count as over and their victims as gone.
+    For each run, the runs before it count as finished, and their victims as gone.
     """
     path = [queue.path for queue in ask.application.leaf.path_up()]
     armed = [queue for queue in path if queue in partition.quota_due]
@@ -61,9 +61,9 @@ def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaO
 
 
 def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
-    """Return the queues whose runs decide, in the order of the runs (Q6).
+    """Return the queues whose runs have to be planned, in the order of the runs (Q6): up to the last run of the queues in ``armed``.
 
-    The run of an ancestor counts the releases of the queues below it, so that several runs may decide.
+    The run of an ancestor counts the releases of all queues below it, so that runs of these queues have an influence, too.
     """
     due, top = partition.quota_due, armed[-1]
     order = sorted(due, key=lambda path: (due[path], -path.count("."), path))

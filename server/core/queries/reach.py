@@ -14,8 +14,8 @@ from server.state.queues import Queue
 class _Claimant(NamedTuple):
     """The leaves whose asks may claim from the same queues.
 
-    ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their path, whose own pods are no
-    victims (G2); None if the leaf is that queue. ``leaf`` is set if priority fences fix the priorities of the leaf (G5).
+    ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their path; pods inside it are no
+    victims (G2). None if the leaf is that queue. ``leaf`` is set if priority fences fix the priorities of the leaf (G5).
     """
 
     scope: Queue
@@ -26,8 +26,8 @@ class _Claimant(NamedTuple):
 def reach(partition: Partition, queue: Queue) -> ReachReport:
     """Return the queues from which the asks below a queue may claim, and the queues that may claim its pods.
 
-    If entitlements are guarantees, a leaf claims nothing unless a queue on its path up to the scope root has one. Present usage
-    does not matter. The queue's own subtree is left out of both lists.
+    If entitlements are guarantees, a leaf may claim only if a queue on its path up to the scope root has a guarantee. Present
+    usage does not matter. The queue's own subtree is left out of both lists.
     """
     inside = set(queue.leaves()) or {queue}
     mine = [leaf for leaf in inside if not is_disabled(leaf)]

@@ -38,7 +38,7 @@ def next_instant(core: Core, now: int, changed_ms: int) -> int | None:
 
 
 def _settled_ms(known: list[Partition], changed_ms: int) -> int:
-    """Return the instant from which retries find nothing that earlier retries have not found."""
+    """Return the instant from which on retries only repeat the results of earlier retries."""
     return max((_tried_ms(one, changed_ms) for one in known), default=changed_ms)
 
 

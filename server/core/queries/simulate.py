@@ -56,7 +56,7 @@ def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int)
 
 
 def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
-    """Return the asks by the names that people gave them; a number is added to a duplicate name."""
+    """Return the asks with the names that people gave them as keys. A number is added to a name that is already in use."""
     taken, named = set[str](), list[SimulatedAsk]()
     for number, ask in enumerate(asks, start=1):
         key = ask.key or f"{simulation_answers.NAME}-{number}"

@@ -135,7 +135,7 @@ class Simulation:
         return len(self._known) + len(self._alike)
 
     def answers(self) -> Iterator[AskSimulation]:
-        """Yield the answer to each ask; a gang is answered at the position of its first member."""
+        """Yield the answer to each ask. A gang is planned as a whole when its first member has its turn."""
         for ask, waiting in self._asked:
             key = _key(ask)
             job = None if key is None else self._jobs[key]
@@ -238,7 +238,7 @@ def _waits(
 def _placed(
     trial: Trial, by_key: Mapping[str, SimulatedAsk], job: WaitingJob
 ) -> dict[str, AskSimulation]:
-    """Return the node that each member would get now; {} if any member would get none."""
+    """Return the answers of a gang whose members all get a node now, and take these nodes on the Trial; {} if a member gets no node."""
     mark, found = trial.mark(), {}
     for one in job.members:
         row = free_row(trial, one)

@@ -1,4 +1,7 @@
-"""The queues over the maxima of another configuration: when each is enforced, and how far its run would come (Q2-Q6, Q14)."""
+"""The queues whose usage exceeds their maxima in another configuration (Q2-Q6, Q14).
+
+For each queue: when its quota run would start, and how far the run would reduce its usage.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -53,7 +56,7 @@ def _timer(
 
 def _due(partition: Partition, path: str, after: QueueSpec, over: tuple[str, ...], now: int) -> int:
     if not partition.spec.preemption.quota_enabled:
-        return now + after.properties.quota_delay_ms  # Q3: turning the switch on arms all
+        return now + after.properties.quota_delay_ms  # Q3: turning enforcement on starts all timers
     before = partition.queues[path]
     due, _ = quota_timers.rearm(
         before.spec if before.managed else None,
@@ -68,9 +71,9 @@ def _due(partition: Partition, path: str, after: QueueSpec, over: tuple[str, ...
 def with_run(
     one: QueueSimulation, run: DecisionRecord | None, shrinks: Mapping[str, Shrink | None]
 ) -> QueueSimulation:
-    """Return the simulated queue with what its quota run would do when it is due: its victims, or that it is within its max by then.
+    """Return the simulated queue with the outcome of its quota run: the victims, or the text that no run is needed by then.
 
-    A queue without a run and without an outcome in ``shrinks`` is returned unchanged.
+    Without a ``run``, and without an entry in ``shrinks``, the queue is returned unchanged.
     """
     if run is not None:
         return replace(one, victims=run.victims, shrink=run.shrink)

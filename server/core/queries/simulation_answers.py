@@ -18,13 +18,13 @@ PLACED, PREEMPTS, WAITS, REFUSED = "placed", "preempts", "waits", "refused"
 
 
 class SimulatedAsk(NamedTuple):
-    """The spec of an ask that was not submitted. If it names a known application, the limits of that user count."""
+    """The spec of an ask that was not submitted. If it names a known application, the limits of that application's user count."""
 
     queue: str
     application_id: str
     spec: AskSpec
     key: str = ""
-    """The name that people use; a number if no name is given."""
+    """The name that people use; if it is empty, the simulation gives the ask a name with a number."""
 
 
 def answer(

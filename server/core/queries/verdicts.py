@@ -49,7 +49,7 @@ Lay = Callable[[Trial], object]
 def of_ask(
     partition: Partition, ask: Ask, now: int, lay: Lay = lambda _trial: None
 ) -> Verdict | None:
-    """Return the verdict on one ask, on top of the decisions that ``lay`` applies."""
+    """Return the verdict on one ask, after ``lay`` has applied other decisions."""
     held = ask.pledge
     if isinstance(ask.group, Hold):
         return None
@@ -83,7 +83,7 @@ def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
 
 
 def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict | None:
-    """Return the verdict for an ask whose back-off after a refusal is not over (G1); None if there is no such back-off."""
+    """Return the verdict with the end of the back-off after a refusal (G1); None if no back-off is left."""
     retry, backs_off = due_gangs.awaits(partition, ask, found.policy)
     if not backs_off or retry <= now:
         return None
@@ -91,7 +91,7 @@ def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verd
 
 
 def of_plan(policy: str, plan: Plan, node_id: str, now: int) -> Verdict:
-    """Return the part of a gang's plan that concerns one member, in the form that people read."""
+    """Return the verdict on one member of a gang, made from the plan for the gang."""
     because, told = decision_records.would_job(plan), (decision_records.spared(plan), plan.levels)
     return Verdict(policy, "", because, node_id, {}, now, 0, *told)
 
@@ -123,7 +123,7 @@ def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
 
 
 def _switched_off(settings: PreemptionSettings, policy: PolicyFacts) -> str:
-    """Return the setting that keeps a policy from serving its asks, "" if the policy serves them."""
+    """Return a clause that names the setting by which a policy is off. The caller knows that the policy is off."""
     if not settings.enabled:
         return "preemption.enabled is false in this partition"
     return f"preemption.policies of this partition does not list {policy.name}"
@@ -135,7 +135,7 @@ def main(ask: WaitingAsk) -> PolicyFacts:
 
 
 def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[PolicyFacts]:
-    """Return the policies that may serve the ask, in the order of a round; `job` if no policy claims (J4)."""
+    """Return the policies that may serve the ask, in the order of a round. If policy `guaranteed` is not listed, `job` takes its place (J4)."""
     if ask.spec.constraints.required_node:
         found = [REQUIRED_NODE]
     else:
@@ -175,7 +175,7 @@ def of_answer(snapshot: Snapshot, ask: WaitingAsk, answer: Plan | Refusal, now: 
 
 
 def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
-    """Return the verdict with the instant of the next attempt: not before the delay, nor shortly after a refusal (G1).
+    """Return the verdict with the instant of the next attempt, which is after the queue's delay and the back-off of a refusal (G1).
 
     For a DaemonSet pod only a change of its node counts (G11).
     """
@@ -209,7 +209,7 @@ def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
 
 
 def _next_round(partition: Partition, found: Verdict, put_off: Verdict | None, now: int) -> Verdict:
-    """Return the verdict with the instant of the next round that may act (P1, P5). No round lifts what a rule forbids."""
+    """Return the verdict with the instant of the next round that may act (P1, P5). The verdict stays unchanged if a rule forbids the plan."""
     retry = put_off.retry_ms if put_off is not None else 0
     if pacing.is_between(partition, now):
         retry = pacing.earliest_ms(partition)

@@ -9,7 +9,7 @@ from server.model.records import DecisionRecord
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The comparison of a victim with the next candidate in the order that stays.
+    """The comparison of a victim with the next candidate in the order that was not evicted (the candidate that stays).
 
     ``place`` is the victim's rank among ``total`` candidates, 0 if it comes before the excerpt that is kept. ``stays`` is the
     key of the candidate that stays, "" for none, ``stays_place`` its place. ``key`` is the first sort key in which the two
@@ -72,7 +72,7 @@ def _stays(one: Ranked, ranking: Ranking, victims: set[str]) -> bool:
 
 def next_node(ranking: Ranking) -> NextNode | None:
     """Return the next node in the order after the chosen one; None if nodes were not compared."""
-    if len(ranking.rivals) < 2:  # noqa: PLR2004 - the chosen one and another
+    if len(ranking.rivals) < 2:  # noqa: PLR2004 - the chosen node and another
         return None
     chosen, *others = ranking.rivals
     following: Rival = min(others)

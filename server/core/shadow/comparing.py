@@ -1,4 +1,4 @@
-"""The comparison of the live side's and the shadow's decisions, ask by ask, and the reason why one side gave an ask nothing."""
+"""The comparison of the live side's and the shadow's decisions, ask by ask, and the reason why one side made no decision for an ask."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,18 +13,20 @@ from server.preemption.trial import Trial
 from server.state.applications import Ask, Group, Job
 from server.state.partition import Partition
 
-"""The policies that are not compared: only the live side has them (quota runs), or they have no victims (reservations)."""
-
 
 class Why(NamedTuple):
-    """The reason why a side gave an ask nothing: a rule's name, and a sentence."""
+    """The reason why one side made no decision for a subject: the name of a rule, and a sentence."""
 
     rule: str = ""
     because: str = ""
 
 
 def subjects(plan: Plan) -> tuple[str, ...]:
-    """Return the asks that a plan is for, or the queue whose surplus it reclaims."""
+    """Return the asks that a plan is for, or the queue whose surplus it reclaims.
+
+    The result is empty for policies that are not compared: only the live side has them (quota runs), or they have no victims
+    (reservations).
+    """
     if not plan.facts.compared:
         return ()
     if plan.shrink is not None:

@@ -52,7 +52,7 @@ def seen(partition: Partition, known: Shadow) -> Partition:
 
 @contextmanager
 def settled(other: Partition) -> Iterator[Shortage]:
-    """Apply the bounds by which the shadow shares (W2) while snapshots are taken, with the live side's facts of queues."""
+    """Apply the shadow's bounds of leaves (W2) while it takes snapshots, and then restore the live side's facts of queues."""
     columns, shortage = other.columns, Shortage(other)
     kept = columns.queues
     other.deserved = _bounds(other, shortage)

@@ -2,7 +2,7 @@
 
 In each of the shadow's rounds they are applied to the Trial first, so that the same decision is not reported again and no
 victim is used twice. A decision ends when its ask is placed or gone, when the live side decided for the ask, when a victim is
-gone, or when the decision would break a rule; then its ask is planned for again.
+gone, or when the decision would break a rule. If the ask still waits without a decision, it is planned for again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from server.state.shadow import OpenShadowDecision, Shadow, ShadowPlacement
 CHECKED_MAX: Final = 32
 """The number of decisions that a turn checks against the rules again at most. A check is as much work as a plan."""
 CHECK_MS: Final = 1_000
-"""The time for which standing decisions are not checked again when no ask is due."""
+"""The time between two checks of the standing decisions while no ask is due."""
 PLACED = "its ask was placed without it"
 GONE = "its ask is gone"
 SERVED = "the live side decided for its ask"
@@ -118,7 +118,7 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
 
 
 def _next_checked(known: Shadow, now: int) -> frozenset[str]:
-    """Return the decisions after the one that was checked last, then continue from the first decision."""
+    """Return the decisions to check in this turn: those after the decision that was checked last, then those from the beginning of the list."""
     known.checked_ms = now
     names = list(known.held)
     if not names:
@@ -143,9 +143,9 @@ def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
 def _seen_waiting(
     other: Partition, trial: Trial, held: Sequence[OpenShadowDecision]
 ) -> Iterator[dict[str, WaitingAsk]]:
-    """Add the gangs of decisions to the snapshot, even if they are not due, and yield the snapshot's asks by key.
+    """Add the gangs of the held decisions to the snapshot, even if they are not due; yield the asks of these decisions by key.
 
-    The rules check a whole gang (J8). Equal asks share their class.
+    The gangs are needed because the rules check a whole gang (J8). The snapshot is restored at the end.
     """
     snapshot, asks = trial.snapshot, [other.asks[place.key] for one in held for place in one.places]
     gangs = dict.fromkeys(ask.group for ask in asks if isinstance(ask.group, Job))

@@ -67,7 +67,7 @@ class Turn:
         ]
 
     def told(self, live: rounds.RoundResult | None) -> list[Decision]:
-        """Return the records to report. Call this when the live side's decisions have their ids."""
+        """Return the records to report. Call this after the live side's decisions got their ids."""
         notes = () if live is None else live.notes
         ids = dict(_ids(notes))
         self._known.round.open = self._result.cut or (live is not None and live.more)
@@ -83,7 +83,7 @@ class Turn:
     # Deciding -----------------------------------------------------------------------------------------
 
     def _decide(self, live: Trial | None) -> dict[str, Choice]:
-        """Return the shadow's new decisions by subject, made on top of its standing ones."""
+        """Return by subject the shadow's new decisions. They are made after its standing decisions were applied."""
         other, known, now = self._seen, self._known, self._now
         with side.settled(other) as shortage:
             asks = due.claimants(other, shortage, now)
@@ -115,7 +115,7 @@ class Turn:
         return any(one.key not in served for one in due)
 
     def _keep(self, trial: Trial, plan: Plan) -> None:
-        """Store a decision of the shadow. In observe mode no decision of either side stands (P8)."""
+        """Store a decision of the shadow. In observe mode it is only recorded as shown, as decisions of the live side are (P8)."""
         other, names = self._seen, comparing.subjects(plan)
         if not names:
             return
@@ -156,7 +156,7 @@ class Turn:
     # Comparing ----------------------------------------------------------------------------------------
 
     def _draft(self, key: str, live: Choice | None, mine: Choice | None) -> ShadowRecord | None:
-        """Return the present record of a subject; None if there is nothing new to report."""
+        """Return the record of a subject as of this turn; None if there is nothing new to report."""
         before = self._known.records.get(key)
         if before is not None and not before.ended_ms:
             stands = self._stands(key, before)
@@ -180,7 +180,10 @@ class Turn:
         return before.live.decision_id in self._partition.decisions.open
 
     def _is_mine(self, key: str, has_changed: bool) -> bool:  # noqa: FBT001
-        """Return whether the shadow's last decision for the subject stands, or the live decision with which it was compared stands."""
+        """Return whether the shadow's last choice for the subject still counts: it stands, or the live decision has not changed.
+
+        In observe mode it counts while it is still shown.
+        """
         if self._seen.spec.preemption.observe_only:
             return key in self._known.round.observed
         return not has_changed or any(key in one.subjects for one in self._known.held.values())

@@ -1,4 +1,4 @@
-"""The reasons why each node does not take a waiting ask, counted; and the node that lacks least. Read-only."""
+"""The number of nodes by the reason why they do not take a waiting ask, and the node that lacks least. Read-only."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -59,7 +59,7 @@ def parts(constraints: Constraints) -> list[Part]:
 
 
 def tally(partition: Partition, ask: Ask) -> Tally:
-    """Count the reasons of all nodes for one ask."""
+    """Return the number of nodes by the reason why they do not take the ask."""
     counts: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}
     named = parts(ask.spec.constraints)
@@ -82,7 +82,7 @@ def tally(partition: Partition, ask: Ask) -> Tally:
 
 
 def constraint_on(partition: Partition, ask: Ask, node: Node) -> str:
-    """Return the part of its constraints that keeps the ask off a node, "" for none."""
+    """Return the part of the ask's constraints that excludes a node, "" for none."""
     return _constraint(partition, parts(ask.spec.constraints), ask, node)
 
 
@@ -107,7 +107,7 @@ def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
 
 
 def _capacity_reason(partition: Partition, ask: Ask, node: Node) -> str:
-    """Return the reason about capacity for which a node does not take the ask, or the code for an ask that fits."""
+    """Return the code of the lack of capacity for which a node does not take the ask; FITS if the ask fits."""
     demand = ask.ask_class.node_demand
     if not fits(demand, node.capacity):
         return TOO_SMALL
@@ -145,7 +145,7 @@ def _unpledged(node: Node) -> Amounts:
 
 
 def missing(partition: Partition, ask: Ask, node: Node) -> dict[str, int]:
-    """Return by type what a node lacks for the ask now; a port counts as one of its synthetic type."""
+    """Return by type what a node lacks for the ask now; a missing port counts as 1 of the resource type that stands for it."""
     free = free_for(ask, node)
     types = partition.types
     lacks = (

@@ -1,4 +1,4 @@
-"""The reasons why asks wait, sent to the shim once and again only when the reason changes (design 6.9)."""
+"""The reasons why asks wait. Each is sent to the shim once, and again only when it changes (design 6.9)."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -84,14 +84,17 @@ def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now:
 
 
 def _waiting(group: Group | Job) -> Iterator[Ask]:
-    """Return the waiting members; of a group of asks, only those that are still in it and were not pledged or taken elsewhere."""
+    """Return the waiting members of a gang, or the waiting asks of a group.
+
+    The list of a group may still have asks that left it, because they were pledged or placed; these are skipped.
+    """
     if isinstance(group, Job):
         return iter(group.members)
     return (ask for ask in group.asks if ask.group is group)
 
 
 def _listeners(group: Group | Job, code: Code) -> Iterable[Ask]:
-    """Return the asks to report: all if the reason differs from the one before, else the asks that arrived since the last report."""
+    """Return the asks to report: all asks of the group if its reason changed, else the asks that arrived since the last report."""
     if isinstance(group, Job):
         return group.members
     new, group.untold = group.untold, []

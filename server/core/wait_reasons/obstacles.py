@@ -145,7 +145,7 @@ def _without_capacity(partition: Partition, ask: Ask) -> Code:
 
 
 def in_the_way(partition: Partition, ask: Ask) -> list[Pledge]:
-    """Return the reservations without which the ask would fit on their nodes now, in the order in which they end."""
+    """Return the reservations that keep the ask off nodes on which it would fit now otherwise, in the order in which they end."""
     found = [
         held
         for held in partition.decisions.reservations.values()

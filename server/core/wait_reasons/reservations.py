@@ -151,7 +151,7 @@ def lines(ask: Ask, found: list[Pledge]) -> Iterator[str]:
 
 
 def _priority(ask: Ask, held: Pledge) -> str:
-    """Return the owner's own priority, and the deciding one if it differs."""
+    """Return the owner's own priority in words, and the priority that decides if it differs."""
     own = held.ask.spec.priority
     _, seen = seen_together(ask.application.leaf, ask.spec.priority, held)
     return f"{own}" if seen == own else f"{own}, which counts as {seen}"

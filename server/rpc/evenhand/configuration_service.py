@@ -31,7 +31,7 @@ class Keeping(Protocol):
     """The part of a `Keeper` that says whether the configuration in force would survive a crash."""
 
     def why_not_kept(self) -> str:
-        """Return why the configuration in force would not survive a crash; empty when it would."""
+        """Return why the configuration in force would not survive a crash; empty if it would."""
 
     async def settled(self) -> str:
         """Return why the configuration in force would not survive a crash, after waiting for its write to succeed or fail."""
@@ -101,7 +101,7 @@ class ConfigurationService:
             answer.problems.insert(0, refused)
 
     async def _stale(self, base: Base) -> CallError:
-        """Return the refusal of a text that was made from ``base``; operators also get what changed since then."""
+        """Return the refusal of a text that was made from ``base``; for operators the refusal has the changes since then."""
         state = self._core.state
         before = past(state, base)
         if CALLER.get().role is not Role.OPERATOR:
@@ -147,7 +147,7 @@ def _compared(before: Configuration, after: Configuration) -> list[pb.ConfigChan
 
 
 def _refusal(replies: Sequence[Decision]) -> str | None:
-    """Return the reason why the core refused a configuration; None when the core accepted it."""
+    """Return the reason why the core refused a configuration; None if the core accepted it."""
     for reply in replies:
         if isinstance(reply, Noted) and reply.code in _REFUSALS:
             return reply.message

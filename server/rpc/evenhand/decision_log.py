@@ -94,12 +94,12 @@ class DecisionLog:
 
     @property
     def first(self) -> int:
-        """The number of the oldest change that is kept; the next number to be given when none is kept."""
+        """The number of the oldest change that is kept. If none is kept, the number that the next change gets."""
         return self._changes[0].number if self._changes else self.last + 1
 
     @property
     def last(self) -> int:
-        """The number of the latest change, 0 when there was none."""
+        """The number of the latest change, 0 if there was none."""
         return self._changes[-1].number if self._changes else 0
 
     def names(self, partition: str, decision_id: str = "") -> Callable[[str], str]:

@@ -139,7 +139,7 @@ class DecisionService:
     def _told(
         self, change: Change, request: pb.WatchDecisionsRequest, caller: Caller
     ) -> pb.DecisionChange | None:
-        """Return the change with only what the caller may read; None when the request does not include it."""
+        """Return the change, reduced to what the caller may read; None if the request does not include the change."""
         record, moved = change.record, change.moved
         side = _side(record, caller, request.queue)
         if side is None or not _asked(change, request) or _of_others(moved, side):
@@ -164,7 +164,7 @@ class DecisionService:
 def _side(record: DecisionRecord, caller: Caller, queue: str) -> VisibleDecision | None:
     """Return the part of a decision that the caller may read.
 
-    Return None when there is no such part, or when that part does not touch the requested queue.
+    Return None if there is no such part, or if that part does not touch the requested queue.
     """
     side = side_of(record, caller)
     if side is None or (queue and not known_decisions.touches(side.record, queue.lower())):
@@ -179,16 +179,16 @@ def _asked(change: Change, request: pb.WatchDecisionsRequest) -> bool:
 
 
 def _of_others(moved: DecisionMoved | None, side: VisibleDecision) -> bool:
-    """Return whether the move is the veto of a victim that the caller's part of the decision does not name."""
+    """Return whether the change is the veto of a victim that the caller's part of the decision does not name."""
     if moved is None or not moved.key:
         return False
     return all(one.key != moved.key for one in side.record.victims)
 
 
 def _reason(moved: DecisionMoved, side: VisibleDecision, caller: Caller) -> str:
-    """Return why the decision moved, without the names of others.
+    """Return why the decision changed its state, without names that are not the caller's.
 
-    The result is "" for a viewer that has no preemptor in the decision, unless the move is the veto of a victim.
+    The result is "" for a viewer that has no preemptor in the decision, unless the change is the veto of a victim.
     """
     if sees_all(caller):
         return moved.reason
@@ -198,7 +198,7 @@ def _reason(moved: DecisionMoved, side: VisibleDecision, caller: Caller) -> str:
 
 
 def _batch(changes: Iterator[Change]) -> list[Change]:
-    """Return the next changes for one message: one change, or several while they have few victims."""
+    """Return the next changes for one message: at least one, and more of them as long as they have few victims together."""
     found: list[Change] = []
     rows = 0
     for change in islice(changes, RESPONSE_OBJECTS_MAX):
@@ -214,7 +214,7 @@ def _rows(record: DecisionRecord) -> int:
 
 
 def _cut(sides: Sequence[VisibleDecision], page: Page) -> tuple[Sequence[VisibleDecision], str]:
-    """Return the decisions of the page, fewer than its size when they have many victims, and the next token or ""."""
+    """Return the decisions of the page, and the token of the next page or "". A page has fewer decisions if they have many victims."""
     end = _end([_rows(side.record) for side in sides], page)
     return sides[page.start : end], str(end) if end < len(sides) else ""
 

@@ -25,7 +25,7 @@ from server.rpc.evenhand.rule_text import words
 from server.rpc.limits import INT64_MAX, VICTIMS_TOLD_MAX
 
 Names = Callable[[str], str]
-"""A function from a key to the name of its pod, as namespace/name; "" when it is not known."""
+"""A function from a key to the name of its pod, as namespace/name; "" if it is not known."""
 Sees = Callable[[str], bool]
 """A function from a queue to whether the caller sees all of it."""
 
@@ -64,7 +64,7 @@ def told_of(lost: Lost) -> Lost:
 
 
 def nameless(_key: str) -> str:
-    """Return "": the `Names` to use where no pod names are known."""
+    """Return "". This is the function `Names` for callers that know no names of pods."""
     return ""
 
 

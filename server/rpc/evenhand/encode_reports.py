@@ -52,7 +52,7 @@ def reasons(counts: Mapping[str, int]) -> list[pb.ReasonCount]:
 
 
 def queue(report: QueueReport, waiting: Reasons, limits: Limits) -> pb.Queue:
-    """Return the message of a queue with all below it."""
+    """Return the message of a queue with all queues below it."""
     properties = dict(report.properties)
     return pb.Queue(
         name=report.path.rpartition(".")[2],
@@ -121,7 +121,7 @@ def _whole(text: str) -> int:
 
 
 def count_queues(report: QueueReport) -> int:
-    """Return the number of queues: the queue and all below it."""
+    """Return the number of queues: the queue and all queues below it."""
     return 1 + sum(map(count_queues, report.children))
 
 

@@ -1,4 +1,4 @@
-"""Messages of `evenhand.v1` for simulations; a viewer gets them without what belongs to others. Pure."""
+"""Messages of `evenhand.v1` for simulations; a viewer gets only the parts about its own queues. Pure."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -41,7 +41,7 @@ class Preempted:
     ) -> pb.ExplainResponse | None:
         """Return the decision with this id, beginning with the comparison of ``victim``.
 
-        Return None when there is no such decision, or none that concerns the caller.
+        Return None if there is no such decision, or none that concerns the caller.
         """
         record = known_decisions.decision(self._core, key)
         if record is None or partition not in ("", record.partition):
@@ -138,7 +138,7 @@ class Preempted:
             response.lines.insert(number, told.sentence)
 
     def add_release(self, response: pb.ExplainResponse) -> None:
-        """Add the decision to an allocation that is being evicted, and for operators the preemptors."""
+        """Add to an allocation that is being evicted the decision that evicts it, and for operators the preemptors."""
         found = self._taking(response.partition, response.key)
         if found is None:
             return
@@ -198,7 +198,7 @@ class Preempted:
     def _taking(self, partition: str, key: str) -> tuple[VisibleDecision, Victim] | None:
         """Return the latest decision that is evicting this allocation, as the caller may read it, and the victim.
 
-        Return None where no decision is evicting it.
+        Return None if no decision is evicting it.
         """
         state = self._core.state.partitions.get(partition)
         ask = None if state is None else state.asks.get(key)

@@ -81,7 +81,7 @@ class ExplainService:
     def _gang_member(self, found: Explanation, caller: Caller) -> str:
         """Return the key of a member of the gang that has the application's name.
 
-        "" where the caller may not see that member.
+        "" if the caller may not see that member.
         """
         if not found.gang_member:
             return ""
@@ -147,7 +147,7 @@ def _for_viewer(found: Explanation, caller: Caller) -> Explanation:
 
 
 def _of_viewer(held: Reserved, caller: Caller) -> Reserved:
-    """Return a reservation without its node and, where the viewer does not see its queue, without its ask."""
+    """Return a reservation without its node and, if the viewer does not see its queue, without its ask."""
     if caller.sees(held.queue):
         return replace(held, node_id="")
     return replace(held, node_id="", key="", queue="")

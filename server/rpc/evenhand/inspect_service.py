@@ -33,7 +33,7 @@ class About:
     started_ms: int
     findings: Callable[[], Iterable[Finding]] = tuple
     decision_log: str = ""
-    """The file of the decision log; empty where none is written."""
+    """The file of the decision log; empty if none is written."""
     previous_digest: str = ""
     """The digest of the configuration at the end of the previous run. ``previous_source`` is that configuration's source.
 
@@ -41,13 +41,13 @@ class About:
     """
     previous_source: str = ""
     not_kept: Callable[[], str] = str
-    """A function that returns why the configuration in force is not on disk; empty where it is."""
+    """A function that returns why the configuration in force is not on disk; empty if it is."""
     durable: bool = False
     """Whether decisions wait for the decision log."""
     held: Callable[[], str] = str
     """A function that returns why no decision is sent now; empty while decisions are sent."""
     resident_bytes: Callable[[], int] = int
-    """A function that returns the resident memory of the core; 0 where the system does not report it."""
+    """A function that returns the resident memory of the core; 0 if the system does not report it."""
 
 
 class InspectService:
@@ -79,7 +79,7 @@ class InspectService:
     def list_queue_settings(
         self, request: pb.ListQueueSettingsRequest
     ) -> pb.ListQueueSettingsResponse:
-        """Return the settings of a queue and all below it, and the origin of each value."""
+        """Return the settings of a queue and all queues below it, and the origin of each value."""
         page = wanted(request.page_size, request.page_token)
         found, token = self._reader().settings(request.partition, request.queue, page)
         caller = CALLER.get()

@@ -1,4 +1,4 @@
-"""Why a running allocation was not evicted although others near it were: as a message, and in one sentence."""
+"""The reason why a running allocation was not evicted although others near it were: as a message, and in one sentence."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

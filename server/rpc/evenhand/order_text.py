@@ -36,7 +36,7 @@ def sentences(  # noqa: PLR0913, PLR0917 - what is told, and to whom
     later: Later,
     with_nodes: bool,
 ) -> Iterator[str]:
-    """Yield why these victims were chosen: the comparison with the next candidate, the keys that decided, and the node.
+    """Yield sentences on why these victims were chosen: the comparison with the next candidate, the keys that decided, and the node.
 
     ``victim`` is the victim to compare, by default the last one that the caller sees; ``record`` has all victims. ``later`` is
     called only for candidates that the caller sees.

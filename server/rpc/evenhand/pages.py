@@ -1,4 +1,4 @@
-"""The pages of a listing: a token is the number of objects that were listed before it."""
+"""The pages of a listing: the token of a page is the number of objects on the pages before it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Page:
     size: int
 
     def read(self, rows: Callable[[int, int], Sequence[_Item]]) -> tuple[Sequence[_Item], str]:
-        """Return the page's rows, from `rows(start, size)`, and the token of the next page or ""."""
+        """Return the rows of the page, read by `rows(start, size)`, and the token of the next page; "" if this is the last page."""
         found = rows(self.start, self.size + 1)
         if len(found) <= self.size:
             return found, ""

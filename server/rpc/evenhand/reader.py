@@ -86,7 +86,7 @@ class Reader:
         return found if self.sees_cluster or found.path == ROOT else with_own_headroom(found)
 
     def queue(self, partition: str, path: str) -> QueueReport:
-        """Return a queue with all below it; raises CallError NOT_FOUND where the caller sees none."""
+        """Return a queue with all queues below it; raises CallError NOT_FOUND if the caller sees none."""
         found = _find(self.tree(partition), path)
         if found is None:
             raise not_found(_NO_QUEUE, path)
@@ -98,7 +98,7 @@ class Reader:
         return {path: rows for path, rows in found.items() if self._caller.sees(path)}
 
     def settings(self, partition: str, queue: str, page: Page) -> Listing[SettingsReport]:
-        """Return the settings of a queue and all below it; raises CallError NOT_FOUND."""
+        """Return the settings of a queue and all queues below it; raises CallError NOT_FOUND."""
         name = self.partition_name(partition)
         path = self.queue(name, queue.lower()).path if queue else self.tree(name).path
         return page.read(
@@ -108,7 +108,7 @@ class Reader:
         )
 
     def applications(self, partition: str, queue: str, page: Page) -> Listing[ApplicationReport]:
-        """Return the applications of a queue and all below it."""
+        """Return the applications of a queue and all queues below it."""
         name, path = self.partition_name(partition), self._queue(queue)
         return page.read(
             lambda start, size: inspect.applications(self._core, name, path, start=start, size=size)

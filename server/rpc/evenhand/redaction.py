@@ -1,7 +1,7 @@
 """The part of a decision that a viewer may read: the part about its own pods (design 1.14).
 
 The viewer's own pods are shown in full: queue, policy, rule, priority, decision. The pods of others are only counted; no pod,
-application, queue or node of others is named. Sentences that the core wrote for operators are left out or, where they speak of
+application, queue or node of others is named. Sentences that the core wrote for operators are left out or, if they speak of
 the viewer's own pod, kept without every foreign name that the decision knows.
 """
 
@@ -48,7 +48,7 @@ def sees(caller: Caller) -> Callable[[str], bool]:
 
 
 def side_of(record: DecisionRecord, caller: Caller) -> VisibleDecision | None:
-    """Return the part of a decision that the caller may read; None when it does not concern the caller's queues."""
+    """Return the part of a decision that the caller may read; None if it does not concern the caller's queues."""
     if sees_all(caller):
         return VisibleDecision(record)
     gets = tuple(one for one in record.beneficiaries if caller.sees(one.queue))
@@ -163,7 +163,7 @@ def own_victims(victims: Iterable[Victim], caller: Caller) -> tuple[Victim, ...]
 
 
 def _shrink(shrink: Shrink, caller: Caller) -> Shrink | None:
-    """Return the quota run with only what the caller may read: no numbers when another queue is brought down."""
+    """Return the quota run with only what the caller may read: no numbers if the run brings another queue down."""
     blocking = named(shrink.blocking_queue, caller)
     if caller.sees(shrink.queue):
         return replace(shrink, blocking_queue=blocking)

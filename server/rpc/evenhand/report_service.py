@@ -53,7 +53,7 @@ class ReportService:
         return path or ("" if sees_all(caller) else caller.queue)
 
     def get_lost_work(self, request: pb.GetLostWorkRequest) -> pb.GetLostWorkResponse:
-        """Return the work lost since the server started or since an instant; a viewer gets the lines in which it has a side."""
+        """Return the work lost since the server started or since an instant; a viewer gets the lines whose claimant or victim queue it sees."""
         caller = CALLER.get()
         reader = Reader(self._core, caller)
         known = self._core.state.partitions

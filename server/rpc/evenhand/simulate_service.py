@@ -55,7 +55,7 @@ class SimulateService:
     def simulate_configuration(
         self, request: pb.SimulateConfigurationRequest
     ) -> pb.SimulateConfigurationResponse:
-        """Return the forecast of a configuration; nothing is simulated when the text has an error."""
+        """Return the forecast of a configuration; nothing is simulated if the text has an error."""
         check_length(request.yaml, "yaml")
         configuration, problems, silenced = examine(request.yaml, request.source)
         answer = pb.SimulateConfigurationResponse(

@@ -122,7 +122,7 @@ class AskReader:
         return self._specs.on_node(template.spec, node_id) if node_id else template.spec
 
     def _queue(self, message: pb.SimulatedAsk, application_id: str) -> tuple[str, str]:
-        """Return the queue, and the reason for it: the named one, else the application's, else the placement rules'.
+        """Return the queue, and why it is that one: the ask names it, else its application is there, else the placement rules choose it.
 
         Raises RefusedError.
         """
@@ -140,7 +140,7 @@ class AskReader:
         return found.path, f"placement rule `{rule}`" if rule else "the recovery queue"
 
     def _unfit(self, path: str, *, named: bool) -> _Unfit | None:
-        """Return why the queue takes no asks, with what to do; None when it takes them."""
+        """Return why the queue takes no asks, and advice; None if the queue takes asks."""
         queue = self._partition.queues.get(path)
         if queue is None and named:
             return _Unfit(f"there is no queue {path}", f"{self._near(path)}{NAME_A_QUEUE}")
@@ -158,7 +158,7 @@ class AskReader:
     def _near(self, path: str) -> str:
         """Return a hint with the leaves that were probably meant, among those that the caller may see.
 
-        "" when none is similar.
+        "" if none is similar.
         """
         leaves = (
             one.path
@@ -170,7 +170,7 @@ class AskReader:
 
 
 def _names_nodes(message: si_pb2.Allocation) -> str:
-    """Return the field by which an ask names nodes, even through a host name; "" when it names none."""
+    """Return the field by which an ask names nodes, even through a host name; "" if it names none."""
     constraints = message.constraints
     terms = constraints.requiredTerms
     fields = {

@@ -20,9 +20,9 @@ class Watchers:
         return self._pump.now()
 
     async def change(self, seen: int) -> int:
-        """Return the state's version as soon as it differs from ``seen``, where -1 means none yet.
+        """Return the state's version as soon as it differs from ``seen``, which is -1 at first.
 
-        Raises CallError at a stop.
+        Raises CallError when the server stops.
         """
         if self._pump.version == seen:
             await self._pump.changed.wait()
@@ -32,7 +32,7 @@ class Watchers:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Count a watch stream while it is open; raises CallError when there are too many."""
+        """Count a watch stream while it is open; raises CallError if there are too many."""
         if self._open >= WATCHERS_MAX:
             raise too_many("watch streams", WATCHERS_MAX)
         self._open += 1

@@ -28,7 +28,7 @@ class Batch:
 
 
 class Reader:
-    """The reader of asks and allocations of both generations into events; it interns their specs."""
+    """The reader that turns asks and allocations of both generations into events. Equal specs become one object."""
 
     def __init__(self) -> None:
         self._specs = Specs()

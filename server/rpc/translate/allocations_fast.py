@@ -184,5 +184,5 @@ class AllocationCodec:
 
 
 def _releases(parts: Sequence[bytes]) -> si_pb2.AllocationReleasesRequest | None:
-    """Return the releases of a request, or None when there are none; the parts are merged as protobuf prescribes."""
+    """Return the releases of a request, or None if there are none; the parts are merged as protobuf prescribes."""
     return si_pb2.AllocationReleasesRequest.FromString(b"".join(parts)) if parts else None

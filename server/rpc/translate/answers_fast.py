@@ -84,7 +84,7 @@ class ReleaseEncoder:
 
     def __init__(self) -> None:
         self._around: dict[tuple[object, ...], dict[int, tuple[bytes, ...]]] = {}
-        """The bytes before and after the key: by all fields but the key, and then by the length of the key."""
+        """The bytes before and after the key, kept by all fields except the key, and for these by the length of the key."""
         self._rest: dict[tuple[object, ...], bytes] = {}
         self._applications: dict[str, bytes] = {}
 
@@ -105,7 +105,7 @@ class ReleaseEncoder:
         return pieces
 
     def _parts(self, one: Released, size: int) -> tuple[bytes, ...]:
-        """Return the bytes around a key of this length: two parts, or three where the key is repeated as the UUID."""
+        """Return the bytes around a key of this length: two parts, or three if the key is repeated as the UUID."""
         applications, others = self._applications, _OTHERS(one)
         rest = self._rest.get(others)
         if rest is None:

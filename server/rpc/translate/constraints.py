@@ -26,7 +26,7 @@ _PRESENCE: Final = frozenset({Operator.EXISTS, Operator.DOES_NOT_EXIST})
 
 
 def constraints(message: si_pb2.NodeConstraints) -> Constraints:
-    """Return the constraints of an ask; `UNCONSTRAINED` itself when nothing is set."""
+    """Return the constraints of an ask; the object `UNCONSTRAINED` if nothing is set."""
     if not message.ByteSize():
         return UNCONSTRAINED
     for field in ("requiredTerms", "tolerations", "hostPorts", "allowedNodes", "excludedNodes"):

@@ -46,7 +46,7 @@ def printable(field: str, text: str) -> str:
 
 
 def partition(text: str) -> str:
-    """Return the partition's name in lower case, as in the configuration; `default` where the client names none."""
+    """Return the partition's name in lower case, as in the configuration; `default` if the client names no partition."""
     return bounded("partitionName", text).lower() or DEFAULT_PARTITION
 
 
@@ -91,7 +91,7 @@ def milliseconds(field: str, number: int) -> int:
 
 
 def one_of(field: str, text: str, allowed: Collection[str]) -> str:
-    """Return a word if it is one of those allowed."""
+    """Return a word if it is an allowed word."""
     if text not in allowed:
         words = ", ".join(word for word in allowed if word)
         raise RefusedError(f"{field}: {text[:_SHOWN]!r} is unknown, allowed are {words}")

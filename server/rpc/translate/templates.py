@@ -151,7 +151,7 @@ def _ask_spec(message: si_pb2.AllocationAsk) -> AskSpec:
 def _allows_other(policy: si_pb2.PreemptionPolicy) -> bool:
     """Return whether a policy allows preempting others (design 1.1).
 
-    The field holds seed 001's text, of which only `Never` forbids it, or the published boolean.
+    The field has either the text of seed 001, of which only `Never` forbids it, or the published boolean.
     """
     unknown = UnknownFieldSet(policy)
     flags = [
@@ -165,7 +165,7 @@ def _allows_other(policy: si_pb2.PreemptionPolicy) -> bool:
 
 
 def _common(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> dict[str, Any]:
-    """Return the values of a spec by field, for those that both generations encode alike."""
+    """Return by field the values of a spec that both generations encode in the same way."""
     if message.protection not in _PROTECTIONS:
         raise RefusedError(f"protection: {message.protection} is unknown")
     if message.jobTrigger not in _TRIGGERS:

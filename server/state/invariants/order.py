@@ -1,6 +1,7 @@
 """Checks of the heaps of queues, applications and groups: shares are exact, priorities never too low (design 6.4).
 
-The checks hold only while the ranking is in force: `Partition.ranking_stale` says that it is rebuilt before its next use.
+The checks hold only while the ranking is in force: `Partition.ranking_stale` says that the ranking is rebuilt before its next
+use.
 """
 
 from collections import Counter
@@ -28,7 +29,7 @@ def check_order(partition: Partition) -> None:
 
 
 def is_heap(entries: Sequence[Any]) -> bool:
-    """Return whether the entries form a heap: none sorts before its parent."""
+    """Return whether the entries form a heap: no entry sorts before its parent."""
     return all(entries[(at - 1) // 2] <= entries[at] for at in range(1, len(entries)))
 
 

@@ -104,7 +104,7 @@ def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
 def _check_heap(
     index: NodeIndex, keeper: AskClass | NodeMask, name: str, takes: Callable[[Node], bool]
 ) -> None:
-    """Assert that each node that can be taken is in the keeper's heap, not ranked too low, or in the unread part of the log."""
+    """Assert that each node that can be taken is either in the heap of the class or mask, not ranked too low, or in the unread part of the log."""
     heap = keeper.heap
     assert heap is not None
     assert is_heap(heap), f"the node heap of {name} is out of order"

@@ -25,7 +25,7 @@ PLANS_LEAST: Final = 60
 PLANS_A_NEED: Final = 150
 """The number of questions that may be asked about one kind of asks."""
 MEMBERS_A_PLAN: Final = 16
-"""The number of members of a gang that cost as much as one more question."""
+"""The number of members of a gang for which a question about the gang counts as one more question."""
 
 SERVED_MAX: Final = 8
 """The number of equal asks for which one change is tried at most."""
@@ -40,8 +40,8 @@ class OutOfPlansError(Exception):
 class Planner:
     """The planner, with a limit on the number of questions.
 
-    ``snapshot`` is the partition as it is, ``listed`` the same with policy `job` on. Changes may use half of the budget; the
-    rest is for the bindings of later queues.
+    ``snapshot`` is the partition as it is, ``listed`` the partition as if policy `job` were listed. The search for changes may
+    use half of the budget; the rest is for the present answers about later queues.
     """
 
     def __init__(self, snapshot: Snapshot, listed: Snapshot, most: int = STEPS_MAX) -> None:
@@ -57,7 +57,7 @@ class Planner:
         self._helped: tuple[Snapshot, Claimant] | None = None
 
     def begin(self, claimant: Claimant) -> None:
-        """Begin with another kind of asks, which has its own share of the budget."""
+        """Begin the questions about another kind of asks, which has its own share of the budget."""
         self._helped = None
         self._until = min(self._spent + PLANS_A_NEED * _cost(claimant), self._plans_max // 2)
 
@@ -122,7 +122,7 @@ class Planner:
         self._spent += _cost(claimant)
 
     def _refused_at_once(self, claimant: Claimant) -> Refusal | None:
-        """Return the refusal of a claimant that may not claim at all, which needs no search for victims; None if it may."""
+        """Return the refusal of a claimant that may not claim at all, which needs no search for victims; None if the claimant may claim."""
         policies = _serving(self.snapshot.settings, claimant)
         if not policies:
             found = _plan(self._now, claimant)
@@ -179,7 +179,7 @@ def fits(trial: Trial, claimant: Claimant) -> bool:
 
 
 def _assign(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether the ask gets a node beside the members before it. If so, the Trial holds the node for the ask."""
+    """Return whether the ask gets a node after the members before it got theirs. If so, the Trial holds the node for the ask."""
     row = group_fit.free_row(trial, ask)
     if row >= 0:
         trial.apply(Plan(group_fit.NAME, (PlannedPledge(ask, row, trial.snapshot.nodes.ids[row]),)))
@@ -187,7 +187,7 @@ def _assign(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def _cost(claimant: Claimant) -> int:
-    """Return the cost of one question about the claimant, in questions.
+    """Return how many questions one question about the claimant counts as.
 
     A gang costs more, because its members are placed one by one.
     """

@@ -27,7 +27,7 @@ def whole(claimant: Claimant) -> WaitingAsk:
 
 
 def priority(claimant: Claimant) -> int:
-    """Return the priority that is compared with victims: that of the least important member (J7)."""
+    """Return the priority that is compared with victims: for a gang, the priority of its least important member (J7)."""
     return min(one.spec.priority for one in members(claimant))
 
 
@@ -40,7 +40,7 @@ def each(claimant: Claimant, change: Callable[[WaitingAsk], WaitingAsk]) -> Clai
 
 
 def saying(claimant: Claimant, **fields: Any) -> Claimant:  # noqa: ANN401 - fields of AskSpec
-    """Return the claimant with other values in every pod's template."""
+    """Return the claimant with these values in every pod's template."""
     return each(claimant, lambda one: what_if.saying(one, **fields))
 
 

@@ -1,7 +1,7 @@
-"""The single changes that may cure an unmet guarantee, the smallest kind first; each is tried on the planner.
+"""The single changes that may cure an unmet guarantee, the smallest kind first. The planner is asked whether a change helps.
 
 The order is: waiting; a quota amount of one queue; a switch of one queue; a setting of the partition; a field of the ask; a
-node. For an amount, the smallest change that helps is searched for.
+node. For an amount, the cure is the smallest change that helps.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk
 
 NEW_NODE: Final = "~evenhand.io/what-if"
-"""The name of the new node. It sorts after all other names, so that an existing node that is as good comes first."""
+"""The name of the new node. This name sorts after all others, so that an existing node that is as good as the new one comes first."""
 NODES_TRIED_MAX: Final = 8
 VICTIM_GANG: Final = "job.victimgang"
 
@@ -65,7 +65,7 @@ def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 
 
 def _fence(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of removing the fence that excludes victims in other queues, and guarantees above the fence (G2, G3)."""
+    """Yield the cure of removing the fence that excludes victims in other queues and the guarantees above the fence (G2, G3)."""
     snapshot = planner.snapshot
     root = entitlement.scope_root(snapshot, need.ask.leaf)
     if not root.parent:
@@ -79,7 +79,7 @@ def _fence(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
 
 
 def _enabled(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield cures of `preemption.policy: disabled`, on the claimant's own queue or on one whose candidates it protects (G3)."""
+    """Yield cures that remove `preemption.policy: disabled` from the claimant's own queue, or from a queue with candidates (G3)."""
     paths = spared_leaves(refusal, Rule.CANDIDATE_DISABLED)[:QUEUES_TRIED_MAX]
     paths = [need.ask.leaf] if refusal.rule is Rule.DISABLED else paths
     for path in paths:
@@ -95,7 +95,7 @@ def _enabled(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 
 
 def _policies(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of listing the policy that would serve the claimant; with `job` asks also get their classes (J4)."""
+    """Yield the cure of listing the policy that would serve the claimant. Listing `job` also gives asks their classes (J4)."""
     snapshot, policy = planner.snapshot, JOB if need.job else verdicts.main(need.ask)
     if refusal.rule is not Rule.POLICY_OFF or snapshot.settings.lists(policy):
         return
@@ -167,7 +167,7 @@ _WORDS: Final[tuple[tuple[Rule, Mapping[str, bool], Change, str], ...]] = (
 
 
 def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
-    """Yield the lowest priority with which the claimant gets victims outside its own queue (rule 6).
+    """Yield the cure of raising the priority to the lowest one with which the claimant gets victims outside its queue (rule 6).
 
     Victims inside that queue would not raise its usage.
     """
@@ -205,7 +205,7 @@ def _uncordoned(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cur
 
 
 def _node(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """Yield a node with exactly what the ask wants; for a gang, the sum of the fewest members that suffice."""
+    """Yield the cure of adding a node with exactly the capacity that the ask requests; for a gang, the requests of the fewest members that suffice."""
     largest = _by_size(planner.snapshot, need)
 
     def helps(number: int) -> bool:
@@ -225,7 +225,7 @@ def _node(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
 
 
 def _by_size(snapshot: Snapshot, need: Need) -> list[WaitingAsk]:
-    """Return the asks that need a node, by the largest share of the partition that one requests, the largest first."""
+    """Return the asks that need a node, the largest first. The size of an ask is the largest share of the partition that it requests in any type."""
 
     def share(ask: WaitingAsk) -> Fraction:
         parts = (Fraction(more, max(snapshot.capacity[at], 1)) for at, more in ask.kind.demand)

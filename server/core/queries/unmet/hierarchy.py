@@ -1,4 +1,4 @@
-"""The rules between the numbers of queues that a configuration must keep. A cure that breaks one cannot be applied."""
+"""The rules that relate the amounts of queues in a configuration. A cure that breaks such a rule cannot be applied."""
 
 from server.model.quota import ROOT
 from server.snapshot.queues import FrozenAmounts
@@ -6,7 +6,7 @@ from server.snapshot.snapshot import Snapshot
 
 
 def allows(snapshot: Snapshot, path: str, guaranteed: FrozenAmounts) -> bool:
-    """Return whether `config apply` accepts another guarantee of one queue: each amount that changes must keep its bounds."""
+    """Return whether `config apply` accepts this guarantee of a queue: each amount that changes must keep its bounds."""
     return all(
         one == before or _is_kept(snapshot, path, at, one)
         for at, (one, before) in enumerate(

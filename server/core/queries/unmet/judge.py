@@ -1,4 +1,7 @@
-"""The judgement of one kind of asks: the planner's answer in the terms of the report, and the change that would cure it."""
+"""The judgement of one kind of asks: the planner's answer in the terms of the report, and the change that would help.
+
+A *binding* is the obstacle that keeps asks from capacity (see `model.unmet.Binding`), a *cure* the change that removes it.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -49,7 +52,7 @@ _TRIGGER: Final[Mapping[Rule, Binding]] = {
     Rule.SEARCH_BOUND: Binding.SEARCH,
     Rule.NOT_OVER_GUARANTEE: Binding.GUARANTEES,
 }
-"""The binding of a refusal that does not depend on the candidates."""
+"""By rule, the binding of a refusal that does not depend on the candidates."""
 _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.WAIT: Binding.MIN_RUNTIME,
     Change.LOWER_GUARANTEE: Binding.GUARANTEES,
@@ -58,7 +61,7 @@ _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.RAISE_PRIORITY: Binding.PRIORITIES,
     Change.RAISE_GUARANTEE: Binding.OWN_GUARANTEE,
 }
-"""The binding that a helpful change lifts, when no victims suffice."""
+"""For asks for which no victims suffice: by helpful change, the binding that the change removes."""
 _SPARED: Final[Mapping[Rule, Binding]] = {
     Rule.FENCE: Binding.FENCE,
     Rule.CANDIDATE_DISABLED: Binding.VICTIMS_DISABLED,
@@ -72,7 +75,7 @@ _SPARED: Final[Mapping[Rule, Binding]] = {
     Rule.BELOW_GUARANTEE: Binding.GUARANTEES,
     Rule.FROZEN: Binding.FROZEN,
 }
-"""The binding of the rule that protects most pods that hold the lacking types, when no change helps."""
+"""For asks that no change helps: the binding by the rule that protects most of the pods that hold the missing types."""
 
 
 def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetAsks:
@@ -194,7 +197,7 @@ _COUNTED: Final = frozenset(
 
 
 def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
-    """Return the cure with the number of equal asks that it serves, if it does not serve all that were tried."""
+    """Return the cure. If it does not serve all equal asks that were tried, it has the number of those that it serves."""
     if found is None or need.number <= 1 or found.change not in _COUNTED:
         return found
     try:
@@ -270,13 +273,13 @@ def _binding(
 
 
 _OF_ITS_SIDE: Final = frozenset({Binding.UNDECIDED, Binding.OWN_SIDE, Binding.FENCE})
-"""The bindings that concern which victims the preemptor may have at all. They are reported in preference to fragmentation."""
+"""The bindings that decide which pods may be victims at all. They are reported in preference to fragmentation."""
 
 
 def _of_the_cure(
     snapshot: Snapshot, need: Need, refusal: Refusal, found: Cure | None
 ) -> Binding | None:
-    """Return the binding that the helpful change lifts; None if the change does not tell which one binds."""
+    """Return the binding that the cure removes; None if the cure does not show which one that is."""
     nobody = Binding.FENCE if refusal.rule is Rule.MEMBER and not refusal.levels else None  # J7, G2
     if found is None:
         return nobody
@@ -290,7 +293,7 @@ def _of_the_cure(
 
 
 def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
-    """Return the types of which the cure raises a guarantee and of which no queue from the leaf up to its fence has a guarantee yet.
+    """Return the types that the cure would guarantee, although no queue from the leaf up to its fence guarantees them now.
 
     The list is empty for a cure that raises no guarantee.
     """
@@ -305,7 +308,10 @@ def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
 
 
 def _binding_max(planner: Planner, need: Need, refusal: Refusal, found: Cure | None) -> str:
-    """Return the queue whose maximum binds, "" for none, as for a gang that evicts pods of its own queue (J8)."""
+    """Return the queue whose maximum keeps the claimant waiting, "" for none.
+
+    For a gang a maximum counts only if raising it helps, because a gang may evict pods of its own queue (J8).
+    """
     raised = found is not None and found.change is Change.RAISE_MAX
     if refusal.rule is Rule.MEMBER and not raised:
         return ""
@@ -322,10 +328,10 @@ def _of_the_spared(refusal: Refusal) -> Binding:
 
 
 def _because(planner: Planner, refusal: Refusal, *, fragmented: bool) -> str:
-    """Return the planner's text, with the node that lacks least."""
+    """Return the planner's text, completed with the node that lacks least."""
     types = planner.snapshot.types
     missing = {types[index]: quantity for index, quantity in refusal.missing}
-    named = refusal.rule is Rule.MEMBER  # its words end with the node
+    named = refusal.rule is Rule.MEMBER  # its text ends with the node
     near = f"; {refusal.node_id} comes nearest" if refusal.node_id and not named else ""
     how = f"; {refusal.node_id}" if named else " and"
     lacks = f"{how} lacks {quantities(missing)}" if refusal.node_id and missing else ""

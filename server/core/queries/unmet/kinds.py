@@ -14,7 +14,7 @@ ALIKE_MAX: Final = 32
 
 
 class Kind(NamedTuple):
-    """The asks that are judged together: the first ask, their number, and their gang. Without a gang the first ask is judged, alone."""
+    """The asks that are judged together: the first ask, their number, and their gang, if any. Without a gang only the first ask is judged."""
 
     first: Ask
     number: int
@@ -32,7 +32,7 @@ class Kind(NamedTuple):
 
 
 def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
-    """Yield the waiting asks of a leaf by request and limits, in the order of their turns."""
+    """Yield the kinds of asks that wait in a leaf, in the order of their turns."""
     promised = due_gangs.promised(partition)
     found: dict[tuple[object, ...], Kind] = {}
     for application in partition.queues[leaf].applications.values():
@@ -46,7 +46,7 @@ def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
 
 
 def _together(known: Kind, kind: Kind) -> Kind:
-    """Return two kinds as one. A gang's members are not summed up, because each member with a pledge has a group of its own."""
+    """Return two kinds with equal keys as one kind. A gang's members are not summed up, because each member with a pledge has a group of its own."""
     first = min(known.first, kind.first, key=lambda one: one.sort_key)
     number = known.number if known.job is not None else known.number + kind.number
     return Kind(first, number, known.job)
@@ -61,7 +61,11 @@ def _of_group(group: Group | Job, promised: dict[str, JobDue]) -> Iterator[Kind]
 
 
 def _alike(group: Group | Job) -> Iterator[tuple[Ask, int]]:
-    """Yield the first asks of a group, each with the number of asks that it represents; they may differ beyond the class."""
+    """Yield asks that represent a group, each with the number of asks for which it stands.
+
+    For a gang this is its first member. Of other groups the first asks stand for themselves, because they may differ in fields
+    that their class does not cover; the last ask stands for all others.
+    """
     if isinstance(group, Job):
         if group.members:
             yield min(group.members, key=lambda one: one.sort_key), len(group.members)
@@ -76,7 +80,7 @@ def _alike(group: Group | Job) -> Iterator[tuple[Ask, int]]:
 
 
 def _key(kind: Kind) -> tuple[object, ...]:
-    """Return the key that asks judged together have in common; two gangs of one name have different keys."""
+    """Return the key by which kinds are combined: asks with equal keys are judged together; two gangs of one name have different keys."""
     ask, spec = kind.first, kind.first.spec
     if kind.job is not None:
         return ask.application.application_id, kind.job.key

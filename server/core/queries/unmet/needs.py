@@ -1,4 +1,4 @@
-"""The queues below their entitlement, read from the state. After this, the report needs only a snapshot."""
+"""The queues below their entitlement, read from the state. All further steps of the report need only a snapshot."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -32,7 +32,7 @@ KINDS_MAX: Final = 3
 
 
 class Limited(NamedTuple):
-    """The limit of a user or group without headroom, and the amounts that it lacks."""
+    """A limit of a user or group that has no headroom, and the amounts that it lacks."""
 
     name: str
     lacks: dict[str, int]
@@ -49,8 +49,8 @@ class Need(NamedTuple):
     """The equal asks of one leaf, or a gang: the first ask, the number of asks, and the facts that the state has about them.
 
     ``claimant`` is the first ask, or the gang as a whole (J8), which has to get capacity. ``decision`` is the decision that
-    frees capacity for the first ask. ``waits`` says by policy what that ask waits for, because some policies have no delay (J3,
-    W6, I5); ``code`` says why it waits.
+    frees capacity for the first ask. ``waits`` has by policy the instant from which it may plan for that ask, because some
+    policies have no delay (J3, W6, I5). ``code`` says why the ask waits.
     """
 
     ask: WaitingAsk
@@ -87,8 +87,8 @@ class Unmet(NamedTuple):
 class Needs(NamedTuple):
     """The facts on which the report is based; any thread may read them.
 
-    ``listed`` is the partition as if policy `job` were listed; ``reserved`` says by queue until when, at the latest,
-    reservations count in it.
+    ``listed`` is the partition as if policy `job` were listed; ``reserved`` has by queue the latest end of the reservations
+    that count in it.
     """
 
     snapshot: Snapshot

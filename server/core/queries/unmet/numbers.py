@@ -21,9 +21,9 @@ from server.snapshot.queues import FrozenAmounts
 from server.snapshot.snapshot import Snapshot
 
 QUEUES_TRIED_MAX: Final = 8
-"""The number of queues that are tried for one kind of change at most, queues with the most candidates first."""
+"""The most queues that are tried for one kind of change; queues with the most candidates are tried first."""
 ROUNDS_MAX: Final = 16
-"""The number of steps in which the largest guarantee that helps is searched for, at most."""
+"""The most steps of the search for the largest guarantee that still helps."""
 
 UNITS: Final[Mapping[str, int]] = {
     "vcore": ONE_CORE,
@@ -74,7 +74,7 @@ def _helps_with_max(planner: Planner, need: Need, path: str, more: Mapping[int, 
 def _least_headroom(
     planner: Planner, need: Need, path: str, lack: dict[int, int]
 ) -> dict[int, int]:
-    """Return the smallest raise that helps: less than is lacking if victims below the maximum can free some of it (G9)."""
+    """Return the smallest raise that helps. It is less than the lacking amount if victims below the maximum can free a part (G9)."""
 
     def helps(more: dict[int, int]) -> bool:
         return _helps_with_max(planner, need, path, more)
@@ -85,7 +85,7 @@ def _least_headroom(
 def _least_of_each(
     enough: dict[int, int], helps: Callable[[dict[int, int]], bool]
 ) -> dict[int, int]:
-    """Return the smallest amount of each type that helps, minimized type by type; the amounts ``enough`` must help."""
+    """Return the smallest amounts that help. The search begins with ``enough``, which must help, and minimizes type by type."""
     found = dict(enough)
     for index, most in enough.items():
 
@@ -110,7 +110,7 @@ def _rounded(
 
 
 def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of raising one guarantee on the claimant's path, which is too small, or is met and so stops claims of ancestors."""
+    """Yield the cure of raising one guarantee on the claimant's path: one that is too small, or one that is used up and so stops claims of ancestors."""
     short = _SHORT.get(refusal.rule)
     more = {} if short is None else short(planner.snapshot, need, refusal)
     if len(more) == 1:
@@ -119,7 +119,11 @@ def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cu
 
 
 def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure that lets the leaf decide types that are closed, undecided, or held inside the deciding queue (G2)."""
+    """Yield the cure of raising the leaf's guarantee, so that the leaf itself decides whether its asks may claim a type (G2).
+
+    This helps if the queue that decides for the type already has its share, if no queue decides for it, or if pods inside the
+    deciding queue hold it.
+    """
     if refusal.rule not in {Rule.OVER_GUARANTEE, Rule.NO_VICTIMS, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return
     snapshot, leaf = planner.snapshot, need.ask.leaf
@@ -132,7 +136,7 @@ def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[C
         if not snapshot.ports[at]
     }
     missing = {at for at, _ in refusal.missing}
-    others_first = sorted(lacks, key=lambda at: at in missing)  # these are dropped first
+    others_first = sorted(lacks, key=lambda at: at in missing)  # these are lowered first
     lack = {at: lacks[at] for at in others_first if lacks[at] > 0}
     if lack:
         yield from _raised(planner, need, leaf, lack, least_of=True)
@@ -141,7 +145,7 @@ def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[C
 def _raised(
     planner: Planner, need: Need, path: str, lack: dict[int, int], *, least_of: bool
 ) -> Iterator[Cure]:
-    """Yield the cure of raising a guarantee on the ask's path by the lacking amounts, or by less if less helps."""
+    """Yield the cure of raising a guarantee on the ask's path by the lacking amounts; with ``least_of``, by the smallest amounts that help."""
     snapshot = planner.snapshot
 
     def helps(amounts: dict[int, int]) -> bool:
@@ -160,7 +164,7 @@ def _raised(
 
 
 def _within(snapshot: Snapshot, path: str, lack: dict[int, int]) -> dict[int, int]:
-    """Return the types in which the queue's guarantee may rise by this amount without exceeding its max or its parents' bounds."""
+    """Return the amounts without the types in which the raised guarantee would exceed the queue's max or its parents' bounds."""
     return {
         at: more
         for at, more in lack.items()
@@ -174,7 +178,7 @@ def _more(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> FrozenAmoun
 
 
 def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return the amount by which to raise the lowest guarantee of a type that is used up, and so stops claims of ancestors (rule 4)."""
+    """Return by queue the amounts by which to raise guarantees that are used up. Such a guarantee stops claims of ancestors (rule 4)."""
     wanted = dict(need.ask.kind.demand)
     more: Lacks = {}
     for level in refusal.levels:
@@ -187,7 +191,7 @@ def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
 
 
 def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
-    """Return what the guarantees on the path lack for firm pods, which may use only guaranteed amounts (J4)."""
+    """Return by queue how much larger the guarantees on the path have to be for firm pods, which may use only guaranteed amounts (J4)."""
     trial, more = Trial(snapshot), Lacks()
     for queue in snapshot.path_up(need.ask.leaf):
         held = trial.firm_held(queue.path)
@@ -199,7 +203,7 @@ def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
 
 
 def _owed_too_little(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return by how much the guarantee of a gang's queue is too small: pods are evicted for a gang only up to it (J7)."""
+    """Return by how much the guarantee of a gang's queue is too small. Pods are evicted for a gang only until its queue has its guarantee (J7)."""
     paths = {level.queue for level in refusal.levels}
     if len(paths) != 1:
         return {}
@@ -226,7 +230,7 @@ def guarantees_of_others(planner: Planner, need: Need, refusal: Refusal) -> Iter
         return  # all shares depend on the guarantees, so the shares of this snapshot would change
     paths = _protecting(planner.snapshot, need, refusal)
     if refusal.rule is not Rule.MEMBER and not _helps_without(planner, need, paths):
-        return  # then none alone helps either; a gang's members may get other nodes each time (J8)
+        return  # then no single one helps; a gang's members may get other nodes each time (J8)
     found = [
         one
         for path in paths[:QUEUES_TRIED_MAX]
@@ -244,7 +248,7 @@ def _helps_without(planner: Planner, need: Need, paths: list[str]) -> bool:
 
 
 def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
-    """Return queues with a guarantee that do not contain the ask: queues that protect most candidates first, then by path."""
+    """Return the queues with a guarantee that do not contain the ask: first those that protect most candidates, then the others by path."""
     leaves = spared_leaves(refusal, Rule.NOT_OVER_GUARANTEE, Rule.BELOW_GUARANTEE)
     first = [one.path for leaf in leaves for one in snapshot.path_up(leaf)]
     return [
@@ -255,7 +259,7 @@ def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
 
 
 def _size(snapshot: Snapshot, found: Cure) -> Fraction:
-    """Return the size of a change of numbers: its largest share of the partition."""
+    """Return the size of a change of amounts: the largest of the amounts, as a share of the partition's capacity."""
     pairs = (
         (amount, snapshot.capacity[snapshot.types.index(kind)])
         for kind, amount in found.amounts.items()
@@ -264,7 +268,10 @@ def _size(snapshot: Snapshot, found: Cure) -> Fraction:
 
 
 def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
-    """Return the cure of lowering a guarantee: first lowered to zero, then kept as high as the planner's victims allow."""
+    """Return the cure of lowering the guarantee of a queue; None if that does not help.
+
+    A guarantee of zero is tried first. If it helps, the guarantee keeps as much as the planner's victims allow.
+    """
     snapshot = planner.snapshot
     before = snapshot.queues[path].guaranteed
     nothing = (0,) * len(before)
@@ -289,7 +296,10 @@ def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
 
 
 def _without_refused(snapshot: Snapshot, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """Set to zero the types with a larger guarantee below: a parent may have none of a type, but not less than its children."""
+    """Return the guarantee with 0 in each type in which a configuration may not lower it to this amount.
+
+    A parent may guarantee nothing of a type, but not less than its children do.
+    """
     before = snapshot.queues[path].guaranteed
     return tuple(
         left if hierarchy.allows(snapshot, path, (*before[:at], left, *before[at + 1 :])) else 0
@@ -314,9 +324,10 @@ def _rounded_down(
 
 
 def _kept_for_a_job(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
-    """Return the most that a guarantee may keep for a gang to fit. A guarantee of zero must help.
+    """Return the largest guarantee with which the gang still gets capacity. A guarantee of zero must help.
 
-    A gang's members may be placed on other nodes each time, so that a plan without victims is possible.
+    This amount cannot be read from a plan's victims: the members may get other nodes each time, so that a plan may have no
+    victims.
     """
     before = planner.snapshot.queues[path].guaranteed
 
@@ -332,14 +343,14 @@ def _kept_for_a_job(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
 
 
 def _left(snapshot: Snapshot, plan: Plan, path: str) -> tuple[int, ...]:
-    """Return by type what the queue has after the releases of a plan. A guarantee of that much allows these releases."""
+    """Return by type the amount that the queue has after the releases of a plan. A guarantee of this amount allows these releases."""
     trial = Trial(snapshot)
     trial.apply(plan)
     return tuple(max(0, one) for one in trial.eff(path))
 
 
 def _most(planner: Planner, need: Need, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the most that a guarantee may keep: while one unit more helps, continue from the usage after the new victims."""
+    """Return the most that a guarantee may keep. As long as one unit more helps, the search continues from the usage after the new plan's victims."""
     before = planner.snapshot.queues[path].guaranteed
     for at, most in enumerate(before):
         for _ in range(ROUNDS_MAX):

@@ -22,7 +22,7 @@ QUEUES_MAX: Final = 1_000
 
 
 class Prepared:
-    """A report that is being computed: `queues` yields one queue after another, `finish` adds the facts about all queues."""
+    """A report that is computed step by step: `queues` yields one queue after another, `finish` adds the facts about all queues."""
 
     def __init__(self, found: needs.Needs) -> None:
         self._found = found
@@ -31,7 +31,7 @@ class Prepared:
         self.over_promised = over_promised(found.snapshot)
 
     def queues(self) -> Iterator[UnmetQueue]:
-        """Yield queues, judged as they are taken; asks that wait below several unmet queues are judged once."""
+        """Yield the unmet queues. A queue is judged when the caller takes it; asks below several unmet queues are judged once."""
         types = frozenset(self.over_promised)
         for one in self._found.queues[:QUEUES_MAX]:
             asks = tuple(self._judge(need, types) for need in one.needs)
@@ -62,7 +62,10 @@ class Prepared:
 
 
 def prepared(core: Core, partition: str, now: int, queue: str = "") -> Prepared:
-    """Read the state, only here, for all queues or for ``queue`` and those below it. KeyError for an unknown partition."""
+    """Read the state for a report on all queues, or on ``queue`` and those below it. KeyError for an unknown partition.
+
+    Later steps do not read the state.
+    """
     return Prepared(needs.read(core.state, core.state.partitions[partition], queue, now))
 
 
