@@ -94,7 +94,7 @@ def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def has_headroom(trial: Trial, leaf: str, kind: ClassFacts) -> bool:
-    """Return whether every queue from the leaf up has headroom for one more ask of the class beside promised capacity (J4)."""
+    """Return whether every queue from the leaf up has headroom for one more ask of the class; promised capacity counts as used (J4)."""
     if not trial.has_headroom(leaf, kind.demand):
         return False
     if within_guarantee(trial, leaf, kind, dict(kind.demand)) is not None:

@@ -174,7 +174,10 @@ def _is_open(trial: Trial, one: Deciding, wanted: int) -> bool:
 
 
 def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
-    """Yield, for each type, the lowest queue up to the scope root that is entitled to it: the leaf's distance is measured there (P4)."""
+    """Yield for each type the path of the lowest queue, from the leaf to the scope root, that is entitled to it, and the type's index.
+
+    The leaf's distance from its entitlement is measured at these queues (P4).
+    """
     lines = [(queue.path, trial.entitled(queue.path)) for queue in scope(trial.snapshot, leaf)]
     for index in range(len(trial.snapshot.types)):
         path = next((path for path, amounts in lines if amounts[index] > 0), None)

@@ -133,7 +133,7 @@ class Account:
                 yield self._sentence(what, used, amount, most)
 
     def _most(self, what: tuple[str, str, int]) -> int | None:
-        """Return the budget of a kind; None if there is no budget."""
+        """Return the most that a round may release of what is named: a kind of budget, a path and a type; None for no limit."""
         kind, path, index = what
         if kind != LOSS:
             return self._share(kind, index)

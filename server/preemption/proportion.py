@@ -49,7 +49,7 @@ class QueueStanding(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proportion:
-    """The shares of all queues of a partition at one instant. ``total`` is what the root has to share."""
+    """The shares of all queues of a partition at one instant. ``total`` is the amount that the root divides, by type index."""
 
     total: FrozenAmounts
     demand_cap: bool
@@ -60,7 +60,7 @@ class Proportion:
     _known: dict[str, Share] = field(default_factory=dict)
 
     def of(self, path: str) -> Share:
-        """Return what a queue deserves."""
+        """Return the share of a queue."""
         known = self._known.get(path)
         if known is None:
             known = self._known[path] = self._of(self._rows[path])

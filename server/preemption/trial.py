@@ -279,7 +279,7 @@ class Trial:
         return tuple(self._weak_firm.get(path) or self.snapshot.firm[path].reserved)
 
     def has_headroom(self, leaf: str, demand: Demand) -> bool:
-        """Return whether every queue from the leaf up has headroom for one more ask of this demand beside promised capacity."""
+        """Return whether every queue from the leaf up has headroom for one more ask of this demand; promised capacity counts as used."""
         promised = self._promised
         return all(
             has_headroom(queue, promised.get(queue.path, queue.promised), demand)
@@ -402,7 +402,7 @@ class Trial:
         ]
 
     def rows_on(self, node: int) -> list[int]:
-        """Return the rows of the allocations that stand on a node."""
+        """Return the rows of the allocations that run on a node and whose release is not ordered."""
         return [row for row in self.snapshot.allocations.rows_on(node) if self.stands(row)]
 
     @property
@@ -411,7 +411,7 @@ class Trial:
         return self.snapshot.allocations.standing if self._standing is None else self._standing
 
     def disruptions_left(self, group: str) -> int:
-        """Return how many more pods of a disruption group may be evicted; none of a group that was never reported."""
+        """Return how many more pods of a disruption group may be evicted; a group that was never reported allows 0."""
         return self.snapshot.disruptions.get(group, 0) - self._disrupted[group]
 
     def exhausted(self) -> Mask | None:
@@ -433,7 +433,7 @@ class Trial:
         return tuple(self._free_now[row].tolist())
 
     def least_short(self, kind: ClassFacts) -> int:
-        """Return the row of the node without commitments that could hold the ask if empty and lacks least now, -1 for none."""
+        """Return the row of the node that lacks least now, among nodes without commitments that could hold the ask if empty; else -1."""
         nodes = self._nodes
         held = nodes.held if self._held is None else self._held
         candidates = node_search.able_when_empty(nodes, self._free_now, kind) & ~held
@@ -446,7 +446,7 @@ class Trial:
     # Commitments ----------------------------------------------------------------------------------
 
     def open_for(self, policy: str, leaf: str = "") -> int:
-        """Return how many asks (of one leaf) have capacity held by this policy, plans counted."""
+        """Return for how many asks decisions and plans of this policy hold capacity; with ``leaf``, only asks of that leaf count."""
         return self._open[policy, leaf]
 
     def is_served(self, key: str) -> bool:

@@ -135,7 +135,7 @@ def _waits_for_placeholder(ask_class: AskClass) -> bool:
 
 
 def _own_nodes(ask_class: AskClass, freed: Set[int]) -> list[Node]:
-    """Return the node on which an ask holds a pledge, when it is among ``freed``."""
+    """Return a list of the node that is pledged to an ask of the class, empty if this node is not among ``freed``."""
     held = ask_class.pledge
     return [held.node] if held is not None and held.node.slot in freed else []
 

@@ -91,7 +91,7 @@ def _verified(parent: Queue, queue: Queue) -> Child | None:
 
 
 def _holds(queue: Queue, probe: Probe) -> bool:
-    """Return whether a placeable ask has the priority that the queue announces. If there is none, update one entry."""
+    """Return whether a placeable ask has the priority that the queue announces. If there is no such ask, update one entry."""
     child = min(entry for entry in queue.heap if _claims(entry[-1], entry, queue.best))[-1]
     if isinstance(child, Queue):
         return _verified(queue, child) is not None and _holds(child, probe)

@@ -32,7 +32,7 @@ class Swap(NamedTuple):
 
 
 def waits(partition: Partition) -> bool:
-    """Return whether anything may have changed for asks that wait for placeholders since the last look at them."""
+    """Return whether anything may have changed for asks that wait for placeholders since they were last examined."""
     mark = _mark(partition)
     return any(tried != mark for tried in partition.gangs.holding.values())
 

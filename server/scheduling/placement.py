@@ -192,7 +192,8 @@ def could_take(ask_class: AskClass, node: Node) -> bool:
 def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
     """Return whether the ask fits now on the node of its pledge. For a gang member, all members have to fit.
 
-    An ask that replaces a placeholder waits until its end is confirmed; an ask that yields waits for asks of higher priority.
+    An ask that replaces a placeholder waits until the end of the placeholder is confirmed. An ask that yields waits for asks of
+    higher priority.
     """
     if held.commitment.together:
         return all_fit(held.commitment)

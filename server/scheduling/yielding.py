@@ -1,6 +1,6 @@
 """The offer of reserved capacity to asks of higher priority, once nothing else can be placed.
 
-All reservations that an ask outranks are lifted together, so that none of them blocks a node or fills a limit for it. Asks that
+All reservations that an ask outranks are lifted together: their capacity counts as free on nodes and in limits. Asks that
 outrank the same set of reservations form one offer: they are put into the order again and placed as usual, while all others
 stay parked. Larger sets come first; if one ask outranks another, its set is never smaller. Then gangs are tried as a whole, in
 the same way. At the end the reservations are put back on the capacity that is left, and an owner that waited for these asks and

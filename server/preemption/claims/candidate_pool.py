@@ -1,6 +1,7 @@
 """The candidates of a victim search: the pool of allocations that may be evicted, and the amounts that each would free on one node.
 
-A pool (`CandidatePool`) holds the allocations that pass every per-row rule, and a bound for every node. Building a pool takes
+A pool (`CandidatePool`) holds the allocations that pass every per-row rule, and for every node a bound on the best key that a
+set of victims can have there. Building a pool takes
 time proportional to the number of allocations. Queues with equal eligibility share one pool: a pool serves every search whose
 candidates are all in it. Plans that are made after the pool was built are accounted for: each victim is checked again, and a
 node that a plan touched gets a new bound.
@@ -79,7 +80,7 @@ class CandidatePool:
     """The candidate pool for one class. ``seen`` is the number of nodes that the plans of the Trial had touched when the pool was made.
 
     ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that
-    ``field`` still contains rows that the filter protects by now.
+    leaves were filtered again after ``field`` was made, so that ``field`` may contain rows that are protected now.
     """
 
     snapshot: Snapshot
@@ -157,7 +158,10 @@ def _is_open(eligibility: LeafEligibility) -> bool:
 
 
 def _is_alike(one: LeafEligibility, other: LeafEligibility) -> bool:
-    """Return whether two eligibilities differ at most in what one victim may hold, which is checked again for each victim."""
+    """Return whether two eligibilities are equal but for ``most``, the amounts that one victim may hold.
+
+    These amounts are checked again for each victim.
+    """
     return (one.spared, one.useful, one.priority, one.since_ms, one.inside) == (
         other.spared,
         other.useful,
@@ -173,7 +177,7 @@ def preferred_now(trial: Trial) -> Mask | None:
 
 
 def _spent(trial: Trial, mode: str) -> Mask | None:
-    """Return the rows whose disruption budgets are used up; None when the partition treats budgets in another way than ``mode``."""
+    """Return the rows whose disruption budgets are used up; None if the partition's setting for budgets is not ``mode``."""
     return trial.exhausted() if trial.snapshot.settings.disruption_budgets == mode else None
 
 
@@ -326,7 +330,7 @@ class Candidates:
         self._respects = trial.snapshot.settings.disruption_budgets == "respect"
 
     def caps(self, trial: Trial, rows: list[int]) -> Caps:
-        """Return the caps for the case that any of these rows is evicted."""
+        """Return the caps that limit the eviction of these rows: those of their queues, disruption budgets and gangs."""
         caps = Caps()
         for path in dict.fromkeys(self.row(trial, row).leaf for row in rows):
             way = self._eligibility.path(trial, path)
@@ -425,7 +429,11 @@ class Candidates:
     def _over(
         self, trial: Trial, row: CandidateFacts, taken_for: Sequence[int], caps: Caps
     ) -> tuple[tuple[int, ...], ...]:
-        """Return the caps of the row's queues in each type for which it is taken and of which they have too much (W9)."""
+        """Return the ways in which the row may be the one victim that brings its queues below their shares (W8).
+
+        There is one for each type for which the row is taken and of which its queues have too much (W9). It has the places of the
+        caps of these queues in that type, and of the row's disruption budgets.
+        """
         path = self._eligibility.path(trial, row.leaf)
         budgets = caps.budgets(row.groups)
         return tuple(

@@ -29,7 +29,7 @@ REFUSED: Final = "refused"
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield the asks that may replace others, in the order in which they wait (P3)."""
+    """Yield the asks that may replace pods of their queues, in the order in which the asks wait (P3)."""
     asks = trial.snapshot.replacing if trial.snapshot.settings.lists(IN_QUEUE) else ()
     for ask in sorted(asks, key=_order):
         hopeless = (NAME, _class_of(ask), REFUSED) in trial.kept

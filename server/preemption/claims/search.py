@@ -215,7 +215,7 @@ class Claim:
         return on_it or any(is_below(leaf, block.path) for block in self._blocks)
 
     def _look_again(self, trial: Trial) -> None:
-        """Bound again the nodes that plans touched since, because they may be better now.
+        """Compute new bounds for the nodes that plans touched since the last call, because these nodes may be better now.
 
         If they are few, judge them at once.
         """
@@ -251,7 +251,7 @@ class Claim:
                 self._judge(trial, top.node)
 
     def _draw(self, trial: Trial) -> None:
-        """Judge nodes in the order of their bounds, as long as one could be better than the best that is known."""
+        """Judge nodes in the order of their bounds, as long as the next node could be better than the best node known."""
         order = self._pool.field.order
         while self._drawn < len(order):
             node = order[self._drawn]
@@ -321,7 +321,7 @@ class Claim:
     # The report ---------------------------------------------------------------------------------------
 
     def nearest(self, trial: Trial) -> Nearest:
-        """Return the node that lacks least when every victim that the rules allow is evicted, and what it still lacks (G12).
+        """Return the node that would lack least if every victim that the rules allow were evicted, and what it would lack (G12).
 
         A node that lacks a closed type is returned only where all nodes do (G2).
         """

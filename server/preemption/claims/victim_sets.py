@@ -1,8 +1,8 @@
 """The victims on one node: the best set of candidates that covers a need and stays within what the rules allow (G8).
 
 The rules are sums here: a *need* is the least that has to be freed, a *cap* the most that may be taken. A queue may lose the
-amounts that it uses above its guarantee, a disruption budget as many pods as it allows. Removing a victim from a legal set
-leaves a legal set, so that a victim may always be given back.
+amounts that it uses above its guarantee, a disruption budget as many pods as it allows. A set within all caps is *legal*. It
+stays legal without any one of its victims, so that a victim may always be given back.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,10 +22,12 @@ Key = tuple[int, int, int, int, int]
 
 
 class Candidate(NamedTuple):
-    """A candidate. ``gives`` is what it adds to each need, ``takes`` are (cap, quantity) pairs, ``frees`` is by type.
+    """A candidate with the amounts that its eviction frees.
 
-    ``place`` is its place in claim order. Where one victim may bring its queues below their shares, ``over`` lists the ways in
-    which this candidate may be that victim: for each, the caps that the other victims must not use up (W8).
+    ``gives`` has the amount for each need, and ``frees`` the amounts on its node, by type. ``takes`` has what it uses up of the
+    caps, as pairs of a cap's index and a quantity. ``place`` is its place in claim order. If one victim may bring its queues below
+    their shares, ``over`` lists the ways in which this candidate may be that victim. Each way has the indices of the caps that the
+    other victims must not use up (W8).
     """
 
     place: int
@@ -75,7 +77,10 @@ class NotFound(NamedTuple):
 
 
 def choose(candidates: Sequence[Candidate], task: Task) -> CoveringSet | NotFound:
-    """Return the best set. ``candidates`` are in claim order (V2); each helps with some need and is legal alone."""
+    """Return the best legal set that covers the needs, or why none was found.
+
+    ``candidates`` are in claim order (V2); each of them helps with some need and is legal alone.
+    """
     first = _walk(candidates, task) or _walk(sorted(candidates, key=_most_useful(task)), task)
     best = _better(_of(first, task) if first else None, _single(candidates, task))
     if best is not None and _meets_bound(best.key, candidates, task):
@@ -89,9 +94,10 @@ def is_legal(one: Candidate, task: Task) -> bool:
 
 
 def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> CoveringSet | None:
-    """Return the best set in which exactly one victim brings queues from above their share to below it.
+    """Return the best set in which exactly one victim, the boundary candidate, may bring its queues below their share; None for no set.
 
-    W8, `overshoot: last`. Call it only when no legal set covers the needs, because no victim of the result is given back.
+    The partition must have `overshoot: last` (W8). Call it only if no legal set covers the needs: the result is not checked for
+    victims that could be given back.
     """
     best: CoveringSet | None = None
     for boundary in candidates:
@@ -216,7 +222,7 @@ def _take(one: Candidate, left: list[int], caps: list[int]) -> None:
 
 
 def _give_back(taken: list[Candidate], left: list[int]) -> list[Candidate]:
-    """Return the victims without unneeded ones, which are sought from the most protected victim down (invariant 11)."""
+    """Return the victims without those that are not needed; the most protected victim is examined first (invariant 11)."""
     kept = list(taken)
     for one in sorted(taken, key=_protection)[::-1]:
         spared = [need + given for need, given in zip(left, one.gives, strict=True)]

@@ -169,5 +169,5 @@ def _since(answer: GangAnswer) -> str:
 
 
 def levels(trial: Trial, search: JobSearch) -> tuple[Level, ...]:
-    """Return the queues that decide how much other queues have to give back, with their numbers."""
+    """Return the queues that decide how much other queues have to give to the gang, with the numbers of these deciding queues."""
     return entitlement.levels(trial, search.eligibility.owed)

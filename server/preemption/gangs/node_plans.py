@@ -61,8 +61,8 @@ class NodePlanner:
     def still_holds(self, node: int, units: tuple[Unit, ...], demand: Demand) -> bool:
         """Return whether the units of an earlier verdict may still be evicted, so that the verdict is still valid.
 
-        Candidates that the verdict passed over would be passed over again: the candidates of a node only become fewer while
-        other nodes get members, or else the node is offered again.
+        Candidates that the verdict passed over are not tested again. While other nodes get members, a node normally gains no
+        candidates; if it may have gained one, it is queued for a new verdict (`search`).
         """
         if self._is_plain(units, demand):
             return True

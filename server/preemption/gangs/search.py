@@ -54,7 +54,8 @@ class GangAnswer(NamedTuple):
 
     A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan ``member``
     has no node, ``row`` is the nearest node and ``lacks`` what is missing there, by type; ``full`` are the queues whose maximum
-    has no headroom (J4). ``unowed`` says that there would be a plan if other queues had to give the missing amounts.
+    has no headroom (J4). ``unowed`` says that the missing amounts could be taken from other queues, but that the gang's queue is
+    not entitled to them.
     """
 
     assignments: tuple[MemberAssignment, ...] = ()
@@ -197,7 +198,7 @@ class _Entry(NamedTuple):
 
 
 class Attempt:
-    """One attempt to place all members. ``version`` rises with each member placed; an older verdict may be too good.
+    """One attempt to place all members. ``version`` rises with each placed member; a verdict of a lower version may be too good.
 
     With ``own_first``, on every node the allocations of the gang's own queue are evicted before all others.
     """
@@ -311,7 +312,10 @@ class Attempt:
         return max(map(self.units.rank, unit))
 
     def without(self, unit: Unit, chosen: Sequence[MemberAssignment]) -> GangAnswer:
-        """Return what the gang lacks without a unit that its queue need not give up: capacity on a node, or headroom below a maximum."""
+        """Return what the gang lacks if this unit of another queue stays: capacity on a node, or headroom below a maximum.
+
+        The unit stays because the gang's queue is not entitled to what the unit frees.
+        """
         self.assignment.give_back(unit)
         for assigned in reversed(chosen):
             lacks = self.assignment.lacks(assigned.node)
@@ -328,7 +332,7 @@ class Attempt:
 class _Judged:
     """The nodes with a verdict, by the marks that the verdict depends on.
 
-    These are the marks of the victims, or of the candidates where these did not suffice. A mark is a
+    These are the marks of the node's victims; if its candidates did not suffice, the marks of all its candidates. A mark is a
     pair: whether an allocation is a gang member, and a queue, disruption budget or gang that it shares with other allocations (a
     tie). The mark `OF_OTHERS` stands for any allocation outside the gang's queue.
     """
@@ -385,10 +389,11 @@ class _Line:
             self._push(_Entry((NO_VICTIMS, 0, 0, self._name(node)), node, UNJUDGED, ()))
 
     def doubt(self, ties: Ties, touched: Ties) -> None:
-        """Queue for judging again the nodes whose victims have these ties, because a smaller number of these victims may be allowed now.
+        """Queue for judging again the nodes with a verdict that depends on allocations with these ties.
 
-        A gang among the victims has members on several nodes, so that every tie in ``touched`` may bar it. On a node whose
-        candidates did not suffice, the candidate that prevented more may itself be barred now.
+        One of these allocations may be barred now, and a smaller number of others may replace it. A gang among the victims has
+        members on several nodes, so that every tie in ``touched`` may bar it. On a node whose candidates did not suffice, a candidate
+        may have prevented the eviction of others. If this candidate is barred now, the others may suffice.
         """
         plenty = self._has_plenty()
         if self._is_close and not (plenty and (self._closer is None or self._closer.holds(ties))):
@@ -420,7 +425,7 @@ class _Line:
                 self._judge(top.node)
 
     def _draw(self) -> None:
-        """Take nodes in the order of their bounds, as long as one could be better than the best that is known."""
+        """Take nodes in the order of their bounds, as long as the next node could be better than the best node known."""
         order = self._field.order
         while self._drawn < len(order):
             node = order[self._drawn]

@@ -175,16 +175,16 @@ class TentativeAssignment:
         )
 
     def unowed(self) -> tuple[Unit, ...]:
-        """Return units of other queues that no type justifies once all victims of the gang's own queue are gone (J7).
+        """Return the units of other queues that are not justified after all victims of the gang's own queue are evicted (J7).
 
-        A set of units is justified if some order of it has the property that each unit frees a type that its node still lacks
-        and for which it may be taken. Such an order is built from its end: a unit that frees a lacking type when all others are
-        taken can be the last, because fewer victims never make less lacking. The units that are left when no unit can be the
-        last are returned.
+        A set of units is justified if they can be evicted in an order in which each frees a type that its node still lacks, and for
+        which the unit may be taken. The order is built from its end: a unit that frees a lacking type after all others can be the
+        last, and is then left out. The others stay justified, because with fewer victims a node never lacks less. The units that
+        are left when no unit can be the last are returned.
         """
         left = [unit for unit in dict.fromkeys(self.taken.values()) if self.is_of_others(unit[0])]
         if not left or all(map(self.is_of_others, self.taken)):
-            return ()  # each frees a type that was lacking beside the ones before
+            return ()  # each unit freed a type that its node still lacked when it was taken
         stay: list[Unit] = []
         before = len(left) + 1
         while len(left) < before:
@@ -294,7 +294,10 @@ class TentativeAssignment:
         return known
 
     def strained(self, row: int) -> Iterator[str | int]:
-        """Yield the ties of a row through which its eviction may bar other candidates."""
+        """Yield the ties of a row that may bar other candidates once the row is evicted.
+
+        These are its disruption budgets, its gang, and those of its queues that cannot lose the most that any one node can free.
+        """
         yield from self.strained_queues(self.units.line(row).leaf)
         yield from self._own_ties(row)
 

@@ -30,13 +30,16 @@ HARMLESS = frozenset(
         CODE[Rule.BELOW_GUARANTEE],
     }
 )
-"""The rules that a member of a gang that is evicted whole may break: it need not help, and sums decide about queues."""
+"""The rules that a member may break if its gang is evicted whole.
+
+The member need not hold a lacking type. Whether its queues can lose it is tested for the sum of the victims instead.
+"""
 AT_REST = CODE[Rule.NOT_OVER_GUARANTEE]
 """The rule of the dead zone: for every requested type that an allocation holds, its queues are in the dead zone."""
 
 
 def _harmless(trial: Trial) -> frozenset[int]:
-    """Return the rules that a member may break. The rule of the dead zone is never one of them: it always protects its pods (P9)."""
+    """Return the rules that a member of a gang that is evicted whole may break; never that of the dead zone, if there is one (P9)."""
     return HARMLESS - {AT_REST} if trial.snapshot.settings.deadzone_permyriad else HARMLESS
 
 

@@ -5,9 +5,9 @@ each change of the node. 2. Every pod on the node may be evicted, except pods th
 pods, firm pods (unless `firmbreak: true`), pods of a higher priority, and members that a gang needs to stay whole (J12, in
 partitions that plan for gangs). Fences and guarantees protect no pod here. 3. Regular pods are evicted first, then pods that
 opted out or whose disruption budget is used up, originators last; among these the lower priority first, then the younger, then
-the smaller, or what `preemption.order` says instead of age and size (V2). 4. The headroom of its own queue counts, with what
+the smaller, or what `preemption.order` says instead of age and size (V2). 4. The ask needs headroom in its queues, with what
 its victims give back.
-5. The node is held for it alone until it runs there.
+5. The node is held for the ask alone until its pod runs there.
 """
 
 from collections.abc import Iterator, Mapping
@@ -206,7 +206,7 @@ def _is_exhausted(trial: Trial, row: int) -> bool:
 
 
 def _give_back(trial: Trial, taken: list[int], lacks: Lacking) -> list[int]:
-    """Return the victims without unneeded ones, which are sought from the victim taken last (invariant 11)."""
+    """Return the victims without those that are not needed; the victim taken last is examined first (invariant 11)."""
     kept = list(taken)
     for one in reversed(taken):
         others = [other for other in kept if other != one]

@@ -6,7 +6,7 @@
 3. Non-originators come before originators, low priority before high, preemptible before opted out, young before old (Q11); a
 partition may replace age by other keys (`preemption.order`, V2).
 4. No queue from the victim's leaf to the root falls below its guarantee in a type that the victim uses. A candidate that would
-bring one below it is passed over, and the walk continues. In the end no pod is evicted that is not needed (Q12).
+bring one below it is passed over, and the walk continues. At the end victims that are not needed are given back (Q12).
 5. Depending on `quota.preemption.overshoot`, the last victim may be larger than what is left of the target, or no victim may
 (Q13).
 6. A parent's target is divided among its children in proportion to their usage beyond their guarantees, level by level (Q15).

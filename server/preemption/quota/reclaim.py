@@ -220,7 +220,7 @@ def least(trial: Trial, path: str, target: Container[int]) -> tuple[int, ...]:
 
 
 def _margins(trial: Trial, target: Container[int]) -> dict[str, list[int]]:
-    """Return by queue how far it may fall, by type."""
+    """Return by queue the amounts, by type, by which its usage may fall."""
     whole = protects_only_whole(trial)
     return {
         path: [

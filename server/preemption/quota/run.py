@@ -15,7 +15,7 @@ STRIDE: Final = 256
 """The number of candidates that are taken together at first; the number doubles as long as all of them can be taken."""
 STRIDE_MOST: Final = 8_192
 WORTHWHILE: Final = 32
-"""The number of candidates taken together from which this is worthwhile; if fewer were taken, the next are taken one by one."""
+"""The least number of candidates that makes taking them together worthwhile; if fewer were taken, the next are taken one by one."""
 SEARCHED_MOST: Final = 16
 """The largest number of candidates among which a set is searched for when a run misses its target (Q15)."""
 
@@ -26,7 +26,7 @@ PathMargins = tuple[Line, ...]
 
 @dataclass(slots=True)
 class Budgets:
-    """The disruptions left by group, and what happens when none is left: respect, prefer or ignore (V5)."""
+    """The disruptions left by group, and the partition's mode for a group without any left: respect, prefer or ignore (V5)."""
 
     mode: str = "ignore"
     groups: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -56,9 +56,10 @@ class Budgets:
 
 @dataclass(slots=True)
 class Step:
-    """The part of one leaf in a run: the amounts to free there, the lists that shrink with each victim, and the victims.
+    """The work of a run in one leaf. ``wanted`` has the amounts still to free there; ``places`` has the victims.
 
-    The first list is ``wanted``; the last one is how far the leaf's path may fall.
+    What a victim frees is subtracted from each list of ``lines``: from ``wanted``, from what the whole run still has to free, and
+    (the last list) from the amounts by which the leaf's path may fall. ``because`` is the rule by which victims are taken.
     """
 
     wanted: Line
@@ -77,7 +78,7 @@ class RunInProgress:
 
     ``margins`` has, by leaf, how far each queue of its path may fall; paths share the lists of common queues. ``taken`` maps the
     place of a victim to the rule by which it was taken, ``spared`` the place of a candidate to the rule that protected it last.
-    Candidates in neither are not needed.
+    A candidate that is in neither of them was not needed.
     """
 
     __slots__ = ("_budgets", "_late", "_overshoot", "margins", "rest", "running", "spared", "taken")
@@ -107,7 +108,7 @@ class RunInProgress:
     # Steps ----------------------------------------------------------------------------------------------
 
     def walk(self, leaf: str, lot: Lot, share: Sequence[int], because: str) -> Line:
-        """Free a leaf's share with no victim that it does not need (Q12); return what was freed, by target type."""
+        """Free a leaf's share with only the victims that are needed for it (Q12); return what was freed, by target type."""
         before, wanted, margin = list(self.rest), list(share), _narrowest(self.margins[leaf])
         whole = list(margin)
         step = Step(wanted, (wanted, self.rest, margin), because)
@@ -223,7 +224,10 @@ class RunInProgress:
             yield one
 
     def _foresee(self, lot: Lot) -> set[int]:
-        """Return the candidates whose groups would have no disruption left at their turn, if each was evicted at its turn."""
+        """Return the places of the candidates that would count as opted out, if each candidate was evicted at its turn (V5).
+
+        These are the candidates with a disruption group that has no disruption left at their turn.
+        """
         late: set[int] = set()
         left = self._budgets.fork()
         grouped = [place for place in lot.part(0, len(lot)) if place in left.groups]
@@ -243,7 +247,7 @@ class RunInProgress:
     # One candidate --------------------------------------------------------------------------------
 
     def _considers(self, one: CandidatePlace, wanted: Line, margins: Sequence[Line]) -> bool:
-        """Return whether a candidate may be taken; record the rule that protects it, unless it is only not needed."""
+        """Return whether a candidate may be taken. If a rule protects it, record the rule; `NOT_NEEDED` is not recorded."""
         rule = self._objection(one, wanted, margins)
         if rule is not None and rule is not Rule.NOT_NEEDED:
             self.spared[one.place] = rule
@@ -286,7 +290,10 @@ class RunInProgress:
         self._give_back(list(self.taken), self.rest)
 
     def _give_back(self, places: Sequence[int], wanted: Line, *lines: Line) -> None:
-        """Give back the victims among these that are not needed for the wanted amounts; the lists grow with each."""
+        """Give back the victims at these places that are not needed for the wanted amounts.
+
+        What such a victim holds is added again to ``lines``, to the rest of the run, and to the margins of its path.
+        """
         over = [max(0, -left) for left in wanted]
         if not any(over) or not places:
             return
@@ -312,7 +319,7 @@ class RunInProgress:
     ) -> bool:
         """Take a set from ``start`` on that meets the target; return whether there is one.
 
-        ``left`` has, by position, the sum of what the candidates from there on hold.
+        ``left`` has, by position, the sum of what the candidates from that position on hold.
         """
         if not self.is_short:
             return True
@@ -352,7 +359,7 @@ def _is_within(size: Sequence[int], margin: Sequence[int]) -> bool:
 
 
 def _suffixes(candidates: Sequence[CandidatePlace], width: int) -> list[Line]:
-    """Return, by position, the sum of what the candidates from there on hold, in the first ``width`` columns."""
+    """Return, by position, the sum of what the candidates from that position on hold, in the first ``width`` columns."""
     sums = [[0] * width]
     for one in reversed(candidates):
         sums.append([have + more for have, more in zip(sums[-1], one.size, strict=False)])

@@ -36,7 +36,7 @@ def turns(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[in
 
 
 def use_credit(share: list[int], credit: list[int]) -> list[int]:
-    """Return a share less what siblings freed beyond theirs; the used part of ``credit`` is subtracted from it (Q15)."""
+    """Return a share less the ``credit``, which siblings freed beyond their shares; the part used is subtracted from ``credit`` (Q15)."""
     used = [min(part, have) for part, have in zip(share, credit, strict=True)]
     for at, amount in enumerate(used):
         credit[at] -= amount
@@ -44,7 +44,7 @@ def use_credit(share: list[int], credit: list[int]) -> list[int]:
 
 
 class Tree:
-    """The queues that take part. ``target`` is by type index; amounts are by column, the columns of the target first."""
+    """The queues that take part in a run. ``target`` is by type index; amounts are by column, the columns of the target first."""
 
     def __init__(self, trial: Trial, top: str, target: Mapping[int, int]) -> None:
         self._trial = trial

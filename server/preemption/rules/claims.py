@@ -1,8 +1,8 @@
 """The rules on claims: which asks may have pods evicted, on which node, and for which types.
 
 A victim is taken only for a type that the ask lacks and of which the victim's queues have too much (G2, rule 5). With
-guarantees, "too much" follows from rule 2. With plain shares by weight a queue below its share may fall further, and with
-`overshoot: last` one victim may cross the share; there it is a rule of its own (W8, W9).
+guarantees, rule 2 is stricter than this. With plain shares by weight a queue below its share may fall further, and with
+`overshoot: last` one victim may bring its queues below their share. With shares, "too much" is therefore tested by itself (W8, W9).
 
 These rules are part of the gate (see `gate`). The planners keep them, too; a plan that breaks one is refused here.
 """
@@ -92,7 +92,7 @@ def important_stay(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan that evicts more of a disruption group than it allows, where budgets are respected (V5).
+    """Refuse a plan that evicts more pods of a disruption group than the group allows, if the partition respects budgets (V5).
 
     Plans for required nodes only prefer other victims (G11).
     """
@@ -118,10 +118,11 @@ def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def beyond_the_dead_zone(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of another queue that does not exceed its entitlement by more than the dead zone (P9).
+    """Refuse a victim of another queue if that queue does not exceed its entitlement by more than the dead zone (P9).
 
-    The leaf, and every queue above it that does not hold the preemptor, has to exceed it in a type that is requested and that
-    the victim holds. The members of a gang count together. Ports belong to no entitlement.
+    The victim's leaf, and every queue above it that does not hold the preemptor, must exceed its entitlement by that much in one
+    type that is requested and that the victim holds. The types that any member of a gang requests count. The rule does not apply
+    to asks with ports, because ports belong to no entitlement.
     """
     asks = [pledge.ask for pledge in plan.pledges if plan.facts.budgeted]
     if not trial.snapshot.settings.deadzone_permyriad or any(ask.kind.ports for ask in asks):

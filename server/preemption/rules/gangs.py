@@ -36,7 +36,7 @@ def _job_of(trial: Trial, plan: Plan) -> WaitingJob:
 
 
 def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan that does not serve every waiting member of its gang and no other ask (J8, invariant 9)."""
+    """Refuse a plan unless it serves every waiting member of its gang, and no other ask (J8, invariant 9)."""
     if not plan.facts.gang:
         return None
     planned = _job_of(trial, plan)
@@ -104,14 +104,14 @@ def _of_own(
 
 
 def _owed(trial: Trial, planned: WaitingJob) -> tuple[Deciding, ...]:
-    """Return the queues that decide how much others have to give to the whole gang (G2)."""
+    """Return the queues that decide how much other queues have to give to the whole gang (G2)."""
     return deciding(trial, planned.leaf, added(one.kind.demand for one in planned.members))
 
 
 def _of_other(
     trial: Trial, planned: WaitingJob, owed: Sequence[Deciding], release: Release
 ) -> Refusal | None:
-    """Refuse a victim of another queue by G3 to G5, for the whole gang; refuse all where the gang may not claim (I2)."""
+    """Refuse a victim of another queue that breaks G3 to G5 for the whole gang. If the gang may not claim, refuse every one (I2)."""
     snapshot, leaf = trial.snapshot, planned.leaf
     if not owed:
         return Refusal(Rule.OTHER_QUEUE, f"{release.key} runs in another queue")
@@ -134,7 +134,10 @@ def _of_other(
 
 
 def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse to take more of a type from others than its deciding queue may claim without the gang's own victims (J7)."""
+    """Refuse a plan for a gang that takes more of a type from other queues than the gang may claim (J7).
+
+    The queue that decides for the type may claim up to its entitlement. Victims in the gang's own queue count as gone already.
+    """
     if not plan.facts.gang or not plan.releases:
         return None
     planned = _job_of(trial, plan)
@@ -155,9 +158,10 @@ def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
 def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim of another queue that frees no type for which a queue on the gang's path decides (J7, G2).
 
-    Victims in the gang's own queue come first. The other units are justified if some order of them has the property that each
-    frees such a type that its node still lacks. The order is built from its end: a unit that frees a lacking type when all
-    others are taken can be the last, and is then left out, because fewer victims never make less lacking.
+    A unit is a gang that is evicted whole, or any other victim alone. Units in the gang's own queue count as gone already. The
+    other units are justified if they can be evicted in an order in which each frees such a type while its node still lacks it.
+    The order is built from its end: a unit that frees a lacking type after all others can be the last, and is then left out.
+    The other units stay justified, because with fewer victims a node never lacks less.
     """
     if not plan.facts.gang:
         return None
@@ -201,7 +205,7 @@ def _can_be_last(
 def _less(
     sums: "_Sums", going: Mapping[int, Amounts], unit: Sequence[Release]
 ) -> dict[int, Amounts]:
-    """Return what the releases free on those nodes of a unit that have members, when the unit stays."""
+    """Return by node what the other releases free if a unit stays, for the nodes of the unit on which members are placed."""
     nodes = {int(sums.trial.snapshot.allocations.nodes[one.row]) for one in unit}
     found = {}
     for node in sorted(nodes & going.keys()):

@@ -86,7 +86,7 @@ def one_an_ask(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | 
 def reservations_of_the_partition(
     trial: Trial, policy: PolicyFacts, ask: WaitingAsk
 ) -> Refusal | None:
-    """Refuse a reservation when the partition already has as many as it may."""
+    """Refuse a reservation if the partition already has as many as it may have."""
     del ask
     most = reservation.most(trial.snapshot.node_count)
     if not policy.reserves or trial.open_for(policy.name) < most:
@@ -97,7 +97,7 @@ def reservations_of_the_partition(
 
 
 def reservations_of_a_leaf(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Refuse a reservation when the leaf has as many as it may, so that it does not block nodes that others could use."""
+    """Refuse a reservation if the leaf has as many as it may have, so that it does not block nodes that other queues could use."""
     most = reservation.RESERVATIONS_PER_LEAF
     if not policy.reserves or trial.open_for(policy.name, ask.leaf) < most:
         return None
@@ -115,9 +115,9 @@ def open_queue(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | 
 
 
 def headroom(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Refuse an ask without headroom below its limits, with all promised capacity counted.
+    """Refuse an ask that a limit of its user or group forbids, and a reservation for an ask without headroom in its queues.
 
-    Victims may free headroom of queues.
+    Promised capacity counts as used. Other policies do not need headroom in the queues here, because victims may free it.
     """
     if not ask.within_limits and not policy.reserves:
         return Refusal(Rule.USER_LIMIT, "a limit of its user or group has no headroom for it")
@@ -165,10 +165,10 @@ def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def one_node(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a claim that runs on another node than the pledged one (G8, invariant 8).
+    """Refuse a victim that runs on another node than the pledged one, except in plans for gangs (G8, invariant 8).
 
-    Gangs take several nodes (J7). With `crossnode: quota`, victims below a maximum on the ask's path may run on other nodes
-    (G9).
+    A gang uses several nodes (J7). With `crossnode: quota`, victims of a claim may run on other nodes if they are below a
+    maximum on the ask's path (G9).
     """
     if not plan.pledges or plan.facts.gang:
         return None
@@ -274,10 +274,10 @@ def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a claim that is not taken for a type that the ask lacks, outside the queue that decides for it (G2).
+    """Refuse a victim of a claim that helps in no type that the ask lacks (G2).
 
-    The victim's own queues must have too much of that type (rule 5, W9). A victim that may be taken for no type at all is
-    judged by `within_the_fence`.
+    A victim helps in a type that it holds if it runs outside the queue that decides for the type, and if its own queues have too
+    much of the type (rule 5, W9). A victim that may be taken for no type at all is refused by `within_the_fence`.
     """
     for release in plan.releases if _is_claim(plan) else ():
         if all(claims.frees_no_lacking_type(trial, one, release) for one in plan.pledges):
@@ -299,10 +299,10 @@ def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def keeps_entitlements(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan that leaves a queue of a victim below E in a type that the victim uses (rule 2, G4, Q12, invariant 3).
+    """Refuse a plan that leaves a victim's queue below its entitlement (E) in a type that the victim uses.
 
-    In a queue that also holds the preemptor the ask counts as added, and only a net fall is refused. For all other queues rule
-    5 follows from this.
+    These are rule 2, G4, Q12 and invariant 3. In a queue above both the victim and the preemptor the ask counts as added, and
+    only a net fall is refused. For all other queues rule 5 follows from this.
     """
     if not plan.facts.keeps_guarantees:
         return None
@@ -317,7 +317,11 @@ def _without(plan: Plan, victim: Release) -> tuple[Release, ...]:
 
 
 def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
-    """Return whether only this victim brings queues below their share, which without it have their whole share (W8)."""
+    """Return whether this is the one victim of a claim that may bring its queues below their share (W8).
+
+    Without it the plan leaves no queue below its share. The victim must free a type that the ask still lacks, and its queues must
+    have their share until it is evicted.
+    """
     less = replace(plan, releases=_without(plan, victim))
     if _below_the_floor(trial, less) is not None:
         return False
@@ -391,7 +395,7 @@ def _add(line: dict[int, int], amounts: Iterable[tuple[int, int]]) -> None:
 
 
 def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a quota run or surplus reclaim that frees nothing of the target (15), or is not needed (11)."""
+    """Refuse a victim of a quota run or surplus reclaim that frees nothing of the target, or that is not needed (invariants 15, 11)."""
     if plan.facts.shrinks is Shrinks.NOTHING or plan.shrink is None:
         return None
     columns, names = trial.snapshot.allocations, trial.snapshot.types
